@@ -1,0 +1,189 @@
+//! How a bitstream is named: by the digest of its bytes, by an accelerator's name, or by both.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Longest accelerator name that is taken, in bytes.
+pub const MAX_NAME_BYTES: usize = 128;
+
+const DIGEST_PREFIX: &str = "sha256:";
+
+/// The SHA-256 of a bitstream's bytes. Text form: `sha256:` and 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// What identifies a bitstream in events and pod annotations (S-5): an accelerator's name or a digest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum BitstreamId {
+    /// By the digest of its bytes: means the same everywhere.
+    Digest(Digest),
+    /// By accelerator name: means the same on boards of one kind and shell only.
+    Name(String),
+}
+
+/// Why a text is not a [`BitstreamId`] or [`Digest`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBitstreamId {
+    /// Nothing was given.
+    #[error(
+        "a bitstream identifier is empty; write an accelerator name such as `sobel`, or `sha256:` and 64 hex digits"
+    )]
+    Empty,
+    /// The name is longer than [`MAX_NAME_BYTES`].
+    #[error("a bitstream name has {0} bytes; at most {MAX_NAME_BYTES} are taken")]
+    TooLong(usize),
+    /// The name has a character outside `A-Za-z0-9._-/`.
+    #[error("a bitstream name has the character {0:?}; write letters, digits, `.`, `_`, `-` or `/`")]
+    Character(char),
+    /// `sha256:` is not followed by 64 hexadecimal digits.
+    #[error("`sha256:` must be followed by 64 hexadecimal digits")]
+    Digest,
+}
+
+impl Digest {
+    /// The digest whose 32 bytes are given.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The first 16 bytes as 32 hexadecimal digits: what the node-state annotation has room for.
+    #[must_use]
+    pub fn prefix_hex(&self) -> String {
+        hex(&self.0[..16])
+    }
+
+    fn hex(&self) -> String {
+        hex(&self.0)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl FromStr for Digest {
+    type Err = InvalidBitstreamId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.strip_prefix(DIGEST_PREFIX).ok_or(InvalidBitstreamId::Digest)?.as_bytes();
+        if digits.len() != 64 {
+            return Err(InvalidBitstreamId::Digest);
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+fn nibble(digit: u8) -> Result<u8, InvalidBitstreamId> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        b'A'..=b'F' => Ok(digit - b'A' + 10),
+        _ => Err(InvalidBitstreamId::Digest),
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{DIGEST_PREFIX}{}", self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for BitstreamId {
+    type Err = InvalidBitstreamId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with(DIGEST_PREFIX) {
+            return Ok(Self::Digest(text.parse()?));
+        }
+        if text.is_empty() {
+            return Err(InvalidBitstreamId::Empty);
+        }
+        if text.len() > MAX_NAME_BYTES {
+            return Err(InvalidBitstreamId::TooLong(text.len()));
+        }
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+        match text.chars().find(|c| !allowed(*c)) {
+            Some(character) => Err(InvalidBitstreamId::Character(character)),
+            None => Ok(Self::Name(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for BitstreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digest(digest) => digest.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl TryFrom<String> for BitstreamId {
+    type Error = InvalidBitstreamId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<BitstreamId> for String {
+    fn from(id: BitstreamId) -> Self {
+        id.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_and_names_survive_a_round_trip_through_text() {
+        for text in ["sobel", "vendor/mm_v2.1", &format!("sha256:{}", "0a".repeat(32))] {
+            assert_eq!(text.parse::<BitstreamId>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_neither_a_name_nor_a_digest_is_refused_with_the_reason() {
+        assert_eq!("".parse::<BitstreamId>(), Err(InvalidBitstreamId::Empty));
+        assert_eq!("sha256:12".parse::<BitstreamId>(), Err(InvalidBitstreamId::Digest));
+        assert_eq!("so bel".parse::<BitstreamId>(), Err(InvalidBitstreamId::Character(' ')));
+        assert_eq!("x".repeat(129).parse::<BitstreamId>(), Err(InvalidBitstreamId::TooLong(129)));
+    }
+}

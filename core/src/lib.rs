@@ -1,0 +1,10 @@
+//! The domain of kube-fpga, pure: events and what is made of them, what pods ask for, how nodes are ranked.
+//!
+//! Nothing here reads a clock, opens a socket or knows Kubernetes: time is an argument, and the extender, the
+//! collector, the device manager and the simulator call the same functions.
+#![forbid(unsafe_code)]
+
+pub mod bitstream;
+pub mod device;
+pub mod event;
+pub mod units;

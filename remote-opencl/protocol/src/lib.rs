@@ -1,0 +1,18 @@
+//! The wire protocol between the remote OpenCL client and the device manager.
+//!
+//! Generated types only, and the limits that both sides check; no I/O.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+
+/// Messages and services of `proto/remote_opencl.proto`.
+#[allow(
+    missing_docs,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated; the .proto file has the comments"
+)]
+pub mod v1 {
+    tonic::include_proto!("fpga.remote.v1");
+}
