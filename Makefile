@@ -1,0 +1,61 @@
+# The two commands of a newcomer are `make demo` and `make test`; `make` alone lists the others.
+#
+#   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
+#   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
+#   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+RUNTIME ?= pocl
+BASELINE ?=
+export RUNTIME BASELINE
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@sed -n 's/^#   /  /p' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: ## Install what is needed beyond Rust, Go, cc and python3 (or name the command)
+	@hack/setup.sh
+
+.PHONY: control-plane
+control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
+	@hack/control-plane.sh
+
+.PHONY: build
+build: setup ## Build everything of ours
+	cargo build --workspace
+
+.PHONY: fmt
+fmt: ## Format
+	cargo fmt --all
+
+.PHONY: lint
+lint: ## Check the format; clippy with warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: test
+test: setup control-plane lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
+	cargo test --workspace
+
+.PHONY: demo
+demo: setup control-plane build ## The whole loop on this machine, in under 3 minutes
+	target/debug/fpga-demo
+
+.PHONY: bench
+bench: setup ## Measure: remote against native OpenCL, extender latency (release build)
+	hack/bench.sh
+
+.PHONY: deny
+deny: ## Check the dependencies' licences (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || { echo "error: cargo-deny is missing. Install it: cargo install cargo-deny" >&2; exit 1; }
+	cargo deny check licenses
+
+.PHONY: clean
+clean: ## Remove what was built here (Go's and cargo's own caches stay)
+	rm -rf build target
