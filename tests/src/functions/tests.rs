@@ -1,0 +1,140 @@
+//! The references against known answers, and the comparison against what must not pass.
+
+use super::netpbm::Picture;
+use super::*;
+
+const PORTRAIT: &[u8] = include_bytes!("../../functions/data/astronaut.png");
+
+fn input(function: Function) -> Vec<u8> {
+    function.make_input(33, 7)
+}
+
+#[test]
+fn names_round_trip_and_a_wrong_one_says_what_to_write() {
+    for function in Function::ALL {
+        assert_eq!(function.to_string().parse(), Ok(function));
+    }
+    let error = "sobl".parse::<Function>().unwrap_err();
+    assert!(error.contains("sobel, matmul, blackscholes, sha256"), "{error}");
+}
+
+#[test]
+fn equal_seeds_give_equal_inputs_and_different_seeds_do_not() {
+    for function in Function::ALL {
+        assert_eq!(function.make_input(20, 1), function.make_input(20, 1));
+        assert_ne!(function.make_input(20, 1), function.make_input(20, 2));
+    }
+}
+
+#[test]
+fn every_reference_verifies_itself() {
+    for function in Function::ALL {
+        let input = input(function);
+        let output = function.reference(&input).unwrap();
+        assert_eq!(function.verify(&input, &output), Ok(()));
+    }
+}
+
+#[test]
+fn a_changed_or_shortened_output_does_not_verify() {
+    for function in Function::ALL {
+        let input = input(function);
+        let good = function.reference(&input).unwrap();
+        let mut changed = good.clone();
+        let last = changed.len() - 1;
+        changed[last] ^= 0x80;
+        assert!(matches!(function.verify(&input, &changed), Err(FunctionError::Value { .. })), "{function}");
+        assert!(
+            matches!(function.verify(&input, &good[1..]), Err(FunctionError::Length { .. })),
+            "{function}"
+        );
+    }
+}
+
+#[test]
+fn a_nan_and_a_zeroed_output_do_not_verify() {
+    for function in [Function::Matmul, Function::BlackScholes] {
+        let input = input(function);
+        let good = function.reference(&input).unwrap();
+        assert!(function.verify(&input, &vec![0; good.len()]).is_err(), "{function}");
+        let mut nan = good;
+        nan[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        assert!(function.verify(&input, &nan).is_err(), "{function}");
+    }
+}
+
+#[test]
+fn a_malformed_input_is_an_error() {
+    for function in Function::ALL {
+        let good = input(function);
+        for bad in [&[] as &[u8], &[0; 3], &[0; 8], &[0xff; 64], &good[..good.len() - 1]] {
+            assert!(matches!(function.reference(bad), Err(FunctionError::Input { .. })), "{function}");
+        }
+    }
+}
+
+#[test]
+fn sha256_gives_the_digest_of_the_standard_for_abc() {
+    let mut input = vec![3, 0, 0, 0, 1, 0, 0, 0];
+    input.extend(b"abc");
+    let output = Function::Sha256.reference(&input).unwrap();
+    assert_eq!(output[..8], [0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea]);
+    assert_eq!(output.len(), 32);
+}
+
+#[test]
+fn matmul_multiplies_rows_by_columns() {
+    let mut input = vec![2, 0, 0, 0];
+    for value in [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0] {
+        input.extend(value.to_le_bytes());
+    }
+    let output = Function::Matmul.reference(&input).unwrap();
+    assert_eq!(floats(&output).collect::<Vec<_>>(), [19.0, 22.0, 43.0, 50.0]);
+}
+
+#[test]
+fn blackscholes_gives_the_textbook_prices() {
+    // Hull's example: spot 42, strike 40, rate 10 %, volatility 20 %, half a year: call 4.76, put 0.81.
+    let mut input = vec![1, 0, 0, 0];
+    for value in [42.0_f32, 40.0, 0.1, 0.2, 0.5] {
+        input.extend(value.to_le_bytes());
+    }
+    let output = Function::BlackScholes.reference(&input).unwrap();
+    let prices: Vec<f32> = floats(&output).collect();
+    assert!((prices[0] - 4.76).abs() < 0.005 && (prices[1] - 0.81).abs() < 0.005, "{prices:?}");
+}
+
+#[test]
+fn sobel_finds_the_edge_between_two_halves_and_nothing_else() {
+    let pixels = [0, 0, 20, 20].repeat(3);
+    let output = Function::Sobel.reference(&Picture::new(4, 3, 1, pixels).unwrap().to_netpbm()).unwrap();
+    let edges = Picture::from_netpbm(&output).unwrap();
+    for y in 0..3 {
+        let row: Vec<i32> = (0..4).map(|x| edges.gray_at(x, y)).collect();
+        assert_eq!(row, [0, 80, 80, 0]);
+    }
+}
+
+#[test]
+fn the_portrait_goes_through_netpbm_and_png_unchanged() {
+    let portrait = Picture::from_png(PORTRAIT).unwrap();
+    assert_eq!((portrait.width(), portrait.height()), (512, 512));
+    assert_eq!(Picture::from_netpbm(&portrait.to_netpbm()).unwrap(), portrait);
+    assert_eq!(Picture::from_png(&portrait.to_png().unwrap()).unwrap(), portrait);
+}
+
+#[test]
+fn a_netpbm_header_may_hold_comments_and_must_be_whole() {
+    assert!(Picture::from_netpbm(b"P5\n# a comment\n1 1\n255\nx").is_ok());
+    for bad in [
+        b"P5" as &[u8],
+        b"P5 1 1",
+        b"P5 1 1 255",
+        b"P5 1 1 65535 x",
+        b"P5 0 1 255 ",
+        b"P4 1 1 255 x",
+        b"P5 1 1 255 xy",
+    ] {
+        assert!(Picture::from_netpbm(bad).is_err());
+    }
+}

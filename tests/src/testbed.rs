@@ -1,0 +1,11 @@
+//! A cluster on one machine: a real control plane, stand-in nodes, and our own programs on them.
+//!
+//! Every test bed has a loopback network of its own ([`network`]), so that beds of different tests, and of different
+//! people, never meet on a port.
+
+pub mod control_plane;
+pub mod identity;
+pub mod network;
+pub mod process;
+pub mod run_dir;
+pub mod wait;

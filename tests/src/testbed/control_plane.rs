@@ -1,0 +1,209 @@
+//! etcd, kube-apiserver and kube-controller-manager as child processes, with kubeconfigs per identity; kube-scheduler
+//! apart, since what it needs (its extender) comes in between.
+//!
+//! All are the pinned, unmodified programs that `hack/control-plane.sh` builds.
+
+mod programs;
+mod scheduler;
+mod signing_key;
+
+pub use scheduler::SchedulerConfig;
+
+use super::identity::{Credential, Identity};
+use super::network::Network;
+use super::process::Process;
+use super::run_dir::RunDir;
+use super::wait;
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a program may take to start; a loaded machine needs some seconds.
+const START: Duration = Duration::from_secs(60);
+/// How long a program may take to end before it is killed.
+const STOP: Duration = Duration::from_secs(10);
+
+/// A running control plane. Dropped without [`ControlPlane::stop`], its programs are killed.
+pub struct ControlPlane {
+    // In the order in which they must end when dropped: an API server whose etcd is gone doesn't end.
+    scheduler: Option<Process>,
+    controller_manager: Process,
+    api_server: Process,
+    etcd: Process,
+    kubeconfigs: BTreeMap<Identity, PathBuf>,
+    programs: programs::Programs,
+    network: Network,
+    run_dir: RunDir,
+    client: Client,
+}
+
+impl ControlPlane {
+    /// Starts all but the scheduler and waits until pods can be created. `nodes` are the names of the nodes that will
+    /// join: they need identities.
+    ///
+    /// # Errors
+    /// A program is missing, or does not start.
+    pub async fn start(nodes: &[&str]) -> Result<Self> {
+        let programs = programs::Programs::find()?;
+        let network = Network::claim()?;
+        let run_dir = RunDir::new()?;
+        let identities = [
+            Identity::Admin,
+            Identity::Scheduler,
+            Identity::ControllerManager,
+            Identity::Extender,
+            Identity::Collector,
+        ];
+        let credentials = identities
+            .into_iter()
+            .chain(nodes.iter().map(|name| Identity::Node((*name).into())))
+            .map(Credential::new)
+            .collect::<Result<Vec<_>>>()?;
+
+        let etcd = programs.start_etcd(&network, &run_dir)?;
+        let api_server = programs.start_api_server(&network, &run_dir, &credentials)?;
+        let server = programs::api_server_url(&network);
+        let certificate = programs::api_server_certificate(&run_dir);
+        let mut kubeconfigs = BTreeMap::new();
+        for credential in &credentials {
+            let path = run_dir.path().join(format!("{}.kubeconfig", credential.identity.file_name()));
+            std::fs::write(&path, credential.kubeconfig(&server, &certificate))
+                .context("can't write a kubeconfig")?;
+            kubeconfigs.insert(credential.identity.clone(), path);
+        }
+        let admin = kubeconfigs.get(&Identity::Admin).context("there is no admin")?;
+        let client = wait::until("kube-apiserver to answer", START, async || {
+            etcd.check_running()?;
+            api_server.check_running()?;
+            let client = client_from(admin).await?;
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            client.request_text(request).await?;
+            Ok(Some(client))
+        })
+        .await?;
+        let manager = kubeconfigs.get(&Identity::ControllerManager).context("there is no such identity")?;
+        let controller_manager = programs.start_controller_manager(&network, &run_dir, manager)?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+        wait::until("kube-controller-manager to make the default service account", START, async || {
+            controller_manager.check_running()?;
+            Ok(accounts.get_opt("default").await?)
+        })
+        .await?;
+        Ok(Self {
+            scheduler: None,
+            controller_manager,
+            api_server,
+            etcd,
+            kubeconfigs,
+            programs,
+            network,
+            run_dir,
+            client,
+        })
+    }
+
+    /// Starts kube-scheduler with this configuration, in place of the one that runs.
+    ///
+    /// # Errors
+    /// It does not start, or refuses the configuration (the error has the end of its log).
+    pub async fn start_scheduler(&mut self, config: &SchedulerConfig) -> Result<()> {
+        self.stop_scheduler().await;
+        let kubeconfig = self.kubeconfig(&Identity::Scheduler)?.to_owned();
+        let process = self.programs.start_scheduler(&self.network, &self.run_dir, &kubeconfig, config)?;
+        let address = (self.network.control_plane(), programs::SCHEDULER_PORT);
+        wait::until("kube-scheduler to listen", START, async || {
+            process.check_running()?;
+            Ok(tokio::net::TcpStream::connect(address).await.ok())
+        })
+        .await?;
+        self.scheduler = Some(process);
+        Ok(())
+    }
+
+    /// Stops kube-scheduler, if it runs.
+    pub async fn stop_scheduler(&mut self) {
+        if let Some(scheduler) = self.scheduler.take() {
+            scheduler.stop(STOP).await;
+        }
+    }
+
+    /// A client with all rights.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A client with the rights of `identity`.
+    ///
+    /// # Errors
+    /// There is no such identity here.
+    pub async fn client_of(&self, identity: &Identity) -> Result<Client> {
+        client_from(self.kubeconfig(identity)?).await
+    }
+
+    /// The kubeconfig file of `identity`.
+    ///
+    /// # Errors
+    /// There is no such identity here.
+    pub fn kubeconfig(&self, identity: &Identity) -> Result<&Path> {
+        let path = self.kubeconfigs.get(identity);
+        Ok(path.with_context(|| {
+            format!("the test bed has no identity {identity:?}; name its nodes at the start")
+        })?)
+    }
+
+    /// The loopback network of this test bed.
+    #[must_use]
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The folder of this run.
+    #[must_use]
+    pub fn run_dir(&self) -> &RunDir {
+        &self.run_dir
+    }
+
+    /// The `kubectl` of the same version.
+    #[must_use]
+    pub fn kubectl(&self) -> PathBuf {
+        self.programs.kubectl()
+    }
+
+    /// kube-scheduler's log so far.
+    #[must_use]
+    pub fn scheduler_log(&self) -> String {
+        std::fs::read_to_string(self.run_dir.log("kube-scheduler")).unwrap_or_default()
+    }
+
+    /// Fails, with the end of its log, if one of the programs has ended.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check_running(&self) -> Result<()> {
+        let scheduler = self.scheduler.iter();
+        [&self.etcd, &self.api_server, &self.controller_manager]
+            .into_iter()
+            .chain(scheduler)
+            .try_for_each(Process::check_running)
+    }
+
+    /// Stops everything, in order.
+    pub async fn stop(mut self) {
+        self.stop_scheduler().await;
+        self.controller_manager.stop(STOP).await;
+        self.api_server.stop(STOP).await;
+        self.etcd.stop(STOP).await;
+    }
+}
+
+async fn client_from(kubeconfig: &Path) -> Result<Client> {
+    let text = tokio::fs::read_to_string(kubeconfig).await.context("can't read the kubeconfig")?;
+    let kubeconfig = Kubeconfig::from_yaml(&text).context("can't understand the kubeconfig")?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}

@@ -1,0 +1,140 @@
+//! Where the control plane's programs are, and the arguments that each is started with.
+
+use super::scheduler::SchedulerConfig;
+use super::signing_key::SigningKey;
+use crate::testbed::identity::Credential;
+use crate::testbed::network::Network;
+use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::run_dir::RunDir;
+use anyhow::{Context as _, Result, bail};
+use std::path::{Path, PathBuf};
+
+const ETCD_PORT: u16 = 2379;
+const ETCD_PEER_PORT: u16 = 2380;
+const API_SERVER_PORT: u16 = 6443;
+const CONTROLLER_MANAGER_PORT: u16 = 10257;
+/// Where kube-scheduler serves its health and metrics.
+pub const SCHEDULER_PORT: u16 = 10259;
+
+/// The folder with the control plane's programs.
+#[derive(Debug)]
+pub struct Programs {
+    dir: PathBuf,
+}
+
+/// The API server's URL.
+pub fn api_server_url(network: &Network) -> String {
+    format!("https://{}:{API_SERVER_PORT}", network.control_plane())
+}
+
+/// The certificate that the API server makes for itself.
+pub fn api_server_certificate(run_dir: &RunDir) -> PathBuf {
+    run_dir.path().join("apiserver-certs/apiserver.crt")
+}
+
+impl Programs {
+    /// Finds what `hack/control-plane.sh` built.
+    pub fn find() -> Result<Self> {
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package has no parent folder")?;
+        let dir = root.join("build/control-plane/bin");
+        for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
+            if !dir.join(name).exists() {
+                bail!("{} is missing. Run `make control-plane` (5 minutes, once)", dir.join(name).display());
+            }
+        }
+        Ok(Self { dir })
+    }
+
+    pub fn kubectl(&self) -> PathBuf {
+        self.dir.join("kubectl")
+    }
+
+    fn spec(&self, name: &str, run_dir: &RunDir) -> ProcessSpec {
+        ProcessSpec::new(name, self.dir.join(name), run_dir.log(name))
+    }
+
+    pub fn start_etcd(&self, network: &Network, run_dir: &RunDir) -> Result<Process> {
+        let ip = network.control_plane();
+        let client = format!("http://{ip}:{ETCD_PORT}");
+        let peer = format!("http://{ip}:{ETCD_PEER_PORT}");
+        let spec = self
+            .spec("etcd", run_dir)
+            .arg(format!("--data-dir={}", run_dir.path().join("etcd").display()))
+            .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
+            .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
+            .args(["--name=testbed".to_owned(), format!("--initial-cluster=testbed={peer}")])
+            .args(["--unsafe-no-fsync", "--log-level=warn"]);
+        Process::start(&spec)
+    }
+
+    pub fn start_api_server(
+        &self,
+        network: &Network,
+        run_dir: &RunDir,
+        credentials: &[Credential],
+    ) -> Result<Process> {
+        let ip = network.control_plane();
+        let key = SigningKey::write(run_dir.path())?;
+        let tokens = run_dir.path().join("tokens.csv");
+        let lines: String = credentials.iter().map(Credential::token_file_line).collect();
+        std::fs::write(&tokens, lines).context("can't write the tokens")?;
+        let certificates = api_server_certificate(run_dir);
+        let certificates = certificates.parent().context("the certificate has no folder")?;
+        let spec = self
+            .spec("kube-apiserver", run_dir)
+            .arg(format!("--etcd-servers=http://{ip}:{ETCD_PORT}"))
+            .args([format!("--bind-address={ip}"), format!("--secure-port={API_SERVER_PORT}")])
+            // A loopback address can't be an endpoint of the service `kubernetes`, which nobody needs here.
+            .args([format!("--advertise-address={ip}"), "--endpoint-reconciler-type=none".to_owned()])
+            .arg(format!("--cert-dir={}", certificates.display()))
+            .arg(format!("--service-account-key-file={}", key.public.display()))
+            .arg(format!("--service-account-signing-key-file={}", key.private.display()))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(format!("--token-auth-file={}", tokens.display()))
+            .args(["--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16"]);
+        Process::start(&spec)
+    }
+
+    pub fn start_controller_manager(
+        &self,
+        network: &Network,
+        run_dir: &RunDir,
+        kubeconfig: &Path,
+    ) -> Result<Process> {
+        let spec = self
+            .spec("kube-controller-manager", run_dir)
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .args([
+                format!("--bind-address={}", network.control_plane()),
+                format!("--secure-port={CONTROLLER_MANAGER_PORT}"),
+                format!("--cert-dir={}", run_dir.path().join("manager-certs").display()),
+            ])
+            .args(["--leader-elect=false", "--use-service-account-credentials=true"])
+            .args(["--kube-api-qps=200", "--kube-api-burst=400"]);
+        Process::start(&spec)
+    }
+
+    pub fn start_scheduler(
+        &self,
+        network: &Network,
+        run_dir: &RunDir,
+        kubeconfig: &Path,
+        config: &SchedulerConfig,
+    ) -> Result<Process> {
+        let file = run_dir.path().join("scheduler-config.yaml");
+        std::fs::write(&file, config.text(kubeconfig)?)
+            .context("can't write the scheduler's configuration")?;
+        let spec = self
+            .spec("kube-scheduler", run_dir)
+            .arg(format!("--config={}", file.display()))
+            .args([
+                format!("--bind-address={}", network.control_plane()),
+                format!("--secure-port={SCHEDULER_PORT}"),
+                format!("--cert-dir={}", run_dir.path().join("scheduler-certs").display()),
+            ])
+            // V(5) is the only place where kube-scheduler tells that a prioritize call failed.
+            .arg("--v=5");
+        Process::start(&spec)
+    }
+}

@@ -1,0 +1,86 @@
+//! kube-scheduler's configuration: the shipped file, with this test bed's addresses in place of the cluster's.
+
+use anyhow::{Context as _, Result, bail};
+use std::path::Path;
+
+/// The file that users get, with some of its values replaced.
+#[derive(Debug, Clone)]
+pub struct SchedulerConfig {
+    text: String,
+}
+
+impl SchedulerConfig {
+    /// The shipped configuration with the extender at `url`.
+    ///
+    /// # Errors
+    /// The file is not there, or has no extender.
+    pub fn shipped(url: &str) -> Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config/kube-scheduler.yaml");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
+        Self { text }.with("urlPrefix", url)
+    }
+
+    /// No extender at all.
+    #[must_use]
+    pub fn without_extender() -> Self {
+        let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+                    clientConnection:\n  kubeconfig: -\nleaderElection:\n  leaderElect: false\n";
+        Self { text: text.to_owned() }
+    }
+
+    /// Replaces the value of a key.
+    ///
+    /// # Errors
+    /// The configuration does not have the key exactly once.
+    pub fn with(self, key: &str, value: &str) -> Result<Self> {
+        Ok(Self { text: rewrite_scheduler_config(&self.text, key, value)? })
+    }
+
+    /// The whole text, for the identity of `kubeconfig`.
+    pub(super) fn text(&self, kubeconfig: &Path) -> Result<String> {
+        rewrite_scheduler_config(&self.text, "kubeconfig", &kubeconfig.display().to_string())
+    }
+}
+
+/// Replaces the value of `key`, wherever it is in the YAML `text`, keeping everything else.
+fn rewrite_scheduler_config(text: &str, key: &str, value: &str) -> Result<String> {
+    let mut found = 0;
+    let lines = text.lines().map(|line| {
+        let start = line.len() - line.trim_start_matches([' ', '-']).len();
+        let (indent, rest) = line.split_at(start);
+        if rest.split_once(':').is_some_and(|(name, _)| name == key) {
+            found += 1;
+            format!("{indent}{key}: {value}\n")
+        } else {
+            format!("{line}\n")
+        }
+    });
+    let text = lines.collect();
+    if found != 1 {
+        bail!("the scheduler's configuration has the key {key} {found} times, and not once");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_value_of_the_key_changes() {
+        let text = "# url: x\nextenders:\n  - url: http://a # why\n    weight: 1\n";
+        let expected = "# url: x\nextenders:\n  - url: http://b\n    weight: 1\n";
+        assert_eq!(rewrite_scheduler_config(text, "url", "http://b").unwrap(), expected);
+        assert!(rewrite_scheduler_config(text, "missing", "1").is_err());
+    }
+
+    #[test]
+    fn the_shipped_configuration_can_be_adapted() {
+        let config = SchedulerConfig::shipped("http://127.1.2.3:9461").unwrap();
+        let config = config.with("nodeCacheCapable", "false").unwrap().with("ignorable", "true").unwrap();
+        let text = config.text(Path::new("/tmp/kubeconfig")).unwrap();
+        assert!(text.contains("- urlPrefix: http://127.1.2.3:9461\n"));
+        assert!(text.contains("kubeconfig: /tmp/kubeconfig\n"));
+    }
+}

@@ -1,0 +1,298 @@
+//! A supervised child process: its own process group, its output in a file, ended with the test bed whatever happens.
+//!
+//! The kernel kills a child when the *thread* that forked it ends (PR_SET_PDEATHSIG), so one thread that lives as long
+//! as the program does all the forking. A panic, Ctrl-C or SIGKILL of the program leaves nothing behind.
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct ProcessSpec {
+    /// What to call it in messages.
+    pub name: String,
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Variables added to, or replaced in, the environment.
+    pub env: BTreeMap<String, String>,
+    /// Whether it sees the caller's environment at all.
+    pub inherit_env: InheritEnv,
+    /// Where its standard output and error go (appended).
+    pub log: PathBuf,
+    /// Working directory, if not the caller's.
+    pub working_dir: Option<PathBuf>,
+}
+
+/// Whether a child sees the caller's environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InheritEnv {
+    /// All of it.
+    Yes,
+    /// Nothing of it.
+    No,
+}
+
+/// A running, or ended, child. Dropping it kills the whole process group.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    shared: Arc<Shared>,
+    exit: watch::Receiver<Option<ExitStatus>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pid: Pid,
+    /// Held while a signal is sent, so that a reaped pid is never signalled.
+    reaped: Mutex<bool>,
+}
+
+impl ProcessSpec {
+    /// Runs `program` with the caller's environment, and its output in `log`.
+    pub fn new(name: impl Into<String>, program: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            inherit_env: InheritEnv::Yes,
+            log: log.into(),
+            working_dir: None,
+        }
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets one variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    fn command(&self) -> Result<Command> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .with_context(|| format!("can't write the log {}", self.log.display()))?;
+        let mut command = Command::new(&self.program);
+        if self.inherit_env == InheritEnv::No {
+            command.env_clear();
+        }
+        command.args(&self.args).envs(&self.env).stdin(Stdio::null()).process_group(0);
+        command.stdout(log.try_clone().context("can't duplicate the log")?).stderr(log);
+        if let Some(dir) = &self.working_dir {
+            command.current_dir(dir);
+        }
+        Ok(command)
+    }
+}
+
+impl Process {
+    /// Starts the process.
+    ///
+    /// # Errors
+    /// The log can't be written or the program can't be started.
+    pub fn start(spec: &ProcessSpec) -> Result<Self> {
+        let name = spec.name.clone();
+        let child = fork_on_the_spawner(spec.command()?)
+            .with_context(|| format!("can't start {name} ({})", spec.program.display()))?;
+        let pid = Pid::from_raw(i32::try_from(child.id()).context("pid out of range")?);
+        let shared = Arc::new(Shared { pid, reaped: Mutex::new(false) });
+        let (send, exit) = watch::channel(None);
+        let waiter = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name(format!("wait-{name}"))
+            .spawn(move || wait_for(child, &waiter, &send))
+            .context("can't start a thread")?;
+        Ok(Self { name, log: spec.log.clone(), shared, exit })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.shared.pid.as_raw()
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        *self.exit.borrow()
+    }
+
+    /// Its log file.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        tail_of(&self.log)
+    }
+
+    /// Fails, with the end of the log, if the process has ended.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn check_running(&self) -> Result<()> {
+        match self.exit_status() {
+            None => Ok(()),
+            Some(status) => bail!("{} ended ({status}); the end of its log:\n{}", self.name, self.log_tail()),
+        }
+    }
+
+    /// Sends a signal to the whole process group; nothing happens if it has ended.
+    pub fn signal(&self, signal: Signal) {
+        self.shared.signal(signal);
+    }
+
+    /// Waits for its end.
+    pub async fn wait(&self) -> ExitStatus {
+        let mut exit = self.exit.clone();
+        match exit.wait_for(Option::is_some).await {
+            Ok(status) => status.unwrap_or_else(|| ExitStatus::from_raw(0)),
+            // The waiter thread never goes without a status; were it to, the process is gone all the same.
+            Err(_) => ExitStatus::from_raw(Signal::SIGKILL as i32),
+        }
+    }
+
+    /// Asks it to end (SIGTERM), and kills it if it hasn't after `grace`.
+    pub async fn stop(&self, grace: Duration) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        if let Ok(status) = tokio::time::timeout(grace, self.wait()).await {
+            return status;
+        }
+        self.kill().await
+    }
+
+    /// Kills it (SIGKILL) and waits for its end.
+    pub async fn kill(&self) -> ExitStatus {
+        self.signal(Signal::SIGKILL);
+        self.wait().await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+impl Shared {
+    fn signal(&self, signal: Signal) {
+        let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*reaped {
+            // ESRCH, the only error that can be, means that it has ended by itself.
+            let _ = killpg(self.pid, signal);
+        }
+    }
+}
+
+/// The end of a text file, for error messages.
+#[must_use]
+pub fn tail_of(path: &Path) -> String {
+    const BYTES: u64 = 2000;
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_else(|error| format!("({}: {error})", path.display()))
+}
+
+fn wait_for(mut child: Child, shared: &Shared, exit: &watch::Sender<Option<ExitStatus>>) {
+    // First without reaping, so that the process group still exists when its left-overs are killed.
+    while let Err(nix::errno::Errno::EINTR) =
+        waitid(Id::Pid(shared.pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
+    {}
+    let mut reaped = shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = killpg(shared.pid, Signal::SIGKILL);
+    let status = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(0));
+    *reaped = true;
+    drop(reaped);
+    exit.send_replace(Some(status));
+}
+
+type ForkOrder = (Command, mpsc::SyncSender<std::io::Result<Child>>);
+
+/// The thread that forks; it never ends before the program.
+static SPAWNER: LazyLock<Mutex<mpsc::Sender<ForkOrder>>> = LazyLock::new(|| {
+    let (send, receive) = mpsc::channel::<ForkOrder>();
+    // If the thread can't be started, `receive` is dropped and every order fails.
+    let _ = std::thread::Builder::new().name("spawner".into()).spawn(move || {
+        for (mut command, reply) in receive {
+            end_with_this_thread(&mut command);
+            let _ = reply.send(command.spawn());
+        }
+    });
+    Mutex::new(send)
+});
+
+fn fork_on_the_spawner(command: Command) -> Result<Child> {
+    let (reply, child) = mpsc::sync_channel(1);
+    let spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    spawner.send((command, reply)).ok().context("the spawner thread is gone")?;
+    drop(spawner);
+    Ok(child.recv().context("the spawner thread is gone")??)
+}
+
+#[allow(unsafe_code, reason = "the only way to run code between fork and exec")]
+fn end_with_this_thread(command: &mut Command) {
+    let parent = nix::unistd::getpid();
+    let set = move || {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+        // Were the parent gone already, the signal would never come.
+        if nix::unistd::getppid() != parent {
+            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; `set` makes two system calls
+    // (prctl, getppid), allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(set);
+    }
+}
+
+#[cfg(test)]
+mod tests;
