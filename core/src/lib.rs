@@ -7,4 +7,5 @@
 pub mod bitstream;
 pub mod device;
 pub mod event;
+pub mod node_state;
 pub mod units;

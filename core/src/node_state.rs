@@ -1,0 +1,234 @@
+//! What a collector publishes about its node in the annotation `fpga-scheduling.io/node-state` (S-3).
+//!
+//! Types here; the text form and its 4 KiB bound in [`codec`], how published usage fades in [`buckets`]. A state says
+//! nothing about how old it is: whoever received it knows that better than the clock of its author.
+
+pub mod buckets;
+pub mod codec;
+#[cfg(test)]
+mod tests;
+
+pub use buckets::Buckets;
+pub use codec::{EncodeError, MAX_ENCODED_BYTES, Unreadable, decode, encode};
+
+use crate::bitstream::{Digest, InvalidBitstreamId};
+use crate::device::Health;
+use crate::units::Millis;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The annotation's name.
+pub const ANNOTATION: &str = "fpga-scheduling.io/node-state";
+
+/// The field manager under which collectors write the annotation: the API server dates what it owns.
+pub const FIELD_MANAGER: &str = "fpga-collector";
+
+/// How many missed heartbeats make a state stale.
+pub const HEARTBEATS_UNTIL_STALE: u64 = 3;
+
+/// Everything that is known of a node's boards at one moment, and of the window before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeState {
+    /// Restarts of the collector: the last published boot + 1.
+    pub boot: u64,
+    /// Raised by every publication of this boot, heartbeats included.
+    pub seq: u64,
+    /// The longest time between two publications.
+    #[serde(rename = "heartbeatMs")]
+    pub heartbeat: Millis,
+    /// When it was measured, milliseconds since the epoch on the node's clock.
+    #[serde(rename = "measuredAtMs")]
+    pub measured_at: Millis,
+    /// How far back usage is counted.
+    #[serde(rename = "windowMs")]
+    pub window: Millis,
+    /// Slot time used in the window, all devices, reconfiguration included.
+    #[serde(rename = "usageMs")]
+    pub usage: Millis,
+    /// Time spent reconfiguring in the window, all devices.
+    #[serde(rename = "reconfigurationMs")]
+    pub reconfiguration: Millis,
+    /// The boards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceState>,
+    /// Bitstreams loaded or used in the window, most recently used first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bitstreams: Vec<RecentBitstream>,
+    /// Usage and reconfiguration of the window in time slices.
+    #[serde(rename = "window")]
+    pub buckets: Buckets,
+    /// How many times something was left out to fit the bound.
+    #[serde(default)]
+    pub truncated: u32,
+}
+
+/// One board in a [`NodeState`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceState {
+    /// Id on its node.
+    pub id: String,
+    /// Vendor as in the label `fpga-scheduling.io/fpga-vendor`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub vendor: String,
+    /// Name of the OpenCL platform.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub platform: String,
+    /// Board as in the label `fpga-scheduling.io/board`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub board: String,
+    /// Shell version as in the label `fpga-scheduling.io/shell-version`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shell: String,
+    /// How many slots it has (S-7).
+    pub slots: u32,
+    /// What its slots hold: indexes into [`NodeState::bitstreams`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded: Vec<u32>,
+    /// Slot time used in the window.
+    #[serde(rename = "usageMs", default)]
+    pub usage: Millis,
+    /// Time spent reconfiguring in the window.
+    #[serde(rename = "reconfigurationMs", default)]
+    pub reconfiguration: Millis,
+    /// Tasks that wait for a slot.
+    #[serde(default)]
+    pub queued: u32,
+    /// Whether it answers.
+    #[serde(rename = "healthy", with = "health_as_bool")]
+    pub health: Health,
+}
+
+/// A bitstream that is loaded or was used in the window. Name or digest may be unknown, not both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecentBitstream {
+    /// Accelerator name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Start of its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<DigestPrefix>,
+    /// How long before [`NodeState::measured_at`] it was last used or loaded.
+    #[serde(rename = "lastUsedAgoMs")]
+    pub last_used_ago: Millis,
+}
+
+/// The first 16 bytes of a bitstream's digest; 32 hexadecimal digits as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DigestPrefix([u8; 16]);
+
+/// Which publication of a node a state is: later ones compare greater. Means nothing across Node UIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct StateVersion {
+    /// [`NodeState::boot`].
+    pub boot: u64,
+    /// [`NodeState::seq`].
+    pub seq: u64,
+}
+
+impl NodeState {
+    /// Its place among the states of its node.
+    #[must_use]
+    pub fn version(&self) -> StateVersion {
+        StateVersion { boot: self.boot, seq: self.seq }
+    }
+
+    /// The age from which it is stale: [`HEARTBEATS_UNTIL_STALE`] heartbeats without news.
+    #[must_use]
+    pub fn stale_after(&self) -> Millis {
+        Millis(self.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE))
+    }
+
+    /// Usage of the window that ends `age` after the measurement, if nothing ran since.
+    #[must_use]
+    pub fn usage_at(&self, age: Millis) -> Millis {
+        Buckets::sum_at(&self.buckets.usage, self.buckets.bucket, self.window, age)
+    }
+
+    /// Reconfiguration time of the window that ends `age` after the measurement, if nothing was loaded since.
+    #[must_use]
+    pub fn reconfiguration_at(&self, age: Millis) -> Millis {
+        Buckets::sum_at(&self.buckets.reconfiguration, self.buckets.bucket, self.window, age)
+    }
+}
+
+impl RecentBitstream {
+    /// Whether it was used within `window` before the moment `age` after the measurement.
+    #[must_use]
+    pub fn is_recent(&self, window: Millis, age: Millis) -> bool {
+        self.last_used_ago + age <= window
+    }
+}
+
+impl DigestPrefix {
+    /// The prefix with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<&Digest> for DigestPrefix {
+    fn from(digest: &Digest) -> Self {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest.as_bytes()[..16]);
+        Self(bytes)
+    }
+}
+
+impl FromStr for DigestPrefix {
+    type Err = InvalidBitstreamId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.as_bytes();
+        if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(InvalidBitstreamId::Digest);
+        }
+        let mut bytes = [0; 16];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| InvalidBitstreamId::Digest)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidBitstreamId::Digest)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for DigestPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl TryFrom<String> for DigestPrefix {
+    type Error = InvalidBitstreamId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<DigestPrefix> for String {
+    fn from(prefix: DigestPrefix) -> Self {
+        prefix.to_string()
+    }
+}
+
+/// The text form has a boolean where the code has an enum.
+mod health_as_bool {
+    use crate::device::Health;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    // The signature is serde's.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(health: &Health, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*health == Health::Healthy)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Health, D::Error> {
+        Ok(if bool::deserialize(deserializer)? { Health::Healthy } else { Health::Unhealthy })
+    }
+}
