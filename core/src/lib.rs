@@ -6,6 +6,8 @@
 
 pub mod bitstream;
 pub mod device;
+pub mod dispatch;
 pub mod event;
 pub mod node_state;
+pub mod slots;
 pub mod units;

@@ -1,0 +1,294 @@
+//! Which waiting task starts now: first in, first out between the heads of the sessions (B-2, S-7).
+//!
+//! A session's own tasks start in the order in which they came. A task that needs slots waits behind every earlier
+//! task of another session that waits for slots, so that nobody starves; one that needs none waits only behind its
+//! own session's. Nothing here runs anything: `submit` and `finish` say what the caller is to do.
+
+use crate::bitstream::Digest;
+use crate::slots::{Assignment, Demand, Load, SessionId, SlotIndex, SlotTable};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One task, unique while the device manager lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u64);
+
+/// A tenant: the identity that a session proved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(Arc<str>);
+
+/// A task that wants to start.
+#[derive(Debug, Clone)]
+pub struct TaskRequest {
+    /// Whose it is.
+    pub session: SessionId,
+    /// Its id, never used before.
+    pub task: TaskId,
+    /// For whom.
+    pub tenant: Tenant,
+    /// What it needs.
+    pub demand: Demand,
+}
+
+/// A task that may start now.
+///
+/// Several tasks of a session may run at once. Its commands are enqueued in the order of its grants: while one of
+/// them loads, the session's later ones wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Whose it is.
+    pub session: SessionId,
+    /// Which.
+    pub task: TaskId,
+    /// The slots that it holds until it is finished.
+    pub slots: Vec<SlotIndex>,
+    /// What must be loaded before it starts.
+    pub load: Vec<Load>,
+}
+
+/// What the end of a task brings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// How long the task held slots, one entry for each.
+    pub usage: Vec<SlotUsage>,
+    /// Tasks that may start now.
+    pub grants: Vec<Grant>,
+    /// How long the task took from its submission; nothing for an unknown task.
+    pub took: Option<Duration>,
+}
+
+/// A time in which a slot was held. Those of one slot never overlap, also where tasks of a session share it:
+/// their sum is never more than the time that passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotUsage {
+    /// The slot.
+    pub slot: SlotIndex,
+    /// What it holds; nothing if it is empty and the task came from source.
+    pub bitstream: Option<Digest>,
+    /// The task it is charged to.
+    pub task: TaskId,
+    /// Whose task that is.
+    pub tenant: Tenant,
+    /// From, on the caller's monotonic clock.
+    pub from: Duration,
+    /// Until.
+    pub until: Duration,
+}
+
+/// Why a task is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It can never have all its slots at once: the session splits it in command order.
+    #[error(
+        "the task needs {needed} bitstreams at once and the device has {slots} slots: split it in command order"
+    )]
+    TooManyBitstreams {
+        /// How many different bitstreams it needs.
+        needed: usize,
+        /// How many slots there are.
+        slots: usize,
+    },
+    /// The id is that of a task that waits or runs.
+    #[error("task {} is known already", .0.0)]
+    Known(TaskId),
+}
+
+/// The queue and the slots of one device.
+#[derive(Debug)]
+pub struct Dispatch {
+    slots: SlotTable,
+    /// Until when the time of each slot has been charged, while it is held.
+    charged_until: Vec<Duration>,
+    /// All sessions' waiting tasks in the order of arrival.
+    waiting: VecDeque<Waiting>,
+    running: BTreeMap<TaskId, Running>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    request: TaskRequest,
+    since: Duration,
+}
+
+#[derive(Debug)]
+struct Running {
+    session: SessionId,
+    tenant: Tenant,
+    slots: Vec<SlotIndex>,
+    submitted: Duration,
+}
+
+impl Tenant {
+    /// The tenant of that name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Dispatch {
+    /// The dispatch of a device with `slots` empty slots.
+    #[must_use]
+    pub fn new(slots: NonZeroU32) -> Self {
+        let slots = SlotTable::new(slots);
+        Self {
+            charged_until: vec![Duration::ZERO; slots.len()],
+            slots,
+            waiting: VecDeque::new(),
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// The slots.
+    #[must_use]
+    pub fn slots(&self) -> &SlotTable {
+        &self.slots
+    }
+
+    /// How many tasks wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many tasks run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// A task arrives: it starts at once, or waits until a `finish` or `cancel` grants it.
+    ///
+    /// # Errors
+    /// [`Refusal`], and nothing has changed, if it can never start.
+    pub fn submit(&mut self, request: TaskRequest, now: Duration) -> Result<Option<Grant>, Refusal> {
+        let needed = request.demand.slots();
+        if needed > self.slots.len() {
+            return Err(Refusal::TooManyBitstreams { needed, slots: self.slots.len() });
+        }
+        let task = request.task;
+        if self.running.contains_key(&task) || self.waiting.iter().any(|other| other.request.task == task) {
+            return Err(Refusal::Known(task));
+        }
+        let behind = self.waiting.iter().any(|other| {
+            other.request.session == request.session || (needed > 0 && other.request.demand.slots() > 0)
+        });
+        let waiting = Waiting { request, since: now };
+        if behind {
+            self.waiting.push_back(waiting);
+            return Ok(None);
+        }
+        match self.start(waiting, now) {
+            Ok(grant) => Ok(Some(grant)),
+            Err(waiting) => {
+                self.waiting.push_back(waiting);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A granted task has ended: its slots are free for others.
+    pub fn finish(&mut self, task: TaskId, now: Duration) -> Finished {
+        let Some(running) = self.running.remove(&task) else { return Finished::default() };
+        let usage = running.slots.iter().map(|slot| self.charge(*slot, task, &running.tenant, now)).collect();
+        self.slots.release(&running.slots);
+        let took = Some(now.saturating_sub(running.submitted));
+        Finished { usage, grants: self.start_waiting(now), took }
+    }
+
+    /// A session has gone: its waiting tasks are dropped. Its running ones hold their slots until they are finished.
+    pub fn cancel(&mut self, session: SessionId, now: Duration) -> Vec<Grant> {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| waiting.request.session != session);
+        if self.waiting.len() == before { Vec::new() } else { self.start_waiting(now) }
+    }
+
+    /// Ids of a session's running tasks.
+    pub fn running_of(&self, session: SessionId) -> impl Iterator<Item = TaskId> + '_ {
+        self.running.iter().filter(move |(_, running)| running.session == session).map(|(task, _)| *task)
+    }
+
+    fn start_waiting(&mut self, now: Duration) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        let mut still: VecDeque<Waiting> = VecDeque::with_capacity(self.waiting.len());
+        let mut blocked: BTreeSet<SessionId> = BTreeSet::new();
+        let mut slots_wanted = false;
+        while let Some(waiting) = self.waiting.pop_front() {
+            let wants_slots = waiting.request.demand.slots() > 0;
+            let session = waiting.request.session;
+            let outcome = if blocked.contains(&session) || (wants_slots && slots_wanted) {
+                Err(waiting)
+            } else {
+                self.start(waiting, now)
+            };
+            match outcome {
+                Ok(grant) => grants.push(grant),
+                Err(waiting) => {
+                    slots_wanted |= wants_slots;
+                    blocked.insert(session);
+                    still.push_back(waiting);
+                }
+            }
+        }
+        self.waiting = still;
+        grants
+    }
+
+    /// Starts a task that no other is before, if it gets its slots.
+    fn start(&mut self, waiting: Waiting, now: Duration) -> Result<Grant, Waiting> {
+        let TaskRequest { session, task, demand, .. } = &waiting.request;
+        let (session, task) = (*session, *task);
+        let joined = self.slots.join(session, demand);
+        let assignment = match joined {
+            Some(assignment) => assignment,
+            None => match self.slots.take(session, demand) {
+                Some(assignment) => {
+                    for slot in &assignment.slots {
+                        self.set_charged(*slot, now);
+                    }
+                    assignment
+                }
+                None => return Err(waiting),
+            },
+        };
+        let Assignment { slots, load } = assignment;
+        let running = Running {
+            session,
+            tenant: waiting.request.tenant,
+            slots: slots.clone(),
+            submitted: waiting.since,
+        };
+        self.running.insert(task, running);
+        Ok(Grant { session, task, slots, load })
+    }
+
+    fn charge(&mut self, slot: SlotIndex, task: TaskId, tenant: &Tenant, now: Duration) -> SlotUsage {
+        let from = self.charged_until.get(slot.0 as usize).copied().unwrap_or(now).min(now);
+        self.set_charged(slot, now);
+        SlotUsage {
+            slot,
+            bitstream: self.slots.resident_in(slot),
+            task,
+            tenant: tenant.clone(),
+            from,
+            until: now,
+        }
+    }
+
+    fn set_charged(&mut self, slot: SlotIndex, now: Duration) {
+        if let Some(until) = self.charged_until.get_mut(slot.0 as usize) {
+            *until = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+use super::*;
+use crate::slots::OtherKernels;
+use proptest::prelude::*;
+
+const A: u64 = 1;
+const B: u64 = 2;
+const C: u64 = 3;
+
+fn digest(n: u8) -> Digest {
+    Digest::from_bytes([n; 32])
+}
+
+fn dispatch(slots: u32) -> Dispatch {
+    Dispatch::new(NonZeroU32::new(slots).unwrap())
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn task(session: u64, task: u64, bitstreams: &[u8]) -> TaskRequest {
+    TaskRequest {
+        session: SessionId(session),
+        task: TaskId(task),
+        tenant: Tenant::new("uid:0"),
+        demand: Demand::of(bitstreams.iter().copied().map(digest), OtherKernels::None),
+    }
+}
+
+fn from_source(session: u64, id: u64) -> TaskRequest {
+    TaskRequest { demand: Demand::AnySlot, ..task(session, id, &[]) }
+}
+
+fn ids(grants: &[Grant]) -> Vec<u64> {
+    grants.iter().map(|grant| grant.task.0).collect()
+}
+
+fn started(dispatch: &mut Dispatch, request: TaskRequest) -> bool {
+    dispatch.submit(request, Duration::ZERO).unwrap().is_some()
+}
+
+#[test]
+fn tasks_of_sessions_start_in_the_order_in_which_they_came() {
+    let mut dispatch = dispatch(1);
+    assert!(started(&mut dispatch, task(A, 1, &[1])));
+    assert!(!started(&mut dispatch, task(B, 2, &[2])));
+    assert!(!started(&mut dispatch, task(C, 3, &[1])), "1 is resident, but B was first");
+    assert_eq!(ids(&dispatch.finish(TaskId(1), ms(1)).grants), [2]);
+    assert_eq!(ids(&dispatch.finish(TaskId(2), ms(2)).grants), [3]);
+}
+
+#[test]
+fn a_task_without_kernels_waits_for_nobody_else() {
+    let mut dispatch = dispatch(1);
+    assert!(started(&mut dispatch, task(A, 1, &[1])));
+    assert!(!started(&mut dispatch, task(B, 2, &[2])));
+    assert!(started(&mut dispatch, task(C, 3, &[])));
+    assert!(started(&mut dispatch, task(A, 4, &[])));
+    assert!(!started(&mut dispatch, task(B, 5, &[])), "its own session's order holds");
+    assert_eq!(ids(&dispatch.finish(TaskId(1), ms(1)).grants), [2, 5]);
+}
+
+#[test]
+fn a_session_joins_its_own_slots_while_no_other_session_waits() {
+    let mut dispatch = dispatch(1);
+    assert!(started(&mut dispatch, task(A, 1, &[1])));
+    assert!(started(&mut dispatch, task(A, 2, &[1])));
+    assert!(started(&mut dispatch, from_source(A, 3)));
+    assert!(!started(&mut dispatch, task(B, 4, &[1])));
+    assert!(!started(&mut dispatch, task(A, 5, &[1])), "B waits");
+    let none: [u64; 0] = [];
+    assert_eq!(ids(&dispatch.finish(TaskId(1), ms(1)).grants), none);
+    assert_eq!(ids(&dispatch.finish(TaskId(2), ms(1)).grants), none);
+    assert_eq!(ids(&dispatch.finish(TaskId(3), ms(1)).grants), [4]);
+    assert_eq!(ids(&dispatch.finish(TaskId(4), ms(1)).grants), [5]);
+}
+
+#[test]
+fn a_task_that_needs_more_bitstreams_than_there_are_slots_is_told_to_split() {
+    let mut dispatch = dispatch(2);
+    let refusal = dispatch.submit(task(A, 1, &[1, 2, 3]), Duration::ZERO).unwrap_err();
+    assert_eq!(refusal, Refusal::TooManyBitstreams { needed: 3, slots: 2 });
+    assert!(started(&mut dispatch, task(A, 1, &[1, 2, 1])));
+    assert_eq!(dispatch.submit(task(B, 1, &[]), Duration::ZERO), Err(Refusal::Known(TaskId(1))));
+}
+
+#[test]
+fn a_cancelled_session_frees_the_way_for_those_behind_it() {
+    let mut dispatch = dispatch(2);
+    assert!(started(&mut dispatch, task(A, 1, &[1])));
+    assert!(!started(&mut dispatch, task(B, 2, &[2, 3])));
+    assert!(!started(&mut dispatch, task(C, 3, &[4])));
+    assert_eq!(ids(&dispatch.cancel(SessionId(B), ms(1))), [3]);
+    assert_eq!(dispatch.waiting(), 0);
+    assert_eq!(dispatch.cancel(SessionId(A), ms(1)), []);
+    assert_eq!(dispatch.running_of(SessionId(A)).collect::<Vec<_>>(), [TaskId(1)], "it runs to its end");
+}
+
+#[test]
+fn the_times_charged_for_a_shared_slot_add_up_to_the_time_it_was_held() {
+    let mut dispatch = dispatch(1);
+    dispatch.submit(task(A, 1, &[1]), ms(10)).unwrap().unwrap();
+    dispatch.submit(task(A, 2, &[1]), ms(12)).unwrap().unwrap();
+    let second = dispatch.finish(TaskId(2), ms(15));
+    let first = dispatch.finish(TaskId(1), ms(20));
+    let times = |finished: &Finished| (finished.usage[0].from, finished.usage[0].until);
+    assert_eq!((times(&second), times(&first)), ((ms(10), ms(15)), (ms(15), ms(20))));
+    assert_eq!(first.took, Some(ms(10)));
+    dispatch.submit(task(A, 3, &[1]), ms(30)).unwrap().unwrap();
+    assert_eq!(times(&dispatch.finish(TaskId(3), ms(31))), (ms(30), ms(31)), "idle time is nobody's");
+}
+
+#[test]
+fn the_end_of_an_unknown_task_changes_nothing() {
+    let mut dispatch = dispatch(1);
+    assert!(started(&mut dispatch, task(A, 1, &[1])));
+    assert_eq!(dispatch.finish(TaskId(9), ms(1)), Finished::default());
+    assert_eq!(dispatch.slots().in_use(), 1);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit { session: u64, bitstreams: Vec<u8>, source: bool },
+    FinishOldest,
+    FinishNewest,
+    Cancel { session: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..4u64, prop::collection::vec(0..5u8, 0..4), any::<bool>())
+            .prop_map(|(session, bitstreams, source)| Step::Submit { session, bitstreams, source }),
+        3 => Just(Step::FinishOldest),
+        2 => Just(Step::FinishNewest),
+        1 => (0..4u64).prop_map(|session| Step::Cancel { session }),
+    ]
+}
+
+/// What an observer outside remembers, to hold the dispatch against.
+#[derive(Default)]
+struct Observer {
+    /// Submitted and not yet granted or dropped, in order.
+    waiting: Vec<TaskRequest>,
+    running: Vec<(Grant, Demand)>,
+}
+
+impl Observer {
+    fn granted(&mut self, grants: &[Grant], resident_before: &[Option<Digest>]) {
+        for grant in grants {
+            let at = self.waiting.iter().position(|other| other.task == grant.task).expect("granted once");
+            let request = self.waiting.remove(at);
+            let overtaken = self.waiting[..at].iter();
+            for other in overtaken {
+                assert_ne!(other.session, grant.session, "a session's own order");
+                let both = other.demand.slots() > 0 && request.demand.slots() > 0;
+                assert!(!both, "{:?} overtook {:?}", request.task, other.task);
+            }
+            assert_eq!(grant.slots.len(), request.demand.slots(), "all at once");
+            for (running, _) in &self.running {
+                if running.session != grant.session {
+                    assert!(running.slots.iter().all(|slot| !grant.slots.contains(slot)), "held twice");
+                }
+            }
+            for load in &grant.load {
+                let idle = |position: usize| {
+                    let slot = SlotIndex(u32::try_from(position).unwrap());
+                    !self.running.iter().any(|(running, _)| running.slots.contains(&slot))
+                };
+                let needless = resident_before
+                    .iter()
+                    .enumerate()
+                    .any(|(at, resident)| *resident == Some(load.bitstream) && idle(at));
+                assert!(grants.len() > 1 || !needless, "reloaded although it was resident and idle");
+            }
+            self.running.push((grant.clone(), request.demand));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_slot_is_held_twice_nobody_is_overtaken_and_all_are_served(
+        slots in 1..5u32,
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut dispatch = dispatch(slots);
+        let mut observer = Observer::default();
+        let mut charged = Duration::ZERO;
+        for (now, step) in (1..).zip(steps) {
+            let now = ms(now);
+            let before: Vec<_> = dispatch.slots().resident().collect();
+            let grants = match step {
+                Step::Submit { session, bitstreams, source } => {
+                    let other = if source { OtherKernels::Some } else { OtherKernels::None };
+                    let demand = Demand::of(bitstreams.into_iter().map(digest), other);
+                    let id = u64::try_from(now.as_millis()).unwrap();
+                    let request = TaskRequest { demand, ..task(session, id, &[]) };
+                    let too_many = request.demand.slots() > slots as usize;
+                    let result = dispatch.submit(request.clone(), now);
+                    prop_assert_eq!(too_many, result.is_err());
+                    if too_many {
+                        continue;
+                    }
+                    observer.waiting.push(request);
+                    result.unwrap().into_iter().collect()
+                }
+                Step::FinishOldest | Step::FinishNewest if observer.running.is_empty() => continue,
+                Step::FinishOldest => finish(&mut dispatch, &mut observer, 0, now, &mut charged),
+                Step::FinishNewest => {
+                    let newest = observer.running.len() - 1;
+                    finish(&mut dispatch, &mut observer, newest, now, &mut charged)
+                }
+                Step::Cancel { session } => {
+                    observer.waiting.retain(|request| request.session != SessionId(session));
+                    dispatch.cancel(SessionId(session), now)
+                }
+            };
+            observer.granted(&grants, &before);
+            prop_assert_eq!(dispatch.waiting(), observer.waiting.len());
+            prop_assert_eq!(dispatch.running(), observer.running.len());
+            for (grant, demand) in &observer.running {
+                if let Demand::Bitstreams(wanted) = demand {
+                    for (slot, bitstream) in grant.slots.iter().zip(wanted.as_slice()) {
+                        prop_assert_eq!(dispatch.slots().resident_in(*slot), Some(*bitstream));
+                    }
+                }
+            }
+            prop_assert!(charged <= now * slots);
+        }
+        let mut now = ms(1000);
+        while !observer.running.is_empty() {
+            now += ms(1);
+            let before: Vec<_> = dispatch.slots().resident().collect();
+            let grants = finish(&mut dispatch, &mut observer, 0, now, &mut charged);
+            observer.granted(&grants, &before);
+        }
+        prop_assert_eq!((dispatch.waiting(), dispatch.slots().in_use()), (0, 0));
+    }
+}
+
+fn finish(
+    dispatch: &mut Dispatch,
+    observer: &mut Observer,
+    at: usize,
+    now: Duration,
+    charged: &mut Duration,
+) -> Vec<Grant> {
+    let (grant, _) = observer.running.remove(at);
+    let finished = dispatch.finish(grant.task, now);
+    assert_eq!(finished.usage.len(), grant.slots.len());
+    *charged += finished.usage.iter().map(|usage| usage.until - usage.from).sum::<Duration>();
+    finished.grants
+}

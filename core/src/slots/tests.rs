@@ -1,0 +1,88 @@
+use super::*;
+
+fn digest(n: u8) -> Digest {
+    Digest::from_bytes([n; 32])
+}
+
+fn table(slots: u32) -> SlotTable {
+    SlotTable::new(NonZeroU32::new(slots).unwrap())
+}
+
+fn bitstreams(of: &[u8]) -> Demand {
+    Demand::of(of.iter().copied().map(digest), OtherKernels::None)
+}
+
+fn loads(assignment: &Assignment) -> Vec<(u32, u8)> {
+    assignment.load.iter().map(|load| (load.slot.0, load.bitstream.as_bytes()[0])).collect()
+}
+
+const A: SessionId = SessionId(1);
+const B: SessionId = SessionId(2);
+
+#[test]
+fn a_resident_bitstream_wins_then_an_empty_slot_then_the_one_idle_longest() {
+    let mut table = table(2);
+    let first = table.take(A, &bitstreams(&[1])).unwrap();
+    assert_eq!(loads(&first), [(0, 1)]);
+    table.release(&first.slots);
+    let second = table.take(A, &bitstreams(&[2])).unwrap();
+    assert_eq!(loads(&second), [(1, 2)], "the empty slot, not the one that holds 1");
+    table.release(&second.slots);
+    let again = table.take(A, &bitstreams(&[1])).unwrap();
+    assert_eq!((loads(&again), again.slots.clone()), (vec![], vec![SlotIndex(0)]));
+    table.release(&again.slots);
+    let third = table.take(A, &bitstreams(&[3])).unwrap();
+    assert_eq!(loads(&third), [(1, 3)], "2 was used before 1");
+}
+
+#[test]
+fn a_task_takes_all_its_slots_or_none() {
+    let mut table = table(2);
+    let one = table.take(A, &bitstreams(&[1])).unwrap();
+    assert_eq!(table.take(B, &bitstreams(&[2, 3])), None);
+    assert_eq!((table.in_use(), table.resident().flatten().count()), (1, 1), "nothing was taken or loaded");
+    table.release(&one.slots);
+    assert_eq!(table.take(B, &bitstreams(&[2, 3])).unwrap().slots.len(), 2);
+}
+
+#[test]
+fn a_bitstream_of_the_same_task_is_never_evicted_for_another_of_it() {
+    let mut table = table(2);
+    for bitstream in [2, 1] {
+        let held = table.take(A, &bitstreams(&[bitstream])).unwrap();
+        table.release(&held.slots);
+    }
+    // 2 sits in the slot that was idle longest, and 3 comes first in the task.
+    let both = table.take(A, &bitstreams(&[3, 2])).unwrap();
+    assert_eq!((loads(&both), both.slots), (vec![(1, 3)], vec![SlotIndex(1), SlotIndex(0)]));
+}
+
+#[test]
+fn kernels_without_a_bitstream_take_a_slot_and_leave_what_it_holds() {
+    let mut table = table(1);
+    let loaded = table.take(A, &bitstreams(&[1])).unwrap();
+    table.release(&loaded.slots);
+    let any = table.take(B, &Demand::AnySlot).unwrap();
+    assert_eq!((any.slots.len(), any.load.len(), table.resident_in(SlotIndex(0))), (1, 0, Some(digest(1))));
+    assert_eq!(table.take(A, &bitstreams(&[1])), None);
+}
+
+#[test]
+fn only_the_session_that_holds_a_slot_may_join_it() {
+    let mut table = table(1);
+    let held = table.take(A, &bitstreams(&[1])).unwrap();
+    assert_eq!(table.join(B, &bitstreams(&[1])), None);
+    assert_eq!(table.join(A, &bitstreams(&[2])), None);
+    let joined = table.join(A, &bitstreams(&[1])).unwrap();
+    assert_eq!(table.release(&held.slots), [], "the other task still holds it");
+    assert_eq!(table.release(&joined.slots), [SlotIndex(0)]);
+    assert_eq!(table.release(&joined.slots), [], "a second release does nothing");
+}
+
+#[test]
+fn a_bitstream_named_twice_takes_one_slot() {
+    assert_eq!(bitstreams(&[1, 2, 1]).slots(), 2);
+    assert_eq!(Demand::of([], OtherKernels::None), Demand::Nothing);
+    assert_eq!(Demand::of([], OtherKernels::Some), Demand::AnySlot);
+    assert_eq!(Demand::of([digest(1)], OtherKernels::Some).slots(), 1);
+}
