@@ -1,1 +1,30 @@
-//! To be written.
+//! The remote OpenCL client: sessions, queues, events, buffers, programs and kernels in Rust.
+//!
+//! The C entry points (crate `icd`) are a thin layer over this crate. It isn't an OpenCL implementation: everything
+//! runs in a device manager's vendor runtime; here are ids, batches, states and the socket. Errors are the standard's
+//! codes ([`ClError`]), since that is what the caller of the C API gets.
+#![deny(unsafe_code)]
+
+pub mod buffer;
+pub mod callbacks;
+pub mod cl;
+pub mod client;
+pub mod context;
+pub mod error;
+pub mod event;
+pub mod host_memory;
+pub mod kernel;
+pub mod platform;
+pub mod program;
+pub mod queue;
+
+pub use buffer::{Buffer, Initial};
+pub use client::Client;
+pub use context::Context;
+pub use error::{ClError, Result};
+pub use event::{Event, Profiling};
+pub use host_memory::{HostSource, HostTarget};
+pub use kernel::{ArgKind, ArgValue, Kernel, KernelInfo, WorkGroupInfo};
+pub use platform::{Device, Platform};
+pub use program::{BinariesError, BuildInfo, Program};
+pub use queue::{Mapped, Operation, Queue};
