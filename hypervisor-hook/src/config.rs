@@ -1,0 +1,143 @@
+//! Where the collector is and how much the reporter may hold: plain values, each with a default that fits a board.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Where the collector listens. Text form: `http://host:port` or `unix:/path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// TCP, as `host:port`.
+    Tcp(String),
+    /// A unix socket, by absolute path.
+    Unix(PathBuf),
+}
+
+/// Why a text is not an [`Endpoint`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEndpoint {
+    /// Neither form was recognised.
+    #[error("{0:?} is no collector endpoint; write `http://HOST:PORT` or `unix:/ABSOLUTE/PATH`")]
+    Form(String),
+    /// A URL has more than a host and a port.
+    #[error("{0:?} has a path; write only `http://HOST:PORT`")]
+    Path(String),
+    /// The port is missing or no number.
+    #[error("{0:?} has no port; write `http://HOST:PORT`, for example `http://127.0.0.1:9460`")]
+    Port(String),
+}
+
+/// How a [`crate::Reporter`] behaves. `Config::new` gives the defaults.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the collector listens.
+    pub endpoint: Endpoint,
+    /// Events that wait unmerged while the collector is away or slow; at least 1.
+    pub queue_capacity: usize,
+    /// Most events in one request; at least 1.
+    pub batch_events: usize,
+    /// How long events are gathered before they are sent. Bounds the requests per second.
+    pub gather: Duration,
+    /// How often device statuses are sent again though nothing changed: the collector takes a device that it does not
+    /// hear of for three of these to be gone.
+    pub device_interval: Duration,
+    /// The first pause after a failure; it doubles, with jitter, up to `backoff_max`.
+    pub backoff_min: Duration,
+    /// The longest pause after a failure.
+    pub backoff_max: Duration,
+    /// How long a request may take before its connection is given up.
+    pub request_timeout: Duration,
+}
+
+impl Config {
+    /// The defaults, for the collector at `endpoint`.
+    #[must_use]
+    pub const fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            queue_capacity: 4096,
+            batch_events: 256,
+            gather: Duration::from_millis(20),
+            device_interval: Duration::from_secs(15),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            request_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Endpoint {
+    /// What goes into the `Host` header.
+    pub(crate) fn host(&self) -> &str {
+        match self {
+            Self::Tcp(address) => address,
+            Self::Unix(_) => "localhost",
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = InvalidEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.starts_with('/') {
+                Ok(Self::Unix(path.into()))
+            } else {
+                Err(InvalidEndpoint::Form(text.to_owned()))
+            };
+        }
+        let Some(address) = text.strip_prefix("http://") else {
+            return Err(InvalidEndpoint::Form(text.to_owned()));
+        };
+        let address = address.strip_suffix('/').unwrap_or(address);
+        if address.contains(['/', '?', '#', '@']) || address.contains(char::is_whitespace) {
+            return Err(InvalidEndpoint::Path(text.to_owned()));
+        }
+        match address.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) => {
+                Ok(Self::Tcp(address.to_owned()))
+            }
+            _ => Err(InvalidEndpoint::Port(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_survive_a_round_trip_through_text() {
+        for text in ["http://127.0.0.1:9460", "http://[::1]:80", "unix:/run/fpga/collector.sock"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_with_what_to_write() {
+        for text in [
+            "",
+            "127.0.0.1:1",
+            "https://h:1",
+            "unix:relative",
+            "http://h",
+            "http://:1",
+            "http://h:0",
+            "http://h:1/v1",
+        ] {
+            let error = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(error.contains("write"), "{error}");
+        }
+    }
+}

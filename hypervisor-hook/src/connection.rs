@@ -1,0 +1,147 @@
+//! One HTTP/1.1 connection to the collector, over TCP or a unix socket: a request at a time, each with a time limit.
+
+use crate::config::{Config, Endpoint};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+/// Longest answer that is read: acknowledgements and errors are far shorter.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A connection, made when it is needed.
+pub(crate) struct Connection {
+    endpoint: Endpoint,
+    request_timeout: Duration,
+    sender: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// A request that is sent as often as needed.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Bytes,
+}
+
+/// The collector's answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The text, for the log.
+    pub(crate) text: String,
+}
+
+/// Whether a connection was there or had to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// It was there.
+    Kept,
+    /// It is new: the collector may be another process.
+    Made,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("cannot connect: {0}")]
+    Connect(#[source] std::io::Error),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("the connection broke: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("the answer can't be read: {0}")]
+    Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the request can't be made: {0}")]
+    Request(#[from] hyper::http::Error),
+}
+
+impl Connection {
+    /// A connection that is not there yet.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { endpoint: config.endpoint.clone(), request_timeout: config.request_timeout, sender: None }
+    }
+
+    /// Whether a connection is there, as far as is known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
+    /// Connects where there is no connection; calls `on_close` when the new one ends.
+    pub(crate) async fn open(&mut self, on_close: impl FnOnce() + 'static) -> Result<Link, Failure> {
+        if self.is_open() {
+            return Ok(Link::Kept);
+        }
+        self.sender = None;
+        let connecting = connect(&self.endpoint, on_close);
+        self.sender = Some(timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| Failure::Timeout)??);
+        Ok(Link::Made)
+    }
+
+    /// Sends `call` and reads the answer; a failure ends the connection.
+    pub(crate) async fn send(&mut self, call: &Call) -> Result<Answer, Failure> {
+        let result =
+            timeout(self.request_timeout, self.try_send(call)).await.unwrap_or(Err(Failure::Timeout));
+        if result.is_err() {
+            self.sender = None;
+        }
+        result
+    }
+
+    async fn try_send(&mut self, call: &Call) -> Result<Answer, Failure> {
+        let Some(sender) = &mut self.sender else {
+            return Err(Failure::Connect(std::io::ErrorKind::NotConnected.into()));
+        };
+        let request = Request::builder()
+            .method(call.method.clone())
+            .uri(call.path.as_str())
+            .header(hyper::header::HOST, self.endpoint.host())
+            .header(hyper::header::CONTENT_TYPE, "application/json")
+            .body(Full::new(call.body.clone()))?;
+        sender.ready().await?;
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body =
+            Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(Failure::Answer)?;
+        Ok(Answer { status, text: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+    }
+}
+
+async fn connect(
+    endpoint: &Endpoint,
+    on_close: impl FnOnce() + 'static,
+) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    match endpoint {
+        Endpoint::Tcp(address) => {
+            let stream = TcpStream::connect(address.as_str()).await.map_err(Failure::Connect)?;
+            stream.set_nodelay(true).map_err(Failure::Connect)?;
+            handshake(stream, on_close).await
+        }
+        Endpoint::Unix(path) => {
+            handshake(UnixStream::connect(path).await.map_err(Failure::Connect)?, on_close).await
+        }
+    }
+}
+
+async fn handshake<S>(
+    stream: S,
+    on_close: impl FnOnce() + 'static,
+) -> Result<SendRequest<Full<Bytes>>, Failure>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::task::spawn_local(async move {
+        // How it ended is told by the request that it answered or broke.
+        let _ = connection.await;
+        on_close();
+    });
+    Ok(sender)
+}

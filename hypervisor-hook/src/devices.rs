@@ -1,0 +1,138 @@
+//! The newest status of every device, and which of them the collector has yet to hear of.
+
+use crate::queue::lock;
+use fpga_core::device::DeviceStatus;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// The statuses, shared between the callers and the background thread.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    entries: Mutex<BTreeMap<String, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    wanted: Wanted,
+    /// Raised by every change.
+    version: u64,
+    /// The version that the collector has confirmed.
+    confirmed: Option<u64>,
+}
+
+/// What the collector is to know of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// This status.
+    Status(Box<DeviceStatus>),
+    /// That it is gone for good.
+    Gone,
+}
+
+/// Something to tell the collector.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unconfirmed {
+    pub(crate) id: String,
+    pub(crate) wanted: Wanted,
+    version: u64,
+}
+
+impl Devices {
+    /// Notes a status or a departure; says whether it is news.
+    pub(crate) fn set(&self, id: &str, wanted: Wanted) -> bool {
+        let mut entries = lock(&self.entries);
+        match entries.get_mut(id) {
+            Some(entry) if entry.wanted == wanted => false,
+            Some(entry) => {
+                entry.wanted = wanted;
+                entry.version += 1;
+                true
+            }
+            None => {
+                entries.insert(id.to_owned(), Entry { wanted, version: 1, confirmed: None });
+                true
+            }
+        }
+    }
+
+    /// What the collector has not confirmed.
+    pub(crate) fn unconfirmed(&self) -> Vec<Unconfirmed> {
+        let entries = lock(&self.entries);
+        let waiting = entries.iter().filter(|(_, entry)| entry.confirmed != Some(entry.version));
+        waiting
+            .map(|(id, entry)| Unconfirmed {
+                id: id.clone(),
+                wanted: entry.wanted.clone(),
+                version: entry.version,
+            })
+            .collect()
+    }
+
+    /// Whether there is nothing that the collector has not confirmed.
+    pub(crate) fn all_confirmed(&self) -> bool {
+        lock(&self.entries).values().all(|entry| entry.confirmed == Some(entry.version))
+    }
+
+    /// Notes that the collector knows `told`.
+    pub(crate) fn confirm(&self, told: &Unconfirmed) {
+        let mut entries = lock(&self.entries);
+        let Some(entry) = entries.get_mut(&told.id) else { return };
+        entry.confirmed = Some(told.version);
+        if told.wanted == Wanted::Gone && entry.version == told.version {
+            entries.remove(&told.id);
+        }
+    }
+
+    /// Takes nothing for confirmed: the collector may be another process now.
+    pub(crate) fn confirm_none(&self) {
+        for entry in lock(&self.entries).values_mut() {
+            entry.confirmed = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_core::device::Health;
+
+    fn mk_status(queued: u32) -> Wanted {
+        Wanted::Status(Box::new(DeviceStatus {
+            id: "dm0".to_owned(),
+            vendor: "intel".to_owned(),
+            platform: String::new(),
+            board: String::new(),
+            shell: String::new(),
+            slots: 4,
+            loaded: Vec::new(),
+            queued,
+            health: Health::Healthy,
+        }))
+    }
+
+    #[test]
+    fn only_the_newest_status_is_told_and_only_until_it_is_confirmed() {
+        let devices = Devices::default();
+        assert!(devices.set("dm0", mk_status(1)));
+        assert!(!devices.set("dm0", mk_status(1)));
+        let old = devices.unconfirmed();
+        assert!(devices.set("dm0", mk_status(2)));
+        devices.confirm(&old[0]);
+        let new = devices.unconfirmed();
+        assert_eq!((new.len(), &new[0].wanted), (1, &mk_status(2)));
+        devices.confirm(&new[0]);
+        assert!(devices.all_confirmed());
+        devices.confirm_none();
+        assert_eq!(devices.unconfirmed().len(), 1);
+    }
+
+    #[test]
+    fn a_device_that_left_is_told_once_and_forgotten() {
+        let devices = Devices::default();
+        devices.set("dm0", mk_status(1));
+        devices.set("dm0", Wanted::Gone);
+        devices.confirm(&devices.unconfirmed()[0]);
+        devices.confirm_none();
+        assert!(devices.unconfirmed().is_empty());
+    }
+}

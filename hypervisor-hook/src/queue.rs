@@ -1,0 +1,190 @@
+//! The way from the accelerated path to the background thread: a bounded lock-free queue, and sums for what finds it full.
+//!
+//! The usual case takes no lock. A full queue takes one that is held only for a map operation, by the thread that merges or by
+//! the background thread while it swaps the map out; no thread does I/O under it.
+
+use crate::merge::Overflow;
+use fpga_core::event::{Event, Phase};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use tokio::sync::Notify;
+
+/// Sums are kept in this many places, so that threads that merge rarely meet.
+const SHARDS: usize = 4;
+
+/// Tasks whose progress is on its way at once: more than any board has slots. Progress beyond it is left out.
+const MAX_ANNOUNCED: usize = 1024;
+
+/// Both ends' shared part.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    sender: SyncSender<Event>,
+    capacity: usize,
+    /// Events in the channel, more or less.
+    queued: AtomicUsize,
+    overflow: [Mutex<Overflow>; SHARDS],
+    /// Tasks whose progress was reported and whose end was not.
+    announced: Mutex<HashSet<u64>>,
+    announced_len: AtomicUsize,
+    /// Whether the background thread sleeps until it is woken.
+    idle: AtomicBool,
+    wake: Notify,
+    pub(crate) merged: AtomicU64,
+    pub(crate) progress_skipped: AtomicU64,
+}
+
+impl Queue {
+    /// A queue for `capacity` events, and its other end.
+    pub(crate) fn new(capacity: usize) -> (Self, Receiver<Event>) {
+        let capacity = capacity.max(1);
+        let (sender, receiver) = sync_channel(capacity);
+        let queue = Self {
+            sender,
+            capacity,
+            queued: AtomicUsize::new(0),
+            overflow: std::array::from_fn(|_| Mutex::default()),
+            announced: Mutex::default(),
+            announced_len: AtomicUsize::new(0),
+            idle: AtomicBool::new(false),
+            wake: Notify::new(),
+            merged: AtomicU64::new(0),
+            progress_skipped: AtomicU64::new(0),
+        };
+        (queue, receiver)
+    }
+
+    /// Takes `event`, in one form or another; never waits for the network.
+    pub(crate) fn push(&self, event: Event) {
+        match event.phase {
+            Phase::Running => self.push_progress(event),
+            Phase::Final => self.push_final(event),
+        }
+    }
+
+    /// Progress is a courtesy: the final event carries the whole duration, so a full queue leaves it out.
+    fn push_progress(&self, event: Event) {
+        // Progress of no task could never be replaced and would count twice.
+        let announced = event.task.is_some_and(|task| self.announce(task));
+        if !announced || self.try_send(event).is_err() {
+            self.progress_skipped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn push_final(&self, event: Event) {
+        let replaces_progress = event.task.is_some_and(|task| self.forget(task));
+        if let Err(event) = self.try_send(event) {
+            let mut overflow = self.some_overflow();
+            if replaces_progress {
+                overflow.keep(event);
+            } else {
+                overflow.merge(event);
+                self.merged.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(overflow);
+            self.wake_if_idle();
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "the event itself comes back, to be merged")]
+    fn try_send(&self, event: Event) -> Result<(), Event> {
+        match self.sender.try_send(event) {
+            Ok(()) => {
+                let queued = self.queued.fetch_add(1, Ordering::Relaxed) + 1;
+                if queued == self.capacity.div_ceil(2) {
+                    self.wake.notify_one();
+                } else {
+                    self.wake_if_idle();
+                }
+                Ok(())
+            }
+            // Disconnected: the background thread is gone after a shutdown; what is reported then is merged and stays.
+            Err(TrySendError::Full(event) | TrySendError::Disconnected(event)) => Err(event),
+        }
+    }
+
+    /// An overflow that nobody holds; waits only when as many threads as there are shards merge at this very moment.
+    fn some_overflow(&self) -> MutexGuard<'_, Overflow> {
+        for shard in &self.overflow {
+            match shard.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        lock(&self.overflow[0])
+    }
+
+    fn announce(&self, task: u64) -> bool {
+        let mut announced = lock(&self.announced);
+        if announced.len() >= MAX_ANNOUNCED && !announced.contains(&task) {
+            return false;
+        }
+        announced.insert(task);
+        self.announced_len.store(announced.len(), Ordering::Release);
+        true
+    }
+
+    fn forget(&self, task: u64) -> bool {
+        // A task's end is reported after its progress, so a zero here can't be older than its announcement.
+        if self.announced_len.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut announced = lock(&self.announced);
+        let known = announced.remove(&task);
+        self.announced_len.store(announced.len(), Ordering::Release);
+        known
+    }
+
+    /// Wakes the background thread where it sleeps; costs one load otherwise.
+    pub(crate) fn wake_if_idle(&self) {
+        // The queue's own operations and these are sequentially consistent, so either the background thread sees what
+        // was just put in before it sleeps, or it is seen here to sleep.
+        if self.idle.load(Ordering::SeqCst) && self.idle.swap(false, Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Wakes the background thread from whatever pause it makes.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits to be woken.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Says that the background thread is about to sleep until woken, or that it no longer does.
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::SeqCst);
+    }
+
+    /// Takes out all that was reported before the call, oldest first and sums last, and at most two queues full of it.
+    pub(crate) fn drain(&self, receiver: &Receiver<Event>, into: &mut impl Extend<Event>) {
+        // The sums first: what was in the queue when they were made is then still there, and comes before them.
+        let overflow = self.overflow.each_ref().map(|shard| std::mem::take(&mut *lock(shard)));
+        let mut taken = 0;
+        into.extend(receiver.try_iter().take(self.capacity).inspect(|_| taken += 1));
+        self.queued.fetch_sub(taken, Ordering::Relaxed);
+        into.extend(overflow.into_iter().flat_map(Overflow::into_events));
+    }
+
+    /// Events that wait unmerged.
+    pub(crate) fn len(&self) -> usize {
+        // A receiver can be ahead of a sender that has not counted yet.
+        let queued = self.queued.load(Ordering::Relaxed);
+        if queued > usize::MAX / 2 { 0 } else { queued }
+    }
+
+    /// Whether something waits, merged or not.
+    pub(crate) fn has_overflow(&self) -> bool {
+        self.overflow.iter().any(|shard| !lock(shard).is_empty())
+    }
+}
+
+/// The value behind `mutex`, also after a panic of its holder: every holder leaves it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

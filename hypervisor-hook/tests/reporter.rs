@@ -1,0 +1,353 @@
+//! The reporter against a real server on the loopback that goes away, comes back, refuses and stalls.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{post, put};
+use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::event::{Event, Phase};
+use fpga_core::units::Millis;
+use fpga_hook::{Config, Endpoint, Reporter};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// What a server saw and how it is to answer.
+#[derive(Default)]
+struct Seen {
+    bodies: Vec<Bytes>,
+    accepted: Vec<Event>,
+    devices: Vec<(String, Option<DeviceStatus>)>,
+    /// Answer so many requests with 503 after taking note of them.
+    unavailable: usize,
+    /// Refuse batches with an event of this bitstream.
+    poison: Option<&'static str>,
+}
+
+type Shared = Arc<Mutex<Seen>>;
+
+struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    endpoint: Endpoint,
+}
+
+impl Server {
+    fn start(endpoint: &Endpoint, seen: &Shared) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (bound, is_bound) = std::sync::mpsc::channel();
+        let app = Router::new()
+            .route("/v1/events", post(events))
+            .route("/v1/devices/{id}", put(device).delete(no_device))
+            .with_state(Arc::clone(seen));
+        let wanted = endpoint.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                match wanted {
+                    Endpoint::Tcp(address) => {
+                        let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
+                        bound.send(Endpoint::Tcp(listener.local_addr().unwrap().to_string())).unwrap();
+                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
+                    }
+                    Endpoint::Unix(path) => {
+                        let _ = std::fs::remove_file(&path);
+                        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+                        bound.send(Endpoint::Unix(path)).unwrap();
+                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
+                    }
+                }
+            });
+            // The runtime's end cuts every connection, as the end of a process does.
+        });
+        let endpoint = is_bound.recv_timeout(DEADLINE).unwrap();
+        Self { stop: Some(stop), thread: Some(thread), endpoint }
+    }
+
+    fn kill(mut self) -> Endpoint {
+        self.end();
+        self.endpoint.clone()
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+async fn events(State(seen): State<Shared>, body: Bytes) -> (StatusCode, String) {
+    let mut seen = seen.lock().unwrap();
+    let events: Vec<Event> = serde_json::from_slice(&body).unwrap();
+    seen.bodies.push(body);
+    if seen.unavailable > 0 {
+        seen.unavailable -= 1;
+        return (StatusCode::SERVICE_UNAVAILABLE, "later".to_owned());
+    }
+    if events.iter().any(|event| seen.poison == Some(event.bitstream_identifier.to_string().as_str())) {
+        return (StatusCode::BAD_REQUEST, "poison".to_owned());
+    }
+    seen.accepted.extend(events);
+    (StatusCode::OK, "{}".to_owned())
+}
+
+async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
+    let status = serde_json::from_slice(&body).unwrap();
+    seen.lock().unwrap().devices.push((id, Some(status)));
+    StatusCode::OK
+}
+
+async fn no_device(State(seen): State<Shared>, Path(id): Path<String>) -> StatusCode {
+    seen.lock().unwrap().devices.push((id, None));
+    StatusCode::OK
+}
+
+fn mk_event(n: u64, bitstream: &str) -> Event {
+    Event {
+        timestamp_ms: Millis(1_000_000 + n),
+        duration_ms: Millis(3),
+        reconfiguration_ms: Millis::ZERO,
+        bitstream_identifier: bitstream.parse().unwrap(),
+        digest: None,
+        identity: None,
+        task: Some(n),
+        phase: Phase::Final,
+        merged: None,
+        device: Some("dm0".to_owned()),
+        slot: Some(0),
+        tenant: Some("uid:0".to_owned()),
+    }
+}
+
+fn mk_device(queued: u32) -> DeviceStatus {
+    DeviceStatus {
+        id: "dm0".to_owned(),
+        vendor: "intel".to_owned(),
+        platform: String::new(),
+        board: String::new(),
+        shell: String::new(),
+        slots: 4,
+        loaded: Vec::new(),
+        queued,
+        health: Health::Healthy,
+    }
+}
+
+fn mk_config(endpoint: &Endpoint) -> Config {
+    Config {
+        gather: Duration::from_millis(2),
+        backoff_min: Duration::from_millis(5),
+        backoff_max: Duration::from_millis(50),
+        ..Config::new(endpoint.clone())
+    }
+}
+
+fn any_port() -> Endpoint {
+    Endpoint::Tcp("127.0.0.1:0".to_owned())
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The numbers that events cover, in the order in which they came, and how many reports they stand for.
+fn ranges(events: &[Event]) -> Vec<(u64, u64)> {
+    events
+        .iter()
+        .map(|event| {
+            let seq = event.identity.unwrap().seq;
+            (event.merged.map_or(seq, |merged| merged.first_seq), seq)
+        })
+        .collect()
+}
+
+fn assert_no_gaps(events: &[Event]) {
+    let mut next = 1;
+    for (first, last) in ranges(events) {
+        assert_eq!(first, next);
+        next = last + 1;
+    }
+}
+
+#[test]
+fn events_arrive_in_order_numbered_without_gaps_over_tcp_and_unix_sockets() {
+    let dir = tempfile::tempdir().unwrap();
+    for endpoint in [any_port(), Endpoint::Unix(dir.path().join("collector.sock"))] {
+        let seen = Shared::default();
+        let server = Server::start(&endpoint, &seen);
+        let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
+        for n in 0..1000 {
+            reporter.report(mk_event(n, "sobel"));
+        }
+        reporter.flush(DEADLINE).unwrap();
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.accepted.len(), 1000);
+        assert_no_gaps(&seen.accepted);
+        assert!(seen.accepted.iter().zip(0..).all(|(event, n)| event.task == Some(n)));
+        assert_eq!((reporter.stats().sent, reporter.stats().queued), (1000, 0));
+    }
+}
+
+#[test]
+fn the_same_batch_is_repeated_until_it_is_acknowledged() {
+    let seen = Shared::default();
+    seen.lock().unwrap().unavailable = 3;
+    let server = Server::start(&any_port(), &seen);
+    let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    reporter.flush(DEADLINE).unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.bodies.len(), seen.accepted.len()), (4, 1));
+    assert!(seen.bodies.iter().all(|body| *body == seen.bodies[0]));
+    assert_eq!(reporter.stats().retries, 3);
+}
+
+#[test]
+fn while_the_collector_is_away_events_merge_and_no_time_is_lost() {
+    let seen = Shared::default();
+    let endpoint = Server::start(&any_port(), &seen).kill();
+    let reporter = Reporter::start(Config { queue_capacity: 64, ..mk_config(&endpoint) }).unwrap();
+    let reports = 20_000_u64;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let reporter = reporter.clone();
+            scope.spawn(move || {
+                for n in 0..reports / 4 {
+                    reporter.report(mk_event(n, ["sobel", "mm"][thread % 2]));
+                }
+            });
+        }
+    });
+    assert!(reporter.flush(Duration::from_millis(50)).is_err());
+    let stats = reporter.stats();
+    assert!(stats.merged > reports / 2 && stats.queued <= 256, "{stats:?}");
+
+    let _server = Server::start(&endpoint, &seen);
+    reporter.flush(DEADLINE).unwrap();
+    let seen = seen.lock().unwrap();
+    assert_no_gaps(&seen.accepted);
+    assert_eq!(seen.accepted.iter().map(|event| event.duration_ms.0).sum::<u64>(), 3 * reports);
+    assert_eq!(ranges(&seen.accepted).last().unwrap().1, reports);
+}
+
+#[test]
+fn a_collector_that_comes_back_hears_of_the_devices_though_nothing_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    for endpoint in [any_port(), Endpoint::Unix(dir.path().join("collector.sock"))] {
+        let seen = Shared::default();
+        let server = Server::start(&endpoint, &seen);
+        let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
+        reporter.device(mk_device(1));
+        reporter.device(mk_device(2));
+        let newest = ("dm0".to_owned(), Some(mk_device(2)));
+        wait_until("the newest status arrived", || seen.lock().unwrap().devices.last() == Some(&newest));
+        reporter.flush(DEADLINE).unwrap();
+        let endpoint = server.kill();
+        seen.lock().unwrap().devices.clear();
+        let _server = Server::start(&endpoint, &seen);
+        wait_until("the status came again", || seen.lock().unwrap().devices.last() == Some(&newest));
+        reporter.device_gone("dm0");
+        let gone = ("dm0".to_owned(), None);
+        wait_until("the device is gone", || seen.lock().unwrap().devices.last() == Some(&gone));
+    }
+}
+
+#[test]
+fn statuses_are_repeated_though_nothing_changes() {
+    let seen = Shared::default();
+    let server = Server::start(&any_port(), &seen);
+    let config = Config { device_interval: Duration::from_millis(20), ..mk_config(&server.endpoint) };
+    let reporter = Reporter::start(config).unwrap();
+    reporter.device(mk_device(0));
+    wait_until("three statuses", || seen.lock().unwrap().devices.len() >= 3);
+}
+
+#[test]
+fn one_refused_event_does_not_hold_up_the_others() {
+    let seen = Shared::default();
+    seen.lock().unwrap().poison = Some("bad");
+    let server = Server::start(&any_port(), &seen);
+    let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
+    for n in 0..100 {
+        reporter.report(mk_event(n, if n == 37 { "bad" } else { "good" }));
+    }
+    reporter.flush(DEADLINE).unwrap();
+    assert_eq!(seen.lock().unwrap().accepted.len(), 99);
+    assert_eq!(reporter.stats().refused, 1);
+}
+
+#[test]
+fn the_end_of_a_task_whose_progress_was_sent_is_never_merged() {
+    let seen = Shared::default();
+    let server = Server::start(&any_port(), &seen);
+    let config = Config { queue_capacity: 8, ..mk_config(&server.endpoint) };
+    let reporter = Reporter::start(config).unwrap();
+    reporter.report(Event { phase: Phase::Running, ..mk_event(7, "sobel") });
+    reporter.flush(DEADLINE).unwrap();
+    let endpoint = server.kill();
+    for n in 100..200 {
+        reporter.report(mk_event(n, "sobel"));
+    }
+    reporter.report(mk_event(7, "sobel"));
+    assert!(reporter.stats().merged > 0);
+    let _server = Server::start(&endpoint, &seen);
+    reporter.flush(DEADLINE).unwrap();
+    let seen = seen.lock().unwrap();
+    let of_seven: Vec<_> =
+        seen.accepted.iter().filter(|event| event.task == Some(7)).map(|event| event.phase).collect();
+    assert_eq!(of_seven, [Phase::Running, Phase::Final]);
+    assert_no_gaps(&seen.accepted);
+}
+
+#[test]
+fn a_shutdown_ends_in_time_with_or_without_a_collector() {
+    let seen = Shared::default();
+    let server = Server::start(&any_port(), &seen);
+    let endpoint = server.endpoint.clone();
+    let reporter = Reporter::start(mk_config(&endpoint)).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    reporter.shutdown(DEADLINE).unwrap();
+    assert_eq!(seen.lock().unwrap().accepted.len(), 1);
+    drop(server);
+
+    let reporter = Reporter::start(mk_config(&endpoint)).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    let begin = Instant::now();
+    assert!(reporter.shutdown(Duration::from_millis(100)).is_err());
+    assert!(begin.elapsed() < DEADLINE / 2);
+    // Nobody is there to take it: nothing blocks all the same, also a queue full of it.
+    for n in 0..10_000 {
+        reporter.report(mk_event(n, "sobel"));
+    }
+    assert!(reporter.flush(DEADLINE).is_err());
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_and_tried_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = Endpoint::Tcp(listener.local_addr().unwrap().to_string());
+    let config = Config { request_timeout: Duration::from_millis(50), ..mk_config(&endpoint) };
+    let reporter = Reporter::start(config).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    wait_until("two tries", || reporter.stats().retries >= 2);
+    drop(listener);
+    let seen = Shared::default();
+    let _server = Server::start(&endpoint, &seen);
+    reporter.flush(DEADLINE).unwrap();
+    assert_eq!(seen.lock().unwrap().accepted.len(), 1);
+}
