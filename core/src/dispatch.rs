@@ -65,7 +65,7 @@ pub struct Finished {
 pub struct SlotUsage {
     /// The slot.
     pub slot: SlotIndex,
-    /// What it holds; nothing if it is empty and the task came from source.
+    /// The bitstream that the task used there; nothing if its kernels came from source.
     pub bitstream: Option<Digest>,
     /// The task it is charged to.
     pub task: TaskId,
@@ -117,7 +117,15 @@ struct Running {
     session: SessionId,
     tenant: Tenant,
     slots: Vec<SlotIndex>,
+    kernels: Kernels,
     submitted: Duration,
+}
+
+/// Where the kernels of a running task come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kernels {
+    Bitstreams,
+    Source,
 }
 
 impl Tenant {
@@ -198,7 +206,7 @@ impl Dispatch {
     /// A granted task has ended: its slots are free for others.
     pub fn finish(&mut self, task: TaskId, now: Duration) -> Finished {
         let Some(running) = self.running.remove(&task) else { return Finished::default() };
-        let usage = running.slots.iter().map(|slot| self.charge(*slot, task, &running.tenant, now)).collect();
+        let usage = running.slots.iter().map(|slot| self.charge(*slot, task, &running, now)).collect();
         self.slots.release(&running.slots);
         let took = Some(now.saturating_sub(running.submitted));
         Finished { usage, grants: self.start_waiting(now), took }
@@ -259,25 +267,33 @@ impl Dispatch {
                 None => return Err(waiting),
             },
         };
+        let kernels = match demand {
+            Demand::Bitstreams(_) => Kernels::Bitstreams,
+            Demand::AnySlot | Demand::Nothing => Kernels::Source,
+        };
         let Assignment { slots, load } = assignment;
         let running = Running {
             session,
             tenant: waiting.request.tenant,
             slots: slots.clone(),
+            kernels,
             submitted: waiting.since,
         };
         self.running.insert(task, running);
         Ok(Grant { session, task, slots, load })
     }
 
-    fn charge(&mut self, slot: SlotIndex, task: TaskId, tenant: &Tenant, now: Duration) -> SlotUsage {
+    fn charge(&mut self, slot: SlotIndex, task: TaskId, running: &Running, now: Duration) -> SlotUsage {
         let from = self.charged_until.get(slot.0 as usize).copied().unwrap_or(now).min(now);
         self.set_charged(slot, now);
         SlotUsage {
             slot,
-            bitstream: self.slots.resident_in(slot),
+            bitstream: match running.kernels {
+                Kernels::Bitstreams => self.slots.resident_in(slot),
+                Kernels::Source => None,
+            },
             task,
-            tenant: tenant.clone(),
+            tenant: running.tenant.clone(),
             from,
             until: now,
         }

@@ -1,0 +1,37 @@
+//! What the service needs to run, put together by `serve`.
+
+use crate::catalogue::Catalogue;
+use crate::dispatcher::Dispatcher;
+use crate::metrics::Metrics;
+use crate::reporting::Reports;
+use crate::store::BitstreamStore;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The parts and settings of one device manager. Clones share the parts.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Who may run.
+    pub dispatcher: Arc<Dispatcher>,
+    /// The bitstreams by digest.
+    pub store: Arc<BitstreamStore>,
+    /// Their names.
+    pub catalogue: Arc<Catalogue>,
+    /// Whom the collector hears from.
+    pub reports: Reports,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// How long loading a slot takes in the model; zero where it is not modelled.
+    pub reconfiguration_time: Duration,
+    /// How programs from source are counted.
+    pub sources: Sources,
+}
+
+/// How a program built from source is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sources {
+    /// Its kernels take one slot, whatever that holds.
+    AnySlot,
+    /// As the bitstream whose digest is that of source, options and device (`--source-as-bitstream`).
+    AsBitstream,
+}

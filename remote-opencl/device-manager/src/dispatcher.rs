@@ -1,0 +1,145 @@
+//! The one dispatch of the device, for the threads of all sessions, with the clock and the reports attached.
+//!
+//! The policy is `fpga_core::dispatch`. The lock is held for a decision only, never across a call into the vendor's
+//! runtime or any I/O. A [`Grant`] for another session is the caller's to pass on.
+
+use crate::reporting::{Reports, SlotsNow};
+use fpga_core::dispatch::Dispatch;
+pub use fpga_core::dispatch::{Finished, Grant, Refusal, TaskId, TaskRequest, Tenant};
+pub use fpga_core::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The queue and the slots of the device. Shared by all sessions.
+#[derive(Debug)]
+pub struct Dispatcher {
+    state: Mutex<State>,
+    epoch: Instant,
+    reports: Reports,
+    last_session: AtomicU64,
+    last_task: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    dispatch: Dispatch,
+    /// What was said last of the slots and the queue.
+    said: SlotsNow,
+}
+
+impl Dispatcher {
+    /// A device with `slots` empty slots.
+    #[must_use]
+    pub fn new(slots: NonZeroU32, reports: Reports) -> Self {
+        let dispatch = Dispatch::new(slots);
+        let said = now_in(&dispatch, 1);
+        reports.slots_changed(said.clone());
+        Self {
+            state: Mutex::new(State { dispatch, said }),
+            epoch: Instant::now(),
+            reports,
+            last_session: AtomicU64::new(0),
+            last_task: AtomicU64::new(0),
+        }
+    }
+
+    /// The id of a new session.
+    pub fn new_session(&self) -> SessionId {
+        SessionId(self.last_session.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The id of a new task.
+    pub fn new_task(&self) -> TaskId {
+        TaskId(self.last_task.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A task arrives; the grant, if it may start at once.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManyBitstreams`]: the session splits the task in command order and submits the parts.
+    pub fn submit(&self, request: TaskRequest) -> Result<Option<Grant>, Refusal> {
+        let now = self.now();
+        self.change(|dispatch| dispatch.submit(request, now))
+    }
+
+    /// A granted task has ended: reports its use of slots; returns what may start now, of whatever session.
+    ///
+    /// Must be called for every granted task, also when its session has gone.
+    pub fn finished(&self, task: TaskId) -> Vec<Grant> {
+        let now = self.now();
+        let finished = self.change(|dispatch| dispatch.finish(task, now));
+        if let Some(took) = finished.took {
+            self.reports.task_ended(took);
+        }
+        for usage in &finished.usage {
+            self.reports.slot_used(usage);
+        }
+        finished.grants
+    }
+
+    /// A session has gone: its waiting tasks are dropped; returns what may start now, of other sessions.
+    ///
+    /// Its running tasks hold their slots until [`Self::finished`].
+    pub fn cancel_session(&self, session: SessionId) -> Vec<Grant> {
+        let now = self.now();
+        self.change(|dispatch| dispatch.cancel(session, now))
+    }
+
+    /// How many tasks wait for a slot or for their session's earlier ones.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.lock().dispatch.waiting()
+    }
+
+    /// How many tasks run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.lock().dispatch.running()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Dispatch) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state.dispatch);
+        let changed = state.changed();
+        drop(state);
+        if let Some(now) = changed {
+            self.reports.slots_changed(now);
+        }
+        result
+    }
+
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held would be a bug of the pure code; the others still get their answers.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What there is to say about the slots and the queue, if it is news.
+    fn changed(&mut self) -> Option<SlotsNow> {
+        let slots = self.dispatch.slots();
+        let same = self.said.waiting == self.dispatch.waiting()
+            && self.said.in_use == slots.in_use()
+            && slots.resident().eq(self.said.resident.iter().copied());
+        if same {
+            return None;
+        }
+        self.said = now_in(&self.dispatch, self.said.revision + 1);
+        Some(self.said.clone())
+    }
+}
+
+fn now_in(dispatch: &Dispatch, revision: u64) -> SlotsNow {
+    SlotsNow {
+        revision,
+        resident: dispatch.slots().resident().collect(),
+        in_use: dispatch.slots().in_use(),
+        waiting: dispatch.waiting(),
+    }
+}

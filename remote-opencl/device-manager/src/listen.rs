@@ -1,0 +1,157 @@
+//! Where the manager listens: unix sockets, whose peers the kernel names, and TCP, which needs an explicit flag.
+
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Owner and group may connect.
+const SOCKET_MODE: u32 = 0o660;
+
+/// An address in the syntax of `--listen`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// `unix:/PATH`
+    Unix(PathBuf),
+    /// `tcp://HOST:PORT`
+    Tcp(String),
+}
+
+/// A bound socket, for the service. Not yet non-blocking.
+#[derive(Debug)]
+pub enum Listener {
+    /// Of a unix socket.
+    Unix(UnixListener),
+    /// Of TCP.
+    Tcp(TcpListener),
+}
+
+/// A socket file, removed at the end if it still is the one that was made.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+/// Why a text is no [`Address`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address to listen on; write `unix:/PATH/TO.sock` or `tcp://127.0.0.1:PORT`")]
+pub struct InvalidAddress(String);
+
+/// Why an address can't be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Another process answers there.
+    #[error("{} is in use: another process answers there", .0.display())]
+    InUse(PathBuf),
+    /// The path holds something that is no socket, which is left alone.
+    #[error("{} exists and is no socket; remove it, or name another path", .0.display())]
+    NotASocket(PathBuf),
+    /// The system refuses.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// Where.
+        address: Address,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Address {
+    /// Binds it. The address that is returned has the port that the system chose where 0 was given.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind(&self) -> Result<(Listener, Self, Option<SocketFile>), ListenError> {
+        let failed = |source| ListenError::Bind { address: self.clone(), source };
+        match self {
+            Self::Tcp(address) => {
+                let listener = TcpListener::bind(address).map_err(failed)?;
+                let bound = listener.local_addr().map_err(failed)?;
+                Ok((Listener::Tcp(listener), Self::Tcp(bound.to_string()), None))
+            }
+            Self::Unix(path) => {
+                let (listener, file) = bind_unix(path, failed)?;
+                Ok((Listener::Unix(listener), self.clone(), Some(file)))
+            }
+        }
+    }
+}
+
+/// Binds under a name of its own first: the socket appears at `path` at once with its mode, in place of a stale one.
+fn bind_unix(
+    path: &Path,
+    failed: impl Fn(io::Error) -> ListenError,
+) -> Result<(UnixListener, SocketFile), ListenError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(ListenError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => return Err(ListenError::InUse(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(failed(error)),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    // Short: a socket's path has 108 bytes.
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let temporary = PathBuf::from(name);
+    let listener = UnixListener::bind(&temporary).map_err(&failed)?;
+    let placed = std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(SOCKET_MODE))
+        .and_then(|()| std::fs::symlink_metadata(&temporary))
+        .and_then(|metadata| std::fs::rename(&temporary, path).map(|()| metadata.ino()));
+    match placed {
+        Ok(inode) => Ok((listener, SocketFile { path: path.to_owned(), inode })),
+        Err(error) => {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(&temporary);
+            Err(failed(error))
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
+        if ours {
+            // Nothing depends on it: a stale socket is replaced at the next start.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidAddress(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(invalid()) };
+        }
+        let address = text.strip_prefix("tcp://").ok_or_else(invalid)?;
+        let (host, port) = address.rsplit_once(':').ok_or_else(invalid)?;
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(invalid());
+        }
+        Ok(Self::Tcp(address.to_owned()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
