@@ -6,6 +6,7 @@
 pub mod control_plane;
 pub mod identity;
 pub mod network;
+pub mod node;
 pub mod process;
 pub mod run_dir;
 pub mod wait;

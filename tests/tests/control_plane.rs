@@ -1,5 +1,7 @@
 //! The control plane of the test bed itself: it starts, knows its identities, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::identity::Identity;
 use k8s_openapi::api::core::v1::{Node, Pod};

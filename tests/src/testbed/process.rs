@@ -4,7 +4,7 @@
 //! as the program does all the forking. A panic, Ctrl-C or SIGKILL of the program leaves nothing behind.
 
 use anyhow::{Context as _, Result, bail};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -178,7 +178,8 @@ impl Process {
         }
     }
 
-    /// Sends a signal to the whole process group; nothing happens if it has ended.
+    /// Sends a signal: SIGKILL to the whole process group, others to the process alone, as container runtimes do.
+    /// Nothing happens if it has ended.
     pub fn signal(&self, signal: Signal) {
         self.shared.signal(signal);
     }
@@ -220,7 +221,7 @@ impl Shared {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
             // ESRCH, the only error that can be, means that it has ended by itself.
-            let _ = killpg(self.pid, signal);
+            let _ = if signal == Signal::SIGKILL { killpg(self.pid, signal) } else { kill(self.pid, signal) };
         }
     }
 }

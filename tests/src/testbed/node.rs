@@ -1,0 +1,210 @@
+//! A stand-in for the kubelet: a node that runs the pods bound to it as local processes, and tells the truth about them.
+//!
+//! It registers its Node, renews its Lease, and keeps pod status: phase, readiness, exit codes, restarts, graceful
+//! deletion. It knows no images, volumes, cgroups or probes: a container is its `command` with `args` and `env`, and it
+//! is ready when its declared ports accept connections. Each pod has a loopback address of its own.
+
+mod command;
+mod pod;
+mod register;
+mod status;
+
+use super::network::NodeNetwork;
+use anyhow::Result;
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt as _};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{Instrument as _, info, warn};
+
+/// What a node is.
+#[derive(Debug, Clone)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: String,
+    /// Its labels, besides the usual ones.
+    pub labels: BTreeMap<String, String>,
+    /// Its addresses.
+    pub network: NodeNetwork,
+    /// What each of its containers finds in its environment, unless the pod says otherwise.
+    pub env: BTreeMap<String, String>,
+    /// Where its pods' logs go: `DIR/POD/CONTAINER.log`.
+    pub pods_dir: PathBuf,
+}
+
+/// A running node. Dropped without [`Node::stop`], its processes are killed.
+#[derive(Debug)]
+pub struct Node {
+    shared: Arc<Shared>,
+    shutdown: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+/// What the node's pods share.
+struct Shared {
+    spec: NodeSpec,
+    client: Client,
+    addresses: Mutex<VecDeque<Ipv4Addr>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Registers the node and begins to run what is bound to it; `client` has the node's own identity. It is Ready, and
+    /// rid of its not-ready taint, a moment later: see [`Node::wait_ready`].
+    ///
+    /// # Errors
+    /// The API server refuses the node.
+    pub async fn start(spec: NodeSpec, client: Client) -> Result<Self> {
+        let addresses = Mutex::new(spec.network.pods().collect());
+        let shared = Arc::new(Shared { spec, client, addresses });
+        let node = register::register(&shared).await?;
+        let (shutdown, stopping) = watch::channel(false);
+        let span = tracing::info_span!("node", name = %shared.spec.name);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(register::renew_lease(Arc::clone(&shared), node).instrument(span.clone()));
+        tasks.spawn(run_pods(Arc::clone(&shared), stopping).instrument(span));
+        Ok(Self { shared, shutdown, tasks })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.spec.name
+    }
+
+    /// Where the logs of the named pod are.
+    #[must_use]
+    pub fn pod_dir(&self, pod: &str) -> PathBuf {
+        self.shared.spec.pods_dir.join(pod)
+    }
+
+    /// Waits until pods can be placed here.
+    ///
+    /// # Errors
+    /// They can't within the time.
+    pub async fn wait_ready(&self, time: Duration) -> Result<()> {
+        let nodes: Api<KubeNode> = Api::all(self.shared.client.clone());
+        super::wait::until(&format!("the node {} to be ready", self.name()), time, async || {
+            let node = nodes.get(self.name()).await?;
+            let tainted = node.spec.and_then(|spec| spec.taints).is_some_and(|taints| !taints.is_empty());
+            Ok((!tainted).then_some(()))
+        })
+        .await
+    }
+
+    /// Ends its pods' processes and leaves the cluster to find out, as a machine does that is switched off.
+    pub async fn stop(mut self) {
+        self.shutdown.send_replace(true);
+        // The lease task never ends by itself; the pods' task does when all processes have ended.
+        self.tasks.join_next().await;
+        self.tasks.shutdown().await;
+    }
+}
+
+/// What a pod's task is told.
+#[derive(Debug, Clone)]
+enum Desired {
+    /// To run this pod, or to end it if it is marked as deleted.
+    Pod(Box<Pod>),
+    /// The pod is gone from the API server: its processes must go at once.
+    Gone,
+    /// The node stops: end the processes, tell nobody.
+    NodeStops,
+}
+
+async fn run_pods(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
+    let pods: Api<Pod> = Api::all(shared.client.clone());
+    let of_this_node = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.spec.name));
+    let mut events = Box::pin(watcher(pods, of_this_node));
+    let mut pods = Pods { shared, known: HashMap::new(), listed: Vec::new(), tasks: JoinSet::new() };
+    loop {
+        tokio::select! {
+            event = events.try_next() => match event {
+                Ok(Some(event)) => pods.handle(event),
+                Ok(None) => break,
+                // The watcher begins anew by itself; without a pause it would do so in a tight loop.
+                Err(error) => {
+                    warn!(%error, "Watching pods failed");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            },
+            // It changes once, to true; an error means that the node was dropped.
+            _ = stopping.changed() => break,
+        }
+    }
+    for desired in pods.known.values() {
+        desired.send_replace(Desired::NodeStops);
+    }
+    while pods.tasks.join_next().await.is_some() {}
+    info!("Stopped");
+}
+
+/// The pods of a node, by UID.
+struct Pods {
+    shared: Arc<Shared>,
+    known: HashMap<String, watch::Sender<Desired>>,
+    /// UIDs seen since a listing began.
+    listed: Vec<String>,
+    tasks: JoinSet<()>,
+}
+
+impl Pods {
+    fn handle(&mut self, event: watcher::Event<Pod>) {
+        match event {
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(pod) => {
+                self.listed.extend(pod.uid());
+                self.apply(pod);
+            }
+            watcher::Event::InitDone => {
+                let gone: Vec<_> =
+                    self.known.keys().filter(|uid| !self.listed.contains(uid)).cloned().collect();
+                gone.iter().for_each(|uid| self.remove(uid));
+            }
+            watcher::Event::Apply(pod) => self.apply(pod),
+            watcher::Event::Delete(pod) => pod.uid().iter().for_each(|uid| self.remove(uid)),
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn apply(&mut self, pod: Pod) {
+        let Some(uid) = pod.uid() else { return };
+        if let Some(desired) = self.known.get(&uid) {
+            desired.send_replace(Desired::Pod(Box::new(pod)));
+            return;
+        }
+        let span = tracing::info_span!("pod", name = %pod.name_any());
+        let (send, desired) = watch::channel(Desired::Pod(Box::new(pod)));
+        self.known.insert(uid, send);
+        self.tasks.spawn(pod::run(Arc::clone(&self.shared), desired).instrument(span));
+    }
+
+    fn remove(&mut self, uid: &str) {
+        if let Some(desired) = self.known.remove(uid) {
+            desired.send_replace(Desired::Gone);
+        }
+    }
+}
+
+impl Shared {
+    fn take_address(&self) -> Option<Ipv4Addr> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Back to the end of the queue, so that an address rests before it is used again.
+    fn give_address_back(&self, address: Ipv4Addr) {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).push_back(address);
+    }
+}

@@ -1,0 +1,194 @@
+//! From a container to a process: command, arguments and environment, with `$(NAME)` and field references resolved.
+
+use crate::testbed::process::{InheritEnv, ProcessSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
+use kube::ResourceExt as _;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// Why a container can't be run here.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum CommandError {
+    #[error(
+        "the container has no command: the stand-in kubelet has no images and runs `command` as a local process"
+    )]
+    NoCommand,
+    #[error(
+        "the variable {name} comes from {source_kind}, which the stand-in kubelet does not have; write its value"
+    )]
+    UnsupportedSource { name: String, source_kind: &'static str },
+    #[error("the variable {name} refers to the field {path}, which the stand-in kubelet does not know")]
+    UnknownField { name: String, path: String },
+}
+
+/// What a container needs to know of its surroundings.
+pub(super) struct Surroundings<'a> {
+    pub pod: &'a Pod,
+    pub pod_ip: Ipv4Addr,
+    pub host_ip: Ipv4Addr,
+    pub node: &'a str,
+    pub node_env: &'a BTreeMap<String, String>,
+}
+
+/// The process that `container` is, its output going to `log`.
+pub(super) fn process_of(
+    container: &Container,
+    around: &Surroundings<'_>,
+    log: &Path,
+) -> Result<ProcessSpec, CommandError> {
+    let env = environment(container, around)?;
+    let command = container.command.iter().flatten().map(|word| expand(word, &env));
+    let arguments = container.args.iter().flatten().map(|word| expand(word, &env));
+    let mut words = command.collect::<Vec<_>>().into_iter();
+    let program = words.next().ok_or(CommandError::NoCommand)?;
+    let name = format!("{}/{}", around.pod.name_any(), container.name);
+    let mut spec = ProcessSpec::new(name, program, log).args(words).args(arguments);
+    spec.env = env;
+    spec.inherit_env = InheritEnv::No;
+    spec.working_dir = container.working_dir.as_ref().map(Into::into);
+    Ok(spec)
+}
+
+fn environment(
+    container: &Container,
+    around: &Surroundings<'_>,
+) -> Result<BTreeMap<String, String>, CommandError> {
+    let mut env = BTreeMap::new();
+    env.insert("PATH".to_owned(), std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned()));
+    env.insert("HOSTNAME".to_owned(), around.pod.name_any());
+    env.extend(around.node_env.clone());
+    env.insert("NODE_NAME".to_owned(), around.node.to_owned());
+    env.insert("POD_IP".to_owned(), around.pod_ip.to_string());
+    for variable in container.env.iter().flatten() {
+        let value = value_of(variable, around, &env)?;
+        env.insert(variable.name.clone(), value);
+    }
+    Ok(env)
+}
+
+fn value_of(
+    variable: &EnvVar,
+    around: &Surroundings<'_>,
+    env: &BTreeMap<String, String>,
+) -> Result<String, CommandError> {
+    let Some(source) = &variable.value_from else {
+        return Ok(expand(variable.value.as_deref().unwrap_or_default(), env));
+    };
+    let name = variable.name.clone();
+    let Some(field) = &source.field_ref else {
+        let source_kind = match source {
+            source if source.secret_key_ref.is_some() => "a secret",
+            source if source.config_map_key_ref.is_some() => "a config map",
+            _ => "a resource",
+        };
+        return Err(CommandError::UnsupportedSource { name, source_kind });
+    };
+    match field.field_path.as_str() {
+        "metadata.name" => Ok(around.pod.name_any()),
+        "metadata.namespace" => Ok(around.pod.namespace().unwrap_or_default()),
+        "metadata.uid" => Ok(around.pod.uid().unwrap_or_default()),
+        "spec.nodeName" => Ok(around.node.to_owned()),
+        "status.podIP" => Ok(around.pod_ip.to_string()),
+        "status.hostIP" => Ok(around.host_ip.to_string()),
+        path => Err(CommandError::UnknownField { name, path: path.to_owned() }),
+    }
+}
+
+/// Kubernetes' own expansion: `$(NAME)` becomes the value, if there is one; `$$(NAME)` becomes `$(NAME)`.
+fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find('$') {
+        result.push_str(&rest[..start]);
+        rest = &rest[start + 1..];
+        if let Some(escaped) = rest.strip_prefix('$') {
+            result.push('$');
+            rest = escaped;
+            continue;
+        }
+        let reference = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+        match reference.and_then(|(name, after)| Some((env.get(name)?, after))) {
+            Some((value, after)) => {
+                result.push_str(value);
+                rest = after;
+            }
+            None => result.push('$'),
+        }
+    }
+    result + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{EnvVarSource, ObjectFieldSelector, SecretKeySelector};
+
+    fn variable(name: &str, value: &str) -> EnvVar {
+        EnvVar { name: name.into(), value: Some(value.into()), ..EnvVar::default() }
+    }
+
+    fn process(container: &Container) -> Result<ProcessSpec, CommandError> {
+        let pod = Pod {
+            metadata: kube::api::ObjectMeta { name: Some("p".into()), ..Default::default() },
+            ..Pod::default()
+        };
+        let node_env = BTreeMap::from([("FROM_NODE".to_owned(), "node".to_owned())]);
+        process_of(
+            container,
+            &Surroundings {
+                pod: &pod,
+                pod_ip: Ipv4Addr::new(127, 1, 1, 10),
+                host_ip: Ipv4Addr::new(127, 1, 1, 1),
+                node: "n1",
+                node_env: &node_env,
+            },
+            Path::new("/tmp/log"),
+        )
+    }
+
+    #[test]
+    fn references_are_expanded_and_escapes_kept() {
+        let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
+        for (text, expected) in [
+            ("$(A)/$(B)", "1/$(B)"),
+            ("$$(A)", "$(A)"),
+            ("$A $", "$A $"),
+            ("$(A", "$(A"),
+            ("x$(A)$(A)", "x11"),
+        ] {
+            assert_eq!(expand(text, &env), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_pods_own_variables_win_over_the_nodes() {
+        let container = Container {
+            name: "c".into(),
+            command: Some(vec!["run".into(), "--on=$(POD_IP)".into()]),
+            args: Some(vec!["$(MINE)".into()]),
+            env: Some(vec![variable("FROM_NODE", "pod"), variable("MINE", "$(FROM_NODE)!")]),
+            ..Container::default()
+        };
+        let spec = process(&container).unwrap();
+        assert_eq!(spec.program, Path::new("run"));
+        assert_eq!(spec.args, ["--on=127.1.1.10", "pod!"]);
+        assert_eq!(spec.env["NODE_NAME"], "n1");
+    }
+
+    #[test]
+    fn what_cannot_be_run_says_why() {
+        assert_eq!(process(&Container::default()).unwrap_err(), CommandError::NoCommand);
+        let from = |source| Container {
+            command: Some(vec!["x".into()]),
+            env: Some(vec![EnvVar { name: "V".into(), value: None, value_from: Some(source) }]),
+            ..Container::default()
+        };
+        let secret =
+            EnvVarSource { secret_key_ref: Some(SecretKeySelector::default()), ..Default::default() };
+        assert!(process(&from(secret)).unwrap_err().to_string().contains("a secret"));
+        let field = ObjectFieldSelector { field_path: "spec.wrong".into(), ..Default::default() };
+        let field = EnvVarSource { field_ref: Some(field), ..Default::default() };
+        assert!(process(&from(field)).unwrap_err().to_string().contains("spec.wrong"));
+    }
+}
