@@ -5,9 +5,21 @@
 #![forbid(unsafe_code)]
 
 pub mod bitstream;
+pub mod decide;
 pub mod device;
 pub mod dispatch;
 pub mod event;
+pub mod locality;
+pub mod matching;
+pub mod names;
+pub mod node_facts;
 pub mod node_state;
+pub mod rank;
+pub mod requirement;
+pub mod score;
 pub mod slots;
+pub mod staleness;
 pub mod units;
+
+#[cfg(test)]
+mod fixtures;

@@ -25,21 +25,15 @@ impl Buckets {
     /// end counts by the share that is inside.
     #[must_use]
     pub fn sum_at(slices: &[Millis], bucket: Millis, window: Millis, age: Millis) -> Millis {
-        let covered = (window - age).0;
         if bucket == Millis::ZERO {
             return Millis::ZERO;
         }
-        let mut sum = 0_u64;
-        for (index, slice) in slices.iter().enumerate() {
-            let newest = (index as u64).saturating_mul(bucket.0);
-            let inside = covered.saturating_sub(newest).min(bucket.0);
-            if inside == 0 {
-                break;
-            }
-            let share = u128::from(slice.0) * u128::from(inside) / u128::from(bucket.0);
-            sum = sum.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
-        }
-        Millis(sum)
+        let covered = (window - age).0;
+        let whole = usize::try_from(covered / bucket.0).unwrap_or(usize::MAX).min(slices.len());
+        let sum = slices[..whole].iter().fold(Millis::ZERO, |sum, slice| sum + *slice);
+        let Some(partly) = slices.get(whole) else { return sum };
+        let share = u128::from(partly.0) * u128::from(covered % bucket.0) / u128::from(bucket.0);
+        sum + Millis(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
     /// The number of slices it speaks of.

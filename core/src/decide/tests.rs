@@ -1,0 +1,196 @@
+use super::*;
+use crate::fixtures::{mk_bitstream, mk_busy, mk_node};
+use crate::node_facts::NodeLabels;
+use crate::staleness::Knowledge;
+use proptest::prelude::*;
+
+fn asked(bitstreams: &[&str]) -> Requirement {
+    let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
+    Requirement { vendor: Some("intel".into()), board: None, shell: None, slots: 1, bitstreams }
+}
+
+fn labelled(vendor: &str) -> NodeFacts {
+    let labels = NodeLabels { vendor: Some(vendor.into()), ..NodeLabels::default() };
+    NodeFacts { labels, knowledge: Knowledge::Absent }
+}
+
+fn with_sobel(usage: u64, reconfiguration: u64) -> NodeFacts {
+    let mut state = mk_busy(usage, reconfiguration);
+    state.bitstreams = vec![mk_bitstream("sobel", 0)];
+    mk_node(state)
+}
+
+fn scores(nodes: &[&NodeFacts], rules: &Rules) -> Vec<u32> {
+    let candidates: Vec<_> = nodes.iter().map(|node| Some(*node)).collect();
+    let decision = prioritize(&asked(&["sobel"]), &candidates, rules, Millis::ZERO);
+    decision.nodes.iter().map(|node| node.score).collect()
+}
+
+fn rules(weights: &str) -> Rules {
+    Rules { weights: weights.parse().unwrap(), ..Rules::default() }
+}
+
+fn all(policy: StalePolicy) -> StalePolicies {
+    StalePolicies { locality: policy, usage: policy, reconfiguration: policy }
+}
+
+/// Older than three heartbeats of the fixtures.
+const LATE: Millis = Millis(180_001);
+
+#[test]
+fn the_papers_formula_with_the_papers_weights() {
+    let nodes = [&with_sobel(300, 0), &mk_node(mk_busy(100, 20)), &mk_node(mk_busy(200, 10))];
+    // usage ranks 1/3, 1, 2/3; reconfiguration ranks 1, 1/3, 2/3; locality 1, 0, 0
+    assert_eq!(scores(&nodes, &rules("1-2-2")), [7, 5, 5]);
+    assert_eq!(scores(&nodes, &rules("0-1-0")), [3, 10, 7]);
+    assert_eq!(scores(&nodes, &rules("0-0-1")), [10, 3, 7]);
+    assert_eq!(scores(&nodes, &rules("1-0-0")), [10, 0, 0]);
+    assert_eq!(scores(&nodes, &rules("0-0-0")), [0, 0, 0]);
+}
+
+#[test]
+fn every_term_of_a_score_is_told() {
+    let (busy, absent) = (with_sobel(300, 7), labelled("intel"));
+    let decision =
+        prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent)], &Rules::default(), Millis(5_000));
+    let node = decision.nodes[0];
+    assert_eq!(node.terms.locality, Term { value: 1.0, basis: Basis::Measured });
+    assert_eq!(
+        node.measured,
+        Some(Measured { usage: Millis(300), reconfiguration: Millis(7), age: Millis(5_000) })
+    );
+    assert_eq!(decision.nodes[1].terms.usage, Term { value: 0.0, basis: Basis::Penalised });
+    assert_eq!((decision.nodes[1].freshness, decision.nodes[1].measured), (Freshness::Absent, None));
+}
+
+#[test]
+fn nodes_without_fresh_state_are_not_counted_in_ranks() {
+    let (idle, busy, absent) = (mk_node(mk_busy(1, 0)), mk_node(mk_busy(2, 0)), labelled("intel"));
+    assert_eq!(scores(&[&idle, &busy, &absent], &rules("0-1-0")), [10, 5, 0]);
+    assert_eq!(scores(&[&idle, &busy], &rules("0-1-0")), [10, 5]);
+}
+
+#[test]
+fn a_node_without_fresh_state_never_looks_best() {
+    let (busy, absent) = (mk_node(mk_busy(9, 9)), labelled("intel"));
+    let neutral = Rules { stale: all(StalePolicy::Neutral), ..rules("1-0-0") };
+    let decision =
+        prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent), None], &neutral, Millis::ZERO);
+    assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [0, 0, 0]);
+    assert_eq!(decision.nodes[1].capped, Capped::Yes);
+    let unreadable = NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel") };
+    assert_eq!(scores(&[&busy, &unreadable], &Rules { weights: Weights::default(), ..neutral }), [8, 5]);
+}
+
+#[test]
+fn a_state_that_went_stale_is_worth_what_the_policy_says() {
+    let (node, other) = (with_sobel(0, 0), labelled("intel"));
+    let candidates = [Some(&node), Some(&other)];
+    for (policy, score, verdict) in [
+        (StalePolicy::Neutral, 5, Ok(())),
+        (StalePolicy::Penalise, 0, Ok(())),
+        (StalePolicy::Exclude, 0, Err(Rejection::NotFresh)),
+    ] {
+        let rules = Rules { stale: all(policy), ..Rules::default() };
+        let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, LATE);
+        assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [score, score]);
+        assert_eq!(decision.nodes[0].freshness, Freshness::Stale);
+        assert_eq!(filter(&asked(&[]), &candidates, &rules, LATE).verdicts, [verdict, verdict]);
+    }
+}
+
+#[test]
+fn a_policy_is_for_its_signal_alone() {
+    let node = with_sobel(0, 0);
+    let stale = StalePolicies { locality: StalePolicy::Neutral, ..StalePolicies::default() };
+    let decision = prioritize(&asked(&[]), &[Some(&node)], &Rules { stale, ..Rules::default() }, LATE);
+    let terms = decision.nodes[0].terms;
+    assert_eq!((terms.locality.basis, terms.usage.basis), (Basis::Neutral, Basis::Penalised));
+}
+
+#[test]
+fn a_stale_state_still_tells_what_boards_there_are() {
+    let node = mk_node(mk_busy(0, 0));
+    let xilinx = Requirement { vendor: Some("xilinx".into()), ..asked(&[]) };
+    assert_eq!(filter(&asked(&[]), &[Some(&node)], &Rules::default(), LATE).verdicts, [Ok(())]);
+    assert_eq!(filter(&xilinx, &[Some(&node)], &Rules::default(), LATE).verdicts, [Err(Rejection::Vendor)]);
+}
+
+#[test]
+fn a_node_never_seen_is_rejected_unless_unlabelled_ones_pass() {
+    assert_eq!(filter(&asked(&[]), &[None], &Rules::default(), LATE).verdicts, [Err(Rejection::UnknownNode)]);
+    let pass = Rules { unlabelled: UnlabelledNodes::Pass, ..Rules::default() };
+    assert_eq!(filter(&asked(&[]), &[None], &pass, LATE).verdicts, [Ok(())]);
+}
+
+prop_compose! {
+    fn any_node()(kind in 0..4, usage in 0_u64..50, reconfiguration in 0_u64..50, sobel: bool) -> NodeFacts {
+        match kind {
+            0 => labelled("intel"),
+            1 => NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel") },
+            _ if sobel => with_sobel(usage, reconfiguration),
+            _ => mk_node(mk_busy(usage, reconfiguration)),
+        }
+    }
+}
+
+fn any_policy() -> impl Strategy<Value = StalePolicy> {
+    prop_oneof![Just(StalePolicy::Neutral), Just(StalePolicy::Penalise), Just(StalePolicy::Exclude)]
+}
+
+prop_compose! {
+    fn any_rules()(
+        weights in (0_u8..5, 0_u8..5, 0_u8..5), max_score in 1_u32..200,
+        stale in (any_policy(), any_policy(), any_policy()),
+    ) -> Rules {
+        Rules {
+            weights: Weights::new(weights.0.into(), weights.1.into(), weights.2.into()).unwrap(),
+            max_score: max_score.to_string().parse().unwrap(),
+            stale: StalePolicies { locality: stale.0, usage: stale.1, reconfiguration: stale.2 },
+            unlabelled: UnlabelledNodes::Reject,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn scores_are_on_the_scale_and_the_best_has_fresh_state(
+        nodes in prop::collection::vec(any_node(), 0..20), rules in any_rules(),
+    ) {
+        let candidates: Vec<_> = nodes.iter().map(Some).collect();
+        let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, Millis::ZERO);
+        prop_assert_eq!(decision.nodes.len(), nodes.len());
+        let best = |fresh: bool| {
+            decision.nodes.iter().filter(|node| node.measured.is_some() == fresh).map(|node| node.score).max()
+        };
+        prop_assert!(decision.nodes.iter().all(|node| node.score <= rules.max_score.get()));
+        if let (Some(fresh), Some(unfresh)) = (best(true), best(false)) {
+            prop_assert!(unfresh < fresh || fresh == 0);
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_request_does_not_matter(
+        nodes in prop::collection::vec(any_node(), 0..20), rules in any_rules(),
+    ) {
+        let forward: Vec<_> = nodes.iter().map(Some).collect();
+        let backward: Vec<_> = nodes.iter().rev().map(Some).collect();
+        let mut reversed = prioritize(&asked(&["sobel"]), &backward, &rules, Millis::ZERO).nodes;
+        reversed.reverse();
+        prop_assert_eq!(prioritize(&asked(&["sobel"]), &forward, &rules, Millis::ZERO).nodes, reversed);
+    }
+
+    #[test]
+    fn less_usage_is_never_worse(
+        nodes in prop::collection::vec(any_node(), 1..20), usage in 0_u64..50, weights in (0_u8..5, 0_u8..5, 0_u8..5),
+    ) {
+        let weights = Weights::new(weights.0.into(), weights.1.into(), weights.2.into()).unwrap();
+        let rules = Rules { weights, ..Rules::default() };
+        let score = |usage| {
+            let own = mk_node(mk_busy(usage, 5));
+            let candidates: Vec<_> = nodes.iter().chain([&own]).map(Some).collect();
+            prioritize(&asked(&["sobel"]), &candidates, &rules, Millis::ZERO).nodes.last().unwrap().score
+        };
+        prop_assert!(score(usage) >= score(usage + 10));
+    }
+}

@@ -1,0 +1,62 @@
+//! Builders for the tests of this crate.
+
+use crate::device::Health;
+use crate::node_facts::{NodeFacts, NodeLabels};
+use crate::node_state::{Buckets, DeviceState, NodeState, RecentBitstream};
+use crate::staleness::{Knowledge, Received};
+use crate::units::Millis;
+
+/// An idle node without boards; heartbeat 60 s, window 300 s.
+pub(crate) fn mk_state() -> NodeState {
+    NodeState {
+        boot: 1,
+        seq: 1,
+        heartbeat: Millis::from_secs(60),
+        measured_at: Millis(1_760_000_000_000),
+        window: Millis::from_secs(300),
+        usage: Millis::ZERO,
+        reconfiguration: Millis::ZERO,
+        devices: Vec::new(),
+        bitstreams: Vec::new(),
+        buckets: Buckets { bucket: Millis::from_secs(10), usage: Vec::new(), reconfiguration: Vec::new() },
+        truncated: 0,
+    }
+}
+
+/// A healthy board with four empty slots.
+pub(crate) fn mk_device(vendor: &str, board: &str, shell: &str) -> DeviceState {
+    DeviceState {
+        id: "dm0".into(),
+        vendor: vendor.into(),
+        platform: String::new(),
+        board: board.into(),
+        shell: shell.into(),
+        slots: 4,
+        loaded: Vec::new(),
+        usage: Millis::ZERO,
+        reconfiguration: Millis::ZERO,
+        queued: 0,
+        health: Health::Healthy,
+    }
+}
+
+/// A node with one Intel board and that much usage and reconfiguration just now.
+pub(crate) fn mk_busy(usage: u64, reconfiguration: u64) -> NodeState {
+    let mut state = mk_state();
+    state.devices = vec![mk_device("intel", "a10", "1")];
+    (state.usage, state.reconfiguration) = (Millis(usage), Millis(reconfiguration));
+    state.buckets.usage = vec![Millis(usage)];
+    state.buckets.reconfiguration = vec![Millis(reconfiguration)];
+    state
+}
+
+/// `name` used `ago` before the measurement.
+pub(crate) fn mk_bitstream(name: &str, ago: u64) -> RecentBitstream {
+    RecentBitstream { name: Some(name.into()), digest: None, last_used_ago: Millis(ago) }
+}
+
+/// A node without labels whose state came in at 0.
+pub(crate) fn mk_node(state: NodeState) -> NodeFacts {
+    let received = Received { state, at: Millis::ZERO, age_then: Millis::ZERO };
+    NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Known(Box::new(received)) }
+}

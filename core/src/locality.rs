@@ -1,0 +1,128 @@
+//! Bitstream locality (S-2): which share of the bitstreams that a pod will use its node has already.
+
+use crate::bitstream::BitstreamId;
+use crate::device::Health;
+use crate::matching::is_kind;
+use crate::node_state::{DigestPrefix, NodeState};
+use crate::requirement::Requirement;
+use crate::units::Millis;
+
+/// The share of the asked bitstreams that the node has: in a slot, or used within its window. 1 if none is asked.
+///
+/// A digest means the same everywhere. A name means the same on one board and shell only: it counts in the slot of a
+/// board of the asked kind, and as recently used where all boards of the node are of one kind, and the asked one.
+#[must_use]
+pub fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {
+    if asked.bitstreams.is_empty() {
+        return 1.0;
+    }
+    let present = asked.bitstreams.iter().filter(|wanted| has(asked, wanted, state, age)).count();
+    present as f64 / asked.bitstreams.len() as f64
+}
+
+fn has(asked: &Requirement, wanted: &BitstreamId, state: &NodeState, age: Millis) -> bool {
+    let is_loaded = |index: usize, of_kind: &dyn Fn(&crate::node_state::DeviceState) -> bool| {
+        state.devices.iter().any(|device| {
+            device.health == Health::Healthy
+                && of_kind(device)
+                && device.loaded.iter().any(|loaded| *loaded as usize == index)
+        })
+    };
+    let mut listed = state.bitstreams.iter().enumerate();
+    match wanted {
+        BitstreamId::Digest(digest) => {
+            let prefix = DigestPrefix::from(digest);
+            listed.any(|(index, bitstream)| {
+                bitstream.digest == Some(prefix)
+                    && (bitstream.is_recent(state.window, age) || is_loaded(index, &|_| true))
+            })
+        }
+        BitstreamId::Name(name) => listed.any(|(index, bitstream)| {
+            bitstream.name.as_ref() == Some(name)
+                && (bitstream.is_recent(state.window, age) && only_kind(asked, state)
+                    || is_loaded(index, &|device| is_kind(asked, device)))
+        }),
+    }
+}
+
+/// Whether all boards of the node are alike and of the asked kind: a name without a slot belongs to one of them.
+fn only_kind(asked: &Requirement, state: &NodeState) -> bool {
+    let Some(first) = state.devices.first() else { return false };
+    let alike =
+        state.devices.iter().all(|device| (&device.board, &device.shell) == (&first.board, &first.shell));
+    alike && is_kind(asked, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{mk_bitstream, mk_device, mk_state};
+    use crate::node_state::RecentBitstream;
+
+    fn asked(bitstreams: &[&str]) -> Requirement {
+        let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
+        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams }
+    }
+
+    fn near(is: f64, should: f64) -> bool {
+        (is - should).abs() < 1e-12
+    }
+
+    #[test]
+    fn it_is_the_share_of_the_pods_bitstreams_that_are_there() {
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1")];
+        state.bitstreams = vec![mk_bitstream("sobel", 1_000), mk_bitstream("mm", 2_000)];
+        assert!(near(locality(&asked(&["sobel", "aes", "mm", "fft"]), &state, Millis::ZERO), 0.5));
+        assert!(near(locality(&asked(&["aes"]), &state, Millis::ZERO), 0.0));
+        assert!(near(locality(&asked(&[]), &state, Millis::ZERO), 1.0));
+    }
+
+    #[test]
+    fn a_bitstream_stays_in_its_slot_but_is_recent_only_for_a_window() {
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1")];
+        state.devices[0].loaded = vec![0];
+        state.bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];
+        assert!(near(locality(&asked(&["sobel", "mm"]), &state, Millis::from_secs(300)), 1.0));
+        assert!(near(locality(&asked(&["sobel", "mm"]), &state, Millis::from_secs(301)), 0.5));
+    }
+
+    #[test]
+    fn a_name_counts_on_the_asked_board_and_shell_only() {
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1"), mk_device("intel", "s10", "1")];
+        state.devices[1].loaded = vec![0];
+        state.bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];
+        let on = |board: &str, name| Requirement { board: Some(board.into()), ..asked(&[name]) };
+        assert!(near(locality(&on("s10", "sobel"), &state, Millis::ZERO), 1.0));
+        assert!(near(locality(&on("a10", "sobel"), &state, Millis::ZERO), 0.0));
+        assert!(
+            near(locality(&on("s10", "mm"), &state, Millis::ZERO), 0.0),
+            "it may have run on the other board"
+        );
+    }
+
+    #[test]
+    fn a_digest_counts_wherever_it_is() {
+        let text = format!("sha256:{}", "0a".repeat(32));
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1"), mk_device("intel", "s10", "1")];
+        state.bitstreams = vec![RecentBitstream {
+            name: None,
+            digest: Some(DigestPrefix::from_bytes([0x0a; 16])),
+            last_used_ago: Millis::ZERO,
+        }];
+        assert!(near(locality(&asked(&[&text]), &state, Millis::ZERO), 1.0));
+    }
+
+    #[test]
+    fn what_is_in_a_board_that_does_not_answer_is_not_there() {
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1")];
+        state.devices[0].loaded = vec![0];
+        state.devices[0].health = Health::Unhealthy;
+        state.bitstreams = vec![mk_bitstream("sobel", 0)];
+        assert!(near(locality(&asked(&["sobel"]), &state, Millis::from_secs(301)), 0.0));
+    }
+}

@@ -1,0 +1,272 @@
+//! What a pod asks of a node, read from its labels, annotations and resources (S-1, B-7).
+
+use crate::bitstream::{BitstreamId, InvalidBitstreamId};
+use crate::names::{
+    ACCELERATED_RESOURCE, ACCELERATOR_ALIAS, ACCELERATOR_HASH_ALIAS, ALIAS_PREFIX, BITSTREAMS_ANNOTATION,
+    BOARD_ALIAS, BOARD_LABEL, SHELL_LABEL, VENDOR_ALIAS, VENDOR_LABEL,
+};
+use serde::Serialize;
+
+/// Most bitstreams that one pod may name.
+pub const MAX_BITSTREAMS: usize = 64;
+
+/// What a pod asks for. Everything that is asked of the board must be met by one single device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Requirement {
+    /// Vendor of the board; any if absent.
+    pub vendor: Option<String>,
+    /// The board; any if absent.
+    pub board: Option<String>,
+    /// Version of the shell; any if absent.
+    pub shell: Option<String>,
+    /// How many slots the device must have in total; free or not doesn't count (S-7).
+    pub slots: u32,
+    /// Bitstreams that the pod will use; where they already are it is better off, they reject no node.
+    pub bitstreams: Vec<BitstreamId>,
+}
+
+/// The texts of a pod that matter here. Labels and annotations are whatever can be gone through as key and value.
+#[derive(Debug, Clone, Copy)]
+pub struct PodText<'a, L, A> {
+    /// Its labels.
+    pub labels: L,
+    /// Its annotations.
+    pub annotations: A,
+    /// Per container that asks for [`ACCELERATED_RESOURCE`]: how much, as written.
+    pub containers: &'a [&'a str],
+    /// The same of its init containers.
+    pub init_containers: &'a [&'a str],
+}
+
+/// Why what a pod asks for can't be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequirement {
+    /// One of the bitstreams is not named properly.
+    #[error("annotation {annotation}: {source}")]
+    Bitstream {
+        /// Where it stands.
+        annotation: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: InvalidBitstreamId,
+    },
+    /// More than [`MAX_BITSTREAMS`].
+    #[error("annotation {BITSTREAMS_ANNOTATION}: it names more than {MAX_BITSTREAMS} bitstreams")]
+    TooManyBitstreams,
+    /// The quantity of the managed resource is not a small whole number.
+    #[error("resource {ACCELERATED_RESOURCE}: the quantity must be a whole number of slots, for example 1")]
+    Quantity,
+}
+
+impl Requirement {
+    /// What the pod asks for; nothing if it is not an FPGA pod.
+    ///
+    /// Our own names win over their aliases. An empty label asks for any value.
+    ///
+    /// # Errors
+    /// [`InvalidRequirement`] says which of the pod's texts can't be understood.
+    pub fn of_pod<'p, L, A>(pod: PodText<'p, L, A>) -> Result<Option<Self>, InvalidRequirement>
+    where
+        L: IntoIterator<Item = (&'p str, &'p str)>,
+        A: IntoIterator<Item = (&'p str, &'p str)>,
+    {
+        let mut found = Found::default();
+        for (key, value) in pod.labels {
+            match key {
+                VENDOR_LABEL => found.vendor = Some(value),
+                BOARD_LABEL => found.board = Some(value),
+                SHELL_LABEL => found.shell = Some(value),
+                _ => continue,
+            }
+            found.is_fpga_pod = true;
+        }
+        for (key, value) in pod.annotations {
+            match key {
+                BITSTREAMS_ANNOTATION => found.bitstreams = Some(value),
+                VENDOR_ALIAS => found.vendor_alias = Some(value),
+                BOARD_ALIAS => found.board_alias = Some(value),
+                ACCELERATOR_ALIAS => found.accelerator = Some(value),
+                ACCELERATOR_HASH_ALIAS => found.accelerator_hash = Some(value),
+                _ if key.starts_with(ALIAS_PREFIX) => {}
+                _ => continue,
+            }
+            found.is_fpga_pod = true;
+        }
+        let asks_resource = !pod.containers.is_empty() || !pod.init_containers.is_empty();
+        if !found.is_fpga_pod && !asks_resource {
+            return Ok(None);
+        }
+        let given = |own: Option<&str>, alias: Option<&str>| {
+            own.or(alias).map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
+        };
+        Ok(Some(Self {
+            vendor: given(found.vendor, found.vendor_alias),
+            board: given(found.board, found.board_alias),
+            shell: given(found.shell, None),
+            slots: slots(pod.containers, pod.init_containers)?,
+            bitstreams: found.wanted_bitstreams()?,
+        }))
+    }
+}
+
+#[derive(Default)]
+struct Found<'p> {
+    is_fpga_pod: bool,
+    vendor: Option<&'p str>,
+    board: Option<&'p str>,
+    shell: Option<&'p str>,
+    bitstreams: Option<&'p str>,
+    vendor_alias: Option<&'p str>,
+    board_alias: Option<&'p str>,
+    accelerator: Option<&'p str>,
+    accelerator_hash: Option<&'p str>,
+}
+
+impl Found<'_> {
+    /// Of an alias pair that names one bitstream twice the digest is taken: it means the same everywhere.
+    fn wanted_bitstreams(&self) -> Result<Vec<BitstreamId>, InvalidRequirement> {
+        match (self.bitstreams, self.accelerator_hash, self.accelerator) {
+            (Some(list), _, _) => bitstreams(BITSTREAMS_ANNOTATION, list),
+            (None, Some(hash), _) if !hash.trim().is_empty() => {
+                let hash = hash.trim();
+                let text = if hash.contains(':') { hash.to_owned() } else { format!("sha256:{hash}") };
+                bitstreams(ACCELERATOR_HASH_ALIAS, &text)
+            }
+            (None, _, Some(name)) => bitstreams(ACCELERATOR_ALIAS, name),
+            (None, _, None) => Ok(Vec::new()),
+        }
+    }
+}
+
+fn bitstreams(annotation: &'static str, list: &str) -> Result<Vec<BitstreamId>, InvalidRequirement> {
+    let mut wanted = Vec::new();
+    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let id = text.parse().map_err(|source| InvalidRequirement::Bitstream { annotation, source })?;
+        if !wanted.contains(&id) {
+            wanted.push(id);
+        }
+        if wanted.len() > MAX_BITSTREAMS {
+            return Err(InvalidRequirement::TooManyBitstreams);
+        }
+    }
+    Ok(wanted)
+}
+
+/// As Kubernetes counts: containers run together, init containers one after the other before them.
+fn slots(containers: &[&str], init_containers: &[&str]) -> Result<u32, InvalidRequirement> {
+    let quantity = |text: &&str| text.parse::<u32>().map_err(|_| InvalidRequirement::Quantity);
+    let mut together = 0_u32;
+    for container in containers {
+        together = together.saturating_add(quantity(container)?);
+    }
+    let mut most = together.max(1);
+    for container in init_containers {
+        most = most.max(quantity(container)?);
+    }
+    Ok(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+    fn of(
+        labels: Pairs<'_>,
+        annotations: Pairs<'_>,
+        containers: &[&str],
+    ) -> Result<Option<Requirement>, String> {
+        let pod = PodText {
+            labels: labels.iter().copied(),
+            annotations: annotations.iter().copied(),
+            containers,
+            init_containers: &[],
+        };
+        Requirement::of_pod(pod).map_err(|error| error.to_string())
+    }
+
+    fn nothing() -> Requirement {
+        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() }
+    }
+
+    #[test]
+    fn a_pod_without_a_word_of_ours_is_no_fpga_pod() {
+        assert_eq!(of(&[("app", "web")], &[("fpga-scheduling.io/bitstream", "x")], &[]), Ok(None));
+    }
+
+    #[test]
+    fn each_word_of_ours_makes_an_fpga_pod() {
+        assert_eq!(of(&[], &[], &["1"]), Ok(Some(nothing())));
+        assert_eq!(of(&[], &[("blastfunction.io/anything", "x")], &[]), Ok(Some(nothing())));
+        assert_eq!(of(&[], &[(BITSTREAMS_ANNOTATION, "")], &[]), Ok(Some(nothing())));
+        assert_eq!(of(&[(VENDOR_LABEL, "")], &[], &[]), Ok(Some(nothing())));
+    }
+
+    #[test]
+    fn labels_ask_for_a_board() {
+        let labels = [(VENDOR_LABEL, "intel"), (BOARD_LABEL, "a10"), (SHELL_LABEL, "1.2")];
+        let asked = of(&labels, &[], &["2", "1"]).unwrap().unwrap();
+        assert_eq!(
+            (asked.vendor.as_deref(), asked.board.as_deref(), asked.shell.as_deref(), asked.slots),
+            (Some("intel"), Some("a10"), Some("1.2"), 3)
+        );
+    }
+
+    #[test]
+    fn aliases_stand_in_for_what_our_own_names_leave_open() {
+        let annotations = [(VENDOR_ALIAS, "xilinx"), (BOARD_ALIAS, "u250"), (ACCELERATOR_ALIAS, "sobel")];
+        let asked = of(&[(VENDOR_LABEL, "intel")], &annotations, &[]).unwrap().unwrap();
+        assert_eq!((asked.vendor.as_deref(), asked.board.as_deref()), (Some("intel"), Some("u250")));
+        assert_eq!(asked.bitstreams, ["sobel".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_alias_hash_wins_over_the_alias_name_with_or_without_its_prefix() {
+        let digest = "0a".repeat(32);
+        for hash in [digest.clone(), format!("sha256:{digest}")] {
+            let asked = of(&[], &[(ACCELERATOR_ALIAS, "sobel"), (ACCELERATOR_HASH_ALIAS, &hash)], &[]);
+            assert_eq!(asked.unwrap().unwrap().bitstreams, [format!("sha256:{digest}").parse().unwrap()]);
+        }
+    }
+
+    #[test]
+    fn a_list_of_bitstreams_is_read_with_spaces_and_without_repeats() {
+        let asked = of(&[], &[(BITSTREAMS_ANNOTATION, " sobel, mm ,,sobel")], &[]).unwrap().unwrap();
+        assert_eq!(asked.bitstreams, ["sobel".parse().unwrap(), "mm".parse().unwrap()]);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused_with_the_place() {
+        let error = of(&[], &[(BITSTREAMS_ANNOTATION, "so bel")], &[]).unwrap_err();
+        assert!(error.starts_with("annotation fpga-scheduling.io/bitstreams: "), "{error}");
+        let many: Vec<_> = (0..=MAX_BITSTREAMS).map(|i| format!("b{i}")).collect();
+        assert!(
+            of(&[], &[(BITSTREAMS_ANNOTATION, &many.join(","))], &[]).unwrap_err().contains("more than 64")
+        );
+        for quantity in ["", "-1", "1.5", "1k", "99999999999"] {
+            assert!(of(&[], &[], &[quantity]).unwrap_err().contains("whole number"), "{quantity}");
+        }
+    }
+
+    #[test]
+    fn init_containers_count_one_by_one() {
+        let pod = |containers, init_containers| PodText {
+            labels: [],
+            annotations: [],
+            containers,
+            init_containers,
+        };
+        assert_eq!(Requirement::of_pod(pod(&["1"], &["2", "3"])).unwrap().unwrap().slots, 3);
+        assert_eq!(Requirement::of_pod(pod(&[], &["0"])).unwrap().unwrap().slots, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_annotation_makes_it_panic(list in ".{0,100}", hash in ".{0,80}", quantity in ".{0,10}") {
+            let _ = of(&[], &[(BITSTREAMS_ANNOTATION, &list)], &[&quantity]);
+            let _ = of(&[], &[(ACCELERATOR_HASH_ALIAS, &hash)], &[]);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Weights of the signals, and how their weighted mean becomes the integer that kube-scheduler takes (S-2).
+
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+
+/// Largest weight that is taken.
+pub const MAX_WEIGHT: f64 = 1_000_000.0;
+/// Largest end of the score's scale that is taken.
+pub const MAX_MAX_SCORE: u32 = 1_000_000;
+
+/// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Weights {
+    locality: f64,
+    usage: f64,
+    reconfiguration: f64,
+}
+
+/// One value per signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct PerSignal<T> {
+    /// Bitstream locality.
+    pub locality: T,
+    /// Recent usage.
+    pub usage: T,
+    /// Recent reconfiguration time.
+    pub reconfiguration: T,
+}
+
+/// The end of the score's scale; kube-scheduler's convention is 10.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MaxScore(u32);
+
+/// Why something can't be [`Weights`].
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidWeights {
+    /// Not three numbers.
+    #[error(
+        "{0:?} is not a setting of weights; write locality, usage and reconfiguration with `-` between, as in `1-2-2`"
+    )]
+    Form(String),
+    /// Negative, not finite or too large.
+    #[error("{0} is not a weight; write a number from 0 to {MAX_WEIGHT}")]
+    Range(f64),
+}
+
+/// A number that can't be a [`MaxScore`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} can't be the greatest score; write a whole number from 1 to {MAX_MAX_SCORE}")]
+pub struct InvalidMaxScore(String);
+
+impl Weights {
+    /// Weights of this size.
+    ///
+    /// # Errors
+    /// [`InvalidWeights::Range`] if one is negative, not finite or above [`MAX_WEIGHT`].
+    pub fn new(locality: f64, usage: f64, reconfiguration: f64) -> Result<Self, InvalidWeights> {
+        match [locality, usage, reconfiguration]
+            .into_iter()
+            .find(|weight| !(0.0..=MAX_WEIGHT).contains(weight))
+        {
+            Some(weight) => Err(InvalidWeights::Range(weight)),
+            None => Ok(Self { locality, usage, reconfiguration }),
+        }
+    }
+
+    /// The weights one by one.
+    #[must_use]
+    pub fn per_signal(&self) -> PerSignal<f64> {
+        PerSignal { locality: self.locality, usage: self.usage, reconfiguration: self.reconfiguration }
+    }
+
+    /// The weighted mean of values in 0..=1; 0 if all weights are 0, so that all nodes are equal.
+    #[must_use]
+    pub fn mean(&self, values: PerSignal<f64>) -> f64 {
+        let sum = self.locality + self.usage + self.reconfiguration;
+        if sum == 0.0 {
+            return 0.0;
+        }
+        let weighted = self.locality * values.locality
+            + self.usage * values.usage
+            + self.reconfiguration * values.reconfiguration;
+        weighted / sum
+    }
+}
+
+impl Default for Weights {
+    /// `1-2-2`, the paper's choice (S-10).
+    fn default() -> Self {
+        Self { locality: 1.0, usage: 2.0, reconfiguration: 2.0 }
+    }
+}
+
+impl MaxScore {
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// `mean` on this scale, halves rounded up.
+    #[must_use]
+    pub fn score(self, mean: f64) -> u32 {
+        // A half that arithmetic left a hair too small is still a half.
+        const HAIR: f64 = 1e-9;
+        let score = (mean * f64::from(self.0) + 0.5 + HAIR).floor().clamp(0.0, f64::from(self.0));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=u32")]
+        let score = score as u32;
+        score
+    }
+}
+
+impl Default for MaxScore {
+    fn default() -> Self {
+        Self(10)
+    }
+}
+
+impl FromStr for Weights {
+    type Err = InvalidWeights;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let form = || InvalidWeights::Form(text.to_owned());
+        let weights: Vec<f64> =
+            text.split('-').map(|part| part.trim().parse().map_err(|_| form())).collect::<Result<_, _>>()?;
+        match weights[..] {
+            [locality, usage, reconfiguration] => Self::new(locality, usage, reconfiguration),
+            _ => Err(form()),
+        }
+    }
+}
+
+impl fmt::Display for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.locality, self.usage, self.reconfiguration)
+    }
+}
+
+impl FromStr for MaxScore {
+    type Err = InvalidMaxScore;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(max) if (1..=MAX_MAX_SCORE).contains(&max) => Ok(Self(max)),
+            _ => Err(InvalidMaxScore(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for MaxScore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn values(locality: f64, usage: f64, reconfiguration: f64) -> PerSignal<f64> {
+        PerSignal { locality, usage, reconfiguration }
+    }
+
+    #[test]
+    fn the_mean_is_weighted() {
+        let mean = Weights::default().mean(values(1.0, 0.5, 0.25));
+        assert!((mean - 0.5).abs() < 1e-12);
+        assert_eq!(MaxScore::default().score(mean), 5);
+    }
+
+    #[test]
+    fn weights_of_nothing_make_all_equal() {
+        let none: Weights = "0-0-0".parse().unwrap();
+        assert_eq!(MaxScore::default().score(none.mean(values(1.0, 1.0, 0.0))), 0);
+    }
+
+    #[test]
+    fn halves_are_rounded_up_on_every_scale() {
+        assert_eq!(MaxScore::default().score(0.25), 3);
+        assert_eq!(MaxScore::default().score(0.249), 2);
+        assert_eq!(MaxScore::default().score(0.3 - 0.05), 3, "0.3 - 0.05 is a hair under a quarter");
+        assert_eq!("100".parse::<MaxScore>().unwrap().score(0.249), 25);
+    }
+
+    #[test]
+    fn weights_survive_a_round_trip_through_text() {
+        for text in ["1-2-2", "0-0-0", "0.5-2-1.25"] {
+            assert_eq!(text.parse::<Weights>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_weight_is_refused_with_what_to_write() {
+        for text in ["", "1-2", "1-2-3-4", "a-b-c", "1--2-2"] {
+            assert!(matches!(text.parse::<Weights>(), Err(InvalidWeights::Form(_))), "{text}");
+        }
+        for weight in [f64::NAN, f64::INFINITY, -1.0, 1e7] {
+            assert!(matches!(Weights::new(1.0, weight, 1.0), Err(InvalidWeights::Range(_))), "{weight}");
+        }
+        for text in ["0", "-1", "1.5", "1000001", ""] {
+            assert!(text.parse::<MaxScore>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_score_is_on_the_scale_and_grows_with_the_mean(
+            max in 1_u32..=MAX_MAX_SCORE, a in 0.0..=1.0_f64, b in 0.0..=1.0_f64,
+        ) {
+            let max = MaxScore(max);
+            let (low, high) = if a <= b { (a, b) } else { (b, a) };
+            prop_assert!(max.score(low) <= max.score(high));
+            prop_assert!(max.score(high) <= max.get());
+            prop_assert_eq!(max.score(1.0), max.get());
+        }
+
+        #[test]
+        fn the_mean_lies_among_the_values(
+            w in (0.0..10.0_f64, 0.0..10.0_f64, 0.1..10.0_f64), v in (0.0..=1.0_f64, 0.0..=1.0_f64, 0.0..=1.0_f64),
+        ) {
+            let mean = Weights::new(w.0, w.1, w.2).unwrap().mean(values(v.0, v.1, v.2));
+            let (least, most) = (v.0.min(v.1).min(v.2), v.0.max(v.1).max(v.2));
+            prop_assert!(mean >= least - 1e-12 && mean <= most + 1e-12);
+        }
+    }
+}

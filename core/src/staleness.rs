@@ -1,0 +1,180 @@
+//! How old a node's state is, by clocks that can be trusted, and what a signal is worth when it is too old.
+//!
+//! The author's own clock (`measured_at`) plays no part: whoever receives a state says when, and how old it was then.
+
+use crate::node_state::NodeState;
+use crate::units::Millis;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A state and when it came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// What was received.
+    pub state: NodeState,
+    /// When, on the receiver's clock.
+    pub at: Millis,
+    /// How old it was then: zero, but at first sight what the API server's date says.
+    pub age_then: Millis,
+}
+
+/// What is known of a node's boards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// It never said anything.
+    #[default]
+    Absent,
+    /// What it said can't be read.
+    Unreadable,
+    /// Its last word.
+    Known(Box<Received>),
+}
+
+/// Whether what is known of a node may be ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Freshness {
+    /// Its state is younger than three of its heartbeats.
+    Fresh,
+    /// It missed its heartbeats.
+    Stale,
+    /// There is no state.
+    Absent,
+    /// There is one that can't be read.
+    Unreadable,
+}
+
+/// What a signal of a node without fresh state is worth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StalePolicy {
+    /// One half.
+    Neutral,
+    /// Nothing.
+    #[default]
+    Penalise,
+    /// The node is filtered out.
+    Exclude,
+}
+
+/// The policy per signal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StalePolicies {
+    /// For bitstream locality.
+    pub locality: StalePolicy,
+    /// For recent usage.
+    pub usage: StalePolicy,
+    /// For recent reconfiguration time.
+    pub reconfiguration: StalePolicy,
+}
+
+/// A text that is no [`StalePolicy`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a policy for stale nodes; write `neutral`, `penalise` or `exclude`")]
+pub struct InvalidStalePolicy(String);
+
+impl Received {
+    /// How old it is.
+    #[must_use]
+    pub fn age(&self, now: Millis) -> Millis {
+        self.age_then + (now - self.at)
+    }
+
+    /// Whether it missed its heartbeats.
+    #[must_use]
+    pub fn is_stale(&self, now: Millis) -> bool {
+        self.age(now) > self.state.stale_after()
+    }
+}
+
+impl Knowledge {
+    /// The state and its age, if it is fresh.
+    #[must_use]
+    pub fn fresh(&self, now: Millis) -> Option<(&NodeState, Millis)> {
+        match self {
+            Self::Known(received) if !received.is_stale(now) => Some((&received.state, received.age(now))),
+            _ => None,
+        }
+    }
+
+    /// What can be made of it now.
+    #[must_use]
+    pub fn freshness(&self, now: Millis) -> Freshness {
+        match self {
+            Self::Absent => Freshness::Absent,
+            Self::Unreadable => Freshness::Unreadable,
+            Self::Known(received) if received.is_stale(now) => Freshness::Stale,
+            Self::Known(_) => Freshness::Fresh,
+        }
+    }
+}
+
+impl StalePolicies {
+    /// Whether a node without fresh state is filtered out.
+    #[must_use]
+    pub fn exclude(&self) -> bool {
+        [self.locality, self.usage, self.reconfiguration].contains(&StalePolicy::Exclude)
+    }
+}
+
+impl FromStr for StalePolicy {
+    type Err = InvalidStalePolicy;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "neutral" => Ok(Self::Neutral),
+            "penalise" => Ok(Self::Penalise),
+            "exclude" => Ok(Self::Exclude),
+            _ => Err(InvalidStalePolicy(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for StalePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Neutral => "neutral",
+            Self::Penalise => "penalise",
+            Self::Exclude => "exclude",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::mk_state;
+
+    fn received(at: u64, age_then: u64) -> Received {
+        Received { state: mk_state(), at: Millis(at), age_then: Millis(age_then) }
+    }
+
+    #[test]
+    fn age_is_counted_from_receipt_on_the_receivers_clock() {
+        assert_eq!(received(1_000, 0).age(Millis(4_000)), Millis(3_000));
+        assert_eq!(received(1_000, 500).age(Millis(4_000)), Millis(3_500));
+        assert_eq!(
+            received(1_000, 500).age(Millis(0)),
+            Millis(500),
+            "a clock that went back makes nothing younger"
+        );
+    }
+
+    #[test]
+    fn a_state_is_stale_after_three_of_the_heartbeats_that_it_declares() {
+        let known = Knowledge::Known(Box::new(received(0, 0)));
+        let limit = 3 * mk_state().heartbeat.0;
+        assert_eq!(known.freshness(Millis(limit)), Freshness::Fresh);
+        assert_eq!(known.freshness(Millis(limit + 1)), Freshness::Stale);
+        assert_eq!(known.fresh(Millis(limit + 1)), None);
+    }
+
+    #[test]
+    fn policies_survive_a_round_trip_through_text() {
+        for text in ["neutral", "penalise", "exclude"] {
+            assert_eq!(text.parse::<StalePolicy>().unwrap().to_string(), text);
+        }
+        assert!("ignore".parse::<StalePolicy>().unwrap_err().to_string().contains("write `neutral`"));
+    }
+}
