@@ -5,6 +5,7 @@ use super::signing_key::SigningKey;
 use crate::testbed::identity::Credential;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::programs::repository;
 use crate::testbed::run_dir::RunDir;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};

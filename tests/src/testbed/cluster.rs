@@ -1,0 +1,201 @@
+//! The whole loop on one machine: control plane, extender, and nodes with a collector and a device manager each, all of
+//! them real programs that a test can kill and start again.
+
+mod board;
+mod rbac;
+mod runtime;
+
+pub use board::{Board, BoardSpec};
+pub use runtime::Runtime;
+
+use super::control_plane::{ControlPlane, SchedulerConfig};
+use super::http_client::HttpClient;
+use super::identity::Identity;
+use super::process::{Process, ProcessSpec};
+use super::{programs, wait};
+use anyhow::{Context as _, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where the extender listens.
+const EXTENDER_PORT: u16 = 9461;
+/// How long anything may take to start.
+const START: Duration = Duration::from_secs(30);
+/// How long a program may take to end before it is killed.
+const STOP: Duration = Duration::from_secs(5);
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub struct ClusterSpec {
+    /// The nodes, each with a board.
+    pub boards: Vec<BoardSpec>,
+    /// Weights of locality, usage and reconfiguration, as in `1-2-2`.
+    pub weights: String,
+    /// What kube-scheduler sends to the extender.
+    pub node_cache: NodeCache,
+    /// What kube-scheduler does while the extender is away.
+    pub extender_away: ExtenderAway,
+    /// Further arguments of the extender.
+    pub extender_args: Vec<String>,
+}
+
+/// What kube-scheduler sends to the extender (`nodeCacheCapable`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeCache {
+    /// Node names.
+    Capable,
+    /// Whole nodes.
+    FullNodes,
+}
+
+/// What kube-scheduler does while the extender is away (`ignorable`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtenderAway {
+    /// FPGA pods wait.
+    Wait,
+    /// FPGA pods are placed without it.
+    Ignore,
+}
+
+/// A running cluster. Dropped without [`Cluster::stop`], everything is killed.
+pub struct Cluster {
+    spec: ClusterSpec,
+    /// The boards with their nodes, in the order of the specification.
+    pub boards: Vec<Board>,
+    extender: Option<Process>,
+    plane: ControlPlane,
+    http: HttpClient,
+}
+
+impl Cluster {
+    /// Starts everything and waits until pods can be placed.
+    ///
+    /// # Errors
+    /// A part is missing or does not start.
+    pub async fn start(spec: ClusterSpec) -> Result<Self> {
+        let names: Vec<&str> = spec.boards.iter().map(|board| board.name.as_str()).collect();
+        let plane = ControlPlane::start(&names).await?;
+        rbac::grant(plane.client()).await?;
+        let http = HttpClient::new(Duration::from_secs(10));
+        let mut cluster = Self { spec, boards: Vec::new(), extender: None, plane, http };
+        for (index, board) in cluster.spec.boards.clone().into_iter().enumerate() {
+            let index = u8::try_from(index).context("too many nodes")?;
+            cluster.boards.push(Board::start(board, index, &cluster.plane).await?);
+        }
+        cluster.start_extender().await?;
+        let config = cluster.scheduler_config()?;
+        cluster.plane.start_scheduler(&config).await?;
+        for board in &cluster.boards {
+            board.node.wait_ready(START).await?;
+        }
+        Ok(cluster)
+    }
+
+    fn scheduler_config(&self) -> Result<SchedulerConfig> {
+        let capable = self.spec.node_cache == NodeCache::Capable;
+        let ignorable = self.spec.extender_away == ExtenderAway::Ignore;
+        SchedulerConfig::shipped(&self.extender_url(""))?
+            .with("nodeCacheCapable", &capable.to_string())?
+            .with("ignorable", &ignorable.to_string())
+    }
+
+    /// Starts kube-scheduler anew with another behaviour towards the extender.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn reconfigure_scheduler(
+        &mut self,
+        node_cache: NodeCache,
+        extender_away: ExtenderAway,
+    ) -> Result<()> {
+        self.spec.node_cache = node_cache;
+        self.spec.extender_away = extender_away;
+        let config = self.scheduler_config()?;
+        self.plane.start_scheduler(&config).await
+    }
+
+    /// The URL of a path on the extender.
+    #[must_use]
+    pub fn extender_url(&self, path: &str) -> String {
+        format!("http://{}:{EXTENDER_PORT}{path}", self.plane.network().control_plane())
+    }
+
+    /// Starts the extender and waits until it is ready (its caches are filled).
+    ///
+    /// # Errors
+    /// It does not get ready.
+    pub async fn start_extender(&mut self) -> Result<()> {
+        let kubeconfig = self.plane.kubeconfig(&Identity::Extender)?;
+        let name = "fpga-scheduler-extender";
+        let spec = ProcessSpec::new(name, programs::built(name)?, self.plane.run_dir().log(name))
+            .arg("--listen")
+            .arg(format!("{}:{EXTENDER_PORT}", self.plane.network().control_plane()))
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--weights", &self.spec.weights])
+            .args(&self.spec.extender_args);
+        let process = Process::start(&spec)?;
+        let url = self.extender_url("/readyz");
+        wait::until("the extender to be ready", START, async || {
+            process.check_running()?;
+            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
+        })
+        .await?;
+        self.extender = Some(process);
+        Ok(())
+    }
+
+    /// Kills the extender, as a crash would.
+    pub async fn kill_extender(&mut self) {
+        if let Some(extender) = self.extender.take() {
+            extender.kill().await;
+        }
+    }
+
+    /// The control plane.
+    #[must_use]
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// An HTTP client.
+    #[must_use]
+    pub fn http(&self) -> &HttpClient {
+        &self.http
+    }
+
+    /// The board with its node of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn board(&mut self, name: &str) -> Result<&mut Board> {
+        let board = self.boards.iter_mut().find(|board| board.spec().name == name);
+        board.with_context(|| format!("there is no node {name}"))
+    }
+
+    /// Where the logs are.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.plane.run_dir().path().join("logs")
+    }
+
+    /// Fails, with the end of its log, if a program that should run has ended.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check_running(&self) -> Result<()> {
+        self.plane.check_running()?;
+        self.extender.iter().try_for_each(Process::check_running)?;
+        self.boards.iter().try_for_each(Board::check_running)
+    }
+
+    /// Stops everything, in order: pods, boards, extender, control plane.
+    pub async fn stop(self) {
+        let Self { boards, extender, plane, .. } = self;
+        futures::future::join_all(boards.into_iter().map(Board::stop)).await;
+        if let Some(extender) = extender {
+            extender.stop(STOP).await;
+        }
+        plane.stop().await;
+    }
+}

@@ -1,0 +1,260 @@
+//! A node with a board: the stand-in kubelet, the collector and the device manager, each to be killed and started again.
+
+use super::{Runtime, START, STOP};
+use crate::testbed::control_plane::ControlPlane;
+use crate::testbed::http_client::HttpClient;
+use crate::testbed::identity::Identity;
+use crate::testbed::node::{Node, NodeSpec};
+use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::{programs, wait};
+use anyhow::{Context as _, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const COLLECTOR_PORT: u16 = 9460;
+
+/// What a board is.
+#[derive(Debug, Clone)]
+pub struct BoardSpec {
+    /// The node's name.
+    pub name: String,
+    /// The OpenCL runtime that stands for the board; `None` leaves the device manager out.
+    pub runtime: Option<Runtime>,
+    /// Its board type, as in the label.
+    pub board: String,
+    /// Its shell, as in the label.
+    pub shell: String,
+    /// Its slots.
+    pub slots: u32,
+    /// The modelled time of a reconfiguration.
+    pub reconfiguration: Duration,
+    /// The catalogue of bitstreams (`NAME.bitstream`), if there is one.
+    pub bitstreams: Option<PathBuf>,
+    /// Whether a collector runs.
+    pub collector: CollectorChoice,
+    /// Further arguments of the collector.
+    pub collector_args: Vec<String>,
+    /// Further arguments of the device manager.
+    pub device_manager_args: Vec<String>,
+}
+
+/// Whether a collector runs on the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectorChoice {
+    /// One does.
+    Run,
+    /// None does: the test writes the node's annotation itself.
+    None,
+}
+
+/// A running node with its board.
+#[derive(Debug)]
+pub struct Board {
+    /// The stand-in kubelet.
+    pub node: Node,
+    spec: BoardSpec,
+    dir: PathBuf,
+    collector_address: String,
+    kubeconfig: PathBuf,
+    logs: PathBuf,
+    collector: Option<Process>,
+    device_manager: Option<Process>,
+    http: HttpClient,
+}
+
+impl BoardSpec {
+    /// A board like the demo's: 4 slots, 10 ms for a reconfiguration.
+    #[must_use]
+    pub fn new(name: &str, runtime: Option<Runtime>) -> Self {
+        Self {
+            name: name.to_owned(),
+            runtime,
+            board: "emulated".to_owned(),
+            shell: "1.0".to_owned(),
+            slots: 4,
+            reconfiguration: Duration::from_millis(10),
+            bitstreams: None,
+            collector: CollectorChoice::Run,
+            collector_args: Vec::new(),
+            device_manager_args: Vec::new(),
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let vendor = self.runtime.map_or("none", Runtime::vendor);
+        [("fpga-vendor", vendor), ("board", &self.board), ("shell-version", &self.shell)]
+            .into_iter()
+            .map(|(name, value)| (format!("fpga-scheduling.io/{name}"), value.to_owned()))
+            .collect()
+    }
+}
+
+impl Board {
+    pub(super) async fn start(spec: BoardSpec, index: u8, plane: &ControlPlane) -> Result<Self> {
+        let network = plane.network().node(index);
+        let run_dir = plane.run_dir();
+        let dir = run_dir.path().join("nodes").join(&spec.name);
+        for folder in ["checkpoint", "icd", "pods"] {
+            std::fs::create_dir_all(dir.join(folder)).context("can't make a node's folder")?;
+        }
+        if spec.runtime.is_some() {
+            let icd = programs::built("libfpga_opencl_icd.so")?;
+            std::fs::write(dir.join("icd/fpga.icd"), format!("{}\n", icd.display()))
+                .context("can't write the .icd")?;
+        }
+        let env = [
+            ("FPGA_DEVICE_MANAGERS", format!("unix:{}", dir.join("dm0.sock").display())),
+            ("OCL_ICD_VENDORS", dir.join("icd").display().to_string()),
+        ];
+        let node = NodeSpec {
+            name: spec.name.clone(),
+            labels: spec.labels(),
+            network,
+            env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            pods_dir: dir.join("pods"),
+        };
+        let identity = Identity::Node(spec.name.clone());
+        let node = Node::start(node, plane.client_of(&identity).await?).await?;
+        let mut board = Self {
+            node,
+            collector_address: format!("{}:{COLLECTOR_PORT}", network.host()),
+            kubeconfig: plane.kubeconfig(&Identity::Collector)?.to_owned(),
+            logs: run_dir.path().join("logs"),
+            collector: None,
+            device_manager: None,
+            http: HttpClient::new(Duration::from_secs(5)),
+            spec,
+            dir,
+        };
+        if board.spec.collector == CollectorChoice::Run {
+            board.start_collector().await?;
+        }
+        if board.spec.runtime.is_some() {
+            board.start_device_manager().await?;
+        }
+        Ok(board)
+    }
+
+    /// What it was started from.
+    #[must_use]
+    pub fn spec(&self) -> &BoardSpec {
+        &self.spec
+    }
+
+    /// The node's folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The device manager's socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("dm0.sock")
+    }
+
+    /// The URL of a path on the collector.
+    #[must_use]
+    pub fn collector_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.collector_address)
+    }
+
+    /// Starts the collector and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not get ready.
+    pub async fn start_collector(&mut self) -> Result<()> {
+        let spec = self
+            .process("fpga-collector")?
+            .args(["--node-name", &self.spec.name, "--listen", &self.collector_address])
+            .arg("--checkpoint-dir")
+            .arg(self.dir.join("checkpoint"))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(&self.spec.collector_args);
+        let process = Process::start(&spec)?;
+        let url = self.collector_url("/readyz");
+        wait::until("the collector to be ready", START, async || {
+            process.check_running()?;
+            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
+        })
+        .await?;
+        self.collector = Some(process);
+        Ok(())
+    }
+
+    /// Kills the collector, as a crash would.
+    pub async fn kill_collector(&mut self) {
+        if let Some(collector) = self.collector.take() {
+            collector.kill().await;
+        }
+    }
+
+    /// Starts the device manager and waits until it listens.
+    ///
+    /// # Errors
+    /// It does not, or the board has no runtime.
+    pub async fn start_device_manager(&mut self) -> Result<()> {
+        let runtime = self.spec.runtime.context("this board has no runtime")?;
+        let ready = self.dir.join("dm0.ready");
+        let _ = std::fs::remove_file(&ready);
+        let mut spec = self
+            .process("fpga-device-manager")?
+            .args(["serve", "--listen"])
+            .arg(format!("unix:{}", self.socket().display()))
+            .arg("--ready-file")
+            .arg(&ready)
+            .args(["--runtime", &runtime.to_string(), "--vendor", runtime.vendor(), "--device-id", "dm0"])
+            .args(["--board", &self.spec.board, "--shell", &self.spec.shell])
+            .args(["--slots", &self.spec.slots.to_string()])
+            .arg("--reconfiguration-time")
+            .arg(format!("{}ms", self.spec.reconfiguration.as_millis()))
+            .env(
+                "FPGA_INTEL_OPENCL",
+                programs::repository().join("build/intel-opencl/lib").display().to_string(),
+            );
+        if self.spec.collector == CollectorChoice::Run {
+            spec = spec.arg("--collector").arg(self.collector_url(""));
+        }
+        if let Some(bitstreams) = &self.spec.bitstreams {
+            spec = spec.arg("--bitstreams").arg(bitstreams);
+        }
+        let process = Process::start(&spec.args(&self.spec.device_manager_args))?;
+        wait::until("the device manager to listen", START, async || {
+            process.check_running()?;
+            Ok(ready.exists().then_some(()))
+        })
+        .await?;
+        self.device_manager = Some(process);
+        Ok(())
+    }
+
+    /// Kills the device manager, as a crash would.
+    pub async fn kill_device_manager(&mut self) {
+        if let Some(manager) = self.device_manager.take() {
+            manager.kill().await;
+        }
+    }
+
+    fn process(&self, name: &str) -> Result<ProcessSpec> {
+        let log = self.logs.join(format!("{}-{name}.log", self.spec.name));
+        Ok(ProcessSpec::new(format!("{name} of {}", self.spec.name), programs::built(name)?, log))
+    }
+
+    /// Fails, with the end of its log, if a program that should run has ended.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check_running(&self) -> Result<()> {
+        self.collector.iter().chain(&self.device_manager).try_for_each(Process::check_running)
+    }
+
+    /// Stops pods, device manager and collector, in this order.
+    pub async fn stop(self) {
+        self.node.stop().await;
+        for process in self.device_manager.into_iter().chain(self.collector) {
+            process.stop(STOP).await;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Which OpenCL runtime is below the device managers: `RUNTIME=pocl` (default), `intel-fpga` or `intel-cpu`.
+
+use crate::testbed::programs;
+use anyhow::{Result, bail};
+use std::fmt;
+use std::str::FromStr;
+
+/// An OpenCL runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// PoCL, from the system's packages.
+    Pocl,
+    /// Intel's FPGA emulator, from PyPI.
+    IntelFpga,
+    /// Intel's CPU runtime, from PyPI.
+    IntelCpu,
+}
+
+impl Runtime {
+    /// What `RUNTIME` says.
+    ///
+    /// # Errors
+    /// It is unknown, or not installed.
+    pub fn from_env() -> Result<Self> {
+        let runtime = match std::env::var("RUNTIME") {
+            Ok(name) if !name.is_empty() => name.parse()?,
+            _ => Self::Pocl,
+        };
+        if !runtime.is_installed() {
+            bail!("{runtime} is not installed. Run `make setup RUNTIME={runtime}`");
+        }
+        Ok(runtime)
+    }
+
+    /// Whether it can be used.
+    #[must_use]
+    pub fn is_installed(self) -> bool {
+        let intel = programs::repository().join("build/intel-opencl/lib");
+        match self {
+            Self::Pocl => std::path::Path::new("/etc/OpenCL/vendors/pocl.icd").exists(),
+            Self::IntelFpga => intel.join("libintelocl_emu.so").exists(),
+            Self::IntelCpu => intel.join("libintelocl.so").exists(),
+        }
+    }
+
+    /// The vendor in the label `fpga-scheduling.io/fpga-vendor` of nodes with such boards.
+    #[must_use]
+    pub fn vendor(self) -> &'static str {
+        match self {
+            Self::Pocl => "pocl",
+            Self::IntelFpga | Self::IntelCpu => "intel",
+        }
+    }
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pocl => "pocl",
+            Self::IntelFpga => "intel-fpga",
+            Self::IntelCpu => "intel-cpu",
+        })
+    }
+}
+
+impl FromStr for Runtime {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "pocl" => Ok(Self::Pocl),
+            "intel-fpga" => Ok(Self::IntelFpga),
+            "intel-cpu" => Ok(Self::IntelCpu),
+            other => bail!("RUNTIME={other} is unknown; write pocl, intel-fpga or intel-cpu"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The little HTTP that tests and the demo speak to our programs and to functions.
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use std::time::Duration;
+
+/// A client; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    client: Client<HttpConnector, Full<Bytes>>,
+    time: Duration,
+}
+
+/// An answer with its whole body.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Bytes,
+}
+
+impl HttpClient {
+    /// A client whose requests may take `time` each.
+    #[must_use]
+    pub fn new(time: Duration) -> Self {
+        // No idle connections are kept: the functions serve one connection after another.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
+        Self { client, time }
+    }
+
+    /// GET.
+    ///
+    /// # Errors
+    /// There was no answer; any status is one.
+    pub async fn get(&self, url: &str) -> Result<Answer> {
+        self.send(Method::GET, url, Bytes::new()).await
+    }
+
+    /// POST with a body.
+    ///
+    /// # Errors
+    /// There was no answer; any status is one.
+    pub async fn post(&self, url: &str, body: impl Into<Bytes>) -> Result<Answer> {
+        self.send(Method::POST, url, body.into()).await
+    }
+
+    async fn send(&self, method: Method, url: &str, body: Bytes) -> Result<Answer> {
+        let exchange = async {
+            let request = Request::builder().method(method).uri(url);
+            let request = request.header("content-type", "application/json").body(Full::new(body))?;
+            let (head, body) = self.client.request(request).await?.into_parts();
+            let body = body.collect().await?.to_bytes();
+            anyhow::Ok(Answer { status: head.status, headers: head.headers, body })
+        };
+        let answer = tokio::time::timeout(self.time, exchange).await;
+        answer
+            .with_context(|| format!("{url} did not answer in {:?}", self.time))?
+            .with_context(|| format!("{url} failed"))
+    }
+}
+
+impl Answer {
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn json(&self) -> Result<serde_json::Value> {
+        serde_json::from_slice(&self.body).with_context(|| format!("not JSON: {}", self.text()))
+    }
+
+    /// The value of an unlabelled, or the sum of a labelled, Prometheus metric in the body; 0 if it is not there.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.text();
+        let samples = text.lines().filter_map(|line| {
+            let (key, value) = line.rsplit_once(' ')?;
+            let bare = key.split_once('{').map_or(key, |(bare, _)| bare);
+            (bare == name).then(|| value.parse::<f64>().ok())?
+        });
+        samples.sum()
+    }
+}

@@ -1,0 +1,27 @@
+//! Where our own programs are: beside the test's or the demo's own binary, in cargo's target folder.
+
+use anyhow::{Context as _, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The folder of the repository.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_owned()
+}
+
+/// A file that `cargo build --workspace` makes, for example `fpga-collector` or `libfpga_opencl_icd.so`.
+///
+/// # Errors
+/// It is not there.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("this program's own path is unknown")?;
+    let dir = own.parent().context("this program lies in no folder")?;
+    // Tests lie one folder deeper, in deps/.
+    let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
+    let path = dir.join(name);
+    if !path.exists() {
+        bail!("{} is missing. Run `cargo build --workspace`", path.display());
+    }
+    Ok(path)
+}
