@@ -1,0 +1,17 @@
+//! The C entry points, by the object they are about.
+//!
+//! Each checks pointers, looks its handles up and calls the client; what a call means is decided there.
+
+pub mod context;
+pub mod device;
+pub mod event;
+pub mod extension;
+pub mod kernel;
+pub mod launch;
+pub mod memory;
+pub mod platform;
+pub mod program;
+pub mod queue;
+pub mod transfer;
+
+mod wait_list;

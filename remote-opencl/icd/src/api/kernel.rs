@@ -1,0 +1,237 @@
+//! Kernels and their arguments.
+
+use crate::api::context::count;
+use crate::cl;
+use crate::entry::entry_points;
+use crate::handle::{Handle, is_live, lookup, release, retain};
+use crate::info::Answer;
+use crate::memory;
+use crate::objects::{Device, Kernel, Memory, Program};
+use fpga_client as client;
+use fpga_client::{ArgKind, ArgValue, ClError};
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+entry_points! {
+    fn clCreateKernel(program: cl::cl_program, name: *const c_char) -> pointer {
+        let program = lookup::<Program>(program)?;
+        // SAFETY: the caller's string ends with NUL.
+        let name = unsafe { memory::text(name) }.ok_or(ClError(cl::CL_INVALID_VALUE))?;
+        let name = name.to_str().map_err(|_| ClError(cl::CL_INVALID_KERNEL_NAME))?;
+        let kernel = client::Kernel::new(&program.client, name)?;
+        Ok(Kernel::new(kernel, &program).as_ptr())
+    }
+
+    fn clCreateKernelsInProgram(
+        program: cl::cl_program,
+        capacity: cl::cl_uint,
+        kernels: *mut cl::cl_kernel,
+        number: *mut cl::cl_uint,
+    ) -> status {
+        let program = lookup::<Program>(program)?;
+        let infos = program.client.kernel_infos().ok_or(ClError(cl::CL_INVALID_PROGRAM_EXECUTABLE))?;
+        if !kernels.is_null() {
+            // CL_INVALID_VALUE if kernels is not NULL and num_kernels is less than the number of kernels in program.
+            if (capacity as usize) < infos.len() {
+                return Err(ClError(cl::CL_INVALID_VALUE));
+            }
+            let made = |info: &Arc<client::KernelInfo>| client::Kernel::new(&program.client, &info.name);
+            let made = infos.iter().map(made).collect::<Result<Vec<_>, _>>()?;
+            for (index, kernel) in made.into_iter().enumerate() {
+                // SAFETY: the caller's list has room for `capacity`, which is enough.
+                unsafe { memory::write(kernels.add(index), Kernel::new(kernel, &program).as_ptr()) };
+            }
+        }
+        // SAFETY: NULL or writable.
+        unsafe { memory::write(number, count(infos.len())) };
+        Ok(())
+    }
+
+    fn clRetainKernel(kernel: cl::cl_kernel) -> status {
+        retain::<Kernel>(kernel)
+    }
+
+    fn clReleaseKernel(kernel: cl::cl_kernel) -> status {
+        release::<Kernel>(kernel)
+    }
+
+    fn clSetKernelArg(
+        kernel: cl::cl_kernel,
+        index: cl::cl_uint,
+        size: usize,
+        value: *const c_void,
+    ) -> status {
+        let kernel = lookup::<Kernel>(kernel)?;
+        // SAFETY: the caller's value is NULL or has `size` bytes.
+        let value = unsafe { argument(kernel.client.arg_kind(index)?, size, value)? };
+        kernel.client.set_arg(index, value)
+    }
+
+    fn clGetKernelInfo(
+        kernel: cl::cl_kernel,
+        param: cl::cl_kernel_info,
+        room: usize,
+        value: *mut c_void,
+        size: *mut usize,
+    ) -> status {
+        let kernel = lookup::<Kernel>(kernel)?;
+        let info = kernel.client.info();
+        // SAFETY: the caller's value has room for `room` bytes.
+        let answer = unsafe { Answer::new(room, value, size) };
+        match param {
+            cl::CL_KERNEL_FUNCTION_NAME => answer.text(info.name.as_bytes()),
+            cl::CL_KERNEL_NUM_ARGS => answer.value(info.num_args),
+            cl::CL_KERNEL_REFERENCE_COUNT => answer.value(kernel.references()),
+            cl::CL_KERNEL_CONTEXT => answer.value(kernel.program.context.as_ptr()),
+            cl::CL_KERNEL_PROGRAM => answer.value(kernel.program.as_ptr()),
+            cl::CL_KERNEL_ATTRIBUTES => answer.text(info.attributes.as_bytes()),
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+
+    fn clGetKernelArgInfo(
+        kernel: cl::cl_kernel,
+        index: cl::cl_uint,
+        param: cl::cl_kernel_arg_info,
+        room: usize,
+        value: *mut c_void,
+        size: *mut usize,
+    ) -> status {
+        let kernel = lookup::<Kernel>(kernel)?;
+        let info = kernel.client.info();
+        if index >= info.num_args {
+            return Err(ClError(cl::CL_INVALID_ARG_INDEX));
+        }
+        // CL_KERNEL_ARG_INFO_NOT_AVAILABLE if the argument information is not available for kernel.
+        let argument = info.args.get(index as usize).ok_or(ClError(cl::CL_KERNEL_ARG_INFO_NOT_AVAILABLE))?;
+        // SAFETY: the caller's value has room for `room` bytes.
+        let answer = unsafe { Answer::new(room, value, size) };
+        match param {
+            cl::CL_KERNEL_ARG_ADDRESS_QUALIFIER => answer.value(argument.address_qualifier),
+            cl::CL_KERNEL_ARG_ACCESS_QUALIFIER => answer.value(argument.access_qualifier),
+            cl::CL_KERNEL_ARG_TYPE_NAME => answer.text(argument.type_name.as_bytes()),
+            cl::CL_KERNEL_ARG_TYPE_QUALIFIER => answer.value(argument.type_qualifier),
+            cl::CL_KERNEL_ARG_NAME => answer.text(argument.name.as_bytes()),
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+
+    fn clGetKernelWorkGroupInfo(
+        kernel: cl::cl_kernel,
+        device: cl::cl_device_id,
+        param: cl::cl_kernel_work_group_info,
+        room: usize,
+        value: *mut c_void,
+        size: *mut usize,
+    ) -> status {
+        let kernel = lookup::<Kernel>(kernel)?;
+        let device = only_or_named(&kernel.program.devices, device)?;
+        let info = kernel.client.work_group_info(&device.client).ok_or(ClError(cl::CL_INVALID_DEVICE))?;
+        // SAFETY: the caller's value has room for `room` bytes.
+        let answer = unsafe { Answer::new(room, value, size) };
+        match param {
+            cl::CL_KERNEL_WORK_GROUP_SIZE => answer.value(info.work_group_size),
+            cl::CL_KERNEL_COMPILE_WORK_GROUP_SIZE => answer.values(&info.compile_work_group_size),
+            cl::CL_KERNEL_LOCAL_MEM_SIZE => answer.value(info.local_mem_size),
+            cl::CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => answer.value(info.preferred_multiple),
+            cl::CL_KERNEL_PRIVATE_MEM_SIZE => answer.value(info.private_mem_size),
+            // CL_KERNEL_GLOBAL_WORK_SIZE is for custom devices and built-in kernels, of which there are none.
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+}
+
+/// CL_INVALID_DEVICE if device is not of the kernel, or NULL where the kernel has more than one.
+fn only_or_named(own: &[Handle<Device>], device: cl::cl_device_id) -> Result<Handle<Device>, ClError> {
+    match own {
+        [only] if device.is_null() => Ok(Arc::clone(only)),
+        _ => lookup::<Device>(device),
+    }
+}
+
+/// What an argument is, by what is known of its kind, else by its value. Bytes that are not known to be a handle are
+/// never taken for one unless they are a live one; the manager does not pass raw bytes to what may be a pointer.
+///
+/// # Safety
+/// `value` is NULL or has `size` bytes.
+unsafe fn argument<'a>(kind: ArgKind, size: usize, value: *const c_void) -> Result<ArgValue<'a>, ClError> {
+    const INVALID_VALUE: ClError = ClError(cl::CL_INVALID_ARG_VALUE);
+    const INVALID_SIZE: ClError = ClError(cl::CL_INVALID_ARG_SIZE);
+    let null = ArgValue::NullOfSize(size as u64);
+    // SAFETY: `size` bytes by this function's contract; asked for only where the value is not NULL.
+    let bytes = || unsafe { memory::array(value.cast::<u8>(), size) }.map_err(|_| INVALID_VALUE);
+    let buffer = |handle: *mut c_void| {
+        lookup::<Memory>(handle).and_then(|memory| Ok(ArgValue::Buffer(Arc::clone(memory.buffer()?))))
+    };
+    match kind {
+        ArgKind::Buffer if size != size_of::<cl::cl_mem>() => Err(INVALID_SIZE),
+        ArgKind::Buffer | ArgKind::Unknown if value.is_null() => Ok(null),
+        ArgKind::Buffer => {
+            // SAFETY: that many bytes, checked above.
+            let handle = unsafe { value.cast::<cl::cl_mem>().read_unaligned() };
+            // The argument may be a pointer to a NULL value.
+            if handle.is_null() { Ok(null) } else { buffer(handle) }
+        }
+        // CL_INVALID_ARG_SIZE if arg_size is zero and the argument is declared with the local qualifier.
+        ArgKind::Local if size == 0 => Err(INVALID_SIZE),
+        ArgKind::Local if !value.is_null() => Err(INVALID_VALUE),
+        ArgKind::Local => Ok(null),
+        ArgKind::Scalar(_) if value.is_null() => Err(INVALID_VALUE),
+        ArgKind::Scalar(Some(known)) if size != known => Err(INVALID_SIZE),
+        ArgKind::Scalar(_) => Ok(ArgValue::Scalar(bytes()?)),
+        ArgKind::Unsupported => Err(INVALID_VALUE),
+        ArgKind::Unknown => {
+            let bytes = bytes()?;
+            match <[u8; 8]>::try_from(bytes).map(usize::from_ne_bytes) {
+                Ok(address) if is_live::<Memory>(address) => buffer(address as *mut c_void),
+                _ => Ok(ArgValue::Scalar(bytes)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_bytes(kind: ArgKind, bytes: &[u8]) -> Result<ArgValue<'_>, ClError> {
+        // SAFETY: the bytes are as long as said.
+        unsafe { argument(kind, bytes.len(), bytes.as_ptr().cast()) }
+    }
+
+    fn null(kind: ArgKind, size: usize) -> Result<ArgValue<'static>, ClError> {
+        // SAFETY: NULL.
+        unsafe { argument(kind, size, std::ptr::null()) }
+    }
+
+    #[test]
+    fn eight_garbage_bytes_are_no_buffer() {
+        let garbage = 0xdead_beef_u64.to_ne_bytes();
+        assert_eq!(of_bytes(ArgKind::Buffer, &garbage).unwrap_err(), ClError(cl::CL_INVALID_MEM_OBJECT));
+        // Where nothing is known they are bytes, never a handle.
+        assert!(
+            matches!(of_bytes(ArgKind::Unknown, &garbage), Ok(ArgValue::Scalar(bytes)) if bytes == garbage)
+        );
+    }
+
+    #[test]
+    fn a_null_buffer_may_be_given_in_both_ways() {
+        assert!(matches!(null(ArgKind::Buffer, 8), Ok(ArgValue::NullOfSize(8))));
+        assert!(matches!(of_bytes(ArgKind::Buffer, &[0; 8]), Ok(ArgValue::NullOfSize(8))));
+        assert_eq!(null(ArgKind::Buffer, 4).unwrap_err(), ClError(cl::CL_INVALID_ARG_SIZE));
+    }
+
+    #[test]
+    fn local_memory_is_a_size_and_null() {
+        assert!(matches!(null(ArgKind::Local, 256), Ok(ArgValue::NullOfSize(256))));
+        assert_eq!(null(ArgKind::Local, 0).unwrap_err(), ClError(cl::CL_INVALID_ARG_SIZE));
+        assert_eq!(of_bytes(ArgKind::Local, &[1]).unwrap_err(), ClError(cl::CL_INVALID_ARG_VALUE));
+    }
+
+    #[test]
+    fn a_scalar_has_the_size_of_its_type() {
+        assert!(matches!(of_bytes(ArgKind::Scalar(Some(4)), &[1, 2, 3, 4]), Ok(ArgValue::Scalar(_))));
+        assert_eq!(of_bytes(ArgKind::Scalar(Some(4)), &[1]).unwrap_err(), ClError(cl::CL_INVALID_ARG_SIZE));
+        assert_eq!(null(ArgKind::Scalar(None), 4).unwrap_err(), ClError(cl::CL_INVALID_ARG_VALUE));
+    }
+}

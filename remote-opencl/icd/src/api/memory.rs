@@ -1,0 +1,184 @@
+//! Buffers and sub-buffers. (The application's memory itself is in [`crate::memory`].)
+
+use crate::cl;
+use crate::entry::entry_points;
+use crate::handle::{lookup, release, retain};
+use crate::info::Answer;
+use crate::memory;
+use crate::objects::{Context, Destructor, Memory, UserData};
+use fpga_client as client;
+use fpga_client::{ClError, HostTarget, Initial};
+use std::ffi::c_void;
+use std::sync::{Arc, PoisonError};
+
+/// cl_mem_flags that a buffer may have.
+const BUFFER_FLAGS: u64 = cl::CL_MEM_READ_WRITE
+    | cl::CL_MEM_WRITE_ONLY
+    | cl::CL_MEM_READ_ONLY
+    | cl::CL_MEM_USE_HOST_PTR
+    | cl::CL_MEM_ALLOC_HOST_PTR
+    | cl::CL_MEM_COPY_HOST_PTR
+    | cl::CL_MEM_HOST_WRITE_ONLY
+    | cl::CL_MEM_HOST_READ_ONLY
+    | cl::CL_MEM_HOST_NO_ACCESS;
+
+entry_points! {
+    fn clCreateBuffer(
+        context: cl::cl_context,
+        flags: cl::cl_mem_flags,
+        size: usize,
+        host_ptr: *mut c_void,
+    ) -> pointer {
+        // SAFETY: the caller's host_ptr has `size` bytes, for as long as the standard says.
+        unsafe { create(context, flags, size, host_ptr) }
+    }
+
+    fn clCreateBufferWithProperties(
+        context: cl::cl_context,
+        properties: *const cl::cl_mem_properties,
+        flags: cl::cl_mem_flags,
+        size: usize,
+        host_ptr: *mut c_void,
+    ) -> pointer {
+        // SAFETY: the caller's list ends with 0.
+        if !unsafe { memory::pairs(properties) }.is_empty() {
+            return Err(ClError(cl::CL_INVALID_PROPERTY));
+        }
+        // SAFETY: as for clCreateBuffer.
+        unsafe { create(context, flags, size, host_ptr) }
+    }
+
+    fn clCreateSubBuffer(
+        parent: cl::cl_mem,
+        flags: cl::cl_mem_flags,
+        kind: cl::cl_buffer_create_type,
+        region: *const c_void,
+    ) -> pointer {
+        let parent = lookup::<Memory>(parent)?;
+        check_flags(flags)?;
+        if kind != cl::CL_BUFFER_CREATE_TYPE_REGION || region.is_null() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: for this kind the caller's pointer is that of a region.
+        let region = unsafe { region.cast::<cl::cl_buffer_region>().read_unaligned() };
+        let buffer = client::Buffer::sub(parent.buffer()?, flags, region.origin, region.size)?;
+        let context = Arc::clone(&parent.context);
+        Ok(Memory::new(buffer, context, Some(parent)).as_ptr())
+    }
+
+    fn clRetainMemObject(memory: cl::cl_mem) -> status {
+        retain::<Memory>(memory)
+    }
+
+    fn clReleaseMemObject(memory: cl::cl_mem) -> status {
+        release::<Memory>(memory)
+    }
+
+    fn clSetMemObjectDestructorCallback(
+        memory: cl::cl_mem,
+        notify: Option<unsafe extern "C" fn(cl::cl_mem, *mut c_void)>,
+        user_data: *mut c_void,
+    ) -> status {
+        let memory = lookup::<Memory>(memory)?;
+        let function = notify.ok_or(ClError(cl::CL_INVALID_VALUE))?;
+        let callback = Destructor { function, user_data: UserData(user_data) };
+        memory.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+        Ok(())
+    }
+
+    fn clGetMemObjectInfo(
+        memory: cl::cl_mem,
+        param: cl::cl_mem_info,
+        room: usize,
+        value: *mut c_void,
+        size: *mut usize,
+    ) -> status {
+        let memory = lookup::<Memory>(memory)?;
+        let buffer = memory.buffer()?;
+        let parent = memory.parent.as_ref();
+        // SAFETY: the caller's value has room for `room` bytes.
+        let answer = unsafe { Answer::new(room, value, size) };
+        match param {
+            cl::CL_MEM_TYPE => answer.value(cl::CL_MEM_OBJECT_BUFFER),
+            cl::CL_MEM_FLAGS => answer.value(buffer.flags()),
+            cl::CL_MEM_SIZE => answer.value(buffer.size()),
+            cl::CL_MEM_HOST_PTR => answer.value(buffer.host_address()),
+            cl::CL_MEM_MAP_COUNT => answer.value(super::context::count(buffer.map_count())),
+            cl::CL_MEM_REFERENCE_COUNT => answer.value(memory.references()),
+            cl::CL_MEM_CONTEXT => answer.value(memory.context.as_ptr()),
+            cl::CL_MEM_ASSOCIATED_MEMOBJECT => {
+                answer.value(parent.map_or(std::ptr::null_mut(), |parent| parent.as_ptr()))
+            }
+            cl::CL_MEM_OFFSET => answer.value(buffer.parent().map_or(0, |(_, origin)| origin)),
+            cl::CL_MEM_USES_SVM_POINTER => answer.boolean(false),
+            cl::CL_MEM_PROPERTIES => answer.values::<u64>(&[]),
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+}
+
+/// # Safety
+/// `host_ptr` is NULL or has `size` bytes, until the buffer is gone where the flags say USE_HOST_PTR.
+unsafe fn create(
+    context: cl::cl_context,
+    flags: cl::cl_mem_flags,
+    size: usize,
+    host_ptr: *mut c_void,
+) -> Result<*mut c_void, ClError> {
+    let context = lookup::<Context>(context)?;
+    check_flags(flags)?;
+    // CL_INVALID_BUFFER_SIZE if size is 0; before the host memory, which a size of 0 would make meaningless.
+    if size == 0 {
+        return Err(ClError(cl::CL_INVALID_BUFFER_SIZE));
+    }
+    // CL_INVALID_HOST_PTR if host_ptr is NULL and the flags want it, or the other way round.
+    let wanted = flags & (cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR) != 0;
+    if wanted == host_ptr.is_null() {
+        return Err(ClError(cl::CL_INVALID_HOST_PTR));
+    }
+    let initial = if flags & cl::CL_MEM_USE_HOST_PTR != 0 {
+        // SAFETY: as promised by the caller; the standard forbids other accesses while commands use the buffer.
+        Initial::Use(unsafe { HostTarget::borrowed(host_ptr.cast(), size) })
+    } else if wanted {
+        // SAFETY: readable as promised by the caller.
+        Initial::Copy(unsafe { memory::array(host_ptr.cast::<u8>(), size)? })
+    } else {
+        Initial::Nothing
+    };
+    let buffer = client::Buffer::new(&context.client, flags, size, initial)?;
+    Ok(Memory::new(buffer, context, None).as_ptr())
+}
+
+/// CL_INVALID_VALUE if values specified in flags are not valid, or exclude each other.
+fn check_flags(flags: cl::cl_mem_flags) -> Result<(), ClError> {
+    let several = |group: u64| (flags & group).count_ones() > 1;
+    let contradiction = several(cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY)
+        || several(cl::CL_MEM_HOST_WRITE_ONLY | cl::CL_MEM_HOST_READ_ONLY | cl::CL_MEM_HOST_NO_ACCESS)
+        || several(cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_ALLOC_HOST_PTR)
+        || several(cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR);
+    if flags & !BUFFER_FLAGS != 0 || contradiction { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_exclude_each_other_are_refused() {
+        for flags in [
+            0,
+            cl::CL_MEM_READ_ONLY | cl::CL_MEM_HOST_NO_ACCESS,
+            cl::CL_MEM_ALLOC_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR,
+        ] {
+            assert_eq!(check_flags(flags), Ok(()), "{flags:#x}");
+        }
+        for flags in [
+            cl::CL_MEM_READ_ONLY | cl::CL_MEM_WRITE_ONLY,
+            cl::CL_MEM_HOST_READ_ONLY | cl::CL_MEM_HOST_WRITE_ONLY,
+            cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR,
+            1 << 40,
+        ] {
+            assert_eq!(check_flags(flags), Err(ClError(cl::CL_INVALID_VALUE)), "{flags:#x}");
+        }
+    }
+}

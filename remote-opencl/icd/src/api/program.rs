@@ -1,0 +1,319 @@
+//! Programs and their builds.
+
+use crate::api::context::{count, device_handles};
+use crate::api::device;
+use crate::cl;
+use crate::entry::entry_points;
+use crate::handle::{Handle, Object, lookup, release, retain};
+use crate::info::Answer;
+use crate::memory;
+use crate::objects::{Context, Device, Program, UserData};
+use fpga_client as client;
+use fpga_client::ClError;
+use std::ffi::{c_char, c_uchar, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+type ProgramNotify = unsafe extern "C" fn(cl::cl_program, *mut c_void);
+
+entry_points! {
+    fn clCreateProgramWithSource(
+        context: cl::cl_context,
+        count: cl::cl_uint,
+        strings: *mut *const c_char,
+        lengths: *const usize,
+    ) -> pointer {
+        let context = lookup::<Context>(context)?;
+        // SAFETY: the caller's lists have `count` entries.
+        let source = unsafe { join(count, strings, lengths)? };
+        let client = client::Program::with_source(&context.client, source)?;
+        let devices = context.devices.clone();
+        Ok(handle(client, context, devices))
+    }
+
+    fn clCreateProgramWithBinary(
+        context: cl::cl_context,
+        num_devices: cl::cl_uint,
+        devices: *const cl::cl_device_id,
+        lengths: *const usize,
+        binaries: *mut *const c_uchar,
+        binary_status: *mut cl::cl_int,
+    ) -> pointer {
+        let context = lookup::<Context>(context)?;
+        // SAFETY: the caller's list has `num_devices` devices.
+        let devices = unsafe { device::read_list(num_devices, devices)? };
+        let foreign = |device| !context.devices.iter().any(|own| Arc::ptr_eq(own, device));
+        if devices.iter().any(foreign) {
+            return Err(ClError(cl::CL_INVALID_DEVICE));
+        }
+        // SAFETY: the caller's lists have `num_devices` entries.
+        let given = unsafe { given_binaries(&devices, lengths, binaries, binary_status)? };
+        let (result, statuses) = match client::Program::with_binaries(&context.client, &given) {
+            Ok((client, statuses)) => (Ok(client), statuses),
+            Err(error) => (Err(error.error), error.statuses),
+        };
+        if !binary_status.is_null() {
+            for (index, status) in statuses.iter().take(devices.len()).enumerate() {
+                // SAFETY: fewer than `num_devices`, for which the caller's list has room.
+                unsafe { memory::write(binary_status.add(index), *status) };
+            }
+        }
+        Ok(handle(result?, context, devices))
+    }
+
+    fn clRetainProgram(program: cl::cl_program) -> status {
+        retain::<Program>(program)
+    }
+
+    fn clReleaseProgram(program: cl::cl_program) -> status {
+        release::<Program>(program)
+    }
+
+    fn clBuildProgram(
+        program: cl::cl_program,
+        num_devices: cl::cl_uint,
+        devices: *const cl::cl_device_id,
+        options: *const c_char,
+        notify: Option<ProgramNotify>,
+        user_data: *mut c_void,
+    ) -> status {
+        let program = lookup::<Program>(program)?;
+        if notify.is_none() && !user_data.is_null() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's list has `num_devices` devices.
+        let devices = device::clients(&unsafe { device::read_list_of(&program.devices, num_devices, devices)? });
+        // SAFETY: the caller's string ends with NUL.
+        let options = match unsafe { memory::text(options) } {
+            None => String::new(),
+            Some(options) => {
+                options.to_str().map_err(|_| ClError(cl::CL_INVALID_BUILD_OPTIONS))?.to_owned()
+            }
+        };
+        // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not completed.
+        if program.kernels.load(Ordering::Relaxed) > 0 || program.building.swap(true, Ordering::AcqRel) {
+            return Err(ClError(cl::CL_INVALID_OPERATION));
+        }
+        let build = Build { program, devices, options };
+        match notify {
+            None => build.run(),
+            Some(notify) => build.run_in_background(notify, UserData(user_data)),
+        }
+    }
+
+    fn clGetProgramInfo(
+        program: cl::cl_program,
+        param: cl::cl_program_info,
+        room: usize,
+        value: *mut c_void,
+        size: *mut usize,
+    ) -> status {
+        let program = lookup::<Program>(program)?;
+        // SAFETY: the caller's value has room for `room` bytes.
+        let answer = unsafe { Answer::new(room, value, size) };
+        let kernels = || program.client.kernel_infos().ok_or(ClError(cl::CL_INVALID_PROGRAM_EXECUTABLE));
+        match param {
+            cl::CL_PROGRAM_REFERENCE_COUNT => answer.value(program.references()),
+            cl::CL_PROGRAM_CONTEXT => answer.value(program.context.as_ptr()),
+            cl::CL_PROGRAM_NUM_DEVICES => answer.value(count(program.devices.len())),
+            cl::CL_PROGRAM_DEVICES => answer.values(&device_handles(&program.devices)),
+            cl::CL_PROGRAM_SOURCE => answer.text(program.client.source()),
+            cl::CL_PROGRAM_BINARY_SIZES => {
+                answer.values(&binaries(&program).iter().map(|binary| binary.len()).collect::<Vec<_>>())
+            }
+            cl::CL_PROGRAM_BINARIES => {
+                // SAFETY: the caller's value has pointers to room for each binary, or NULL.
+                unsafe { copy_binaries(&program, answer) }
+            }
+            cl::CL_PROGRAM_NUM_KERNELS => answer.value(kernels()?.len()),
+            cl::CL_PROGRAM_KERNEL_NAMES => {
+                let names: Vec<_> = kernels()?.iter().map(|kernel| kernel.name.clone()).collect();
+                answer.text(names.join(";").as_bytes())
+            }
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+
+    fn clGetProgramBuildInfo(
+        program: cl::cl_program,
+        device: cl::cl_device_id,
+        param: cl::cl_program_build_info,
+        room: usize,
+        value: *mut c_void,
+        size: *mut usize,
+    ) -> status {
+        let program = lookup::<Program>(program)?;
+        let device = lookup::<Device>(device)?;
+        let info = program.client.build_info(&device.client).ok_or(ClError(cl::CL_INVALID_DEVICE))?;
+        // SAFETY: the caller's value has room for `room` bytes.
+        let answer = unsafe { Answer::new(room, value, size) };
+        match param {
+            cl::CL_PROGRAM_BUILD_STATUS if program.building.load(Ordering::Acquire) => {
+                answer.value(cl::CL_BUILD_IN_PROGRESS)
+            }
+            cl::CL_PROGRAM_BUILD_STATUS => answer.value(info.status),
+            cl::CL_PROGRAM_BUILD_OPTIONS => answer.text(info.options.as_bytes()),
+            cl::CL_PROGRAM_BUILD_LOG => answer.text(info.log.as_bytes()),
+            cl::CL_PROGRAM_BINARY_TYPE => answer.value(info.binary_type),
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+}
+
+fn handle(
+    client: Arc<client::Program>,
+    context: Handle<Context>,
+    devices: Vec<Handle<Device>>,
+) -> *mut c_void {
+    let building = AtomicBool::new(false);
+    Object::new(Program { client, context, devices, building, kernels: AtomicUsize::new(0) }).as_ptr()
+}
+
+/// The source strings as one.
+///
+/// # Safety
+/// `strings` is NULL or has `count` strings, each as long as its entry in `lengths`, or up to its NUL where that is 0
+/// or `lengths` is NULL.
+unsafe fn join(
+    count: cl::cl_uint,
+    strings: *mut *const c_char,
+    lengths: *const usize,
+) -> Result<Vec<u8>, ClError> {
+    const INVALID: ClError = ClError(cl::CL_INVALID_VALUE);
+    // CL_INVALID_VALUE if count is zero or if strings or any entry in strings is NULL.
+    if count == 0 {
+        return Err(INVALID);
+    }
+    // SAFETY: `count` strings by this function's contract.
+    let strings = unsafe { memory::array(strings.cast_const(), count as usize)? };
+    let mut source = Vec::new();
+    for (index, string) in strings.iter().enumerate() {
+        // SAFETY: as many lengths as strings by this function's contract.
+        let length = if lengths.is_null() { 0 } else { unsafe { lengths.add(index).read_unaligned() } };
+        if length == 0 {
+            // SAFETY: ends with NUL by this function's contract.
+            source.extend_from_slice(unsafe { memory::text(*string) }.ok_or(INVALID)?.to_bytes());
+        } else {
+            // SAFETY: that long by this function's contract.
+            source.extend_from_slice(unsafe { memory::array(string.cast::<u8>(), length)? });
+        }
+    }
+    Ok(source)
+}
+
+/// A binary given for a device.
+type Given<'a> = (Arc<client::Device>, &'a [u8]);
+
+/// The binaries given for devices. One that is missing is marked in `binary_status`.
+///
+/// # Safety
+/// `lengths`, `binaries` and `binary_status` are NULL or have an entry per device; each binary is NULL or as long as
+/// its length says.
+unsafe fn given_binaries<'a>(
+    devices: &[Handle<Device>],
+    lengths: *const usize,
+    binaries: *mut *const c_uchar,
+    binary_status: *mut cl::cl_int,
+) -> Result<Vec<Given<'a>>, ClError> {
+    // SAFETY: an entry per device by this function's contract.
+    let (lengths, binaries) = unsafe {
+        (memory::array(lengths, devices.len())?, memory::array(binaries.cast_const(), devices.len())?)
+    };
+    let mut given = Vec::with_capacity(devices.len());
+    let mut invalid = false;
+    for (index, device) in devices.iter().enumerate() {
+        // SAFETY: as long as its length says by this function's contract.
+        let bytes = unsafe { memory::array(binaries[index], lengths[index])? };
+        // CL_INVALID_VALUE if lengths[i] is zero or if binaries[i] is NULL, with CL_INVALID_VALUE in binary_status[i].
+        if bytes.is_empty() {
+            invalid = true;
+        }
+        if !binary_status.is_null() {
+            let status = if bytes.is_empty() { cl::CL_INVALID_VALUE } else { cl::CL_SUCCESS };
+            // SAFETY: an entry per device by this function's contract.
+            unsafe { memory::write(binary_status.add(index), status) };
+        }
+        given.push((Arc::clone(&device.client), bytes));
+    }
+    if invalid { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(given) }
+}
+
+/// The binary of each device; an empty one where there is none yet.
+fn binaries(program: &Program) -> Vec<Vec<u8>> {
+    let mut binaries: Vec<Vec<u8>> =
+        program.client.binaries().map(|all| all.iter().map(|one| one.to_vec()).collect()).unwrap_or_default();
+    binaries.resize(program.devices.len(), Vec::new());
+    binaries
+}
+
+/// The one query whose answer goes through pointers in the value.
+///
+/// # Safety
+/// The answer's value has a pointer per device, each NULL or to room for that device's binary.
+unsafe fn copy_binaries(program: &Program, answer: Answer) -> Result<(), ClError> {
+    let binaries = binaries(program);
+    let (room, value, size) = answer.raw();
+    let needed = size_of::<*mut u8>() * binaries.len();
+    if !value.is_null() {
+        if room < needed {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        for (index, binary) in binaries.iter().enumerate() {
+            // SAFETY: a pointer per device by this function's contract.
+            let target = unsafe { value.cast::<*mut u8>().add(index).read_unaligned() };
+            if !target.is_null() {
+                // SAFETY: room for the binary by this function's contract.
+                unsafe { std::ptr::copy_nonoverlapping(binary.as_ptr(), target, binary.len()) };
+            }
+        }
+    }
+    // SAFETY: NULL or writable, as the answer's maker promised.
+    unsafe { memory::write(size, needed) };
+    Ok(())
+}
+
+/// A build that was accepted.
+struct Build {
+    program: Handle<Program>,
+    devices: Vec<Arc<client::Device>>,
+    options: String,
+}
+
+impl Build {
+    fn run(self) -> Result<(), ClError> {
+        let result = self.program.client.build(&self.devices, &self.options);
+        self.program.building.store(false, Ordering::Release);
+        result
+    }
+
+    /// Builds on a thread of its own, since the callback thread must stay free for events, and tells `notify`.
+    fn run_in_background(self, notify: ProgramNotify, user_data: UserData) -> Result<(), ClError> {
+        let program = Arc::clone(&self.program);
+        let task = move || {
+            let UserData(user_data) = { user_data };
+            let handle = Arc::clone(&self.program);
+            // The outcome is in the build status and log, where the callback finds it.
+            let _ = self.run();
+            // SAFETY: the application gave this function for this purpose.
+            unsafe { notify(handle.as_ptr(), user_data) };
+        };
+        spawn_without_signals(task).map_err(|_| {
+            program.building.store(false, Ordering::Release);
+            ClError(cl::CL_OUT_OF_HOST_MEMORY)
+        })
+    }
+}
+
+/// A thread that takes none of the application's signals.
+fn spawn_without_signals(task: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // SAFETY: both sets are initialised before they are read; only this thread's mask changes, and is put back.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let spawned = std::thread::Builder::new().name("fpga-opencl-build".into()).spawn(task);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        spawned.map(drop)
+    }
+}

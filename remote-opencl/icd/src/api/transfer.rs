@@ -1,0 +1,208 @@
+//! Commands that move data: read, write, copy, fill, map, unmap, migrate.
+
+use crate::api::wait_list;
+use crate::cl;
+use crate::entry::entry_points;
+use crate::handle::lookup;
+use crate::memory;
+use crate::objects::{Memory, Queue};
+use fpga_client::{ClError, HostSource, HostTarget, Operation};
+use std::ffi::c_void;
+
+/// cl_map_flags that there are.
+const MAP_FLAGS: u64 = cl::CL_MAP_READ | cl::CL_MAP_WRITE | cl::CL_MAP_WRITE_INVALIDATE_REGION;
+
+/// cl_mem_migration_flags that there are.
+const MIGRATION_FLAGS: u64 = cl::CL_MIGRATE_MEM_OBJECT_HOST | cl::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
+
+entry_points! {
+    fn clEnqueueReadBuffer(
+        queue: cl::cl_command_queue,
+        buffer: cl::cl_mem,
+        blocking: cl::cl_bool,
+        offset: usize,
+        size: usize,
+        target: *mut c_void,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> status {
+        let queue = lookup::<Queue>(queue)?;
+        let buffer = lookup::<Memory>(buffer)?;
+        check_region(size, target)?;
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        // SAFETY: the caller's memory has `size` bytes until the command has completed.
+        let target = unsafe { HostTarget::borrowed(target.cast(), size) };
+        let done = queue.client.enqueue(Operation::Read { buffer: buffer.buffer()?, offset, target }, &waits)?;
+        if blocking != cl::CL_FALSE {
+            done.wait_for_status()?;
+        }
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, done, event) };
+        Ok(())
+    }
+
+    fn clEnqueueWriteBuffer(
+        queue: cl::cl_command_queue,
+        buffer: cl::cl_mem,
+        blocking: cl::cl_bool,
+        offset: usize,
+        size: usize,
+        source: *const c_void,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> status {
+        let queue = lookup::<Queue>(queue)?;
+        let buffer = lookup::<Memory>(buffer)?;
+        check_region(size, source)?;
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        // SAFETY: the caller's memory has `size` bytes that stay as they are until the command has completed.
+        let data = unsafe { HostSource::borrowed(source.cast(), size) };
+        let done = queue.client.enqueue(Operation::Write { buffer: buffer.buffer()?, offset, data }, &waits)?;
+        if blocking != cl::CL_FALSE {
+            done.wait_for_status()?;
+        }
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, done, event) };
+        Ok(())
+    }
+
+    fn clEnqueueCopyBuffer(
+        queue: cl::cl_command_queue,
+        source: cl::cl_mem,
+        target: cl::cl_mem,
+        source_offset: usize,
+        target_offset: usize,
+        size: usize,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> status {
+        let queue = lookup::<Queue>(queue)?;
+        let source = lookup::<Memory>(source)?;
+        let target = lookup::<Memory>(target)?;
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        let (source, target) = (source.buffer()?, target.buffer()?);
+        let copy = Operation::Copy { source, target, source_offset, target_offset, size };
+        let done = queue.client.enqueue(copy, &waits)?;
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, done, event) };
+        Ok(())
+    }
+
+    fn clEnqueueFillBuffer(
+        queue: cl::cl_command_queue,
+        buffer: cl::cl_mem,
+        pattern: *const c_void,
+        pattern_size: usize,
+        offset: usize,
+        size: usize,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> status {
+        let queue = lookup::<Queue>(queue)?;
+        let buffer = lookup::<Memory>(buffer)?;
+        // CL_INVALID_VALUE if pattern is NULL, or pattern_size is not a power of two up to 128; and if offset and size
+        // are not multiples of it.
+        if !pattern_size.is_power_of_two() || pattern_size > 128 {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        if !offset.is_multiple_of(pattern_size) || !size.is_multiple_of(pattern_size) {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's pattern has `pattern_size` bytes.
+        let pattern = unsafe { memory::array(pattern.cast::<u8>(), pattern_size)? };
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        let fill = Operation::Fill { buffer: buffer.buffer()?, pattern, offset, size };
+        let done = queue.client.enqueue(fill, &waits)?;
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, done, event) };
+        Ok(())
+    }
+
+    fn clEnqueueMapBuffer(
+        queue: cl::cl_command_queue,
+        buffer: cl::cl_mem,
+        blocking: cl::cl_bool,
+        flags: cl::cl_map_flags,
+        offset: usize,
+        size: usize,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> pointer {
+        let queue = lookup::<Queue>(queue)?;
+        let buffer = lookup::<Memory>(buffer)?;
+        // CL_INVALID_VALUE if values specified in map_flags are not valid, or INVALIDATE comes with READ or WRITE.
+        let invalidate = flags & cl::CL_MAP_WRITE_INVALIDATE_REGION != 0;
+        if flags & !MAP_FLAGS != 0 || (invalidate && flags & (cl::CL_MAP_READ | cl::CL_MAP_WRITE) != 0) {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        let mapped = queue.client.map(buffer.buffer()?, flags, offset, size, &waits)?;
+        if blocking != cl::CL_FALSE {
+            mapped.event.wait_for_status()?;
+        }
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, mapped.event, event) };
+        Ok(mapped.address as *mut c_void)
+    }
+
+    fn clEnqueueUnmapMemObject(
+        queue: cl::cl_command_queue,
+        memory: cl::cl_mem,
+        mapped: *mut c_void,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> status {
+        let queue = lookup::<Queue>(queue)?;
+        let memory = lookup::<Memory>(memory)?;
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        let done = queue.client.unmap(memory.buffer()?, mapped as usize, &waits)?;
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, done, event) };
+        Ok(())
+    }
+
+    fn clEnqueueMigrateMemObjects(
+        queue: cl::cl_command_queue,
+        count: cl::cl_uint,
+        list: *const cl::cl_mem,
+        flags: cl::cl_mem_migration_flags,
+        num_waits: cl::cl_uint,
+        waits: *const cl::cl_event,
+        event: *mut cl::cl_event,
+    ) -> status {
+        let queue = lookup::<Queue>(queue)?;
+        if count == 0 || flags & !MIGRATION_FLAGS != 0 {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's list has `count` objects.
+        for handle in unsafe { memory::array(list, count as usize)? } {
+            let memory = lookup::<Memory>(*handle)?;
+            if memory.context.as_ptr() != queue.context.as_ptr() {
+                return Err(ClError(cl::CL_INVALID_CONTEXT));
+            }
+        }
+        // SAFETY: the caller's list has `num_waits` events.
+        let waits = unsafe { wait_list::read(num_waits, waits)? };
+        let done = queue.client.enqueue(Operation::Migrate, &waits)?;
+        // SAFETY: NULL or writable.
+        unsafe { wait_list::give_event(&queue, done, event) };
+        Ok(())
+    }
+}
+
+/// CL_INVALID_VALUE if ptr is NULL or size is 0; the region itself is the client's to check.
+fn check_region<T>(size: usize, host: *const T) -> Result<(), ClError> {
+    if host.is_null() || size == 0 { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
+}

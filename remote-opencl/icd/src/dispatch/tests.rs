@@ -1,0 +1,72 @@
+use super::*;
+use std::mem::offset_of;
+
+const SLOT: usize = size_of::<*const c_void>();
+
+macro_rules! slot {
+    ($function:ident) => {
+        offset_of!(cl::cl_icd_dispatch, $function) / SLOT
+    };
+}
+
+#[test]
+fn the_order_is_that_of_the_standard() {
+    assert_eq!(offset_of!(Dispatch, standard), 0);
+    assert_eq!(slot!(clGetPlatformIDs), 0);
+    assert_eq!(slot!(clCreateContext), 4);
+    assert_eq!(slot!(clCreateBuffer), 14);
+    assert_eq!(slot!(clUnloadCompiler), 31);
+    assert_eq!(slot!(clSetKernelArg), 38);
+    assert_eq!(slot!(clEnqueueNDRangeKernel), 59);
+    assert_eq!(slot!(clGetExtensionFunctionAddress), 65);
+    assert_eq!(slot!(clCreateFromGLBuffer), 66);
+    assert_eq!(slot!(clGetGLContextInfoKHR), 74);
+    assert_eq!(slot!(clGetDeviceIDsFromD3D10KHR), 75);
+    assert_eq!(slot!(clSetEventCallback), 81);
+    assert_eq!(slot!(clCreateSubDevices), 93);
+    assert_eq!(slot!(clGetExtensionFunctionAddressForPlatform), 107);
+    assert_eq!(slot!(clCreateCommandQueueWithProperties), 123);
+    assert_eq!(slot!(clCloneKernel), 137);
+    assert_eq!(slot!(clCreateBufferWithProperties), 146);
+    assert_eq!(slot!(clSetContextDestructorCallback), 148);
+    assert_eq!(offset_of!(Dispatch, suggested_local_work_size) / SLOT, 149);
+    assert_eq!(size_of::<Dispatch>() / SLOT, 150);
+}
+
+#[test]
+fn no_slot_is_null() {
+    let words = (&raw const DISPATCH).cast::<usize>();
+    for slot in 0..size_of::<Dispatch>() / SLOT {
+        // SAFETY: inside the table, whose fields are all function pointers or None, as wide as a word.
+        assert_ne!(unsafe { words.add(slot).read() }, 0, "slot {slot}");
+    }
+}
+
+#[test]
+fn stubs_refuse_in_the_way_of_their_signature() {
+    let table = &DISPATCH.standard;
+    let mut code = 0;
+    // SAFETY: stubs look at nothing but errcode_ret.
+    unsafe {
+        let image = table.clCreateImage.unwrap()(
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null(),
+            std::ptr::null(),
+            std::ptr::null_mut(),
+            &raw mut code,
+        );
+        assert!(image.is_null());
+        assert_eq!(code, cl::CL_INVALID_OPERATION);
+        assert_eq!(table.clGetHostTimer.unwrap()(std::ptr::null_mut(), std::ptr::null_mut()), -59);
+        assert!(table.clSVMAlloc.unwrap()(std::ptr::null_mut(), 0, 8, 0).is_null());
+        table.clSVMFree.unwrap()(std::ptr::null_mut(), std::ptr::null_mut());
+    }
+}
+
+#[test]
+fn functions_are_found_by_name() {
+    let expected = DISPATCH.standard.clCreateBuffer.unwrap() as *const c_void;
+    assert_eq!(address_of("clCreateBuffer"), expected);
+    assert!(address_of("clNoSuchFunction").is_null());
+}

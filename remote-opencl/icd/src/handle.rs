@@ -1,0 +1,176 @@
+//! Objects as C sees them: a pointer to a dispatch table pointer, known to a registry.
+//!
+//! A handle from the application is a number until the registry of its type knows it; only then is it an object. So a
+//! null, freed, foreign or garbage pointer, or one of another type, is the standard's `CL_INVALID_*` and never
+//! dereferenced. The registry counts the application's references. What the standard retains implicitly (a queue its
+//! context, a command its buffers) is an `Arc` to the object, which stays known, and its handle valid, until the last
+//! of both is gone.
+//!
+//! ```text
+//!   application ── cl_mem ──► Object { dispatch, inner }  ◄── Arc ── sub-buffer, command, kernel argument
+//!                                 ▲ strong while references > 0
+//!              Registry: address ─┴► { references, Weak }
+//! ```
+
+use crate::cl;
+use crate::dispatch::{DISPATCH, Dispatch};
+use crate::fork::PerProcess;
+use fpga_client::ClError;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+/// What a type needs to be handed to C.
+pub trait ClObject: Send + Sync + Sized + 'static {
+    /// The error for a handle that is not one of these.
+    const INVALID: cl::cl_int;
+
+    /// The live objects of this type.
+    fn registry() -> &'static Registry<Self>;
+
+    /// Called once, when nothing uses the object any more; its handle is dead already.
+    fn destroyed(&mut self, _handle: *mut c_void) {}
+}
+
+/// An object with its dispatch table pointer in front, as the loader wants it.
+#[repr(C)]
+pub struct Object<T: ClObject> {
+    dispatch: &'static Dispatch,
+    inner: T,
+}
+
+/// A counted reference of ours to an object.
+pub type Handle<T> = Arc<Object<T>>;
+
+/// The live objects of one type by address.
+pub struct Registry<T: ClObject>(PerProcess<RwLock<HashMap<usize, Entry<T>>>>);
+
+struct Entry<T: ClObject> {
+    /// The application's references.
+    references: u32,
+    object: Weak<Object<T>>,
+    /// Keeps the object while the application has references.
+    owned: Option<Handle<T>>,
+}
+
+impl<T: ClObject> Object<T> {
+    /// Makes an object with one reference, the application's.
+    pub fn new(inner: T) -> Handle<T> {
+        let object = Arc::new(Self { dispatch: &DISPATCH, inner });
+        let entry =
+            Entry { references: 1, object: Arc::downgrade(&object), owned: Some(Arc::clone(&object)) };
+        T::registry().write().insert(address(&object), entry);
+        object
+    }
+
+    /// The handle to give to C.
+    pub fn as_ptr(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The application's references to this object.
+    pub fn references(&self) -> u32 {
+        T::registry().read().get(&(self.as_ptr() as usize)).map_or(0, |entry| entry.references)
+    }
+}
+
+impl<T: ClObject> Deref for Object<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ClObject> Drop for Object<T> {
+    fn drop(&mut self) {
+        let handle = self.as_ptr();
+        T::registry().write().remove(&(handle as usize));
+        self.inner.destroyed(handle);
+    }
+}
+
+impl<T: ClObject> std::fmt::Debug for Object<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct(std::any::type_name::<T>()).field("handle", &self.as_ptr()).finish_non_exhaustive()
+    }
+}
+
+/// The object behind a handle, or the error of its type.
+pub fn lookup<T: ClObject>(handle: *mut c_void) -> Result<Handle<T>, ClError> {
+    let registry = T::registry().read();
+    registry.get(&(handle as usize)).and_then(|entry| entry.object.upgrade()).ok_or(ClError(T::INVALID))
+}
+
+/// Whether an address is that of a live object of this type.
+pub fn is_live<T: ClObject>(address: usize) -> bool {
+    T::registry().read().contains_key(&address)
+}
+
+/// One more reference of the application.
+pub fn retain<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
+    let mut registry = T::registry().write();
+    let entry = registry.get_mut(&(handle as usize)).ok_or(ClError(T::INVALID))?;
+    let object = entry.object.upgrade().ok_or(ClError(T::INVALID))?;
+    entry.references = entry.references.checked_add(1).ok_or(ClError(cl::CL_OUT_OF_HOST_MEMORY))?;
+    // Where the application's last reference was gone, `owned` was empty; otherwise it is the same object.
+    entry.owned = Some(object);
+    Ok(())
+}
+
+/// One reference of the application less. The object goes when nothing else uses it.
+pub fn release<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
+    let last = {
+        let mut registry = T::registry().write();
+        let entry = registry.get_mut(&(handle as usize)).ok_or(ClError(T::INVALID))?;
+        entry.references = entry.references.checked_sub(1).ok_or(ClError(T::INVALID))?;
+        if entry.references == 0 { entry.owned.take() } else { None }
+    };
+    // Dropped outside the lock: the object takes itself out of the registry, and callbacks may call us.
+    drop(last);
+    Ok(())
+}
+
+impl<T: ClObject> Registry<T> {
+    /// No objects.
+    pub const fn new() -> Self {
+        Self(PerProcess::new())
+    }
+
+    fn read(&'static self) -> RwLockReadGuard<'static, HashMap<usize, Entry<T>>> {
+        // No code of ours panics between two changes of the map: a poisoned one is whole.
+        self.0.get().read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&'static self) -> RwLockWriteGuard<'static, HashMap<usize, Entry<T>>> {
+        self.0.get().write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn address<T: ClObject>(object: &Handle<T>) -> usize {
+    object.as_ptr() as usize
+}
+
+/// Makes a type a [`ClObject`] with a registry of its own.
+macro_rules! cl_object {
+    ($type:ty, $invalid:ident $(, destroyed: $destroyed:expr)?) => {
+        impl $crate::handle::ClObject for $type {
+            const INVALID: $crate::cl::cl_int = $crate::cl::$invalid;
+
+            fn registry() -> &'static $crate::handle::Registry<Self> {
+                static REGISTRY: $crate::handle::Registry<$type> = $crate::handle::Registry::new();
+                &REGISTRY
+            }
+
+            $(fn destroyed(&mut self, handle: *mut std::ffi::c_void) {
+                let destroyed: fn(&mut Self, *mut std::ffi::c_void) = $destroyed;
+                destroyed(self, handle);
+            })?
+        }
+    };
+}
+pub(crate) use cl_object;
+
+#[cfg(test)]
+mod tests;
