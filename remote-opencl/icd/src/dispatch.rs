@@ -27,186 +27,186 @@ type SuggestedLocalWorkSize = unsafe extern "C" fn(
     *mut usize,
 ) -> cl::cl_int;
 
-/// The only table.
-pub static DISPATCH: Dispatch = Dispatch {
-    suggested_local_work_size: Stub::STUB,
-    standard: cl::cl_icd_dispatch {
-        clGetPlatformIDs: Some(platform::clGetPlatformIDs),
-        clGetPlatformInfo: Some(platform::clGetPlatformInfo),
-        clGetDeviceIDs: Some(device::clGetDeviceIDs),
-        clGetDeviceInfo: Some(device::clGetDeviceInfo),
-        clCreateContext: Some(context::clCreateContext),
-        clCreateContextFromType: Some(context::clCreateContextFromType),
-        clRetainContext: Some(context::clRetainContext),
-        clReleaseContext: Some(context::clReleaseContext),
-        clGetContextInfo: Some(context::clGetContextInfo),
-        clCreateCommandQueue: Some(queue::clCreateCommandQueue),
-        clRetainCommandQueue: Some(queue::clRetainCommandQueue),
-        clReleaseCommandQueue: Some(queue::clReleaseCommandQueue),
-        clGetCommandQueueInfo: Some(queue::clGetCommandQueueInfo),
-        clSetCommandQueueProperty: Stub::STUB,
-        clCreateBuffer: Some(memory::clCreateBuffer),
-        clCreateImage2D: Stub::STUB,
-        clCreateImage3D: Stub::STUB,
-        clRetainMemObject: Some(memory::clRetainMemObject),
-        clReleaseMemObject: Some(memory::clReleaseMemObject),
-        clGetSupportedImageFormats: Some(context::clGetSupportedImageFormats),
-        clGetMemObjectInfo: Some(memory::clGetMemObjectInfo),
-        clGetImageInfo: Stub::STUB,
-        clCreateSampler: Stub::STUB,
-        clRetainSampler: Stub::STUB,
-        clReleaseSampler: Stub::STUB,
-        clGetSamplerInfo: Stub::STUB,
-        clCreateProgramWithSource: Some(program::clCreateProgramWithSource),
-        clCreateProgramWithBinary: Some(program::clCreateProgramWithBinary),
-        clRetainProgram: Some(program::clRetainProgram),
-        clReleaseProgram: Some(program::clReleaseProgram),
-        clBuildProgram: Some(program::clBuildProgram),
-        clUnloadCompiler: Some(platform::clUnloadCompiler),
-        clGetProgramInfo: Some(program::clGetProgramInfo),
-        clGetProgramBuildInfo: Some(program::clGetProgramBuildInfo),
-        clCreateKernel: Some(kernel::clCreateKernel),
-        clCreateKernelsInProgram: Some(kernel::clCreateKernelsInProgram),
-        clRetainKernel: Some(kernel::clRetainKernel),
-        clReleaseKernel: Some(kernel::clReleaseKernel),
-        clSetKernelArg: Some(kernel::clSetKernelArg),
-        clGetKernelInfo: Some(kernel::clGetKernelInfo),
-        clGetKernelWorkGroupInfo: Some(kernel::clGetKernelWorkGroupInfo),
-        clWaitForEvents: Some(event::clWaitForEvents),
-        clGetEventInfo: Some(event::clGetEventInfo),
-        clRetainEvent: Some(event::clRetainEvent),
-        clReleaseEvent: Some(event::clReleaseEvent),
-        clGetEventProfilingInfo: Some(event::clGetEventProfilingInfo),
-        clFlush: Some(queue::clFlush),
-        clFinish: Some(queue::clFinish),
-        clEnqueueReadBuffer: Some(transfer::clEnqueueReadBuffer),
-        clEnqueueWriteBuffer: Some(transfer::clEnqueueWriteBuffer),
-        clEnqueueCopyBuffer: Some(transfer::clEnqueueCopyBuffer),
-        clEnqueueReadImage: Stub::STUB,
-        clEnqueueWriteImage: Stub::STUB,
-        clEnqueueCopyImage: Stub::STUB,
-        clEnqueueCopyImageToBuffer: Stub::STUB,
-        clEnqueueCopyBufferToImage: Stub::STUB,
-        clEnqueueMapBuffer: Some(transfer::clEnqueueMapBuffer),
-        clEnqueueMapImage: Stub::STUB,
-        clEnqueueUnmapMemObject: Some(transfer::clEnqueueUnmapMemObject),
-        clEnqueueNDRangeKernel: Some(launch::clEnqueueNDRangeKernel),
-        clEnqueueTask: Some(launch::clEnqueueTask),
-        clEnqueueNativeKernel: Stub::STUB,
-        clEnqueueMarker: Some(launch::clEnqueueMarker),
-        clEnqueueWaitForEvents: Some(launch::clEnqueueWaitForEvents),
-        clEnqueueBarrier: Some(launch::clEnqueueBarrier),
-        clGetExtensionFunctionAddress: Some(extension::clGetExtensionFunctionAddress),
-        clCreateFromGLBuffer: Stub::STUB,
-        clCreateFromGLTexture2D: Stub::STUB,
-        clCreateFromGLTexture3D: Stub::STUB,
-        clCreateFromGLRenderbuffer: Stub::STUB,
-        clGetGLObjectInfo: Stub::STUB,
-        clGetGLTextureInfo: Stub::STUB,
-        clEnqueueAcquireGLObjects: Stub::STUB,
-        clEnqueueReleaseGLObjects: Stub::STUB,
-        clGetGLContextInfoKHR: Stub::STUB,
-        clGetDeviceIDsFromD3D10KHR: Stub::STUB,
-        clCreateFromD3D10BufferKHR: Stub::STUB,
-        clCreateFromD3D10Texture2DKHR: Stub::STUB,
-        clCreateFromD3D10Texture3DKHR: Stub::STUB,
-        clEnqueueAcquireD3D10ObjectsKHR: Stub::STUB,
-        clEnqueueReleaseD3D10ObjectsKHR: Stub::STUB,
-        clSetEventCallback: Some(event::clSetEventCallback),
-        clCreateSubBuffer: Some(memory::clCreateSubBuffer),
-        clSetMemObjectDestructorCallback: Some(memory::clSetMemObjectDestructorCallback),
-        clCreateUserEvent: Some(event::clCreateUserEvent),
-        clSetUserEventStatus: Some(event::clSetUserEventStatus),
-        clEnqueueReadBufferRect: Stub::STUB,
-        clEnqueueWriteBufferRect: Stub::STUB,
-        clEnqueueCopyBufferRect: Stub::STUB,
-        clCreateSubDevicesEXT: Stub::STUB,
-        clRetainDeviceEXT: Stub::STUB,
-        clReleaseDeviceEXT: Stub::STUB,
-        clCreateEventFromGLsyncKHR: Stub::STUB,
-        clCreateSubDevices: Some(device::clCreateSubDevices),
-        clRetainDevice: Some(device::clRetainDevice),
-        clReleaseDevice: Some(device::clReleaseDevice),
-        clCreateImage: Stub::STUB,
-        clCreateProgramWithBuiltInKernels: Stub::STUB,
-        clCompileProgram: Stub::STUB,
-        clLinkProgram: Stub::STUB,
-        clUnloadPlatformCompiler: Some(platform::clUnloadPlatformCompiler),
-        clGetKernelArgInfo: Some(kernel::clGetKernelArgInfo),
-        clEnqueueFillBuffer: Some(transfer::clEnqueueFillBuffer),
-        clEnqueueFillImage: Stub::STUB,
-        clEnqueueMigrateMemObjects: Some(transfer::clEnqueueMigrateMemObjects),
-        clEnqueueMarkerWithWaitList: Some(launch::clEnqueueMarkerWithWaitList),
-        clEnqueueBarrierWithWaitList: Some(launch::clEnqueueBarrierWithWaitList),
-        clGetExtensionFunctionAddressForPlatform: Some(extension::clGetExtensionFunctionAddressForPlatform),
-        clCreateFromGLTexture: Stub::STUB,
-        clGetDeviceIDsFromD3D11KHR: Stub::STUB,
-        clCreateFromD3D11BufferKHR: Stub::STUB,
-        clCreateFromD3D11Texture2DKHR: Stub::STUB,
-        clCreateFromD3D11Texture3DKHR: Stub::STUB,
-        clCreateFromDX9MediaSurfaceKHR: Stub::STUB,
-        clEnqueueAcquireD3D11ObjectsKHR: Stub::STUB,
-        clEnqueueReleaseD3D11ObjectsKHR: Stub::STUB,
-        clGetDeviceIDsFromDX9MediaAdapterKHR: Stub::STUB,
-        clEnqueueAcquireDX9MediaSurfacesKHR: Stub::STUB,
-        clEnqueueReleaseDX9MediaSurfacesKHR: Stub::STUB,
-        clCreateFromEGLImageKHR: Stub::STUB,
-        clEnqueueAcquireEGLObjectsKHR: Stub::STUB,
-        clEnqueueReleaseEGLObjectsKHR: Stub::STUB,
-        clCreateEventFromEGLSyncKHR: Stub::STUB,
-        clCreateCommandQueueWithProperties: Some(queue::clCreateCommandQueueWithProperties),
-        clCreatePipe: Stub::STUB,
-        clGetPipeInfo: Stub::STUB,
-        clSVMAlloc: Stub::STUB,
-        clSVMFree: Stub::STUB,
-        clEnqueueSVMFree: Stub::STUB,
-        clEnqueueSVMMemcpy: Stub::STUB,
-        clEnqueueSVMMemFill: Stub::STUB,
-        clEnqueueSVMMap: Stub::STUB,
-        clEnqueueSVMUnmap: Stub::STUB,
-        clCreateSamplerWithProperties: Stub::STUB,
-        clSetKernelArgSVMPointer: Stub::STUB,
-        clSetKernelExecInfo: Stub::STUB,
-        clGetKernelSubGroupInfoKHR: Stub::STUB,
-        clCloneKernel: Stub::STUB,
-        clCreateProgramWithIL: Stub::STUB,
-        clEnqueueSVMMigrateMem: Stub::STUB,
-        clGetDeviceAndHostTimer: Stub::STUB,
-        clGetHostTimer: Stub::STUB,
-        clGetKernelSubGroupInfo: Stub::STUB,
-        clSetDefaultDeviceCommandQueue: Stub::STUB,
-        clSetProgramReleaseCallback: Stub::STUB,
-        clSetProgramSpecializationConstant: Stub::STUB,
-        clCreateBufferWithProperties: Some(memory::clCreateBufferWithProperties),
-        clCreateImageWithProperties: Stub::STUB,
-        clSetContextDestructorCallback: Some(context::clSetContextDestructorCallback),
-    },
-};
+/// Writes the table, and the look-up by name, from one line per function.
+macro_rules! dispatch_table {
+    ($($function:ident = $module:ident)*) => {
+        /// The only table.
+        pub static DISPATCH: Dispatch = Dispatch {
+            standard: cl::cl_icd_dispatch { $($function: dispatch_table!(@slot $module $function),)* },
+            suggested_local_work_size: Stub::STUB,
+        };
 
-/// The functions of the table by name, for those who ask by name.
-pub fn address_of(name: &str) -> *const c_void {
-    let table = &DISPATCH.standard;
-    macro_rules! by_name {
-        ($($function:ident)*) => {
+        /// The address of a function by its name; null for one that is unknown or unsupported.
+        pub fn address_of(name: &str) -> *const c_void {
             match name {
-                $(stringify!($function) => table.$function.map_or(std::ptr::null(), |f| f as *const c_void),)*
+                $(stringify!($function) => dispatch_table!(@address $module $function),)*
                 _ => std::ptr::null(),
             }
-        };
-    }
-    by_name! {
-        clGetPlatformIDs clGetPlatformInfo clUnloadCompiler clUnloadPlatformCompiler
-        clGetDeviceIDs clGetDeviceInfo clRetainDevice clReleaseDevice clCreateSubDevices
-        clCreateContext clCreateContextFromType clRetainContext clReleaseContext clGetContextInfo clSetContextDestructorCallback clGetSupportedImageFormats
-        clCreateCommandQueue clCreateCommandQueueWithProperties clRetainCommandQueue clReleaseCommandQueue clGetCommandQueueInfo clFlush clFinish
-        clCreateBuffer clCreateBufferWithProperties clCreateSubBuffer clRetainMemObject clReleaseMemObject clGetMemObjectInfo clSetMemObjectDestructorCallback
-        clCreateProgramWithSource clCreateProgramWithBinary clRetainProgram clReleaseProgram clBuildProgram clGetProgramInfo clGetProgramBuildInfo
-        clCreateKernel clCreateKernelsInProgram clRetainKernel clReleaseKernel clSetKernelArg clGetKernelInfo clGetKernelArgInfo clGetKernelWorkGroupInfo
-        clWaitForEvents clGetEventInfo clRetainEvent clReleaseEvent clGetEventProfilingInfo clSetEventCallback clCreateUserEvent clSetUserEventStatus
-        clEnqueueReadBuffer clEnqueueWriteBuffer clEnqueueCopyBuffer clEnqueueFillBuffer clEnqueueMapBuffer clEnqueueUnmapMemObject clEnqueueMigrateMemObjects
-        clEnqueueNDRangeKernel clEnqueueTask clEnqueueMarker clEnqueueWaitForEvents clEnqueueBarrier clEnqueueMarkerWithWaitList clEnqueueBarrierWithWaitList
-        clGetExtensionFunctionAddress clGetExtensionFunctionAddressForPlatform
-    }
+        }
+
+        /// The functions in order, with their offsets in the table.
+        #[cfg(test)]
+        const OFFSETS: &[(&str, usize)] =
+            &[$((stringify!($function), std::mem::offset_of!(cl::cl_icd_dispatch, $function)),)*];
+    };
+    (@slot unsupported $function:ident) => { Stub::STUB };
+    (@slot $module:ident $function:ident) => { Some($module::$function) };
+    (@address unsupported $function:ident) => { std::ptr::null() };
+    (@address $module:ident $function:ident) => {
+        DISPATCH.standard.$function.map_or(std::ptr::null(), |function| function as *const c_void)
+    };
+}
+
+dispatch_table! {
+    clGetPlatformIDs = platform
+    clGetPlatformInfo = platform
+    clGetDeviceIDs = device
+    clGetDeviceInfo = device
+    clCreateContext = context
+    clCreateContextFromType = context
+    clRetainContext = context
+    clReleaseContext = context
+    clGetContextInfo = context
+    clCreateCommandQueue = queue
+    clRetainCommandQueue = queue
+    clReleaseCommandQueue = queue
+    clGetCommandQueueInfo = queue
+    clSetCommandQueueProperty = unsupported
+    clCreateBuffer = memory
+    clCreateImage2D = unsupported
+    clCreateImage3D = unsupported
+    clRetainMemObject = memory
+    clReleaseMemObject = memory
+    clGetSupportedImageFormats = context
+    clGetMemObjectInfo = memory
+    clGetImageInfo = unsupported
+    clCreateSampler = unsupported
+    clRetainSampler = unsupported
+    clReleaseSampler = unsupported
+    clGetSamplerInfo = unsupported
+    clCreateProgramWithSource = program
+    clCreateProgramWithBinary = program
+    clRetainProgram = program
+    clReleaseProgram = program
+    clBuildProgram = program
+    clUnloadCompiler = platform
+    clGetProgramInfo = program
+    clGetProgramBuildInfo = program
+    clCreateKernel = kernel
+    clCreateKernelsInProgram = kernel
+    clRetainKernel = kernel
+    clReleaseKernel = kernel
+    clSetKernelArg = kernel
+    clGetKernelInfo = kernel
+    clGetKernelWorkGroupInfo = kernel
+    clWaitForEvents = event
+    clGetEventInfo = event
+    clRetainEvent = event
+    clReleaseEvent = event
+    clGetEventProfilingInfo = event
+    clFlush = queue
+    clFinish = queue
+    clEnqueueReadBuffer = transfer
+    clEnqueueWriteBuffer = transfer
+    clEnqueueCopyBuffer = transfer
+    clEnqueueReadImage = unsupported
+    clEnqueueWriteImage = unsupported
+    clEnqueueCopyImage = unsupported
+    clEnqueueCopyImageToBuffer = unsupported
+    clEnqueueCopyBufferToImage = unsupported
+    clEnqueueMapBuffer = transfer
+    clEnqueueMapImage = unsupported
+    clEnqueueUnmapMemObject = transfer
+    clEnqueueNDRangeKernel = launch
+    clEnqueueTask = launch
+    clEnqueueNativeKernel = unsupported
+    clEnqueueMarker = launch
+    clEnqueueWaitForEvents = launch
+    clEnqueueBarrier = launch
+    clGetExtensionFunctionAddress = extension
+    clCreateFromGLBuffer = unsupported
+    clCreateFromGLTexture2D = unsupported
+    clCreateFromGLTexture3D = unsupported
+    clCreateFromGLRenderbuffer = unsupported
+    clGetGLObjectInfo = unsupported
+    clGetGLTextureInfo = unsupported
+    clEnqueueAcquireGLObjects = unsupported
+    clEnqueueReleaseGLObjects = unsupported
+    clGetGLContextInfoKHR = unsupported
+    clGetDeviceIDsFromD3D10KHR = unsupported
+    clCreateFromD3D10BufferKHR = unsupported
+    clCreateFromD3D10Texture2DKHR = unsupported
+    clCreateFromD3D10Texture3DKHR = unsupported
+    clEnqueueAcquireD3D10ObjectsKHR = unsupported
+    clEnqueueReleaseD3D10ObjectsKHR = unsupported
+    clSetEventCallback = event
+    clCreateSubBuffer = memory
+    clSetMemObjectDestructorCallback = memory
+    clCreateUserEvent = event
+    clSetUserEventStatus = event
+    clEnqueueReadBufferRect = unsupported
+    clEnqueueWriteBufferRect = unsupported
+    clEnqueueCopyBufferRect = unsupported
+    clCreateSubDevicesEXT = unsupported
+    clRetainDeviceEXT = unsupported
+    clReleaseDeviceEXT = unsupported
+    clCreateEventFromGLsyncKHR = unsupported
+    clCreateSubDevices = device
+    clRetainDevice = device
+    clReleaseDevice = device
+    clCreateImage = unsupported
+    clCreateProgramWithBuiltInKernels = unsupported
+    clCompileProgram = unsupported
+    clLinkProgram = program
+    clUnloadPlatformCompiler = platform
+    clGetKernelArgInfo = kernel
+    clEnqueueFillBuffer = transfer
+    clEnqueueFillImage = unsupported
+    clEnqueueMigrateMemObjects = transfer
+    clEnqueueMarkerWithWaitList = launch
+    clEnqueueBarrierWithWaitList = launch
+    clGetExtensionFunctionAddressForPlatform = extension
+    clCreateFromGLTexture = unsupported
+    clGetDeviceIDsFromD3D11KHR = unsupported
+    clCreateFromD3D11BufferKHR = unsupported
+    clCreateFromD3D11Texture2DKHR = unsupported
+    clCreateFromD3D11Texture3DKHR = unsupported
+    clCreateFromDX9MediaSurfaceKHR = unsupported
+    clEnqueueAcquireD3D11ObjectsKHR = unsupported
+    clEnqueueReleaseD3D11ObjectsKHR = unsupported
+    clGetDeviceIDsFromDX9MediaAdapterKHR = unsupported
+    clEnqueueAcquireDX9MediaSurfacesKHR = unsupported
+    clEnqueueReleaseDX9MediaSurfacesKHR = unsupported
+    clCreateFromEGLImageKHR = unsupported
+    clEnqueueAcquireEGLObjectsKHR = unsupported
+    clEnqueueReleaseEGLObjectsKHR = unsupported
+    clCreateEventFromEGLSyncKHR = unsupported
+    clCreateCommandQueueWithProperties = queue
+    clCreatePipe = unsupported
+    clGetPipeInfo = unsupported
+    clSVMAlloc = unsupported
+    clSVMFree = unsupported
+    clEnqueueSVMFree = unsupported
+    clEnqueueSVMMemcpy = unsupported
+    clEnqueueSVMMemFill = unsupported
+    clEnqueueSVMMap = unsupported
+    clEnqueueSVMUnmap = unsupported
+    clCreateSamplerWithProperties = unsupported
+    clSetKernelArgSVMPointer = unsupported
+    clSetKernelExecInfo = unsupported
+    clGetKernelSubGroupInfoKHR = unsupported
+    clCloneKernel = kernel
+    clCreateProgramWithIL = unsupported
+    clEnqueueSVMMigrateMem = unsupported
+    clGetDeviceAndHostTimer = unsupported
+    clGetHostTimer = unsupported
+    clGetKernelSubGroupInfo = unsupported
+    clSetDefaultDeviceCommandQueue = unsupported
+    clSetProgramReleaseCallback = unsupported
+    clSetProgramSpecializationConstant = unsupported
+    clCreateBufferWithProperties = memory
+    clCreateImageWithProperties = unsupported
+    clSetContextDestructorCallback = context
 }
 
 #[cfg(test)]

@@ -47,6 +47,11 @@ entry_points! {
         Ok(())
     }
 
+    fn clCloneKernel(kernel: cl::cl_kernel) -> pointer {
+        let kernel = lookup::<Kernel>(kernel)?;
+        Ok(Kernel::new(kernel.client.duplicate()?, &kernel.program).as_ptr())
+    }
+
     fn clRetainKernel(kernel: cl::cl_kernel) -> status {
         retain::<Kernel>(kernel)
     }

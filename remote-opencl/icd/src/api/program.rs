@@ -101,6 +101,21 @@ entry_points! {
         }
     }
 
+    fn clLinkProgram(
+        context: cl::cl_context,
+        _num_devices: cl::cl_uint,
+        _devices: *const cl::cl_device_id,
+        _options: *const c_char,
+        _num_programs: cl::cl_uint,
+        _programs: *const cl::cl_program,
+        _notify: Option<ProgramNotify>,
+        _user_data: *mut c_void,
+    ) -> pointer {
+        lookup::<Context>(context)?;
+        // As CL_DEVICE_LINKER_AVAILABLE says.
+        Err(ClError(cl::CL_LINKER_NOT_AVAILABLE))
+    }
+
     fn clGetProgramInfo(
         program: cl::cl_program,
         param: cl::cl_program_info,

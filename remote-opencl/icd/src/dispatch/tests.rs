@@ -70,3 +70,30 @@ fn functions_are_found_by_name() {
     assert_eq!(address_of("clCreateBuffer"), expected);
     assert!(address_of("clNoSuchFunction").is_null());
 }
+
+/// Compiles and runs a C program; its standard output.
+fn run_c(source: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (c, program) = (folder.path().join("test.c"), folder.path().join("test"));
+    std::fs::write(&c, source).unwrap();
+    let compiled = std::process::Command::new("cc").arg(&c).arg("-o").arg(&program).status();
+    assert!(compiled.expect("a C compiler, cc").success(), "cc failed (are the OpenCL headers installed?)");
+    let output = std::process::Command::new(&program).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_offset_is_that_of_the_c_header() {
+    let mut source = String::from(
+        "#define CL_TARGET_OPENCL_VERSION 300\n#define CL_USE_DEPRECATED_OPENCL_1_0_APIS\n\
+         #include <CL/cl_icd.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
+    );
+    for (name, _) in OFFSETS {
+        source += &format!("printf(\"{name} %zu\\n\", offsetof(cl_icd_dispatch, {name}));\n");
+    }
+    source += "return 0; }\n";
+    let ours: String = OFFSETS.iter().map(|(name, offset)| format!("{name} {offset}\n")).collect();
+    assert_eq!(run_c(&source), ours);
+    assert_eq!(OFFSETS.len(), 149);
+}

@@ -1,0 +1,80 @@
+//! The shared library as an ICD loader meets it: exported symbols, and a C program over the system's libOpenCL.
+//!
+//! Without a device manager; what needs one is tested with the manager's `exec`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The library, which cargo builds beside this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let library = test.parent().unwrap().join("libfpga_opencl_icd.so");
+    assert!(library.is_file(), "{} is missing", library.display());
+    library
+}
+
+fn compile(folder: &Path, name: &str, libraries: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
+    let program = folder.join(name);
+    let compiled = Command::new("cc")
+        .args(["-Wall", "-Werror", "-O1", "-o"])
+        .arg(&program)
+        .arg(source)
+        .args(libraries)
+        .status()
+        .expect("a C compiler, cc");
+    assert!(compiled.success(), "cc failed (are the OpenCL headers and libOpenCL installed?)");
+    program
+}
+
+fn run(program: &Path, vendors: &Path, environment: &[(&str, &str)]) -> Output {
+    Command::new(program)
+        .env("OCL_ICD_VENDORS", vendors)
+        .env_remove("FPGA_DEVICE_MANAGERS")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// A folder whose one .icd file names the library.
+fn vendors(folder: &Path) -> PathBuf {
+    let vendors = folder.join("vendors");
+    std::fs::create_dir(&vendors).unwrap();
+    std::fs::write(vendors.join("fpga.icd"), library().to_str().unwrap()).unwrap();
+    vendors
+}
+
+#[test]
+fn only_the_loaders_symbols_are_exported() {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output().expect("nm");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut symbols: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next_back()).collect();
+    symbols.sort_unstable();
+    assert_eq!(symbols, ["clGetExtensionFunctionAddress", "clGetPlatformInfo", "clIcdGetPlatformIDsKHR"]);
+}
+
+#[test]
+fn without_managers_there_is_no_platform_and_no_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "platforms", &["-lOpenCL"]);
+    let vendors = vendors(folder.path());
+    // A socket that nobody listens on, and the guard against serving the manager itself.
+    let dead = format!("unix:{}", folder.path().join("dead.sock").display());
+    for environment in
+        [vec![], vec![("FPGA_DEVICE_MANAGERS", dead.as_str())], vec![("FPGA_INSIDE_DEVICE_MANAGER", "1")]]
+    {
+        let output = run(&program, &vendors, &environment);
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "-1001 0\n", "{environment:?}");
+    }
+}
+
+#[test]
+fn garbage_handles_get_errors_and_no_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "garbage", &["-ldl"]);
+    let output = Command::new(&program).arg(library()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
