@@ -5,5 +5,6 @@
 
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod functions;
 pub mod testbed;
