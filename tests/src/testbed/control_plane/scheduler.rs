@@ -15,7 +15,19 @@ impl SchedulerConfig {
     /// # Errors
     /// The file is not there, or has no extender.
     pub fn shipped(url: &str) -> Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config/kube-scheduler.yaml");
+        Self::read("kube-scheduler.yaml", url)
+    }
+
+    /// The other wiring that is shipped, by labels only, with the extender at `url`.
+    ///
+    /// # Errors
+    /// The file is not there, or has no extender.
+    pub fn label_only(url: &str) -> Result<Self> {
+        Self::read("kube-scheduler.label-only.yaml", url)
+    }
+
+    fn read(file: &str, url: &str) -> Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config").join(file);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
         Self { text }.with("urlPrefix", url)

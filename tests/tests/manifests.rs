@@ -1,0 +1,166 @@
+//! What users apply, on a real API server and a real kube-scheduler: manifests/ and scheduler-config/.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic")]
+
+use anyhow::{Context as _, Result, ensure};
+use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
+use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::wait;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+const NAMESPACE: &str = "kube-fpga";
+const COLLECTOR: &str = "fpga-collector";
+const STATE: &str = "fpga-scheduling.io/node-state";
+
+async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String> {
+    let output = tokio::process::Command::new(plane.kubectl())
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig(&Identity::Admin)?)
+        .args(arguments)
+        .output()
+        .await?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl {arguments:?}: {error}");
+    Ok(String::from_utf8(output.stdout)? + &error)
+}
+
+async fn apply(plane: &ControlPlane, folder: &str) -> Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(folder);
+    let folder = folder.to_str().context("the repository's path is not UTF-8")?;
+    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-k", folder]).await
+}
+
+/// A pod of the collector's service account on that node, as the DaemonSet makes it.
+async fn collector_pod(client: &Client, node: &str) -> Result<String> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pod = json!({
+        "metadata": {"name": format!("collector-on-{node}")},
+        "spec": {"nodeName": node, "serviceAccountName": COLLECTOR, "containers": [{"name": "c", "image": "none"}]},
+    });
+    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    pod.metadata.name.context("the pod has no name")
+}
+
+/// A client with the token that the kubelet would give to that pod.
+async fn client_of_pod(plane: &ControlPlane, pod: &str) -> Result<Client> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    let request = json!({
+        "metadata": {},
+        "spec": {"audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod}},
+    });
+    let request: TokenRequest = serde_json::from_value(request)?;
+    let answer = accounts.create_token_request(COLLECTOR, &PostParams::default(), &request).await?;
+    let token = answer.status.context("no token")?.token;
+    let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig(&Identity::Admin)?)?;
+    for user in &mut kubeconfig.auth_infos {
+        user.auth_info = Some(serde_json::from_value(json!({ "token": token }))?);
+    }
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Creates a node that already has an annotation and a label of somebody else.
+async fn create_node(client: &Client, name: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = json!({"metadata": {"name": name, "annotations": {"other": "x"}, "labels": {"zone": "a"}}});
+    nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+    Ok(())
+}
+
+/// Publishes a state as the collector does.
+async fn publish(client: &Client, node: &str, annotations: Value) -> kube::Result<Node> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let patch = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": annotations}});
+    nodes.patch(node, &PatchParams::apply(COLLECTOR).force(), &Patch::Apply(&patch)).await
+}
+
+/// The API server needs a moment to learn of a policy.
+async fn until_policy_holds(nodes: &Api<Node>) -> Result<()> {
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    let label = json!({"metadata": {"labels": {"any": "label"}}});
+    wait::until("the collector's policy to hold", Duration::from_secs(30), async || {
+        Ok(nodes.patch("mine", &dry_run, &Patch::Merge(&label)).await.err().map(drop))
+    })
+    .await
+}
+
+fn assert_refused<T: std::fmt::Debug>(what: &str, result: kube::Result<T>, because: &str) {
+    let error = result.expect_err(what).to_string();
+    assert!(error.contains(because), "{what}: {error}");
+}
+
+#[tokio::test]
+async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    for folder in ["base", "overlays/pocl", "examples/sobel"] {
+        let output = apply(&plane, folder).await.unwrap();
+        assert!(output.contains("serverside-applied"), "{folder}: {output}");
+        assert!(!output.contains("Warning"), "{folder}: {output}");
+    }
+    plane.stop().await;
+}
+
+#[tokio::test]
+async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "base").await.unwrap();
+    let admin = plane.client();
+    create_node(admin, "mine").await.unwrap();
+    create_node(admin, "theirs").await.unwrap();
+    let pod = collector_pod(admin, "mine").await.unwrap();
+    let collector = client_of_pod(&plane, &pod).await.unwrap();
+    let nodes: Api<Node> = Api::all(collector.clone());
+    until_policy_holds(&nodes).await.unwrap();
+
+    for state in ["first", "second"] {
+        let node = publish(&collector, "mine", json!({ STATE: state })).await.unwrap();
+        let annotations = node.metadata.annotations.unwrap();
+        assert_eq!(annotations.get(STATE).map(String::as_str), Some(state));
+        assert_eq!(annotations.get("other").map(String::as_str), Some("x"));
+    }
+
+    assert_refused(
+        "another node's state",
+        publish(&collector, "theirs", json!({ STATE: "lie" })).await,
+        "only the node that it runs on",
+    );
+    assert_refused(
+        "another annotation",
+        publish(&collector, "mine", json!({ STATE: "third", "more": "y" })).await,
+        "no annotation but",
+    );
+    let merge = PatchParams::default();
+    for (what, patch, because) in [
+        ("another's annotation", json!({"metadata": {"annotations": {"other": "y"}}}), "no annotation but"),
+        (
+            "removing an annotation",
+            json!({"metadata": {"annotations": {"other": null}}}),
+            "no annotation but",
+        ),
+        ("a label", json!({"metadata": {"labels": {"fpga-scheduling.io/board": "b"}}}), "neither labels nor"),
+        ("a taint", json!({"spec": {"unschedulable": true}}), "neither labels nor"),
+    ] {
+        assert_refused(what, nodes.patch("mine", &merge, &Patch::Merge(&patch)).await, because);
+    }
+    assert_refused("listing nodes", nodes.list(&Default::default()).await, "forbidden");
+    assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
+    plane.stop().await;
+}
+
+#[tokio::test]
+async fn a_real_kube_scheduler_takes_both_wirings() {
+    let mut plane = ControlPlane::start(&[]).await.unwrap();
+    let url = "http://127.0.0.1:9";
+    for config in [SchedulerConfig::shipped(url).unwrap(), SchedulerConfig::label_only(url).unwrap()] {
+        plane.start_scheduler(&config).await.unwrap();
+        plane.check_running().unwrap();
+    }
+    plane.stop().await;
+}
