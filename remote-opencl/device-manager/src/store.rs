@@ -7,9 +7,11 @@ use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
-use std::io;
-use std::path::PathBuf;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::warn;
 
 /// The bitstreams that the manager has.
 #[derive(Debug)]
@@ -28,7 +30,9 @@ struct Held {
 
 #[derive(Debug)]
 struct Entry {
-    bytes: Bytes,
+    size: u64,
+    /// Nothing while they are in the folder only.
+    bytes: Option<Bytes>,
     last_use: u64,
 }
 
@@ -74,16 +78,63 @@ impl BitstreamStore {
         Self { limit, folder: None, held: Mutex::default() }
     }
 
-    /// Whether the bytes of `digest` are here.
+    /// A store of at most `limit` bytes, kept in `folder` too; what lies there from before is in it.
+    ///
+    /// # Errors
+    /// [`StoreError::Folder`] if it can't be made or read.
+    pub fn in_folder(limit: u64, folder: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::Folder { folder: folder.to_owned(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut held = Held::default();
+        for file in fs::read_dir(folder).map_err(failed)? {
+            let file = file.map_err(failed)?;
+            let name = file.file_name();
+            let Some(digest) = name.to_str().and_then(|name| format!("sha256:{name}").parse().ok()) else {
+                continue;
+            };
+            let size = file.metadata().map_err(failed)?.len();
+            held.add(digest, Entry { size, bytes: None, last_use: 0 });
+        }
+        let evicted = held.evict(limit);
+        let store = Self { limit, folder: Some(folder.to_owned()), held: Mutex::new(held) };
+        store.delete_files(&evicted);
+        Ok(store)
+    }
+
+    /// Whether the bytes of `digest` are here, and intact. Counts as a use.
     #[must_use]
     pub fn contains(&self, digest: &Digest) -> bool {
         self.get(digest).is_some()
     }
 
-    /// The bytes of `digest`, which counts as a use.
+    /// The bytes of `digest`. Counts as a use.
     #[must_use]
     pub fn get(&self, digest: &Digest) -> Option<Bytes> {
-        self.lock().touch(digest)
+        let size = {
+            let mut held = self.lock();
+            let entry = held.touch(digest)?;
+            match &entry.bytes {
+                Some(bytes) => return Some(bytes.clone()),
+                None => entry.size,
+            }
+        };
+        let read =
+            self.folder.as_ref().and_then(|folder| read_intact(&file_of(folder, digest), digest, size));
+        let mut held = self.lock();
+        match read {
+            Some(bytes) => {
+                if let Some(entry) = held.bitstreams.get_mut(digest) {
+                    entry.bytes = Some(bytes.clone());
+                }
+                Some(bytes)
+            }
+            None => {
+                held.remove(digest);
+                drop(held);
+                self.delete_files(&[*digest]);
+                None
+            }
+        }
     }
 
     /// Stores `bytes`; the same bytes again cost nothing.
@@ -93,7 +144,7 @@ impl BitstreamStore {
     pub fn insert(&self, bytes: Bytes) -> Result<Digest, StoreError> {
         self.check_size(&bytes)?;
         let digest = digest_of(&bytes);
-        self.lock().put(digest, bytes, self.limit);
+        self.put(digest, bytes);
         Ok(digest)
     }
 
@@ -107,7 +158,7 @@ impl BitstreamStore {
         if actual != announced {
             return Err(StoreError::OtherBytes { announced, actual });
         }
-        self.lock().put(actual, bytes, self.limit);
+        self.put(actual, bytes);
         Ok(())
     }
 
@@ -122,30 +173,101 @@ impl BitstreamStore {
         if size > self.limit { Err(StoreError::TooLarge { size, limit: self.limit }) } else { Ok(()) }
     }
 
+    fn put(&self, digest: Digest, bytes: Bytes) {
+        let evicted = {
+            let mut held = self.lock();
+            if let Some(entry) = held.touch(&digest) {
+                entry.bytes.get_or_insert(bytes);
+                return;
+            }
+            let last_use = held.uses;
+            held.add(digest, Entry { size: bytes.len() as u64, bytes: Some(bytes.clone()), last_use });
+            held.evict(self.limit)
+        };
+        if let Some(folder) = &self.folder
+            && let Err(error) = write_whole(folder, &digest, &bytes)
+        {
+            warn!(%error, %digest, "Bitstream is kept in memory only");
+        }
+        self.delete_files(&evicted);
+    }
+
+    fn delete_files(&self, digests: &[Digest]) {
+        let Some(folder) = &self.folder else { return };
+        for digest in digests {
+            let file = file_of(folder, digest);
+            if let Err(error) = fs::remove_file(&file)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                warn!(%error, file = %file.display(), "Evicted bitstream can't be deleted");
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Held {
-    fn touch(&mut self, digest: &Digest) -> Option<Bytes> {
+    fn touch(&mut self, digest: &Digest) -> Option<&mut Entry> {
         self.uses += 1;
         let entry = self.bitstreams.get_mut(digest)?;
         entry.last_use = self.uses;
-        Some(entry.bytes.clone())
+        Some(entry)
     }
 
-    fn put(&mut self, digest: Digest, bytes: Bytes, limit: u64) {
-        if self.touch(&digest).is_some() {
-            return;
+    fn add(&mut self, digest: Digest, entry: Entry) {
+        self.bytes += entry.size;
+        self.bitstreams.insert(digest, entry);
+    }
+
+    fn remove(&mut self, digest: &Digest) {
+        if let Some(entry) = self.bitstreams.remove(digest) {
+            self.bytes -= entry.size;
         }
-        self.bytes += bytes.len() as u64;
-        self.bitstreams.insert(digest, Entry { bytes, last_use: self.uses });
+    }
+
+    fn evict(&mut self, limit: u64) -> Vec<Digest> {
+        let mut evicted = Vec::new();
         while self.bytes > limit {
-            let oldest =
-                self.bitstreams.iter().min_by_key(|(_, entry)| entry.last_use).map(|(digest, _)| *digest);
-            let Some(evicted) = oldest.and_then(|digest| self.bitstreams.remove(&digest)) else { break };
-            self.bytes -= evicted.bytes.len() as u64;
+            let oldest = self.bitstreams.iter().min_by_key(|(_, entry)| entry.last_use);
+            let Some(digest) = oldest.map(|(digest, _)| *digest) else { break };
+            self.remove(&digest);
+            evicted.push(digest);
+        }
+        evicted
+    }
+}
+
+fn file_of(folder: &Path, digest: &Digest) -> PathBuf {
+    let text = digest.to_string();
+    folder.join(text.strip_prefix("sha256:").unwrap_or(&text))
+}
+
+/// The file's bytes, if they still are what its name says: others may have had the folder in their hands.
+fn read_intact(file: &Path, digest: &Digest, size: u64) -> Option<Bytes> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(file).and_then(|file| file.take(size + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(_) if digest_of(&bytes) == *digest => Some(bytes.into()),
+        Ok(_) => {
+            warn!(file = %file.display(), "Stored bitstream is damaged and is left out");
+            None
+        }
+        Err(error) => {
+            warn!(%error, file = %file.display(), "Stored bitstream can't be read and is left out");
+            None
         }
     }
 }
+
+fn write_whole(folder: &Path, digest: &Digest, bytes: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(file_of(folder, digest))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! The command line: three commands, each with its own arguments, and how errors leave the program.
+
+use crate::build_bitstream::BuildBitstreamArgs;
+use crate::exec::ExecArgs;
+use crate::serve::ServeArgs;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Serves remote OpenCL sessions over the OpenCL runtime of one board.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(Box<ServeArgs>),
+    Exec(ExecArgs),
+    BuildBitstream(BuildBitstreamArgs),
+}
+
+impl Args {
+    /// Runs the command; an error is printed and becomes an exit status.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        match self.command {
+            Command::Serve(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
+            Command::BuildBitstream(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
+            // Like env(1) and timeout(1): their own failures are told from the program's.
+            Command::Exec(args) => finish(args.run(), 125),
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the program's last word to its user")]
+fn finish(result: anyhow::Result<ExitCode>, failure: u8) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(failure)
+    })
+}

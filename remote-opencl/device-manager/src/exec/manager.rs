@@ -1,0 +1,127 @@
+//! The private manager: `serve` of this same binary as a child, with an environment of its own.
+
+use super::supervise::Signals;
+use crate::process::{Inherited, Terminal, bind_to_parent};
+use anyhow::Context as _;
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, pipe2};
+use std::ffi::OsString;
+use std::fs::File;
+use std::num::NonZeroU32;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long it gets to end in order once the program has ended; its sessions have ended by then.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How it is started.
+#[derive(Debug)]
+pub struct Settings {
+    pub runtime: OsString,
+    pub tcp: bool,
+    pub slots: NonZeroU32,
+    pub reconfiguration_time: Duration,
+    pub source_as_bitstream: bool,
+    pub log: String,
+    pub inherited: Inherited,
+}
+
+/// The manager's process, waited for or ended by [`Manager::stop`] and by dropping it.
+#[derive(Debug)]
+pub struct Manager {
+    child: Child,
+    ended: bool,
+    /// Where it says that it is ready, until it did.
+    pub(super) ready: File,
+}
+
+impl Manager {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(settings: &Settings, folder: &Path) -> anyhow::Result<Self> {
+        // The writing end is inherited by the child, so it must not close on exec; it is closed here right after.
+        let (ready, ready_of_child) = pipe2(OFlag::empty()).context("cannot make a pipe")?;
+        nix::fcntl::fcntl(&ready, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))
+            .context("cannot set up a pipe")?;
+        let listen = if settings.tcp {
+            OsString::from("tcp://127.0.0.1:0")
+        } else {
+            let mut address = OsString::from("unix:");
+            address.push(folder.join("dm.sock"));
+            address
+        };
+        let mut command = Command::new("/proc/self/exe");
+        for (name, _) in std::env::vars_os() {
+            // Settings of the caller's other managers; where Intel's runtimes are is no setting.
+            let ours = name.as_encoded_bytes().starts_with(b"FPGA_");
+            if ours && name != crate::runtime::INTEL_FOLDER_VARIABLE {
+                command.env_remove(&name);
+            }
+        }
+        // What is preloaded is meant for the program, and may be the drop-in library.
+        command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+        command
+            .arg("serve")
+            .arg("--listen")
+            .arg(listen)
+            .arg("--runtime")
+            .arg(&settings.runtime)
+            .args(["--slots", &settings.slots.to_string()])
+            .args(["--reconfiguration-time", &format!("{}us", settings.reconfiguration_time.as_micros())])
+            .args(["--ready-file", &format!("/dev/fd/{}", ready_of_child.as_raw_fd())])
+            .args(["--log", &settings.log])
+            .stdin(Stdio::null());
+        if settings.tcp {
+            command.arg("--insecure-tcp");
+        }
+        if settings.source_as_bitstream {
+            command.arg("--source-as-bitstream");
+        }
+        bind_to_parent(&mut command, settings.inherited, Signal::SIGTERM, Terminal::Detached);
+        let child = command.spawn().context("cannot start the private manager")?;
+        drop(ready_of_child);
+        Ok(Self { child, ended: false, ready: File::from(ready) })
+    }
+
+    /// Takes note if it has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        if !self.ended {
+            self.ended = matches!(self.child.try_wait(), Ok(Some(_)) | Err(_));
+        }
+        self.ended
+    }
+
+    /// Ends it: in order, or at once if that takes too long or a signal comes.
+    pub fn stop(&mut self, signals: &mut Signals) {
+        if !self.has_ended() {
+            // It is our child and not waited for yet: the id is its own.
+            let _ = kill(self.pid(), Signal::SIGTERM);
+            signals.until_ended(self, STOP_TIMEOUT);
+        }
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        if !self.has_ended() {
+            // Neither can fail for a child that was not waited for.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            self.ended = true;
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX))
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,197 @@
+//! One thread that waits for everything at once: signals to pass on, children that end, the manager getting ready.
+
+use super::manager::Manager;
+use crate::process::{Inherited, Terminal, bind_to_parent};
+use anyhow::{Context as _, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long a manager may take to start: a vendor's runtime may compile its library the first time.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Longest list of addresses that a manager says.
+const MAX_ADDRESSES: usize = 4096;
+
+/// What is passed on. The others stop, or tell of faults of this process itself.
+const PASSED_ON: [Signal; 8] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGWINCH,
+];
+
+/// The signals of this process, blocked and read from a file descriptor.
+#[derive(Debug)]
+pub struct Signals {
+    file: SignalFd,
+    inherited: Inherited,
+}
+
+/// How the start of a manager went.
+#[derive(Debug)]
+pub enum Started {
+    /// It listens at these addresses, as in `FPGA_DEVICE_MANAGERS`.
+    At(String),
+    /// A signal came first.
+    Interrupted(Signal),
+}
+
+/// A signal, and whether somebody meant this process alone or the terminal meant everybody.
+#[derive(Debug, Clone, Copy)]
+struct Received {
+    signal: Signal,
+    from_terminal: bool,
+}
+
+/// The shell's exit status of a process that a signal ended.
+#[must_use]
+pub fn status_of_signal(signal: Signal) -> u8 {
+    u8::try_from(signal as i32).map_or(u8::MAX, |number| number.saturating_add(128))
+}
+
+impl Signals {
+    /// Blocks them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn block() -> io::Result<Self> {
+        let mut signals = SigSet::from_iter(PASSED_ON);
+        signals.add(Signal::SIGCHLD);
+        let inherited = Inherited::replace_by(&signals)?;
+        let file = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { file, inherited })
+    }
+
+    /// What children are to have instead.
+    pub fn inherited(&self) -> Inherited {
+        self.inherited
+    }
+
+    /// Waits until the manager is ready.
+    ///
+    /// # Errors
+    /// If it ends before, or takes too long. It has said why.
+    pub fn until_ready(&mut self, manager: &mut Manager) -> anyhow::Result<Started> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        let mut addresses = Vec::new();
+        loop {
+            let (readable, _) =
+                self.wait(Some(&manager.ready), deadline).context("cannot wait for the manager")?;
+            if readable {
+                let mut chunk = [0; 512];
+                let length = manager.ready.read(&mut chunk).context("cannot hear from the manager")?;
+                addresses.extend_from_slice(&chunk[..length]);
+                if length == 0 || addresses.len() > MAX_ADDRESSES {
+                    bail!("the private manager did not start");
+                }
+                if addresses.ends_with(b"\n") {
+                    let text = String::from_utf8(addresses).context("the manager's addresses")?;
+                    return Ok(Started::At(text.trim_end().replace('\n', ",")));
+                }
+            }
+            while let Some(received) = self.next() {
+                if matches!(
+                    received.signal,
+                    Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM
+                ) {
+                    return Ok(Started::Interrupted(received.signal));
+                }
+            }
+            if Instant::now() >= deadline {
+                bail!("the private manager was not ready after {START_TIMEOUT:?}");
+            }
+        }
+    }
+
+    /// Runs the program to its end; its exit status as a shell tells it.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub fn run(&mut self, mut command: Command, manager: &mut Manager) -> io::Result<u8> {
+        bind_to_parent(&mut command, self.inherited, Signal::SIGKILL, Terminal::Shared);
+        let mut child = command.spawn()?;
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(shell_status(status));
+            }
+            // A dead manager is waited for, so that it does not linger; the program gets errors from OpenCL.
+            manager.has_ended();
+            self.wait(None, Instant::now() + Duration::from_secs(3600))?;
+            while let Some(received) = self.next() {
+                // The terminal has sent it to the program itself.
+                if received.signal != Signal::SIGCHLD && !received.from_terminal {
+                    // The child is not waited for yet: the id is its own.
+                    let _ = kill(pid, received.signal);
+                }
+            }
+        }
+    }
+
+    /// Waits until the manager has ended, for so long, or until a signal wants it faster.
+    pub fn until_ended(&mut self, manager: &mut Manager, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        while !manager.has_ended() && Instant::now() < deadline {
+            if self.wait(None, deadline).is_err() {
+                return;
+            }
+            while let Some(received) = self.next() {
+                if matches!(received.signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGQUIT) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for a signal or for `other`; which of them has come.
+    fn wait(&self, other: Option<&std::fs::File>, deadline: Instant) -> io::Result<(bool, bool)> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Rounded up, so that a wait never ends just before its deadline over and over.
+        let left = left + Duration::from_millis(1);
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut files = vec![PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+        files.extend(other.map(|other| PollFd::new(other.as_fd(), PollFlags::POLLIN)));
+        match poll(&mut files, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = |at: usize| files.get(at).and_then(PollFd::any).unwrap_or(false);
+        Ok((ready(1), ready(0)))
+    }
+
+    fn next(&self) -> Option<Received> {
+        let info = self.file.read_signal().ok().flatten()?;
+        let signal = Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()?;
+        // Positive codes are the kernel's own, for a terminal's keys; kill(2) and its like have others.
+        Some(Received { signal, from_terminal: info.ssi_code > 0 && signal != Signal::SIGCHLD })
+    }
+}
+
+fn shell_status(status: ExitStatus) -> u8 {
+    let number = status.code().or_else(|| status.signal().map(|signal| signal + 128)).unwrap_or(255);
+    u8::try_from(number).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_status_is_what_a_shell_says() {
+        assert_eq!(shell_status(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(shell_status(ExitStatus::from_raw(libc::SIGKILL)), 137);
+        assert_eq!(status_of_signal(Signal::SIGINT), 130);
+    }
+}

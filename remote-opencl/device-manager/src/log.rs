@@ -1,0 +1,41 @@
+//! Where log lines go and which: standard error, by a filter.
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+/// Log flags.
+#[derive(Debug, Clone, Args)]
+pub struct LogArgs {
+    /// Which log lines: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) or `module=level,…`.
+    #[arg(long, env = "FPGA_LOG", default_value = "fpga_device_manager=info,fpga_hook=info,warn")]
+    log: String,
+
+    /// How they look.
+    #[arg(long, env = "FPGA_LOG_FORMAT", default_value = "plain")]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Plain,
+    Json,
+}
+
+impl LogArgs {
+    /// Starts logging for the process.
+    ///
+    /// # Errors
+    /// If the filter can't be read.
+    pub fn init(&self) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_new(&self.log).with_context(|| {
+            format!("--log {:?}: write a level such as `info`, or `module=level,…`", self.log)
+        })?;
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        match self.log_format {
+            LogFormat::Plain => lines.init(),
+            LogFormat::Json => lines.json().init(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! `/metrics`, `/healthz` and `/readyz` for those who watch the manager, on a thread of their own.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::registry::Registry;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use tracing::warn;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Serves `registry` on `address` until the process ends; the address that was bound.
+///
+/// # Errors
+/// The system's, if the address can't be bound.
+pub fn start(address: SocketAddr, registry: Registry) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+        let served = runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            axum::serve(listener, app(registry)).await
+        });
+        if let Err(error) = served {
+            warn!(%error, "Metrics are not served any more");
+        }
+    })?;
+    Ok(bound)
+}
+
+/// The routes.
+pub fn app(registry: Registry) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ok\n" }))
+        .with_state(Arc::new(registry))
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Direction, Metrics};
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use tower::ServiceExt as _;
+
+    #[tokio::test]
+    async fn what_was_counted_is_shown() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.sessions_opened.inc();
+        metrics.count_bytes(Direction::Received, 7);
+        let request = Request::get("/metrics").body(Body::empty()).unwrap();
+        let response = app(registry).oneshot(request).await.unwrap();
+        let text = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        let text = String::from_utf8_lossy(&text);
+        for line in [
+            "fpga_device_manager_sessions_opened_total 1",
+            "fpga_device_manager_data_bytes_total{direction=\"Received\"} 7",
+            "fpga_device_manager_task_seconds_count 0",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `serve`: puts the parts of a manager together and runs it until a signal.
+
+use crate::catalogue::Catalogue;
+use crate::config::{Config, Sources};
+use crate::dispatcher::Dispatcher;
+use crate::humane;
+use crate::listen::{Address, Listener};
+use crate::log::LogArgs;
+use crate::metrics::Metrics;
+use crate::metrics_server;
+use crate::reporting::{DeviceFacts, Reports};
+use crate::runtime::Runtime;
+use crate::shutdown::Shutdown;
+use crate::signals::{self, SocketFiles};
+use crate::store::BitstreamStore;
+use crate::vendor;
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use fpga_hook::{Endpoint, Reporter};
+use prometheus_client::registry::Registry;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How long the collector gets for the last events when the manager ends.
+const LAST_REPORTS: Duration = Duration::from_secs(2);
+
+const CL_PLATFORM_NAME: u32 = 0x0902;
+
+/// Serves sessions until SIGTERM or SIGINT.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  fpga-device-manager serve --listen unix:/run/fpga/dm0.sock --runtime pocl \
+                        --bitstreams /var/lib/fpga/bitstreams --collector http://127.0.0.1:9460"
+)]
+pub struct ServeArgs {
+    /// Where to listen: `unix:/PATH` or `tcp://HOST:PORT` (0: a free port); may be given several times.
+    #[arg(long, env = "FPGA_LISTEN", value_delimiter = ',', default_value = "unix:/run/fpga/dm0.sock")]
+    listen: Vec<Address>,
+
+    /// Allow TCP without TLS: everyone who reaches the port is the same tenant, isolation is off.
+    #[arg(long, env = "FPGA_INSECURE_TCP")]
+    insecure_tcp: bool,
+
+    /// File that gets the bound addresses, one per line as in --listen, once sessions are accepted.
+    #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+
+    /// The board's OpenCL runtime: `pocl`, `intel-fpga`, `intel-cpu`, or the path of an ICD.
+    #[arg(long, env = "FPGA_RUNTIME", default_value = "pocl")]
+    runtime: Runtime,
+
+    /// Id of the device on its node.
+    #[arg(long, env = "FPGA_DEVICE_ID", default_value = "dm0")]
+    device_id: String,
+
+    /// Vendor as in the node label fpga-scheduling.io/fpga-vendor [default: by the runtime].
+    #[arg(long, env = "FPGA_VENDOR")]
+    vendor: Option<String>,
+
+    /// Board as in the node label fpga-scheduling.io/board.
+    #[arg(long, env = "FPGA_BOARD", default_value = "")]
+    board: String,
+
+    /// Shell version as in the node label fpga-scheduling.io/shell-version.
+    #[arg(long, env = "FPGA_SHELL", default_value = "")]
+    shell: String,
+
+    /// How many tasks with kernels run at once, each with its bitstream.
+    #[arg(long, env = "FPGA_SLOTS", default_value = "4")]
+    slots: NonZeroU32,
+
+    /// Modelled time to load a bitstream into a slot.
+    #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "10ms", value_parser = humane::duration)]
+    reconfiguration_time: Duration,
+
+    /// How the board is reconfigured.
+    #[arg(long, env = "FPGA_RECONFIGURATION", default_value = "partial")]
+    reconfiguration: Reconfiguration,
+
+    /// Count a program from source as a bitstream: it is loaded into a slot like one.
+    #[arg(long, env = "FPGA_SOURCE_AS_BITSTREAM")]
+    source_as_bitstream: bool,
+
+    /// Folder of accelerators, files NAME.bitstream: gives bitstreams their names.
+    #[arg(long, env = "FPGA_BITSTREAMS", value_name = "DIR")]
+    bitstreams: Option<PathBuf>,
+
+    /// Folder in which bitstreams that clients bring outlive the manager [default: memory only].
+    #[arg(long, env = "FPGA_STORE", value_name = "DIR")]
+    store: Option<PathBuf>,
+
+    /// Most bytes of bitstreams that are kept.
+    #[arg(long, env = "FPGA_STORE_LIMIT", default_value = "1GiB", value_parser = humane::size)]
+    store_limit: u64,
+
+    /// The node's collector: `http://HOST:PORT` or `unix:/PATH` [default: nothing is reported].
+    #[arg(long, env = "FPGA_COLLECTOR")]
+    collector: Option<Endpoint>,
+
+    /// Serve /metrics, /healthz and /readyz on this address.
+    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<SocketAddr>,
+
+    /// How long running tasks get to end after SIGTERM.
+    #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
+    drain_timeout: Duration,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// How a board is reconfigured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Reconfiguration {
+    /// One slot while the others run on.
+    Partial,
+    /// The whole board: not available yet.
+    Full,
+}
+
+impl ServeArgs {
+    /// Serves until a signal.
+    ///
+    /// # Errors
+    /// What keeps it from starting, with what to do about it.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Self {
+            listen,
+            insecure_tcp,
+            ready_file,
+            runtime,
+            device_id,
+            vendor,
+            board,
+            shell,
+            slots,
+            reconfiguration_time,
+            reconfiguration,
+            source_as_bitstream,
+            bitstreams,
+            store,
+            store_limit,
+            collector,
+            metrics_listen,
+            drain_timeout,
+            log,
+        } = self;
+        if reconfiguration == Reconfiguration::Full {
+            bail!("--reconfiguration full is not available yet; write --reconfiguration partial");
+        }
+        if let Some(tcp) = listen.iter().find(|address| matches!(address, Address::Tcp(_)))
+            && !insecure_tcp
+        {
+            bail!(
+                "{tcp} has no TLS: add --insecure-tcp if everyone who reaches it may use the device, isolation off"
+            );
+        }
+        let entered = runtime.enter()?;
+        log.init()?;
+        let files = SocketFiles::default();
+        let shutdown = Shutdown::new();
+        signals::handle(shutdown.clone(), Arc::clone(&files), drain_timeout)
+            .context("cannot handle signals")?;
+
+        let (listeners, bound) = bind(&listen, &files)?;
+        let store = Arc::new(match &store {
+            Some(folder) => BitstreamStore::in_folder(store_limit, folder)?,
+            None => BitstreamStore::in_memory(store_limit),
+        });
+        let catalogue = Arc::new(match &bitstreams {
+            Some(folder) => Catalogue::read(folder, &store).context("--bitstreams")?,
+            None => Catalogue::default(),
+        });
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        if let Some(address) = metrics_listen {
+            let bound = metrics_server::start(address, registry)
+                .with_context(|| format!("--metrics-listen {address}"))?;
+            info!(%bound, "Serving metrics");
+        }
+        let platforms = entered.load()?;
+        let facts = DeviceFacts {
+            id: device_id,
+            vendor: vendor.unwrap_or_else(|| runtime.vendor().to_owned()),
+            platform: platforms.first().map(|platform| platform_name(*platform)).unwrap_or_default(),
+            board,
+            shell,
+            slots: slots.get(),
+        };
+        let reporter = collector
+            .map(|endpoint| Reporter::start(fpga_hook::Config::new(endpoint)))
+            .transpose()
+            .context("--collector")?;
+        let id = facts.id.clone();
+        info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
+        let reports = Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone());
+        let config = Config {
+            dispatcher: Arc::new(Dispatcher::new(slots, reports.clone())),
+            store,
+            catalogue,
+            reports,
+            metrics,
+            reconfiguration_time,
+            sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+        };
+        if let Some(path) = &ready_file {
+            say_ready(path, &bound)
+                .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
+        }
+        let served = server::serve(config, listeners, shutdown).context("the service ended");
+        if let Some(reporter) = reporter {
+            reporter.device_gone(&id);
+            if let Err(unsent) = reporter.shutdown(LAST_REPORTS) {
+                warn!(%unsent, "Last reports were not delivered");
+            }
+        }
+        files.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        served
+    }
+}
+
+fn bind(addresses: &[Address], files: &SocketFiles) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
+    let mut listeners = Vec::new();
+    let mut all_bound = Vec::new();
+    for address in addresses {
+        let (listener, bound, file) = address.bind()?;
+        listeners.push(listener);
+        all_bound.push(bound);
+        files.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
+    }
+    Ok((listeners, all_bound))
+}
+
+/// Writes the addresses: whole or not at all where the path is a file, at once where it is a pipe.
+fn say_ready(path: &Path, bound: &[Address]) -> anyhow::Result<()> {
+    let text: String = bound.iter().map(|address| format!("{address}\n")).collect();
+    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    if is_pipe {
+        OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn platform_name(platform: vendor::PlatformId) -> String {
+    let bytes = vendor::platform_info(platform, CL_PLATFORM_NAME).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
+}
+
+/// Stands in until the service is there: accepts nothing.
+mod server {
+    use super::{Config, Listener, Shutdown};
+
+    pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: Shutdown) -> anyhow::Result<()> {
+        let _held = (config, listeners);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(shutdown.requested());
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! `serve` and `build-bitstream` from outside, over PoCL.
+
+mod support;
+
+use fpga_device_manager::store::digest_of;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use support::{manager, stderr, stdout, until};
+
+const DOUBLE: &str = "__kernel void twice(__global int *v) { v[get_global_id(0)] *= 2; }\n";
+
+struct Served {
+    child: Child,
+}
+
+impl Served {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let ready = folder.join("ready");
+        let listen = format!("unix:{}", folder.join("dm.sock").display());
+        let mut command = manager();
+        command.args(["serve", "--listen", &listen, "--ready-file"]).arg(&ready).args(arguments);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let text = until("the manager to be ready", || {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
+            std::fs::read_to_string(&ready).ok()
+        });
+        assert!(text.starts_with(&format!("{listen}\n")), "{text}");
+        Self { child }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_listens_says_so_and_ends_in_order_on_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::start(folder.path(), &["--listen", "tcp://127.0.0.1:0", "--insecure-tcp"]);
+    let ready = std::fs::read_to_string(folder.path().join("ready")).unwrap();
+    let tcp = ready.lines().nth(1).unwrap().strip_prefix("tcp://").unwrap();
+    std::net::TcpStream::connect(tcp).unwrap();
+    let socket = folder.path().join("dm.sock");
+    UnixStream::connect(&socket).unwrap();
+    let listen = format!("unix:{}", socket.display());
+    let second = manager().args(["serve", "--listen", &listen]).output().unwrap();
+    assert!(!second.status.success());
+    assert!(stderr(&second).contains("another process answers there"), "{second:?}");
+    served.signal(Signal::SIGTERM);
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn what_can_not_be_is_refused_with_what_to_write_instead() {
+    for (arguments, expected) in [
+        (&["serve", "--runtime", "cuda"][..], "`intel-fpga`"),
+        (&["serve", "--runtime", "/nonexistent/libx.so"], "/nonexistent/libx.so"),
+        (&["serve", "--listen", "dm0.sock"], "write `unix:/PATH"),
+        (&["serve", "--listen", "tcp://127.0.0.1:0"], "--insecure-tcp"),
+        (&["serve", "--reconfiguration", "full"], "--reconfiguration partial"),
+        (&["serve", "--reconfiguration-time", "10"], "`10ms`"),
+        (&["serve", "--slots", "0"], "--slots"),
+        (&["serve", "--collector", "127.0.0.1:9460"], "http://HOST:PORT"),
+        (&["serve", "--listen", "unix:/nonexistent/dm.sock"], "unix:/nonexistent/dm.sock"),
+        (
+            &["serve", "--bitstreams", "/nonexistent", "--listen", "tcp://127.0.0.1:0", "--insecure-tcp"],
+            "--bitstreams",
+        ),
+        (&["build-bitstream", "/nonexistent.cl"], "/nonexistent.cl"),
+    ] {
+        let output = manager().args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {output:?}");
+        assert!(!stderr(&output).contains("panicked"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_missing_intel_runtime_names_the_command_that_installs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = manager();
+    command.args(["serve", "--runtime", "intel-fpga"]).env("FPGA_INTEL_OPENCL", folder.path());
+    let output = command.output().unwrap();
+    assert!(stderr(&output).contains("RUNTIME=intel-fpga make setup"), "{output:?}");
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in ["serve", "exec", "build-bitstream"] {
+        let output = manager().args([command, "--help"]).output().unwrap();
+        assert!(stdout(&output).contains(&format!("fpga-device-manager {command} ")), "{output:?}");
+        assert!(stdout(&output).contains("Example"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_bitstream_is_built_with_the_runtimes_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("twice.cl"), DOUBLE).unwrap();
+    let mut command = manager();
+    command.args(["build-bitstream", "--runtime", "pocl", "twice.cl"]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let bytes = std::fs::read(folder.path().join("twice.bitstream")).unwrap();
+    let line = format!("twice.bitstream {} {} bytes\n", digest_of(&bytes), bytes.len());
+    assert_eq!((stdout(&output), bytes.is_empty()), (line, false));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing temporary is left");
+}
+
+#[test]
+fn a_source_that_does_not_compile_gives_the_compilers_log_and_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("bad.cl");
+    std::fs::write(&source, "__kernel void bad(__global int *v) { v[0] = undeclared_thing; }\n").unwrap();
+    let output = manager().arg("build-bitstream").arg(&source).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("undeclared_thing"), "{output:?}");
+    assert!(!folder.path().join("bad.bitstream").exists());
+}
+
+#[test]
+fn build_options_reach_the_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("n.cl");
+    std::fs::write(&source, "__kernel void n(__global int *v) { v[0] = WANTED; }\n").unwrap();
+    let mut command = manager();
+    command.args(["build-bitstream", "--options", "-DWANTED=3", "-o"]).arg(folder.path().join("x.bitstream"));
+    let output = command.arg(&source).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(folder.path().join("x.bitstream").exists());
+}
