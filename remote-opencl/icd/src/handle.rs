@@ -103,11 +103,6 @@ pub fn lookup<T: ClObject>(handle: *mut c_void) -> Result<Handle<T>, ClError> {
     registry.get(&(handle as usize)).and_then(|entry| entry.object.upgrade()).ok_or(ClError(T::INVALID))
 }
 
-/// Whether an address is that of a live object of this type.
-pub fn is_live<T: ClObject>(address: usize) -> bool {
-    T::registry().read().contains_key(&address)
-}
-
 /// One more reference of the application.
 pub fn retain<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
     let mut registry = T::registry().write();

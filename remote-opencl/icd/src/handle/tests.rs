@@ -56,7 +56,7 @@ fn what_is_retained_implicitly_stays_known_without_references() {
     assert_eq!(release::<Lamp>(lamp), Err(ClError(cl::CL_INVALID_MEM_OBJECT)), "released once too often");
     drop(used_by_a_command);
     assert_eq!(destroyed.load(Ordering::SeqCst), 1);
-    assert!(!is_live::<Lamp>(lamp as usize));
+    assert!(lookup::<Lamp>(lamp).is_err());
 }
 
 #[test]
