@@ -20,3 +20,6 @@ pub const MAX_BATCHED_BYTES: usize = 1024 * 1024;
 
 /// Window of a stream and of the connection: large and fixed, since adaptive windows are slow on loopback.
 pub const WINDOW_BYTES: u32 = 32 * 1024 * 1024;
+
+/// Largest HTTP/2 frame that both sides announce: one system call per frame, so much larger than the default 16 KiB.
+pub const MAX_FRAME_BYTES: u32 = 1024 * 1024;
