@@ -1,16 +1,43 @@
-//! Buffers and sub-buffers, and their host memory.
+//! Buffers and sub-buffers, and the host memory that maps of them point to.
 
+use crate::callbacks;
+use crate::cl;
 use crate::context::Context;
 use crate::error::{ClError, Result};
-use crate::host_memory::HostTarget;
-use std::sync::Arc;
+use crate::host_memory::{HostTarget, Shadow};
+use crate::maps::MapTable;
+use crate::sync::lock;
+use bytes::Bytes;
+use fpga_protocol::v1::{self, call::Method};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// `cl_mem_flags` that say what kernels do: the only ones that the manager gets, since the others are about the host.
+const KERNEL_ACCESS: u64 = cl::MEM_READ_WRITE | cl::MEM_WRITE_ONLY | cl::MEM_READ_ONLY;
+const HOST_ACCESS: u64 = cl::MEM_HOST_WRITE_ONLY | cl::MEM_HOST_READ_ONLY | cl::MEM_HOST_NO_ACCESS;
+const HOST_POINTER: u64 = cl::MEM_USE_HOST_PTR | cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR;
 
 /// A buffer or a sub-buffer.
-#[derive(Debug)]
 pub struct Buffer {
+    id: u64,
     context: Arc<Context>,
     flags: u64,
     size: usize,
+    kind: Kind,
+    pub(crate) maps: Mutex<MapTable>,
+    destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+enum Kind {
+    /// Maps of it and of its sub-buffers point into one memory: the application's, or a shadow made for the first map.
+    Root {
+        application: Option<HostTarget>,
+        shadow: Mutex<Option<HostTarget>>,
+    },
+    Sub {
+        parent: Arc<Buffer>,
+        origin: usize,
+    },
 }
 
 /// What a new buffer holds.
@@ -25,26 +52,81 @@ pub enum Initial<'a> {
 }
 
 impl Buffer {
-    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`.
+    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`. No round trip: what the manager refuses (no memory) makes
+    /// the buffer's first use fail.
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` for contradicting flags, `CL_INVALID_HOST_PTR` when `initial` doesn't fit the flags,
     /// `CL_INVALID_BUFFER_SIZE` for 0 or more than a device allows.
-    pub fn new(
-        _context: &Arc<Context>,
-        _flags: u64,
-        _size: usize,
-        _initial: Initial<'_>,
-    ) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn new(context: &Arc<Context>, flags: u64, size: usize, initial: Initial<'_>) -> Result<Arc<Self>> {
+        let flags = checked_flags(flags)?;
+        let allowed = context.devices().iter().map(|device| device.max_allocation()).max();
+        if size == 0 || allowed.is_some_and(|allowed| size as u64 > allowed) {
+            return Err(ClError::INVALID_BUFFER_SIZE);
+        }
+        let (content, application) = match initial {
+            Initial::Nothing => (None, None),
+            Initial::Copy(bytes) => (Some(Bytes::copy_from_slice(bytes)), None),
+            Initial::Use(memory) => (Some(memory.capture()), Some(memory)),
+        };
+        let copies = flags & cl::MEM_COPY_HOST_PTR != 0;
+        let uses = flags & cl::MEM_USE_HOST_PTR != 0;
+        let length_fits = content.as_ref().is_none_or(|content| content.len() == size);
+        if (copies || uses) != content.is_some() || uses != application.is_some() || !length_fits {
+            return Err(ClError::INVALID_HOST_PTR);
+        }
+        let session = context.session();
+        session.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        let id = session.new_id();
+        session.cast(Method::CreateBuffer(v1::CreateBuffer {
+            buffer: id,
+            context: context.id(),
+            flags: flags & KERNEL_ACCESS,
+            size: size as u64,
+            initial: content.map(|content| session.data(content)),
+        }))?;
+        let kind = Kind::Root { application, shadow: Mutex::default() };
+        Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
     }
 
     /// The region `origin..origin + size` of `parent` as a buffer (`clCreateSubBuffer`).
     ///
     /// # Errors
     /// The codes of `clCreateSubBuffer`.
-    pub fn sub(_parent: &Arc<Self>, _flags: u64, _origin: usize, _size: usize) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn sub(parent: &Arc<Self>, flags: u64, origin: usize, size: usize) -> Result<Arc<Self>> {
+        if matches!(parent.kind, Kind::Sub { .. }) {
+            return Err(ClError::INVALID_MEM_OBJECT);
+        }
+        if flags & HOST_POINTER != 0 {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let flags = inherited_flags(parent.flags, flags)?;
+        if size == 0 {
+            return Err(ClError::INVALID_BUFFER_SIZE);
+        }
+        if origin.checked_add(size).is_none_or(|end| end > parent.size) {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let context = &parent.context;
+        if !context.devices().iter().any(|device| origin.is_multiple_of(device.base_alignment())) {
+            return Err(ClError::MISALIGNED_SUB_BUFFER_OFFSET);
+        }
+        let session = context.session();
+        let id = session.new_id();
+        session.cast(Method::CreateSubBuffer(v1::CreateSubBuffer {
+            buffer: id,
+            parent: parent.id,
+            flags: flags & KERNEL_ACCESS,
+            origin: origin as u64,
+            size: size as u64,
+        }))?;
+        let kind = Kind::Sub { parent: Arc::clone(parent), origin };
+        Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
+    }
+
+    fn with_kind(id: u64, context: &Arc<Context>, flags: u64, size: usize, kind: Kind) -> Self {
+        let context = Arc::clone(context);
+        Self { id, context, flags, size, kind, maps: Mutex::default(), destructors: Mutex::default() }
     }
 
     /// Its context.
@@ -64,21 +146,129 @@ impl Buffer {
 
     /// The buffer that a sub-buffer is a region of, and where it begins in there.
     pub fn parent(&self) -> Option<(&Arc<Self>, usize)> {
-        None
+        match &self.kind {
+            Kind::Root { .. } => None,
+            Kind::Sub { parent, origin } => Some((parent, *origin)),
+        }
     }
 
     /// `CL_MEM_HOST_PTR`: the application's address given with `CL_MEM_USE_HOST_PTR` (plus origin), else 0.
     pub fn host_address(&self) -> usize {
-        0
+        match &self.kind {
+            Kind::Root { application, .. } => application.as_ref().map_or(0, HostTarget::address),
+            Kind::Sub { parent, origin } => match parent.host_address() {
+                0 => 0,
+                address => address + origin,
+            },
+        }
     }
 
     /// `CL_MEM_MAP_COUNT`.
     pub fn map_count(&self) -> usize {
-        0
+        lock(&self.maps).count()
     }
 
-    /// Runs `callback` on the callback thread once the last handle is gone; those registered last run first.
+    /// Runs `callback` on the callback thread once the last handle is gone and no command uses the buffer; those
+    /// registered last run first.
     pub fn on_destroyed(&self, callback: impl FnOnce() + Send + 'static) {
-        drop(callback);
+        lock(&self.destructors).push(Box::new(callback));
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where maps of `offset..offset + size` point to.
+    pub(crate) fn host_memory(&self, offset: usize, size: usize) -> Result<HostTarget> {
+        match &self.kind {
+            Kind::Sub { parent, origin } => parent.host_memory(origin + offset, size),
+            Kind::Root { application: Some(memory), .. } => {
+                memory.part(offset, size).ok_or(ClError::INVALID_VALUE)
+            }
+            Kind::Root { application: None, shadow } => {
+                let mut shadow = lock(shadow);
+                if shadow.is_none() {
+                    *shadow = Shadow::allocate(self.size);
+                }
+                let shadow = shadow.as_ref().ok_or(ClError::MAP_FAILURE)?;
+                shadow.part(offset, size).ok_or(ClError::INVALID_VALUE)
+            }
+        }
+    }
+
+    /// The offset of an address that a map may have returned.
+    pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
+        let begin = match &self.kind {
+            Kind::Sub { parent, origin } => return parent.offset_of(address)?.checked_sub(*origin),
+            Kind::Root { application: Some(memory), .. } => memory.address(),
+            Kind::Root { application: None, shadow } => lock(shadow).as_ref()?.address(),
+        };
+        address.checked_sub(begin).filter(|offset| *offset < self.size)
+    }
+
+    /// Refuses what `CL_MEM_HOST_*` forbids.
+    pub(crate) fn check_host_access(&self, forbidden_by: u64) -> Result<()> {
+        match self.flags & (forbidden_by | cl::MEM_HOST_NO_ACCESS) {
+            0 => Ok(()),
+            _ => Err(ClError::INVALID_OPERATION),
+        }
+    }
+
+    /// The root buffer, and where this one begins in there.
+    pub(crate) fn root(&self) -> (u64, usize) {
+        match &self.kind {
+            Kind::Root { .. } => (self.id, 0),
+            Kind::Sub { parent, origin } => (parent.id, *origin),
+        }
+    }
+}
+
+/// Checks `cl_mem_flags`, and adds the default.
+fn checked_flags(flags: u64) -> Result<u64> {
+    let both = |a, b| flags & a != 0 && flags & b != 0;
+    let unknown = flags & !(KERNEL_ACCESS | HOST_ACCESS | HOST_POINTER) != 0;
+    let contradicting = (flags & KERNEL_ACCESS).count_ones() > 1
+        || (flags & HOST_ACCESS).count_ones() > 1
+        || both(cl::MEM_USE_HOST_PTR, cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR);
+    if unknown || contradicting {
+        return Err(ClError::INVALID_VALUE);
+    }
+    Ok(if flags & KERNEL_ACCESS == 0 { flags | cl::MEM_READ_WRITE } else { flags })
+}
+
+/// The flags of a sub-buffer: what it doesn't say is its parent's, and it may not allow more than that.
+fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
+    let kernel = if flags & KERNEL_ACCESS == 0 { parent & KERNEL_ACCESS } else { flags & KERNEL_ACCESS };
+    let host = if flags & HOST_ACCESS == 0 { parent & HOST_ACCESS } else { flags & HOST_ACCESS };
+    let widens = |limit, wider: &[u64], value: u64| parent & limit != 0 && wider.contains(&value);
+    let invalid = widens(cl::MEM_WRITE_ONLY, &[cl::MEM_READ_WRITE, cl::MEM_READ_ONLY], kernel)
+        || widens(cl::MEM_READ_ONLY, &[cl::MEM_READ_WRITE, cl::MEM_WRITE_ONLY], kernel)
+        || widens(cl::MEM_HOST_WRITE_ONLY, &[cl::MEM_HOST_READ_ONLY], host)
+        || widens(cl::MEM_HOST_READ_ONLY, &[cl::MEM_HOST_WRITE_ONLY], host)
+        || widens(cl::MEM_HOST_NO_ACCESS, &[cl::MEM_HOST_READ_ONLY, cl::MEM_HOST_WRITE_ONLY], host);
+    if invalid {
+        return Err(ClError::INVALID_VALUE);
+    }
+    checked_flags(flags & !(KERNEL_ACCESS | HOST_ACCESS) | kernel | host | parent & HOST_POINTER)
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let session = self.context.session();
+        if !session.is_own() {
+            return;
+        }
+        session.release(self.id);
+        let destructors = std::mem::take(&mut *lock(&self.destructors));
+        if !destructors.is_empty() {
+            // Without a callback thread nobody can be told.
+            let _ = callbacks::run(move || destructors.into_iter().rev().for_each(|callback| callback()));
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("id", &self.id).field("size", &self.size).finish_non_exhaustive()
     }
 }

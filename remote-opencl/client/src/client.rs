@@ -1,32 +1,130 @@
 //! The process's view of its device managers: which there are, and the platforms that they serve.
 
+use crate::address::{AddressError, ManagerAddress, parse_list};
+use crate::clock;
+use crate::fork;
 use crate::platform::Platform;
-use std::sync::Arc;
+use crate::process::Process;
+use crate::session::Session;
+use crate::sync::lock;
+use crate::transport::{ConnectError, connect, resolve};
+use futures::future::join_all;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-/// The device managers of `FPGA_DEVICE_MANAGERS`, connected to on first use.
+/// Environment variable that lists the managers.
+pub const MANAGERS_VARIABLE: &str = "FPGA_DEVICE_MANAGERS";
+
+/// How long a manager that didn't answer isn't asked again.
+const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
+
+/// Some device managers, connected to on first use.
 #[derive(Debug)]
-pub struct Client {}
+pub struct Client {
+    generation: u32,
+    managers: Vec<Manager>,
+}
+
+#[derive(Debug)]
+struct Manager {
+    address: ManagerAddress,
+    state: Mutex<ManagerState>,
+}
+
+#[derive(Debug)]
+enum ManagerState {
+    Unknown,
+    Dead { since: Instant },
+    Connected { session: Arc<Session>, platforms: Vec<Arc<Platform>> },
+}
 
 impl Client {
-    /// The client of this process; a forked child has one of its own.
+    /// The client of this process, of the managers in `FPGA_DEVICE_MANAGERS`; a forked child has one of its own.
     pub fn global() -> &'static Self {
-        static CLIENT: Client = Client {};
-        &CLIENT
+        Process::current().client()
+    }
+
+    pub(crate) fn from_environment() -> Self {
+        let list = std::env::var(MANAGERS_VARIABLE).unwrap_or_default();
+        Self::with_managers(&list).unwrap_or_else(|error| {
+            tracing::error!(%error, variable = MANAGERS_VARIABLE, "Can't use the list of device managers");
+            Self { generation: fork::generation(), managers: Vec::new() }
+        })
     }
 
     /// A client of the managers in `list`, written as in `FPGA_DEVICE_MANAGERS` (`unix:/path,tcp://host:port`).
-    pub fn with_managers(_list: &str) -> std::result::Result<Self, String> {
-        Ok(Self {})
+    ///
+    /// # Errors
+    /// The first entry that is no address.
+    pub fn with_managers(list: &str) -> Result<Self, AddressError> {
+        let managers = parse_list(list)?.into_iter();
+        let managers = managers.map(|address| Manager { address, state: Mutex::new(ManagerState::Unknown) });
+        Ok(Self { generation: fork::generation(), managers: managers.collect() })
     }
 
     /// Nanoseconds of the clock that [`crate::Profiling`] uses; for `clGetHostTimer`.
     pub fn now_ns() -> u64 {
-        0
+        clock::now_ns()
+    }
+
+    /// How often the library's background thread has begun to move bytes, for tests and diagnosis: a program that
+    /// waits for what it enqueues does that itself.
+    pub fn background_turns() -> u64 {
+        Process::current().driver().map_or(0, |driver| driver.background_turns())
     }
 
     /// The platforms of all managers that answer, in the order of the list. A dead manager yields none within 250 ms
-    /// and is asked again after 5 s.
+    /// and is asked again after 5 s; one that came back has new platforms.
     pub fn platforms(&self) -> Vec<Arc<Platform>> {
-        Vec::new()
+        if self.generation != fork::generation() {
+            return Vec::new();
+        }
+        let mut states: Vec<_> = self.managers.iter().map(|manager| lock(&manager.state)).collect();
+        self.connect_where_needed(&mut states);
+        let platforms = states.iter().flat_map(|state| match &**state {
+            ManagerState::Connected { platforms, .. } => platforms.clone(),
+            ManagerState::Unknown | ManagerState::Dead { .. } => Vec::new(),
+        });
+        platforms.collect()
+    }
+
+    /// All that need it at the same time: several dead managers cost no more than one.
+    fn connect_where_needed(&self, states: &mut [MutexGuard<'_, ManagerState>]) {
+        let needed = self.managers.iter().zip(states).filter(|(_, state)| match &***state {
+            ManagerState::Unknown => true,
+            ManagerState::Dead { since } => since.elapsed() >= FAILURE_REMEMBERED,
+            ManagerState::Connected { session, .. } => !session.is_usable(),
+        });
+        let (managers, states): (Vec<_>, Vec<_>) = needed.unzip();
+        if managers.is_empty() {
+            return;
+        }
+        let Ok(driver) = Process::current().driver() else { return };
+        let connecting = managers.iter().map(|manager| {
+            let address = manager.address.clone();
+            let resolved = resolve(&address);
+            async move {
+                let mut connection = connect(address, resolved?).await?;
+                let platforms = std::mem::take(&mut connection.platforms);
+                Ok((Session::start(driver, connection), platforms))
+            }
+        });
+        let connecting: Vec<_> = connecting.collect();
+        // An error: this thread must not block. Nothing is known of the managers then.
+        let Ok(connected) = driver.block_on(join_all(connecting)) else { return };
+        for ((manager, state), result) in managers.into_iter().zip(states).zip(connected) {
+            **state = match result {
+                Ok((session, platforms)) if driver.look_after(&session).is_ok() => {
+                    let platforms = platforms.into_iter().map(|it| Platform::new(&session, it)).collect();
+                    ManagerState::Connected { session, platforms }
+                }
+                Ok(_) => ManagerState::Dead { since: Instant::now() },
+                Err(error) => {
+                    let error: ConnectError = error;
+                    tracing::warn!(manager = %manager.address, %error, "A device manager doesn't answer");
+                    ManagerState::Dead { since: Instant::now() }
+                }
+            };
+        }
     }
 }

@@ -2,11 +2,15 @@
 
 use crate::error::{ClError, Result};
 use crate::platform::Device;
+use crate::session::Session;
+use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 
 /// An OpenCL context, of one platform of one manager.
 #[derive(Debug)]
 pub struct Context {
+    id: u64,
+    session: Arc<Session>,
     devices: Vec<Arc<Device>>,
 }
 
@@ -16,12 +20,46 @@ impl Context {
     /// # Errors
     /// `CL_INVALID_VALUE` for none, `CL_INVALID_DEVICE` for devices of several platforms, `CL_DEVICE_NOT_AVAILABLE`
     /// when the manager is gone.
-    pub fn new(_devices: &[Arc<Device>]) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn new(devices: &[Arc<Device>]) -> Result<Arc<Self>> {
+        let first = devices.first().ok_or(ClError::INVALID_VALUE)?;
+        let platform = first.platform().ok_or(ClError::INVALID_DEVICE)?;
+        if !devices.iter().all(|device| platform.devices().iter().any(|its| its.is(device))) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        let session = Arc::clone(first.session());
+        let id = session.new_id();
+        let devices_of_call = devices.iter().map(|device| device.id()).collect();
+        let create = v1::CreateContext { context: id, devices: devices_of_call };
+        check_status(session.call(Method::CreateContext(create))?.status)?;
+        Ok(Arc::new(Self { id, session, devices: devices.to_vec() }))
     }
 
     /// Its devices, in the order of the call.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Whether `device` is one of its devices.
+    pub(crate) fn has(&self, device: &Device) -> bool {
+        self.devices.iter().any(|its| its.is(device))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.session.release(self.id);
+    }
+}
+
+/// The error of a reply.
+pub(crate) fn check_status(status: i32) -> Result<()> {
+    if status == 0 { Ok(()) } else { Err(ClError(status.min(-1))) }
 }

@@ -1,49 +1,64 @@
 //! The only place where the application's raw memory is touched: sources of writes, targets of reads, map shadows.
+//!
+//! Whoever makes a source or target promises (unsafe constructors) that the memory is there until the command's event
+//! has ended. This crate keeps its part: it touches the memory only before that.
 #![allow(unsafe_code)]
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment of map shadows: a page, as programs that look at mapped pointers expect.
+const PAGE: usize = 4096;
 
 /// Where the bytes of a write come from.
 #[derive(Debug)]
-pub struct HostSource(Kind);
+pub struct HostSource(Source);
 
 #[derive(Debug)]
-enum Kind {
+enum Source {
     Owned(Bytes),
     Borrowed(Region),
 }
 
-#[derive(Debug, Clone, Copy)]
+/// Where the bytes of a read go; also the application's memory behind a `CL_MEM_USE_HOST_PTR` buffer.
+#[derive(Debug)]
+pub struct HostTarget(Region);
+
+/// Memory, and what keeps it there where that is ours to keep.
+#[derive(Debug, Clone)]
 struct Region {
     address: *mut u8,
     len: usize,
+    keep: Option<Arc<Shadow>>,
 }
 
-// SAFETY: a region is an address and a length; the constructors' contracts make the bytes behind it usable from the
-// thread that drives the session.
+// SAFETY: a region is an address and a length. The contracts of the constructors make the bytes behind it usable from
+// any thread until the command's event has ended.
 unsafe impl Send for Region {}
-// SAFETY: as above; all writes go through one event's completion.
+// SAFETY: as above; a shared region is only read through (sources), or written by the one thread that drives (targets).
 unsafe impl Sync for Region {}
 
 impl HostSource {
     /// Bytes that this crate owns.
     pub fn owned(bytes: impl Into<Bytes>) -> Self {
-        Self(Kind::Owned(bytes.into()))
+        Self(Source::Owned(bytes.into()))
     }
 
-    /// `len` bytes at `address`, read until the command's event has completed (small ones are captured at once).
+    /// `len` bytes at `address`, read until the command's event has ended (small ones are captured at once).
     ///
     /// # Safety
     /// The bytes must stay readable until the event of the command that gets this source has completed or failed.
     pub unsafe fn borrowed(address: *const u8, len: usize) -> Self {
-        Self(Kind::Borrowed(Region { address: address.cast_mut(), len }))
+        Self(Source::Borrowed(Region { address: address.cast_mut(), len, keep: None }))
     }
 
     /// Number of bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Kind::Owned(bytes) => bytes.len(),
-            Kind::Borrowed(region) => region.len,
+            Source::Owned(bytes) => bytes.len(),
+            Source::Borrowed(region) => region.len,
         }
     }
 
@@ -51,11 +66,29 @@ impl HostSource {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
 
-/// Where the bytes of a read go; also the application's memory behind a `CL_MEM_USE_HOST_PTR` buffer.
-#[derive(Debug)]
-pub struct HostTarget(Region);
+    /// A copy of all bytes.
+    pub(crate) fn capture(&self) -> Bytes {
+        match &self.0 {
+            Source::Owned(bytes) => bytes.clone(),
+            // SAFETY: the constructor's caller promised that the bytes are readable.
+            Source::Borrowed(region) => Bytes::copy_from_slice(unsafe { region.bytes() }),
+        }
+    }
+
+    /// Appends `len` bytes from `offset` on; zeroes where the source has no such bytes.
+    pub(crate) fn copy_to(&self, offset: usize, len: usize, out: &mut impl BufMut) {
+        let all = match &self.0 {
+            Source::Owned(bytes) => bytes.as_ref(),
+            // SAFETY: the constructor's caller promised that the bytes are readable.
+            Source::Borrowed(region) => unsafe { region.bytes() },
+        };
+        match offset.checked_add(len).and_then(|end| all.get(offset..end)) {
+            Some(part) => out.put_slice(part),
+            None => out.put_bytes(0, len),
+        }
+    }
+}
 
 impl HostTarget {
     /// `len` bytes at `address`, written before the command's event completes.
@@ -65,7 +98,7 @@ impl HostTarget {
     /// this target has completed or failed. For a buffer's host memory: until the buffer is destroyed, and nobody may
     /// access them except as the standard allows.
     pub unsafe fn borrowed(address: *mut u8, len: usize) -> Self {
-        Self(Region { address, len })
+        Self(Region { address, len, keep: None })
     }
 
     /// Number of bytes.
@@ -76,5 +109,119 @@ impl HostTarget {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.0.address as usize
+    }
+
+    /// Copies `bytes` to `offset`; false, and nothing is written, where they don't fit.
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> bool {
+        let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.0.len);
+        if fits {
+            // SAFETY: the range lies in the target, which the constructor's caller promised to be writable and nobody
+            // else's; `bytes` is memory of ours and so doesn't overlap it.
+            unsafe { self.0.address.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+        fits
+    }
+
+    /// A copy of its bytes.
+    pub(crate) fn capture(&self) -> Bytes {
+        // SAFETY: the constructor's caller promised that the bytes are there; writable memory is readable.
+        Bytes::copy_from_slice(unsafe { self.0.bytes() })
+    }
+
+    /// The part `offset..offset + len` as a target; `None` where there is no such part.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
+        self.0.part(offset, len).map(Self)
+    }
+
+    /// The part `offset..offset + len` as a source; `None` where there is no such part.
+    pub(crate) fn part_as_source(&self, offset: usize, len: usize) -> Option<HostSource> {
+        self.0.part(offset, len).map(|region| HostSource(Source::Borrowed(region)))
+    }
+}
+
+impl Region {
+    /// # Safety
+    /// The memory must be readable, and not change while the slice is used.
+    unsafe fn bytes(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: the caller's promise; a region of more than 0 bytes has a valid address by its constructors.
+        unsafe { std::slice::from_raw_parts(self.address, self.len) }
+    }
+
+    fn part(&self, offset: usize, len: usize) -> Option<Self> {
+        let end = offset.checked_add(len)?;
+        let address = self.address.wrapping_add(offset);
+        (end <= self.len).then(|| Self { address, len, keep: self.keep.clone() })
+    }
+}
+
+/// Page-aligned memory that maps of a buffer point to, zeroed.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    address: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: plain memory; who may access which bytes when is a matter of the commands that use it, as for any region.
+unsafe impl Send for Shadow {}
+// SAFETY: as above.
+unsafe impl Sync for Shadow {}
+
+impl Shadow {
+    /// `len` bytes; `None` for 0 or without memory.
+    pub(crate) fn allocate(len: usize) -> Option<HostTarget> {
+        let layout = Layout::from_size_align(len, PAGE).ok().filter(|layout| layout.size() > 0)?;
+        // SAFETY: the layout's size isn't 0.
+        let address = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let shadow = Arc::new(Self { address, layout });
+        Some(HostTarget(Region { address: address.as_ptr(), len, keep: Some(shadow) }))
+    }
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `allocate` with this layout, and every region of it kept this alive.
+        unsafe { dealloc(self.address.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_refuses_what_does_not_fit() {
+        let mut shadow = Shadow::allocate(10).unwrap();
+        assert!(shadow.write(4, b"abcdef"));
+        assert!(!shadow.write(5, b"abcdef"));
+        assert!(!shadow.write(usize::MAX, b"ab"));
+        assert_eq!(&shadow.capture()[..], b"\0\0\0\0abcdef");
+    }
+
+    #[test]
+    fn parts_of_a_shadow_are_the_same_memory_andkeep_it() {
+        let shadow = Shadow::allocate(8192).unwrap();
+        assert_eq!(shadow.address() % PAGE, 0);
+        let mut part = shadow.part(100, 8).unwrap();
+        let source = shadow.part_as_source(100, 8).unwrap();
+        assert_eq!(part.address(), shadow.address() + 100);
+        drop(shadow);
+        assert!(part.write(0, b"12345678"));
+        assert_eq!(&source.capture()[..], b"12345678");
+        assert!(part.part(1, 8).is_none());
+    }
+
+    #[test]
+    fn a_source_sends_zeroes_for_bytes_that_it_does_not_have() {
+        let mut out = Vec::new();
+        HostSource::owned(vec![1, 2, 3]).copy_to(2, 2, &mut out);
+        assert_eq!(out, [0, 0]);
     }
 }

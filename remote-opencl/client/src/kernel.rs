@@ -1,16 +1,41 @@
 //! Kernels: their argument tables, and the values set so far.
+//!
+//! Arguments are snapshotted at enqueue, and only those that changed since the kernel's last launch travel.
 
+use crate::arg_types::scalar_size;
 use crate::buffer::Buffer;
+use crate::cl;
 use crate::error::{ClError, Result};
 use crate::platform::Device;
 use crate::program::Program;
-use std::sync::Arc;
+use crate::sync::lock;
+use bytes::Bytes;
+use fpga_protocol::v1::{self, call::Method, kernel_arg};
+use std::sync::{Arc, Mutex};
+
+/// Size of a `cl_mem` on the host, which `clSetKernelArg` names for a buffer.
+const HANDLE_BYTES: u64 = 8;
 
 /// A kernel.
 #[derive(Debug)]
 pub struct Kernel {
+    id: u64,
     program: Arc<Program>,
     info: Arc<KernelInfo>,
+    args: Mutex<Vec<Arg>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Arg {
+    value: Option<Value>,
+    changed: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Value {
+    Scalar(Bytes),
+    Buffer(Arc<Buffer>),
+    NullOfSize(u64),
 }
 
 /// What the runtime says of a kernel.
@@ -24,6 +49,7 @@ pub struct KernelInfo {
     pub attributes: String,
     /// What is known of each argument; empty where the runtime tells nothing (programs from binaries).
     pub args: Vec<ArgInfo>,
+    work_groups: Vec<(u64, WorkGroupInfo)>,
 }
 
 /// What the runtime says of an argument (`clGetKernelArgInfo`).
@@ -79,12 +105,14 @@ pub enum ArgValue<'a> {
 }
 
 impl Kernel {
-    /// `clCreateKernel`.
+    /// `clCreateKernel`. No round trip: the build told of all kernels.
     ///
     /// # Errors
     /// `CL_INVALID_PROGRAM_EXECUTABLE` before a successful build, `CL_INVALID_KERNEL_NAME`.
-    pub fn new(_program: &Arc<Program>, _name: &str) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn new(program: &Arc<Program>, name: &str) -> Result<Arc<Self>> {
+        let info = program.attach_kernel(name)?;
+        let args = vec![Arg::default(); usize::try_from(info.num_args).unwrap_or(0)];
+        Self::create(program, info, args)
     }
 
     /// A kernel of the same program with the same arguments set (`clCloneKernel`).
@@ -92,23 +120,63 @@ impl Kernel {
     /// # Errors
     /// As [`Self::new`].
     pub fn duplicate(&self) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+        let info = self.program.attach_kernel(&self.info.name)?;
+        let args = lock(&self.args).clone().into_iter();
+        let args = args.map(|arg| Arg { changed: arg.value.is_some(), ..arg }).collect();
+        Self::create(&self.program, info, args)
+    }
+
+    fn create(program: &Arc<Program>, info: Arc<KernelInfo>, args: Vec<Arg>) -> Result<Arc<Self>> {
+        let session = program.context().session();
+        let kernel = Arc::new(Self {
+            id: session.new_id(),
+            program: Arc::clone(program),
+            info,
+            args: Mutex::new(args),
+        });
+        session.cast(Method::CreateKernel(v1::CreateKernel {
+            kernel: kernel.id,
+            program: program.id(),
+            name: kernel.info.name.clone(),
+        }))?;
+        Ok(kernel)
     }
 
     /// What argument `index` takes.
     ///
     /// # Errors
     /// `CL_INVALID_ARG_INDEX`.
-    pub fn arg_kind(&self, _index: u32) -> Result<ArgKind> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn arg_kind(&self, index: u32) -> Result<ArgKind> {
+        if index >= self.info.num_args {
+            return Err(ClError::INVALID_ARG_INDEX);
+        }
+        let info = usize::try_from(index).ok().and_then(|index| self.info.args.get(index));
+        Ok(info.map_or(ArgKind::Unknown, ArgInfo::kind))
     }
 
     /// `clSetKernelArg`.
     ///
     /// # Errors
     /// `CL_INVALID_ARG_INDEX`, `_VALUE`, `_SIZE`, `CL_INVALID_MEM_OBJECT` where the table tells.
-    pub fn set_arg(&self, _index: u32, _value: ArgValue<'_>) -> Result<()> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn set_arg(&self, index: u32, value: ArgValue<'_>) -> Result<()> {
+        check(self.arg_kind(index)?, &value)?;
+        let value = match value {
+            ArgValue::Scalar(bytes) => Value::Scalar(Bytes::copy_from_slice(bytes)),
+            ArgValue::NullOfSize(size) => Value::NullOfSize(size),
+            ArgValue::Buffer(buffer) if Arc::ptr_eq(buffer.context(), self.program.context()) => {
+                Value::Buffer(buffer)
+            }
+            ArgValue::Buffer(_) => return Err(ClError::INVALID_MEM_OBJECT),
+        };
+        let index = usize::try_from(index).map_err(|_| ClError::INVALID_ARG_INDEX)?;
+        let mut args = lock(&self.args);
+        let arg = args.get_mut(index).ok_or(ClError::INVALID_ARG_INDEX)?;
+        arg.changed |= arg.value.as_ref().is_none_or(|old| !old.is(&value));
+        let old = arg.value.replace(value);
+        drop(args);
+        // Possibly the last hold on a buffer.
+        drop(old);
+        Ok(())
     }
 
     /// Its program.
@@ -122,7 +190,178 @@ impl Kernel {
     }
 
     /// Its work-group limits on `device`; `None` if it isn't built for that.
-    pub fn work_group_info(&self, _device: &Arc<Device>) -> Option<WorkGroupInfo> {
-        None
+    pub fn work_group_info(&self, device: &Arc<Device>) -> Option<WorkGroupInfo> {
+        if !self.program.context().has(device) {
+            return None;
+        }
+        let mut work_groups = self.info.work_groups.iter();
+        work_groups.find(|(id, _)| *id == device.id()).map(|(_, info)| info.clone())
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Hands the changed arguments, and all buffers among the arguments, to `enqueue`; they count as sent where that
+    /// succeeds. Launches of one kernel are enqueued one after the other, so that changes arrive in order.
+    pub(crate) fn launch<T>(
+        &self,
+        enqueue: impl FnOnce(Vec<v1::KernelArg>, Vec<Arc<Buffer>>) -> Result<T>,
+    ) -> Result<T> {
+        let mut args = lock(&self.args);
+        let mut changed = Vec::new();
+        let mut buffers = Vec::new();
+        for (index, arg) in (0u32..).zip(args.iter()) {
+            let value = arg.value.as_ref().ok_or(ClError::INVALID_KERNEL_ARGS)?;
+            if let Value::Buffer(buffer) = value {
+                buffers.push(Arc::clone(buffer));
+            }
+            if arg.changed {
+                changed.push(v1::KernelArg { index, value: Some(value.to_message()) });
+            }
+        }
+        let result = enqueue(changed, buffers)?;
+        for arg in args.iter_mut() {
+            arg.changed = false;
+        }
+        Ok(result)
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held for ever.
+        if self.program.context().session().is_own() {
+            self.program.detach_kernel();
+        }
+        self.program.context().session().release(self.id);
+    }
+}
+
+impl Value {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Scalar(a), Self::Scalar(b)) => a == b,
+            (Self::Buffer(a), Self::Buffer(b)) => Arc::ptr_eq(a, b),
+            (Self::NullOfSize(a), Self::NullOfSize(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    fn to_message(&self) -> kernel_arg::Value {
+        match self {
+            Self::Scalar(bytes) => kernel_arg::Value::Scalar(bytes.clone()),
+            Self::Buffer(buffer) => kernel_arg::Value::Buffer(buffer.id()),
+            Self::NullOfSize(size) => kernel_arg::Value::NullOfSize(*size),
+        }
+    }
+}
+
+/// Checks a value against what the argument takes.
+fn check(kind: ArgKind, value: &ArgValue<'_>) -> Result<()> {
+    let wrong_size = Err(ClError::INVALID_ARG_SIZE);
+    let wrong_value = Err(ClError::INVALID_ARG_VALUE);
+    match kind {
+        ArgKind::Unknown => Ok(()),
+        ArgKind::Unsupported => Err(ClError::INVALID_OPERATION),
+        ArgKind::Buffer => match value {
+            ArgValue::Buffer(_) | ArgValue::NullOfSize(HANDLE_BYTES) => Ok(()),
+            ArgValue::Scalar(bytes) if bytes.len() as u64 == HANDLE_BYTES => Err(ClError::INVALID_MEM_OBJECT),
+            ArgValue::Scalar(_) | ArgValue::NullOfSize(_) => wrong_size,
+        },
+        ArgKind::Local => match value {
+            ArgValue::NullOfSize(0) => wrong_size,
+            ArgValue::NullOfSize(_) => Ok(()),
+            ArgValue::Scalar(_) | ArgValue::Buffer(_) => wrong_value,
+        },
+        ArgKind::Scalar(size) => match value {
+            ArgValue::Scalar(bytes) if size.is_none_or(|size| size == bytes.len()) => Ok(()),
+            ArgValue::Scalar(_) => wrong_size,
+            ArgValue::Buffer(_) if size.is_some_and(|size| size as u64 != HANDLE_BYTES) => wrong_size,
+            ArgValue::Buffer(_) | ArgValue::NullOfSize(_) => wrong_value,
+        },
+    }
+}
+
+impl KernelInfo {
+    pub(crate) fn new(info: v1::KernelInfo) -> Self {
+        let arg = |arg: v1::KernelArgInfo| ArgInfo {
+            address_qualifier: arg.address_qualifier,
+            access_qualifier: arg.access_qualifier,
+            type_name: arg.type_name,
+            type_qualifier: arg.type_qualifier,
+            name: arg.name,
+        };
+        let work_group = |it: v1::KernelWorkGroupInfo| {
+            let compiled = it.compile_work_group_size.try_into().unwrap_or_default();
+            let info = WorkGroupInfo {
+                work_group_size: it.work_group_size,
+                compile_work_group_size: compiled,
+                local_mem_size: it.local_mem_size,
+                preferred_multiple: it.preferred_multiple,
+                private_mem_size: it.private_mem_size,
+            };
+            (it.device, info)
+        };
+        Self {
+            name: info.name,
+            // Bounded here, so that a nonsensical number can't take all memory.
+            num_args: info.num_args.min(4096),
+            attributes: info.attributes,
+            args: info.args.into_iter().map(arg).collect(),
+            work_groups: info.work_groups.into_iter().map(work_group).collect(),
+        }
+    }
+}
+
+impl ArgInfo {
+    fn kind(&self) -> ArgKind {
+        match self.address_qualifier {
+            _ if ![0, cl::KERNEL_ARG_ACCESS_NONE].contains(&self.access_qualifier) => ArgKind::Unsupported,
+            cl::KERNEL_ARG_ADDRESS_GLOBAL | cl::KERNEL_ARG_ADDRESS_CONSTANT => ArgKind::Buffer,
+            cl::KERNEL_ARG_ADDRESS_LOCAL => ArgKind::Local,
+            cl::KERNEL_ARG_ADDRESS_PRIVATE if self.type_name == "sampler_t" => ArgKind::Unsupported,
+            cl::KERNEL_ARG_ADDRESS_PRIVATE => ArgKind::Scalar(scalar_size(&self.type_name)),
+            _ => ArgKind::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_do_not_fit_get_the_standards_codes() {
+        let int = ArgKind::Scalar(Some(4));
+        let scalar = |len| ArgValue::Scalar(&[0; 16][..len]);
+        assert_eq!(check(int, &scalar(4)), Ok(()));
+        assert_eq!(check(int, &scalar(8)), Err(ClError::INVALID_ARG_SIZE));
+        assert_eq!(check(int, &ArgValue::NullOfSize(4)), Err(ClError::INVALID_ARG_VALUE));
+        assert_eq!(check(ArgKind::Scalar(None), &scalar(13)), Ok(()));
+        assert_eq!(check(ArgKind::Buffer, &ArgValue::NullOfSize(8)), Ok(()));
+        assert_eq!(check(ArgKind::Buffer, &scalar(8)), Err(ClError::INVALID_MEM_OBJECT));
+        assert_eq!(check(ArgKind::Buffer, &scalar(4)), Err(ClError::INVALID_ARG_SIZE));
+        assert_eq!(check(ArgKind::Local, &ArgValue::NullOfSize(64)), Ok(()));
+        assert_eq!(check(ArgKind::Local, &ArgValue::NullOfSize(0)), Err(ClError::INVALID_ARG_SIZE));
+        assert_eq!(check(ArgKind::Local, &scalar(4)), Err(ClError::INVALID_ARG_VALUE));
+        assert_eq!(check(ArgKind::Unknown, &scalar(5)), Ok(()));
+    }
+
+    #[test]
+    fn images_and_samplers_are_not_taken_for_numbers() {
+        let arg = |address_qualifier, access_qualifier, type_name: &str| ArgInfo {
+            address_qualifier,
+            access_qualifier,
+            type_name: type_name.into(),
+            type_qualifier: 0,
+            name: String::new(),
+        };
+        let none = cl::KERNEL_ARG_ACCESS_NONE;
+        let private = cl::KERNEL_ARG_ADDRESS_PRIVATE;
+        assert_eq!(arg(private, none, "float4").kind(), ArgKind::Scalar(Some(16)));
+        assert_eq!(arg(private, none, "sampler_t").kind(), ArgKind::Unsupported);
+        assert_eq!(arg(cl::KERNEL_ARG_ADDRESS_GLOBAL, 0x11A0, "image2d_t").kind(), ArgKind::Unsupported);
+        assert_eq!(arg(cl::KERNEL_ARG_ADDRESS_GLOBAL, none, "float*").kind(), ArgKind::Buffer);
     }
 }

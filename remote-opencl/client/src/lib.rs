@@ -5,18 +5,35 @@
 //! codes ([`ClError`]), since that is what the caller of the C API gets.
 #![deny(unsafe_code)]
 
+pub mod address;
+mod arg_types;
+mod batch;
 pub mod buffer;
 pub mod callbacks;
 pub mod cl;
 pub mod client;
+mod clock;
+mod codec;
 pub mod context;
+mod driver;
 pub mod error;
 pub mod event;
+mod fork;
 pub mod host_memory;
 pub mod kernel;
+mod maps;
+mod nd_range;
+mod outbox;
 pub mod platform;
+mod process;
 pub mod program;
+mod progress;
 pub mod queue;
+mod session;
+mod signals;
+mod socket;
+mod sync;
+mod transport;
 
 pub use buffer::{Buffer, Initial};
 pub use client::Client;

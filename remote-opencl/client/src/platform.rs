@@ -1,25 +1,52 @@
 //! Platforms and devices: what the manager's vendor runtime says of itself, fetched once when the session starts.
 
+use crate::cl;
+use crate::session::Session;
+use bytes::Bytes;
+use fpga_protocol::v1;
 use std::sync::{Arc, Weak};
 
 /// One vendor platform of one device manager.
 #[derive(Debug)]
 pub struct Platform {
-    info: Vec<(u32, bytes::Bytes)>,
+    session: Arc<Session>,
+    info: Info,
     devices: Vec<Arc<Device>>,
 }
 
 /// One device of a platform.
 #[derive(Debug)]
 pub struct Device {
-    info: Vec<(u32, bytes::Bytes)>,
+    id: u64,
+    session: Arc<Session>,
+    info: Info,
     platform: Weak<Platform>,
 }
 
+/// Answers of the vendor's runtime by parameter.
+#[derive(Debug)]
+struct Info(Vec<(u32, Bytes)>);
+
 impl Platform {
+    pub(crate) fn new(session: &Arc<Session>, platform: v1::Platform) -> Arc<Self> {
+        Arc::new_cyclic(|this| {
+            let device = |device: v1::Device| Device {
+                id: device.id,
+                session: Arc::clone(session),
+                info: Info::new(device.info),
+                platform: Weak::clone(this),
+            };
+            Self {
+                session: Arc::clone(session),
+                info: Info::new(platform.info),
+                devices: platform.devices.into_iter().map(device).map(Arc::new).collect(),
+            }
+        })
+    }
+
     /// The vendor's answer to a `cl_platform_info` parameter, verbatim.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
-        self.info.iter().find(|(p, _)| *p == param).map(|(_, v)| v.as_ref())
+        self.info.get(param)
     }
 
     /// Its devices, in the vendor's order.
@@ -29,14 +56,14 @@ impl Platform {
 
     /// Whether its manager is still connected.
     pub fn is_available(&self) -> bool {
-        false
+        self.session.is_usable()
     }
 }
 
 impl Device {
     /// The vendor's answer to a `cl_device_info` parameter, verbatim; never one that is a handle.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
-        self.info.iter().find(|(p, _)| *p == param).map(|(_, v)| v.as_ref())
+        self.info.get(param)
     }
 
     /// Its platform, while somebody holds that.
@@ -46,6 +73,55 @@ impl Device {
 
     /// Whether its manager is still connected (`CL_DEVICE_AVAILABLE`).
     pub fn is_available(&self) -> bool {
-        false
+        self.session.is_usable()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Whether both are the same device of the same session.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.id == other.id && Arc::ptr_eq(&self.session, &other.session)
+    }
+
+    /// `CL_DEVICE_MEM_BASE_ADDR_ALIGN` in bytes.
+    pub(crate) fn base_alignment(&self) -> usize {
+        let bits = self.info(cl::DEVICE_MEM_BASE_ADDR_ALIGN).and_then(number).unwrap_or(8);
+        usize::try_from(bits / 8).unwrap_or(1).max(1)
+    }
+
+    /// `CL_DEVICE_MAX_MEM_ALLOC_SIZE`; as good as no limit where the runtime doesn't say.
+    pub(crate) fn max_allocation(&self) -> u64 {
+        self.info(cl::DEVICE_MAX_MEM_ALLOC_SIZE).and_then(number).unwrap_or(u64::MAX)
+    }
+
+    /// `CL_DEVICE_MAX_WORK_ITEM_SIZES`; empty where the runtime doesn't say.
+    pub(crate) fn max_work_item_sizes(&self) -> Vec<u64> {
+        let sizes = self.info(cl::DEVICE_MAX_WORK_ITEM_SIZES).unwrap_or_default();
+        sizes.chunks_exact(8).filter_map(number).collect()
+    }
+}
+
+/// An integer of 4 or 8 bytes, as the runtimes (of little-endian machines, as all of theirs are) return it.
+fn number(bytes: &[u8]) -> Option<u64> {
+    match bytes.len() {
+        4 => Some(u64::from(u32::from_le_bytes(bytes.try_into().ok()?))),
+        8 => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+impl Info {
+    fn new(info: Vec<v1::Info>) -> Self {
+        Self(info.into_iter().map(|info| (info.param, info.value)).collect())
+    }
+
+    fn get(&self, param: u32) -> Option<&[u8]> {
+        self.0.iter().find(|(it, _)| *it == param).map(|(_, value)| value.as_ref())
     }
 }

@@ -1,18 +1,33 @@
 //! Programs from source and from binaries ("bitstreams"), and their builds.
 
-use crate::context::Context;
+use crate::cl;
+use crate::context::{Context, check_status};
 use crate::error::{ClError, Result};
 use crate::kernel::KernelInfo;
 use crate::platform::Device;
+use crate::sync::lock;
 use bytes::Bytes;
-use std::sync::Arc;
+use fpga_protocol::v1::{self, call::Method, reply};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex};
 
 /// A program.
 #[derive(Debug)]
 pub struct Program {
+    id: u64,
     context: Arc<Context>,
     devices: Vec<Arc<Device>>,
     source: Bytes,
+    build: Mutex<Build>,
+}
+
+#[derive(Debug)]
+struct Build {
+    /// One per device of the program.
+    devices: Vec<BuildInfo>,
+    kernels: Option<Vec<Arc<KernelInfo>>>,
+    /// Kernel objects that exist: with any, the program can't be built again.
+    attached: usize,
 }
 
 /// The state of a program's build for one device (`clGetProgramBuildInfo`).
@@ -38,13 +53,33 @@ pub struct BinariesError {
     pub statuses: Vec<i32>,
 }
 
+impl From<ClError> for BinariesError {
+    fn from(error: ClError) -> Self {
+        Self { error, statuses: Vec::new() }
+    }
+}
+
 impl Program {
     /// `clCreateProgramWithSource`.
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` for an empty source.
-    pub fn with_source(_context: &Arc<Context>, _source: Vec<u8>) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn with_source(context: &Arc<Context>, source: Vec<u8>) -> Result<Arc<Self>> {
+        if source.is_empty() {
+            return Err(ClError::INVALID_VALUE);
+        }
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(ClError::OUT_OF_RESOURCES);
+        }
+        let session = context.session();
+        let id = session.new_id();
+        let source = Bytes::from(source);
+        session.cast(Method::CreateProgramWithSource(v1::CreateProgramWithSource {
+            program: id,
+            context: context.id(),
+            source: source.clone(),
+        }))?;
+        Ok(Arc::new(Self::new(id, context, context.devices().to_vec(), source)))
     }
 
     /// `clCreateProgramWithBinary`: digests first, bytes only where the manager lacks them (B-8). Also `binary_status`
@@ -53,18 +88,96 @@ impl Program {
     /// # Errors
     /// `CL_INVALID_BINARY` with the statuses, `CL_INVALID_VALUE`, `CL_INVALID_DEVICE`.
     pub fn with_binaries(
-        _context: &Arc<Context>,
-        _binaries: &[(Arc<Device>, &[u8])],
+        context: &Arc<Context>,
+        binaries: &[(Arc<Device>, &[u8])],
     ) -> Result<(Arc<Self>, Vec<i32>), BinariesError> {
-        Err(BinariesError { error: ClError::INVALID_OPERATION, statuses: Vec::new() })
+        if binaries.is_empty() {
+            return Err(ClError::INVALID_VALUE.into());
+        }
+        if !binaries.iter().all(|(device, _)| context.has(device)) {
+            return Err(ClError::INVALID_DEVICE.into());
+        }
+        if binaries.iter().any(|(_, bytes)| bytes.is_empty()) {
+            let statuses = binaries.iter().map(|(_, bytes)| match bytes.len() {
+                0 => ClError::INVALID_VALUE.0,
+                _ => 0,
+            });
+            return Err(BinariesError { error: ClError::INVALID_VALUE, statuses: statuses.collect() });
+        }
+        let session = context.session();
+        let id = session.new_id();
+        let digests: Vec<_> = binaries.iter().map(|(_, bytes)| digest(bytes)).collect();
+        let refs = binaries.iter().zip(&digests).map(|((device, bytes), digest)| v1::BinaryRef {
+            device: device.id(),
+            digest: digest.clone(),
+            length: bytes.len() as u64,
+        });
+        let create =
+            v1::CreateProgramWithBinary { program: id, context: context.id(), binaries: refs.collect() };
+        let reply = session.call(Method::CreateProgramWithBinary(create))?;
+        let mut result = binaries_result(reply)?;
+        for missing in std::mem::take(&mut result.missing) {
+            let index = digests.iter().position(|digest| *digest == missing);
+            let (_, bytes) = index.and_then(|at| binaries.get(at)).ok_or(ClError::OUT_OF_RESOURCES)?;
+            let data = Some(session.data(Bytes::copy_from_slice(bytes)));
+            let provide = v1::ProvideBinary { program: id, digest: missing, data };
+            result = binaries_result(session.call(Method::ProvideBinary(provide))?)?;
+        }
+        let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
+        let program = Arc::new(Self::new(id, context, devices, Bytes::new()));
+        let mut statuses = result.binary_status;
+        statuses.resize(binaries.len(), 0);
+        if statuses.iter().any(|status| *status != 0) {
+            return Err(BinariesError { error: ClError::INVALID_BINARY, statuses });
+        }
+        Ok((program, statuses))
+    }
+
+    fn new(id: u64, context: &Arc<Context>, devices: Vec<Arc<Device>>, source: Bytes) -> Self {
+        let not_built =
+            BuildInfo { status: cl::BUILD_NONE, options: String::new(), log: String::new(), binary_type: 0 };
+        let build = Build { devices: vec![not_built; devices.len()], kernels: None, attached: 0 };
+        Self { id, context: Arc::clone(context), devices, source, build: Mutex::new(build) }
     }
 
     /// Builds for `devices` (empty: all of the program), waiting for the end.
     ///
     /// # Errors
-    /// `CL_BUILD_PROGRAM_FAILURE` with the log in [`Self::build_info`], and the other codes of `clBuildProgram`.
-    pub fn build(&self, _devices: &[Arc<Device>], _options: &str) -> Result<()> {
-        Err(ClError::INVALID_OPERATION)
+    /// `CL_BUILD_PROGRAM_FAILURE` with the log in [`Self::build_info`], `CL_INVALID_OPERATION` while kernels of the
+    /// program exist, and the other codes of `clBuildProgram`.
+    pub fn build(&self, devices: &[Arc<Device>], options: &str) -> Result<()> {
+        if !devices.iter().all(|device| self.position(device).is_some()) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        let built_for = if devices.is_empty() { &self.devices } else { devices };
+        if lock(&self.build).attached > 0 {
+            return Err(ClError::INVALID_OPERATION);
+        }
+        let reply = self.context.session().call(Method::BuildProgram(v1::BuildProgram {
+            program: self.id,
+            devices: built_for.iter().map(|device| device.id()).collect(),
+            options: options.to_owned(),
+        }))?;
+        let mut build = lock(&self.build);
+        let result = match reply.result {
+            Some(reply::Result::Build(result)) => result,
+            _ => v1::BuildResult::default(),
+        };
+        for (its, info) in self.devices.iter().zip(&mut build.devices) {
+            if let Some(built) = result.devices.iter().find(|built| built.device == its.id()) {
+                info.status = built.status;
+                info.log.clone_from(&built.log);
+                info.binary_type = built.binary_type;
+                options.clone_into(&mut info.options);
+            }
+        }
+        if reply.status == 0 {
+            let kernels = result.kernels.into_iter().map(KernelInfo::new).map(Arc::new);
+            build.kernels = Some(kernels.collect());
+        } else {
+            build.kernels = None;
+        }
+        check_status(reply.status)
     }
 
     /// Its context.
@@ -83,20 +196,84 @@ impl Program {
     }
 
     /// The state of the build for `device`; `None` if the program isn't for it.
-    pub fn build_info(&self, _device: &Arc<Device>) -> Option<BuildInfo> {
-        None
+    pub fn build_info(&self, device: &Arc<Device>) -> Option<BuildInfo> {
+        lock(&self.build).devices.get(self.position(device)?).cloned()
     }
 
-    /// `CL_PROGRAM_BINARIES`: one per device, in order.
+    /// `CL_PROGRAM_BINARIES`: one per device, in order; empty ones for devices that it isn't built for.
     ///
     /// # Errors
-    /// `CL_INVALID_PROGRAM_EXECUTABLE` before a build.
+    /// Those of the manager's runtime.
     pub fn binaries(&self) -> Result<Vec<Bytes>> {
-        Err(ClError::INVALID_OPERATION)
+        let session = self.context.session();
+        let get = v1::GetProgramBinaries { program: self.id };
+        let reply = session.call(Method::GetProgramBinaries(get))?;
+        check_status(reply.status)?;
+        let Some(reply::Result::ProgramBinaries(result)) = reply.result else {
+            return Err(ClError::OUT_OF_RESOURCES);
+        };
+        result.binaries.into_iter().map(|data| session.take_data(Some(data))).collect()
     }
 
     /// Its kernels; `None` before a successful build.
     pub fn kernel_infos(&self) -> Option<Vec<Arc<KernelInfo>>> {
-        None
+        lock(&self.build).kernels.clone()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether work-groups may differ in size: an OpenCL C 2.0 feature that the source's options ask for; of a binary
+    /// nobody knows.
+    pub(crate) fn may_have_partial_groups(&self) -> bool {
+        let build = lock(&self.build);
+        self.source.is_empty()
+            || build.devices.iter().any(|info| {
+                ["-cl-std=CL2", "-cl-std=CL3", "-cl-std=CLC++"].iter().any(|std| info.options.contains(std))
+            })
+    }
+
+    /// The kernel `name`, which counts as attached until [`Self::detach_kernel`].
+    pub(crate) fn attach_kernel(&self, name: &str) -> Result<Arc<KernelInfo>> {
+        self.context.session().check(ClError::OUT_OF_RESOURCES)?;
+        let mut build = lock(&self.build);
+        let kernels = build.kernels.as_ref().ok_or(ClError::INVALID_PROGRAM_EXECUTABLE)?;
+        let info = kernels.iter().find(|kernel| kernel.name == name);
+        let info = info.cloned().ok_or(ClError::INVALID_KERNEL_NAME)?;
+        build.attached += 1;
+        Ok(info)
+    }
+
+    pub(crate) fn detach_kernel(&self) {
+        lock(&self.build).attached -= 1;
+    }
+
+    fn position(&self, device: &Device) -> Option<usize> {
+        self.devices.iter().position(|its| its.is(device))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.context.session().release(self.id);
+    }
+}
+
+/// Longest source that fits into a message.
+const MAX_SOURCE_BYTES: usize = fpga_protocol::limits::MAX_MESSAGE_BYTES - 1024;
+
+fn digest(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(&Sha256::digest(bytes))
+}
+
+fn binaries_result(reply: v1::Reply) -> Result<v1::BinariesResult, BinariesError> {
+    let result = match reply.result {
+        Some(reply::Result::Binaries(result)) => result,
+        _ => v1::BinariesResult::default(),
+    };
+    match check_status(reply.status) {
+        Ok(()) => Ok(result),
+        Err(error) => Err(BinariesError { error, statuses: result.binary_status }),
     }
 }

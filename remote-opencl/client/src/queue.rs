@@ -1,20 +1,33 @@
 //! Command queues: what can be enqueued, and the order of it.
 
 use crate::buffer::Buffer;
+use crate::cl;
 use crate::context::Context;
 use crate::error::{ClError, Result};
-use crate::event::Event;
+use crate::event::{Event, Uses};
 use crate::host_memory::{HostSource, HostTarget};
 use crate::kernel::Kernel;
+use crate::maps::{Access, MappedRegion};
+use crate::nd_range;
+use crate::outbox::Upload;
 use crate::platform::Device;
-use std::sync::Arc;
+use crate::progress::Progress;
+use crate::session::{Sent, Session};
+use crate::sync::lock;
+use fpga_protocol::limits::MAX_INLINE_BYTES;
+use fpga_protocol::v1::{self, call::Method, command, data::Form};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A command queue.
 #[derive(Debug)]
 pub struct Queue {
+    id: u64,
     context: Arc<Context>,
     device: Arc<Device>,
     properties: u64,
+    progress: Progress,
+    /// The last barrier of an out-of-order queue, for commands that complete in the client.
+    last_barrier: Mutex<Weak<Event>>,
 }
 
 /// A command.
@@ -22,7 +35,9 @@ pub struct Queue {
 #[expect(missing_docs, reason = "fields are the parameters of the C call that the variant names")]
 pub enum Operation<'a> {
     /// `clEnqueueNDRangeKernel`; `offset` and `local` may be empty (NULL). `CL_COMMAND_NDRANGE_KERNEL`.
-    NdRange { kernel: &'a Kernel, offset: &'a [usize], global: &'a [usize], local: &'a [usize] },
+    NdRange { kernel: &'a Arc<Kernel>, offset: &'a [usize], global: &'a [usize], local: &'a [usize] },
+    /// `clEnqueueTask`. `CL_COMMAND_TASK`.
+    Task { kernel: &'a Arc<Kernel> },
     /// `clEnqueueWriteBuffer`.
     Write { buffer: &'a Arc<Buffer>, offset: usize, data: HostSource },
     /// `clEnqueueReadBuffer`, of as many bytes as the target has.
@@ -55,12 +70,33 @@ pub struct Mapped {
 }
 
 impl Queue {
-    /// A queue of `device` in `context`; `properties` are `cl_command_queue_properties`.
+    /// A queue of `device` in `context`; `properties` are `cl_command_queue_properties`. No round trip.
     ///
     /// # Errors
-    /// `CL_INVALID_DEVICE`, `CL_INVALID_VALUE` for unknown properties, `CL_INVALID_QUEUE_PROPERTIES`.
-    pub fn new(_context: &Arc<Context>, _device: &Arc<Device>, _properties: u64) -> Result<Arc<Self>> {
-        Err(ClError::INVALID_OPERATION)
+    /// `CL_INVALID_DEVICE`, `CL_INVALID_VALUE` for unknown properties, `CL_DEVICE_NOT_AVAILABLE`.
+    pub fn new(context: &Arc<Context>, device: &Arc<Device>, properties: u64) -> Result<Arc<Self>> {
+        if !context.has(device) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        if properties & !(cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | cl::QUEUE_PROFILING_ENABLE) != 0 {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let session = context.session();
+        let id = session.new_id();
+        session.cast(Method::CreateQueue(v1::CreateQueue {
+            queue: id,
+            context: context.id(),
+            device: device.id(),
+            properties,
+        }))?;
+        Ok(Arc::new(Self {
+            id,
+            context: Arc::clone(context),
+            device: Arc::clone(device),
+            properties,
+            progress: Progress::default(),
+            last_barrier: Mutex::default(),
+        }))
     }
 
     /// Its context.
@@ -82,31 +118,127 @@ impl Queue {
     ///
     /// # Errors
     /// The codes of the C call. Wait list of another context: `CL_INVALID_CONTEXT`.
-    pub fn enqueue(&self, _operation: Operation<'_>, _wait: &[Arc<Event>]) -> Result<Arc<Event>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn enqueue(self: &Arc<Self>, operation: Operation<'_>, wait: &[Arc<Event>]) -> Result<Arc<Event>> {
+        let wait = self.checked_wait_list(wait)?;
+        match operation {
+            Operation::NdRange { kernel, offset, global, local } => {
+                self.check_context(kernel.program().context())?;
+                nd_range::check(kernel, &self.device, offset, global, local)?;
+                self.launch(cl::COMMAND_NDRANGE_KERNEL, kernel, [offset, global, local], wait)
+            }
+            Operation::Task { kernel } => {
+                self.check_context(kernel.program().context())?;
+                self.launch(cl::COMMAND_TASK, kernel, [&[], &[1], &[1]], wait)
+            }
+            Operation::Write { buffer, offset, data } => {
+                self.check_region(buffer, offset, data.len())?;
+                buffer.check_host_access(cl::MEM_HOST_READ_ONLY)?;
+                self.write(cl::COMMAND_WRITE_BUFFER, buffer, offset, data, wait)
+            }
+            Operation::Read { buffer, offset, target } => {
+                self.check_region(buffer, offset, target.len())?;
+                buffer.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
+                self.read(cl::COMMAND_READ_BUFFER, buffer, offset, target, wait)
+            }
+            Operation::Copy { source, target, source_offset, target_offset, size } => {
+                self.check_region(source, source_offset, size)?;
+                self.check_region(target, target_offset, size)?;
+                if overlap((source, source_offset), (target, target_offset), size) {
+                    return Err(ClError::MEM_COPY_OVERLAP);
+                }
+                let copy = v1::CopyBuffer {
+                    source: source.id(),
+                    target: target.id(),
+                    source_offset: source_offset as u64,
+                    target_offset: target_offset as u64,
+                    size: size as u64,
+                };
+                let operation = command::Operation::CopyBuffer(copy);
+                let uses = Uses { buffers: vec![Arc::clone(source), Arc::clone(target)], ..Uses::default() };
+                self.submit(cl::COMMAND_COPY_BUFFER, operation, uses, wait)
+            }
+            Operation::Fill { buffer, pattern, offset, size } => {
+                self.check_region(buffer, offset, size)?;
+                let width = pattern.len();
+                let valid = width.is_power_of_two() && width <= 128;
+                if !valid || !offset.is_multiple_of(width) || !size.is_multiple_of(width) {
+                    return Err(ClError::INVALID_VALUE);
+                }
+                let fill = v1::FillBuffer {
+                    buffer: buffer.id(),
+                    pattern: pattern.to_vec().into(),
+                    offset: offset as u64,
+                    size: size as u64,
+                };
+                let uses = Uses { buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+                self.submit(cl::COMMAND_FILL_BUFFER, command::Operation::FillBuffer(fill), uses, wait)
+            }
+            Operation::Marker => self.submit_marker(cl::COMMAND_MARKER, wait),
+            Operation::Barrier => {
+                let operation = command::Operation::Barrier(v1::Barrier {});
+                let event = self.submit(cl::COMMAND_BARRIER, operation, Uses::default(), wait)?;
+                *lock(&self.last_barrier) = Arc::downgrade(&event);
+                Ok(event)
+            }
+            Operation::Migrate => self.nothing(cl::COMMAND_MIGRATE_MEM_OBJECTS, wait),
+        }
     }
 
-    /// `clEnqueueMapBuffer`; `flags` are `cl_map_flags`.
+    /// `clEnqueueMapBuffer`; `flags` are `cl_map_flags`. Fetches the content, unless it is to be overwritten.
     ///
     /// # Errors
     /// The codes of the C call.
     pub fn map(
-        &self,
-        _buffer: &Arc<Buffer>,
-        _flags: u64,
-        _offset: usize,
-        _size: usize,
-        _wait: &[Arc<Event>],
+        self: &Arc<Self>,
+        buffer: &Arc<Buffer>,
+        flags: u64,
+        offset: usize,
+        size: usize,
+        wait: &[Arc<Event>],
     ) -> Result<Mapped> {
-        Err(ClError::INVALID_OPERATION)
+        let wait = self.checked_wait_list(wait)?;
+        let access = Access::of_flags(flags).ok_or(ClError::INVALID_VALUE)?;
+        self.check_region(buffer, offset, size)?;
+        if flags & cl::MAP_READ != 0 {
+            buffer.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
+        }
+        if access.writes_back() {
+            buffer.check_host_access(cl::MEM_HOST_READ_ONLY)?;
+        }
+        let target = buffer.host_memory(offset, size)?;
+        let address = target.address();
+        let event = if access.reads_back() {
+            self.read(cl::COMMAND_MAP_BUFFER, buffer, offset, target, wait)?
+        } else {
+            self.nothing(cl::COMMAND_MAP_BUFFER, wait)?
+        };
+        lock(&buffer.maps).map(MappedRegion { offset, size, access });
+        Ok(Mapped { event, address })
     }
 
-    /// `clEnqueueUnmapMemObject` of an address that [`Self::map`] returned.
+    /// `clEnqueueUnmapMemObject` of an address that [`Self::map`] returned; writes the content back if it was mapped
+    /// for writing.
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` for an address that isn't mapped.
-    pub fn unmap(&self, _buffer: &Arc<Buffer>, _address: usize, _wait: &[Arc<Event>]) -> Result<Arc<Event>> {
-        Err(ClError::INVALID_OPERATION)
+    pub fn unmap(
+        self: &Arc<Self>,
+        buffer: &Arc<Buffer>,
+        address: usize,
+        wait: &[Arc<Event>],
+    ) -> Result<Arc<Event>> {
+        let wait = self.checked_wait_list(wait)?;
+        self.check_context(buffer.context())?;
+        let offset = buffer.offset_of(address).ok_or(ClError::INVALID_VALUE)?;
+        let region = lock(&buffer.maps).unmap(offset).ok_or(ClError::INVALID_VALUE)?;
+        let event = if region.access.writes_back() {
+            let memory = buffer.host_memory(region.offset, region.size)?;
+            let source = memory.part_as_source(0, region.size).ok_or(ClError::INVALID_VALUE)?;
+            self.write(cl::COMMAND_UNMAP_MEM_OBJECT, buffer, region.offset, source, wait)
+        } else {
+            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, wait)
+        };
+        event.inspect_err(|_| lock(&buffer.maps).map(region))
     }
 
     /// `clFlush`: what was enqueued so far is on its way when this returns.
@@ -114,7 +246,7 @@ impl Queue {
     /// # Errors
     /// `CL_OUT_OF_RESOURCES` when the manager is gone.
     pub fn flush(&self) -> Result<()> {
-        Err(ClError::INVALID_OPERATION)
+        self.session().flush()
     }
 
     /// `clFinish`: waits for everything that was enqueued in this queue so far.
@@ -122,6 +254,191 @@ impl Queue {
     /// # Errors
     /// `CL_OUT_OF_RESOURCES` when the manager is gone.
     pub fn finish(&self) -> Result<()> {
-        Err(ClError::INVALID_OPERATION)
+        let session = self.session();
+        session.check(ClError::OUT_OF_RESOURCES)?;
+        session.send();
+        if let Some(last) = self.progress.last() {
+            session.driver().block_on(async {
+                session.wake();
+                self.progress.ended_until(last).await;
+            })?;
+        }
+        session.check(ClError::OUT_OF_RESOURCES)
     }
+
+    /// A command of this queue has ended.
+    pub(crate) fn ended(&self, event: u64) {
+        self.progress.ended(event);
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        self.context.session()
+    }
+
+    // === checks ===
+
+    /// The ids of a wait list's events that haven't completed; those that failed stay, and fail the command.
+    fn checked_wait_list(&self, wait: &[Arc<Event>]) -> Result<Vec<u64>> {
+        self.session().check(ClError::OUT_OF_RESOURCES)?;
+        for event in wait {
+            self.check_context(event.context())?;
+        }
+        let open = wait.iter().filter(|event| event.now() != cl::COMPLETE);
+        Ok(open.map(|event| event.id()).collect())
+    }
+
+    fn check_context(&self, context: &Arc<Context>) -> Result<()> {
+        if Arc::ptr_eq(context, &self.context) { Ok(()) } else { Err(ClError::INVALID_CONTEXT) }
+    }
+
+    fn check_region(&self, buffer: &Buffer, offset: usize, size: usize) -> Result<()> {
+        self.check_context(buffer.context())?;
+        let fits = offset.checked_add(size).is_some_and(|end| end <= buffer.size());
+        if size > 0 && fits { Ok(()) } else { Err(ClError::INVALID_VALUE) }
+    }
+
+    // === commands ===
+
+    fn launch(
+        self: &Arc<Self>,
+        command_type: u32,
+        kernel: &Arc<Kernel>,
+        [offset, global, local]: [&[usize]; 3],
+        wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
+        let widen = |sizes: &[usize]| sizes.iter().map(|size| *size as u64).collect();
+        let (event, sent) = kernel.launch(|args, buffers| {
+            let operation = command::Operation::NdRange(v1::NdRange {
+                kernel: kernel.id(),
+                args,
+                offset: widen(offset),
+                global: widen(global),
+                local: widen(local),
+            });
+            let uses = Uses { buffers, kernel: Some(Arc::clone(kernel)), ..Uses::default() };
+            self.append(self.session().new_id(), command_type, operation, uses, wait)
+        })?;
+        self.after(sent);
+        Ok(event)
+    }
+
+    fn write(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: &Arc<Buffer>,
+        offset: usize,
+        data: HostSource,
+        wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
+        let id = self.session().new_id();
+        let (form, upload) = if data.len() <= MAX_INLINE_BYTES {
+            (Form::Inline(data.capture()), None)
+        } else {
+            let upload = Upload::new(id, data);
+            (Form::Transfer(v1::Transfer { id, length: upload.length }), Some(Arc::new(upload)))
+        };
+        let operation = command::Operation::WriteBuffer(v1::WriteBuffer {
+            buffer: buffer.id(),
+            offset: offset as u64,
+            data: Some(v1::Data { form: Some(form) }),
+        });
+        let uses = Uses { upload, buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+        let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
+        self.after(sent);
+        Ok(event)
+    }
+
+    fn read(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: &Arc<Buffer>,
+        offset: usize,
+        target: HostTarget,
+        wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
+        let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
+            buffer: buffer.id(),
+            offset: offset as u64,
+            size: target.len() as u64,
+        });
+        let uses = Uses { target: Some(target), buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+        self.submit(command_type, operation, uses, wait)
+    }
+
+    fn submit_marker(self: &Arc<Self>, command_type: u32, wait: Vec<u64>) -> Result<Arc<Event>> {
+        self.submit(command_type, command::Operation::Marker(v1::Marker {}), Uses::default(), wait)
+    }
+
+    /// A command with nothing to do, that keeps its place in the order: a map of content that isn't wanted, an unmap
+    /// of content that didn't change. Where nothing comes before it, it completes at once.
+    fn nothing(self: &Arc<Self>, command_type: u32, mut wait: Vec<u64>) -> Result<Arc<Event>> {
+        let out_of_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0;
+        if out_of_order {
+            let barrier = lock(&self.last_barrier).upgrade();
+            wait.extend(barrier.filter(|event| event.now() > cl::COMPLETE).map(|event| event.id()));
+        }
+        if wait.is_empty() && (out_of_order || self.progress.last().is_none()) {
+            let event = Event::of_command(self, self.session().new_id(), command_type, Uses::default());
+            event.complete_locally();
+            return Ok(event);
+        }
+        self.submit_marker(command_type, wait)
+    }
+
+    fn submit(
+        self: &Arc<Self>,
+        command_type: u32,
+        operation: command::Operation,
+        uses: Uses,
+        wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
+        let id = self.session().new_id();
+        let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
+        self.after(sent);
+        Ok(event)
+    }
+
+    fn append(
+        self: &Arc<Self>,
+        id: u64,
+        command_type: u32,
+        operation: command::Operation,
+        uses: Uses,
+        wait: Vec<u64>,
+    ) -> Result<(Arc<Event>, Sent)> {
+        let upload = uses.upload.clone();
+        let event = Event::of_command(self, id, command_type, uses);
+        let command = v1::Command { event: id, queue: self.id, wait, operation: Some(operation) };
+        self.progress.begin(id);
+        match self.session().enqueue(command, Arc::clone(&event), upload) {
+            Ok(sent) => Ok((event, sent)),
+            Err(error) => {
+                self.progress.ended(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// What was sent without a flush point gets out at once, or it would be in vain.
+    fn after(&self, sent: Sent) {
+        if sent == Sent::Yes {
+            self.session().push_out();
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.session().release(self.id);
+    }
+}
+
+/// Whether two regions of one buffer, or of sub-buffers of one, overlap.
+fn overlap(a: (&Buffer, usize), b: (&Buffer, usize), size: usize) -> bool {
+    let place = |(buffer, offset): (&Buffer, usize)| {
+        let (root, origin) = buffer.root();
+        (root, origin + offset)
+    };
+    let ((root_a, a), (root_b, b)) = (place(a), place(b));
+    root_a == root_b && a.abs_diff(b) < size
 }

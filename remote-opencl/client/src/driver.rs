@@ -1,0 +1,183 @@
+//! Who moves the bytes: one current-thread runtime, driven by whoever waits.
+//!
+//! An application thread that waits drives the sockets itself ([`Driver::block_on`]): no thread hop between it and the
+//! manager. When no application thread has driven for a while (1 ms with commands outstanding, 50 ms without), a
+//! background thread does, blocked in `epoll` while nothing happens, and lets go as soon as an application thread
+//! wants to. A synchronous loop never wakes the background thread but for its 50 ms look.
+
+use crate::error::{ClError, Result};
+use crate::session::Session;
+use crate::signals::spawn_with_signals_blocked;
+use crate::sync::lock;
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
+
+/// How long commands may be outstanding without anybody driving.
+const GRACE: Duration = Duration::from_millis(1);
+
+/// How long the connections may be left alone when nothing is outstanding.
+const IDLE_GRACE: Duration = Duration::from_millis(50);
+
+/// The runtime, and the turn of driving it.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    runtime: Runtime,
+    turns: Arc<Turns>,
+    background: OnceLock<bool>,
+}
+
+/// Who drives, in words that need no lock.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Application threads that drive or wait for their turn.
+    waiting: AtomicUsize,
+    /// How often an application thread has begun to.
+    taken: AtomicU64,
+    /// Whether the background thread drives.
+    in_background: AtomicBool,
+    /// How often it began to.
+    background_taken: AtomicU64,
+    /// Commands that managers haven't answered yet, and messages that wait to be sent, of all sessions.
+    outstanding: AtomicUsize,
+    /// Tells the background thread to let go.
+    let_go: Notify,
+    /// Whether the background thread shall look in 1 ms.
+    armed: AtomicBool,
+    armed_lock: Mutex<()>,
+    armed_signal: Condvar,
+    sessions: Mutex<Vec<Weak<Session>>>,
+}
+
+impl Driver {
+    pub(crate) fn new() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        Ok(Self { runtime, turns: Arc::default(), background: OnceLock::new() })
+    }
+
+    /// Drives until `future` is ready.
+    ///
+    /// # Errors
+    /// `CL_INVALID_OPERATION` on a thread that is itself inside a tokio runtime, where it would block that.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        if Handle::try_current().is_ok() {
+            return Err(ClError::INVALID_OPERATION);
+        }
+        let turns = &self.turns;
+        turns.waiting.fetch_add(1, Ordering::SeqCst);
+        turns.taken.fetch_add(1, Ordering::Relaxed);
+        // The background thread sets its flag before it looks at ours: one of us sees the other.
+        if turns.in_background.load(Ordering::SeqCst) {
+            turns.let_go.notify_one();
+        }
+        let output = self.runtime.block_on(future);
+        turns.waiting.fetch_sub(1, Ordering::SeqCst);
+        if turns.outstanding.load(Ordering::Relaxed) > 0 {
+            self.arm();
+        }
+        Ok(output)
+    }
+
+    /// Lets everything happen that can without waiting: bytes out, completions in. If somebody drives already, that
+    /// happens anyway.
+    pub(crate) fn turn(&self) {
+        if self.is_driven() {
+            return;
+        }
+        // Everything that is ready runs before a task that yields runs again. Inside somebody's runtime (an error
+        // here) the background thread does it.
+        if self.block_on(tokio::task::yield_now()).is_err() {
+            self.arm();
+        }
+    }
+
+    /// Whether some thread drives, or is about to.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.turns.in_background.load(Ordering::SeqCst) || self.turns.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    /// Has the background thread, if it drives, begin anew, and look after the sessions then.
+    pub(crate) fn let_go_in_background(&self) {
+        if self.turns.in_background.load(Ordering::SeqCst) {
+            self.turns.let_go.notify_one();
+        }
+    }
+
+    /// Has the background thread look within 1 ms whether it is needed.
+    pub(crate) fn arm(&self) {
+        if self.turns.armed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        drop(lock(&self.turns.armed_lock));
+        self.turns.armed_signal.notify_one();
+    }
+
+    /// Notes `count` more commands that managers owe an answer.
+    pub(crate) fn add_outstanding(&self, count: usize) {
+        self.turns.outstanding.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Notes that `count` commands were answered or given up.
+    pub(crate) fn remove_outstanding(&self, count: usize) {
+        self.turns.outstanding.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// How often the background thread has begun to drive, for tests and diagnosis.
+    pub(crate) fn background_turns(&self) -> u64 {
+        self.turns.background_taken.load(Ordering::Relaxed)
+    }
+
+    /// Makes the background thread look after a session's releases, and starts that thread with the first session.
+    ///
+    /// # Errors
+    /// `CL_OUT_OF_RESOURCES` when the thread can't be started.
+    pub(crate) fn look_after(&'static self, session: &Arc<Session>) -> Result<()> {
+        let mut sessions = lock(&self.turns.sessions);
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.push(Arc::downgrade(session));
+        drop(sessions);
+        let started = self.background.get_or_init(|| {
+            spawn_with_signals_blocked("fpga-driver", move || self.drive_in_background()).is_ok()
+        });
+        if *started { Ok(()) } else { Err(ClError::OUT_OF_RESOURCES) }
+    }
+
+    fn drive_in_background(&self) {
+        let turns = &self.turns;
+        loop {
+            let taken = turns.taken.load(Ordering::Relaxed);
+            if turns.armed.swap(false, Ordering::SeqCst) {
+                thread::sleep(GRACE);
+            } else {
+                let guard = lock(&turns.armed_lock);
+                let armed = || turns.armed.load(Ordering::SeqCst);
+                let waited = turns.armed_signal.wait_timeout_while(guard, IDLE_GRACE, |()| !armed());
+                drop(waited);
+                if armed() {
+                    continue;
+                }
+            }
+            if turns.taken.load(Ordering::Relaxed) != taken {
+                continue;
+            }
+            turns.in_background.store(true, Ordering::SeqCst);
+            if turns.waiting.load(Ordering::SeqCst) == 0 {
+                turns.background_taken.fetch_add(1, Ordering::Relaxed);
+                self.runtime.block_on(async {
+                    let sessions = lock(&turns.sessions).clone();
+                    for session in sessions.iter().filter_map(Weak::upgrade) {
+                        session.send_releases();
+                    }
+                    drop(sessions);
+                    turns.let_go.notified().await;
+                });
+            }
+            turns.in_background.store(false, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which regions of a buffer are mapped: counts and directions, without any memory.
+
+use crate::cl;
+
+/// A mapped region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MappedRegion {
+    /// Where it begins in the buffer.
+    pub(crate) offset: usize,
+    /// Its length.
+    pub(crate) size: usize,
+    /// What the application may do with it.
+    pub(crate) access: Access,
+}
+
+/// What a map is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Content is wanted, changes are not.
+    Read,
+    /// Content is wanted and may change.
+    Write,
+    /// The old content isn't wanted.
+    Overwrite,
+}
+
+impl Access {
+    /// The access of `cl_map_flags`; `None` for contradicting or unknown ones.
+    pub(crate) fn of_flags(flags: u64) -> Option<Self> {
+        let known = cl::MAP_READ | cl::MAP_WRITE | cl::MAP_WRITE_INVALIDATE_REGION;
+        match flags {
+            cl::MAP_WRITE_INVALIDATE_REGION => Some(Self::Overwrite),
+            _ if flags & !known != 0 || flags & cl::MAP_WRITE_INVALIDATE_REGION != 0 => None,
+            _ if flags & cl::MAP_WRITE != 0 => Some(Self::Write),
+            _ => Some(Self::Read),
+        }
+    }
+
+    /// Whether a map fetches the content.
+    pub(crate) fn reads_back(self) -> bool {
+        self != Self::Overwrite
+    }
+
+    /// Whether an unmap writes the content.
+    pub(crate) fn writes_back(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// The regions of one buffer that are mapped.
+#[derive(Debug, Default)]
+pub(crate) struct MapTable(Vec<MappedRegion>);
+
+impl MapTable {
+    /// Notes a map.
+    pub(crate) fn map(&mut self, region: MappedRegion) {
+        self.0.push(region);
+    }
+
+    /// Ends a map that begins at `offset`: of several the last one that writes, else the last one, so that what was
+    /// written is written back by the first unmap.
+    pub(crate) fn unmap(&mut self, offset: usize) -> Option<MappedRegion> {
+        let at_offset = |region: &MappedRegion| region.offset == offset;
+        let index = self.0.iter().rposition(|region| at_offset(region) && region.access.writes_back());
+        let index = index.or_else(|| self.0.iter().rposition(at_offset))?;
+        Some(self.0.remove(index))
+    }
+
+    /// Number of maps.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(offset: usize, size: usize, access: Access) -> MappedRegion {
+        MappedRegion { offset, size, access }
+    }
+
+    #[test]
+    fn every_map_is_unmapped_once() {
+        let mut table = MapTable::default();
+        table.map(region(0, 10, Access::Read));
+        table.map(region(0, 20, Access::Read));
+        table.map(region(64, 10, Access::Write));
+        assert_eq!(table.count(), 3);
+        assert!(table.unmap(1).is_none());
+        assert_eq!(table.unmap(64), Some(region(64, 10, Access::Write)));
+        assert!(table.unmap(64).is_none());
+        assert!(table.unmap(0).is_some() && table.unmap(0).is_some() && table.unmap(0).is_none());
+        assert_eq!(table.count(), 0);
+    }
+
+    #[test]
+    fn of_two_maps_at_one_address_the_written_one_ends_first() {
+        let mut table = MapTable::default();
+        table.map(region(0, 10, Access::Write));
+        table.map(region(0, 5, Access::Read));
+        assert_eq!(table.unmap(0), Some(region(0, 10, Access::Write)));
+    }
+
+    #[test]
+    fn flags_say_what_travels() {
+        assert_eq!(Access::of_flags(cl::MAP_READ | cl::MAP_WRITE), Some(Access::Write));
+        assert_eq!(Access::of_flags(0), Some(Access::Read));
+        assert_eq!(Access::of_flags(cl::MAP_WRITE_INVALIDATE_REGION), Some(Access::Overwrite));
+        assert_eq!(Access::of_flags(cl::MAP_READ | cl::MAP_WRITE_INVALIDATE_REGION), None);
+        assert_eq!(Access::of_flags(1 << 9), None);
+        assert!(!Access::Overwrite.reads_back() && Access::Overwrite.writes_back());
+        assert!(Access::Read.reads_back() && !Access::Read.writes_back());
+    }
+}

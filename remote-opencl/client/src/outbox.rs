@@ -1,0 +1,157 @@
+//! What waits to be sent to a manager: messages, and the bytes of large writes, which are read when they are sent.
+
+use crate::host_memory::HostSource;
+use crate::sync::lock;
+use fpga_protocol::v1;
+use futures::Stream;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes of one chunk that is sent: they pass through two caches' worth of copies, so smaller than the limit.
+pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// One message on its way out.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    /// A message as it is.
+    Message(v1::ClientMessage),
+    /// One chunk of an upload, whose bytes are read when it is encoded.
+    Chunk(UploadChunk),
+}
+
+/// A part of an upload.
+#[derive(Debug)]
+pub(crate) struct UploadChunk {
+    pub(crate) upload: Arc<Upload>,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// A transfer to the manager.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Id of the transfer.
+    pub(crate) transfer: u64,
+    /// Its length.
+    pub(crate) length: u64,
+    source: Mutex<Option<HostSource>>,
+}
+
+/// The queue of a session's outgoing messages.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: VecDeque<Entry>,
+    waker: Option<Waker>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Message(v1::ClientMessage),
+    Upload { upload: Arc<Upload>, sent: u64 },
+}
+
+impl Upload {
+    pub(crate) fn new(transfer: u64, source: HostSource) -> Self {
+        Self { transfer, length: source.len() as u64, source: Mutex::new(Some(source)) }
+    }
+
+    /// Lets `use_source` read the source; zeroes are sent instead when the upload was given up.
+    pub(crate) fn with_source<T>(&self, use_source: impl FnOnce(Option<&HostSource>) -> T) -> T {
+        use_source(lock(&self.source).as_ref())
+    }
+
+    /// After this the source's memory is never read again.
+    pub(crate) fn give_up(&self) {
+        *lock(&self.source) = None;
+    }
+}
+
+impl Outbox {
+    /// Appends a message; [`Self::wake`] gets it sent.
+    pub(crate) fn push(&self, kind: v1::client_message::Kind) {
+        self.append(Entry::Message(v1::ClientMessage { kind: Some(kind) }));
+    }
+
+    /// Appends all chunks of an upload.
+    pub(crate) fn push_upload(&self, upload: Arc<Upload>) {
+        self.append(Entry::Upload { upload, sent: 0 });
+    }
+
+    fn append(&self, entry: Entry) {
+        let mut inner = lock(&self.0);
+        if !inner.closed {
+            inner.entries.push_back(entry);
+        }
+    }
+
+    /// Tells whoever sends that there is something. Cheapest on the thread that drives.
+    pub(crate) fn wake(&self) {
+        let waker = {
+            let mut inner = lock(&self.0);
+            if inner.entries.is_empty() && !inner.closed {
+                return;
+            }
+            inner.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ends the stream; what is still in it is dropped, and no source is read again.
+    pub(crate) fn close(&self) {
+        let entries = {
+            let mut inner = lock(&self.0);
+            inner.closed = true;
+            std::mem::take(&mut inner.entries)
+        };
+        for entry in &entries {
+            if let Entry::Upload { upload, .. } = entry {
+                upload.give_up();
+            }
+        }
+        self.wake();
+    }
+}
+
+/// The sending side's view: a stream of messages.
+#[derive(Debug)]
+pub(crate) struct OutboxStream(pub(crate) Arc<Outbox>);
+
+impl Stream for OutboxStream {
+    type Item = Outgoing;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Outgoing>> {
+        let mut inner = lock(&self.0.0);
+        if inner.closed {
+            return Poll::Ready(None);
+        }
+        match inner.entries.front_mut() {
+            None => {
+                inner.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Some(Entry::Upload { upload, sent }) => {
+                let offset = *sent;
+                let len = CHUNK_BYTES.min(upload.length - offset);
+                let chunk = UploadChunk { upload: Arc::clone(upload), offset, len };
+                *sent += len;
+                if *sent == upload.length {
+                    inner.entries.pop_front();
+                }
+                Poll::Ready(Some(Outgoing::Chunk(chunk)))
+            }
+            Some(Entry::Message(message)) => {
+                let message = std::mem::take(message);
+                inner.entries.pop_front();
+                Poll::Ready(Some(Outgoing::Message(message)))
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What there is once per process: the driver, the global client, the callback thread.
+//!
+//! Never dropped: at exit the runtime's memory simply goes away with the process. A forked child gets a new one.
+
+use crate::callbacks::Callbacks;
+use crate::client::Client;
+use crate::driver::Driver;
+use crate::error::{ClError, Result};
+use crate::fork;
+use std::sync::OnceLock;
+
+/// The state of one process, in a list by generation.
+#[derive(Debug)]
+pub(crate) struct Process {
+    generation: u32,
+    driver: OnceLock<Option<Driver>>,
+    callbacks: OnceLock<Option<Callbacks>>,
+    client: OnceLock<Client>,
+    child: OnceLock<Box<Self>>,
+}
+
+static FIRST: OnceLock<Process> = OnceLock::new();
+
+impl Process {
+    fn new(generation: u32) -> Self {
+        Self {
+            generation,
+            driver: OnceLock::new(),
+            callbacks: OnceLock::new(),
+            client: OnceLock::new(),
+            child: OnceLock::new(),
+        }
+    }
+
+    /// The state of the process that asks.
+    pub(crate) fn current() -> &'static Self {
+        fork::install();
+        let generation = fork::generation();
+        let mut process = FIRST.get_or_init(|| Self::new(generation));
+        while process.generation != generation {
+            process = process.child.get_or_init(|| Box::new(Self::new(generation)));
+        }
+        process
+    }
+
+    /// The driver, started on first use.
+    pub(crate) fn driver(&'static self) -> Result<&'static Driver> {
+        self.driver.get_or_init(|| Driver::new().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
+    }
+
+    /// The callback thread, started on first use.
+    pub(crate) fn callbacks(&'static self) -> Result<&'static Callbacks> {
+        self.callbacks.get_or_init(|| Callbacks::start().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
+    }
+
+    /// The client of `FPGA_DEVICE_MANAGERS`.
+    pub(crate) fn client(&'static self) -> &'static Client {
+        self.client.get_or_init(Client::from_environment)
+    }
+}

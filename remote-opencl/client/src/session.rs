@@ -1,0 +1,405 @@
+//! One session: a connection to a manager, what was enqueued, what is outstanding, and what comes back.
+//!
+//! All state is behind std locks, so that it doesn't matter which thread drives. Lock order: a kernel's arguments, then
+//! the session's state, then (leaves) outbox, releases, events, queues' progress. Nothing that can block is called with
+//! a lock held.
+
+use crate::batch::Batch;
+use crate::clock::{Offset, now_ns};
+use crate::driver::Driver;
+use crate::error::{ClError, Result};
+use crate::event::Event;
+use crate::fork;
+use crate::outbox::{Outbox, Upload};
+use crate::sync::lock;
+use crate::transport::Connection;
+use bytes::{Bytes, BytesMut};
+use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form, server_message};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use tokio::sync::oneshot;
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+/// Set in the ids of transfers that aren't a command's data.
+const OTHER_TRANSFER: u64 = 1 << 63;
+
+/// Largest transfer that is kept in memory until somebody takes it (a program's binary).
+const MAX_DOWNLOAD_BYTES: u64 = 1 << 30;
+
+/// A session with a manager.
+#[derive(Debug)]
+pub(crate) struct Session {
+    generation: u32,
+    driver: &'static Driver,
+    outbox: Arc<Outbox>,
+    offset: Offset,
+    next_id: AtomicU64,
+    lost: AtomicBool,
+    state: Mutex<State>,
+    releases: Mutex<v1::Release>,
+    _channel: Channel,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    batch: Batch<Arc<Event>>,
+    at_manager: HashMap<u64, Arc<Event>>,
+    calls: HashMap<u64, oneshot::Sender<v1::Reply>>,
+    downloads: HashMap<u64, Download>,
+}
+
+/// A transfer from the manager that nobody has taken yet.
+#[derive(Debug)]
+struct Download {
+    length: u64,
+    bytes: BytesMut,
+}
+
+/// Whether [`Session::enqueue`] put something into the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Yes,
+    No,
+}
+
+/// Why a manager's message ends the session.
+#[derive(Debug, thiserror::Error)]
+enum Violation {
+    #[error("a message of an unknown kind")]
+    Kind,
+    #[error("a chunk of transfer {0} that doesn't fit")]
+    Chunk(u64),
+}
+
+impl Session {
+    /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
+    pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
+        let Connection { outbox, inbox, platforms: _, offset, channel } = connection;
+        let session = Arc::new(Self {
+            generation: fork::generation(),
+            driver,
+            outbox,
+            offset,
+            next_id: AtomicU64::new(1),
+            lost: AtomicBool::new(false),
+            state: Mutex::default(),
+            releases: Mutex::default(),
+            _channel: channel,
+        });
+        tokio::spawn(read(Reader(Arc::downgrade(&session)), inbox));
+        session
+    }
+
+    /// An id for an object, event or call; never the same one twice.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An id for a transfer that isn't a command's data.
+    pub(crate) fn new_transfer_id(&self) -> u64 {
+        self.new_id() | OTHER_TRANSFER
+    }
+
+    /// The driver of this process.
+    pub(crate) fn driver(&self) -> &'static Driver {
+        self.driver
+    }
+
+    /// Whether it can be used: not in a forked child, and not after the manager went away.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_own() && !self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process made it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.generation == fork::generation()
+    }
+
+    /// `Err(error)` where it can't be used.
+    pub(crate) fn check(&self, error: ClError) -> Result<()> {
+        if self.is_usable() { Ok(()) } else { Err(error) }
+    }
+
+    // === what goes out ===
+
+    /// Calls a method and waits for the reply, whatever its status.
+    pub(crate) fn call(&self, method: Method) -> Result<v1::Reply> {
+        self.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        let id = self.new_id();
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
+            self.check(ClError::DEVICE_NOT_AVAILABLE)?;
+            state.calls.insert(id, sender);
+            self.send_locked(&mut state);
+            self.outbox.push(Kind::Call(v1::Call { id, method: Some(method) }));
+        }
+        let reply = self.driver.block_on(async {
+            self.outbox.wake();
+            receiver.await
+        });
+        reply?.map_err(|_| ClError::DEVICE_NOT_AVAILABLE)
+    }
+
+    /// Calls a method that nobody waits for; it is sent before anything that is enqueued after this.
+    pub(crate) fn cast(&self, method: Method) -> Result<()> {
+        self.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        self.outbox.push(Kind::Call(v1::Call { id: 0, method: Some(method) }));
+        Ok(())
+    }
+
+    /// Data for a call: inline where that is allowed, else by a transfer that is sent before.
+    pub(crate) fn data(&self, bytes: Bytes) -> v1::Data {
+        let form = if bytes.len() <= fpga_protocol::limits::MAX_INLINE_BYTES {
+            Form::Inline(bytes)
+        } else {
+            let source = crate::host_memory::HostSource::owned(bytes);
+            let upload = Arc::new(Upload::new(self.new_transfer_id(), source));
+            let transfer = v1::Transfer { id: upload.transfer, length: upload.length };
+            self.outbox.push_upload(upload);
+            Form::Transfer(transfer)
+        };
+        v1::Data { form: Some(form) }
+    }
+
+    /// Enqueues a command; `upload` is what its data refers to.
+    pub(crate) fn enqueue(
+        &self,
+        command: v1::Command,
+        event: Arc<Event>,
+        upload: Option<Arc<Upload>>,
+    ) -> Result<Sent> {
+        let mut state = lock(&self.state);
+        self.check(ClError::OUT_OF_RESOURCES)?;
+        let mut sent = Sent::No;
+        if state.batch.must_go_before(&command, upload.as_deref()) {
+            sent = self.send_locked(&mut state);
+        }
+        state.batch.push(command, event, upload);
+        if state.batch.is_due(state.at_manager.len()) {
+            sent = self.send_locked(&mut state);
+        }
+        Ok(sent)
+    }
+
+    /// Puts what is pending into the outbox; somebody who waits calls this, and then [`Self::wake`] while driving.
+    pub(crate) fn send(&self) -> Sent {
+        if !self.is_usable() {
+            return Sent::No;
+        }
+        self.send_locked(&mut lock(&self.state))
+    }
+
+    /// Sends what is in the outbox; to be called on the thread that drives.
+    pub(crate) fn wake(&self) {
+        self.outbox.wake();
+    }
+
+    /// Sends what is pending, and sees to it that it gets out.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check(ClError::OUT_OF_RESOURCES)?;
+        self.send();
+        self.push_out();
+        Ok(())
+    }
+
+    /// Gets out what is in the outbox, without waiting for an answer.
+    pub(crate) fn push_out(&self) {
+        self.outbox.wake();
+        self.driver.turn();
+    }
+
+    fn send_locked(&self, state: &mut State) -> Sent {
+        let mut sent = Sent::No;
+        if !state.batch.is_empty() {
+            let taken = state.batch.take();
+            for upload in taken.uploads {
+                self.outbox.push_upload(upload);
+            }
+            self.outbox.push(Kind::Flush(taken.flush));
+            let now = now_ns();
+            self.driver.add_outstanding(taken.events.len());
+            for event in taken.events {
+                event.submitted(now);
+                state.at_manager.insert(event.id(), event);
+            }
+            sent = Sent::Yes;
+        }
+        let releases = std::mem::take(&mut *lock(&self.releases));
+        if !releases.objects.is_empty() || !releases.events.is_empty() {
+            self.outbox.push(Kind::Call(v1::Call { id: 0, method: Some(Method::Release(releases)) }));
+            sent = Sent::Yes;
+        }
+        sent
+    }
+
+    // === releases ===
+
+    /// Notes that an object is gone. Sent with the next batch, or in a while.
+    pub(crate) fn release(&self, object: u64) {
+        if self.is_usable() {
+            lock(&self.releases).objects.push(object);
+            self.driver.arm();
+            self.driver.let_go_in_background();
+        }
+    }
+
+    /// Notes that no wait list can name an event any more. Sent with the next batch.
+    pub(crate) fn release_event(&self, event: u64) {
+        if self.is_usable() {
+            lock(&self.releases).events.push(event);
+        }
+    }
+
+    /// Sends the releases if nothing is pending that may still use the objects; on the thread that drives.
+    pub(crate) fn send_releases(&self) {
+        if self.is_usable() {
+            let mut state = lock(&self.state);
+            if state.batch.is_empty() {
+                self.send_locked(&mut state);
+            }
+        }
+        self.outbox.wake();
+    }
+
+    // === what comes in ===
+
+    /// Takes a transfer that a reply referred to.
+    pub(crate) fn take_data(&self, data: Option<v1::Data>) -> Result<Bytes> {
+        match data.and_then(|data| data.form) {
+            Some(Form::Inline(bytes)) => Ok(bytes),
+            Some(Form::Transfer(transfer)) => {
+                let download = lock(&self.state).downloads.remove(&transfer.id);
+                let download = download.filter(|download| {
+                    download.length == transfer.length && download.bytes.len() as u64 == transfer.length
+                });
+                Ok(download.ok_or(ClError::OUT_OF_RESOURCES)?.bytes.freeze())
+            }
+            None => Ok(Bytes::new()),
+        }
+    }
+
+    fn handle(&self, message: v1::ServerMessage) -> Result<(), Violation> {
+        match message.kind {
+            Some(server_message::Kind::Completions(completions)) => {
+                self.complete(completions.completions);
+                Ok(())
+            }
+            Some(server_message::Kind::Chunk(chunk)) => self.receive(&chunk),
+            Some(server_message::Kind::Reply(reply)) => {
+                let call = lock(&self.state).calls.remove(&reply.id);
+                if let Some(call) = call {
+                    // Whoever waited may have given up.
+                    drop(call.send(reply));
+                }
+                Ok(())
+            }
+            Some(server_message::Kind::Welcome(_)) | None => Err(Violation::Kind),
+        }
+    }
+
+    fn receive(&self, chunk: &v1::Chunk) -> Result<(), Violation> {
+        let violation = Violation::Chunk(chunk.transfer);
+        if chunk.transfer & OTHER_TRANSFER == 0 {
+            let event = lock(&self.state).at_manager.get(&chunk.transfer).cloned();
+            let fits = event.is_some_and(|event| event.receive(chunk.length, chunk.offset, &chunk.data));
+            return if fits { Ok(()) } else { Err(violation) };
+        }
+        let mut state = lock(&self.state);
+        let download = state.downloads.entry(chunk.transfer);
+        let download = download.or_insert_with(|| Download { length: chunk.length, bytes: BytesMut::new() });
+        let received = download.bytes.len() as u64;
+        let fits = chunk.length == download.length
+            && chunk.length <= MAX_DOWNLOAD_BYTES
+            && chunk.offset == received
+            && chunk.data.len() as u64 <= download.length - received;
+        if !fits {
+            return Err(violation);
+        }
+        download.bytes.extend_from_slice(&chunk.data);
+        Ok(())
+    }
+
+    fn complete(&self, completions: Vec<v1::Completion>) {
+        let mut ended = Vec::with_capacity(completions.len());
+        {
+            let mut state = lock(&self.state);
+            for completion in completions {
+                if let Some(event) = state.at_manager.remove(&completion.event) {
+                    ended.push((event, completion));
+                }
+            }
+            // The manager has nothing of ours: whatever waits for a flush point may as well run (T-5).
+            if state.at_manager.is_empty() && !state.batch.is_empty() {
+                self.send_locked(&mut state);
+            }
+        }
+        self.driver.remove_outstanding(ended.len());
+        for (event, completion) in ended {
+            event.completed(completion, self.offset);
+        }
+        self.outbox.wake();
+    }
+
+    /// Ends everything with errors: the manager is gone.
+    fn lose(&self, why: &str) {
+        if self.lost.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        tracing::debug!(why, "Lost a device manager");
+        self.outbox.close();
+        let (events, at_manager, calls) = {
+            let mut state = lock(&self.state);
+            let State { mut batch, at_manager, calls, downloads: _ } = std::mem::take(&mut *state);
+            (batch.take().events, at_manager, calls)
+        };
+        self.driver.remove_outstanding(at_manager.len());
+        let mut events: Vec<_> = events.into_iter().chain(at_manager.into_values()).collect();
+        events.sort_by_key(|event| event.id());
+        for event in events {
+            event.fail(ClError::OUT_OF_RESOURCES);
+        }
+        // Their callers see the closed channel.
+        drop(calls);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_own() {
+            self.outbox.close();
+            self.driver.arm();
+        }
+    }
+}
+
+/// The reading task's hold on a session: however the task ends, the session doesn't go on without it.
+#[derive(Debug)]
+struct Reader(Weak<Session>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.upgrade() {
+            session.lose("nobody reads from it any more");
+        }
+    }
+}
+
+async fn read(reader: Reader, mut inbox: Streaming<v1::ServerMessage>) {
+    loop {
+        let message = inbox.message().await;
+        let Some(session) = reader.0.upgrade() else { return };
+        match message {
+            Ok(Some(message)) => {
+                if let Err(violation) = session.handle(message) {
+                    tracing::warn!(%violation, "A device manager broke the protocol");
+                    return session.lose("protocol violation");
+                }
+            }
+            Ok(None) => return session.lose("the manager ended the session"),
+            Err(status) => return session.lose(status.message()),
+        }
+    }
+}

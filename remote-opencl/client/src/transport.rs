@@ -1,0 +1,115 @@
+//! Connecting to a manager: socket, HTTP/2, gRPC, and the greeting.
+
+use crate::address::ManagerAddress;
+use crate::clock::{Offset, now_ns};
+use crate::codec::SessionCodec;
+use crate::outbox::{Outbox, OutboxStream};
+use crate::socket::Socket;
+use fpga_protocol::{limits, v1};
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Request, Status, Streaming};
+
+/// How long a socket may take to connect: a dead manager must not hold up a program that uses others.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// How long a manager that took the connection may take to greet.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(3);
+
+const METHOD: &str = "/fpga.remote.v1.DeviceManager/Session";
+
+/// A session that has begun.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) inbox: Streaming<v1::ServerMessage>,
+    pub(crate) platforms: Vec<v1::Platform>,
+    pub(crate) offset: Offset,
+    /// Kept, since the connection may end with its last handle.
+    pub(crate) channel: Channel,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("can't connect: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("refused: {0}")]
+    Refused(#[from] Status),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("the manager didn't greet")]
+    NoWelcome,
+}
+
+/// Resolves a TCP manager's name, here and not in the runtime, whose helper thread would take the program's signals.
+pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
+    match address {
+        ManagerAddress::Unix(_) => Ok(Vec::new()),
+        ManagerAddress::Tcp(host_and_port) => Ok(host_and_port.to_socket_addrs()?.collect()),
+    }
+}
+
+/// Connects and greets.
+pub(crate) async fn connect(
+    address: ManagerAddress,
+    resolved: Vec<SocketAddr>,
+) -> Result<Connection, ConnectError> {
+    let socket = timeout(CONNECT_TIMEOUT, Socket::connect(&address, &resolved)).await;
+    let socket = socket.map_err(|_| ConnectError::Timeout)??;
+    timeout(WELCOME_TIMEOUT, greet(socket)).await.map_err(|_| ConnectError::Timeout)?
+}
+
+async fn greet(socket: Socket) -> Result<Connection, ConnectError> {
+    let mut socket = Some(TokioIo::new(socket));
+    let connector = tower::service_fn(move |_: Uri| {
+        // One connection is one session: a second attempt would be another manager's business.
+        let socket = socket.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+        async move { socket }
+    });
+    let channel = Endpoint::from_static("http://device-manager")
+        .initial_stream_window_size(limits::WINDOW_BYTES)
+        .initial_connection_window_size(limits::WINDOW_BYTES)
+        .max_frame_size(limits::MAX_FRAME_BYTES)
+        .connect_with_connector(connector)
+        .await?;
+
+    let outbox = Arc::new(Outbox::default());
+    outbox.push(v1::client_message::Kind::Hello(v1::Hello {
+        protocol_version: limits::PROTOCOL_VERSION,
+        token: String::new(),
+        client_name: client_name(),
+        pid: std::process::id(),
+    }));
+    let mut grpc =
+        tonic::client::Grpc::new(channel.clone()).max_decoding_message_size(limits::MAX_MESSAGE_BYTES);
+    grpc.ready().await?;
+    let request = Request::new(OutboxStream(Arc::clone(&outbox)));
+    let path = PathAndQuery::from_static(METHOD);
+    let mut inbox = grpc.streaming(request, path, SessionCodec).await?.into_inner();
+    match inbox.message().await?.and_then(|message| message.kind) {
+        Some(v1::server_message::Kind::Welcome(welcome)) => Ok(Connection {
+            outbox,
+            inbox,
+            platforms: welcome.platforms,
+            offset: Offset::new(welcome.manager_ns, now_ns()),
+            channel,
+        }),
+        _ => Err(ConnectError::NoWelcome),
+    }
+}
+
+/// The program's name, for the manager's logs.
+fn client_name() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let name = std::path::Path::new(&program).file_name().unwrap_or_default();
+    name.to_string_lossy().chars().take(64).collect()
+}
