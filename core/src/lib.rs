@@ -9,6 +9,7 @@ pub mod decide;
 pub mod device;
 pub mod dispatch;
 pub mod event;
+pub mod ledger;
 pub mod locality;
 pub mod matching;
 pub mod names;
@@ -20,6 +21,7 @@ pub mod score;
 pub mod slots;
 pub mod staleness;
 pub mod units;
+pub mod window;
 
 #[cfg(test)]
 mod fixtures;

@@ -1,0 +1,307 @@
+//! Which events were counted: the identity that makes a retried event count once.
+//!
+//! Per reporter a watermark, below which everything was counted, and a bounded set of ranges above it, so that batches
+//! may overtake each other. No time of its own: moments are arguments, and only tell which reporters are silent.
+
+use crate::units::Millis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most reporters that are remembered at once. A node has as many as it runs device runtimes.
+pub const MAX_REPORTERS: usize = 1024;
+
+/// Most ranges above a reporter's watermark. The oldest gap is given up beyond it: what was in it counts as counted.
+pub const MAX_RANGES: usize = 64;
+
+/// What was counted, per reporter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// How long a reporter must be silent before it may be forgotten: what it retries after that is out of the window.
+    retention: Millis,
+    reporters: BTreeMap<u64, Reporter>,
+    /// Gaps that were given up because there were too many.
+    gaps_given_up: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Reporter {
+    /// All numbers up to this one were counted.
+    watermark: u64,
+    /// Counted ranges above it, by first number, to the last; apart from each other and from the watermark.
+    ranges: BTreeMap<u64, u64>,
+    heard: Millis,
+}
+
+/// What the ledger says of the numbers of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// None of them was counted.
+    New(Order),
+    /// Some of them were counted: `new` of `of` were not.
+    Partly {
+        /// Numbers that were not counted before.
+        new: u64,
+        /// Numbers that the event covers.
+        of: u64,
+    },
+    /// All of them were counted.
+    Duplicate,
+}
+
+/// Whether a reporter's later events were counted before this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// This is its newest.
+    Newest,
+    /// There are newer ones.
+    Late,
+}
+
+/// Every place is taken by a reporter that still reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_REPORTERS} reporters are active already; no other is taken until one falls silent")]
+pub struct TooManyReporters;
+
+impl Ledger {
+    /// A ledger that remembers a reporter for `retention` after its last event; at least the window's length.
+    #[must_use]
+    pub const fn new(retention: Millis) -> Self {
+        Self { retention, reporters: BTreeMap::new(), gaps_given_up: 0 }
+    }
+
+    /// Makes room for `reporters`, by forgetting those that are silent, where there is none.
+    ///
+    /// # Errors
+    /// [`TooManyReporters`] when too many are active; nothing is forgotten then.
+    pub fn make_room(
+        &mut self,
+        reporters: impl IntoIterator<Item = u64>,
+        now: Millis,
+    ) -> Result<(), TooManyReporters> {
+        let mut unknown: Vec<_> =
+            reporters.into_iter().filter(|reporter| !self.reporters.contains_key(reporter)).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        let excess = (self.reporters.len() + unknown.len()).saturating_sub(MAX_REPORTERS);
+        if excess == 0 {
+            return Ok(());
+        }
+        let mut silent: Vec<_> = self
+            .reporters
+            .iter()
+            .filter(|(_, entry)| now - entry.heard >= self.retention)
+            .map(|(reporter, entry)| (entry.heard, *reporter))
+            .collect();
+        if silent.len() < excess {
+            return Err(TooManyReporters);
+        }
+        silent.sort_unstable();
+        for (_, reporter) in &silent[..excess] {
+            self.reporters.remove(reporter);
+        }
+        Ok(())
+    }
+
+    /// Notes that the numbers `first..=last` of `reporter` are counted, and says which of them were before. A `first` of 0
+    /// is taken as 1.
+    ///
+    /// [`Self::make_room`] comes first: a reporter without room is taken all the same.
+    pub fn record(&mut self, reporter: u64, first: u64, last: u64, now: Millis) -> Verdict {
+        let entry = self.reporters.entry(reporter).or_insert_with(|| Reporter {
+            watermark: 0,
+            ranges: BTreeMap::new(),
+            heard: now,
+        });
+        entry.heard = entry.heard.max(now);
+        let first = first.max(1);
+        if last < first {
+            return Verdict::Duplicate;
+        }
+        let of = (last - first).saturating_add(1);
+        let order = if first > entry.newest() { Order::Newest } else { Order::Late };
+        let known = entry.known_in(first, last);
+        if known == of {
+            return Verdict::Duplicate;
+        }
+        entry.insert(first, last);
+        self.gaps_given_up += entry.bound();
+        if known == 0 { Verdict::New(order) } else { Verdict::Partly { new: of - known, of } }
+    }
+
+    /// How many reporters it remembers.
+    #[must_use]
+    pub fn reporters(&self) -> usize {
+        self.reporters.len()
+    }
+
+    /// Gaps that were given up because a reporter had too many.
+    #[must_use]
+    pub const fn gaps_given_up(&self) -> u64 {
+        self.gaps_given_up
+    }
+}
+
+impl Reporter {
+    /// The newest number that was counted.
+    fn newest(&self) -> u64 {
+        self.ranges.last_key_value().map_or(self.watermark, |(_, last)| *last)
+    }
+
+    /// How many of `first..=last` were counted.
+    fn known_in(&self, first: u64, last: u64) -> u64 {
+        let below = if first <= self.watermark { self.watermark.min(last) - first + 1 } else { 0 };
+        let above: u64 = self
+            .ranges
+            .range(..=last)
+            .rev()
+            .take_while(|(_, range_last)| **range_last >= first)
+            .map(|(range_first, range_last)| (*range_last).min(last) - (*range_first).max(first) + 1)
+            .sum();
+        below + above
+    }
+
+    /// Adds `first..=last` and joins what touches.
+    fn insert(&mut self, mut first: u64, mut last: u64) {
+        while let Some((range_first, range_last)) =
+            self.ranges.range(..=last.saturating_add(1)).next_back().map(|(a, b)| (*a, *b))
+        {
+            if range_last.saturating_add(1) < first {
+                break;
+            }
+            self.ranges.remove(&range_first);
+            first = first.min(range_first);
+            last = last.max(range_last);
+        }
+        if first <= self.watermark.saturating_add(1) {
+            self.watermark = self.watermark.max(last);
+        } else {
+            self.ranges.insert(first, last);
+        }
+    }
+
+    /// Gives up the oldest gaps while there are too many ranges; says how many.
+    fn bound(&mut self) -> u64 {
+        let mut given_up = 0;
+        while self.ranges.len() > MAX_RANGES {
+            if let Some((_, last)) = self.ranges.pop_first() {
+                self.watermark = last;
+                given_up += 1;
+            }
+        }
+        given_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const RETENTION: Millis = Millis::from_secs(300);
+    const NEW: Verdict = Verdict::New(Order::Newest);
+
+    fn mk_ledger() -> Ledger {
+        Ledger::new(RETENTION)
+    }
+
+    #[test]
+    fn a_retried_event_counts_once() {
+        let mut ledger = mk_ledger();
+        assert_eq!(ledger.record(7, 1, 1, Millis(0)), NEW);
+        assert_eq!(ledger.record(7, 1, 1, Millis(1)), Verdict::Duplicate);
+        assert_eq!(ledger.record(8, 1, 1, Millis(1)), NEW, "another reporter's numbers are its own");
+    }
+
+    #[test]
+    fn batches_may_overtake_each_other() {
+        let mut ledger = mk_ledger();
+        assert_eq!(ledger.record(7, 3, 4, Millis(0)), NEW);
+        assert_eq!(ledger.record(7, 1, 2, Millis(0)), Verdict::New(Order::Late));
+        assert_eq!(ledger.record(7, 5, 5, Millis(0)), NEW);
+        assert!((1..=5).all(|seq| ledger.record(7, seq, seq, Millis(0)) == Verdict::Duplicate));
+        assert!(ledger.reporters[&7].ranges.is_empty(), "what touches is joined");
+    }
+
+    #[test]
+    fn a_sum_of_which_a_part_was_counted_counts_for_the_rest() {
+        let mut ledger = mk_ledger();
+        ledger.record(7, 2, 3, Millis(0));
+        assert_eq!(ledger.record(7, 1, 10, Millis(0)), Verdict::Partly { new: 8, of: 10 });
+        assert_eq!(ledger.record(7, 1, 10, Millis(0)), Verdict::Duplicate);
+    }
+
+    #[test]
+    fn too_many_gaps_cost_the_oldest_and_are_counted() {
+        let mut ledger = mk_ledger();
+        for n in 1..=MAX_RANGES as u64 + 1 {
+            ledger.record(7, 2 * n, 2 * n, Millis(0));
+        }
+        assert_eq!(ledger.gaps_given_up(), 1);
+        assert_eq!(ledger.record(7, 1, 1, Millis(0)), Verdict::Duplicate);
+        assert_eq!(ledger.record(7, 3, 3, Millis(0)), Verdict::New(Order::Late));
+    }
+
+    #[test]
+    fn a_flood_of_reporters_is_refused_and_forgets_nobody_who_is_active() {
+        let mut ledger = mk_ledger();
+        for reporter in 0..MAX_REPORTERS as u64 {
+            ledger.make_room([reporter], Millis(reporter)).unwrap();
+            ledger.record(reporter, 1, 1, Millis(reporter));
+        }
+        assert_eq!(ledger.make_room([0, 1], Millis(500)), Ok(()));
+        assert_eq!(ledger.make_room([5000], Millis(500)), Err(TooManyReporters));
+        let later = RETENTION + Millis(1);
+        assert_eq!(ledger.make_room([5000, 5000, 5001], later), Ok(()));
+        assert_eq!(ledger.reporters(), MAX_REPORTERS - 2);
+        assert_eq!(ledger.record(2, 1, 1, later), Verdict::Duplicate);
+    }
+
+    #[test]
+    fn the_widest_range_overflows_nothing() {
+        let mut ledger = mk_ledger();
+        assert_eq!(ledger.record(7, 0, u64::MAX, Millis(0)), NEW);
+        assert_eq!(ledger.record(7, u64::MAX, u64::MAX, Millis(0)), Verdict::Duplicate);
+        ledger.record(8, u64::MAX, u64::MAX, Millis(0));
+        assert_eq!(
+            ledger.record(8, 1, u64::MAX, Millis(0)),
+            Verdict::Partly { new: u64::MAX - 1, of: u64::MAX }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn in_any_order_and_however_often_each_number_is_new_once(
+            ranges in prop::collection::vec((1_u64..80, 1_u64..6), 1..200),
+        ) {
+            let mut ledger = mk_ledger();
+            let mut model = BTreeSet::new();
+            for (first, length) in ranges {
+                let last = first + length - 1;
+                let known = (first..=last).filter(|seq| model.contains(seq)).count() as u64;
+                let newest = model.last().copied().unwrap_or(0);
+                let expected = if known == length {
+                    Verdict::Duplicate
+                } else if known > 0 {
+                    Verdict::Partly { new: length - known, of: length }
+                } else if first > newest {
+                    NEW
+                } else {
+                    Verdict::New(Order::Late)
+                };
+                prop_assert_eq!(ledger.record(7, first, last, Millis(0)), expected);
+                model.extend(first..=last);
+            }
+        }
+
+        #[test]
+        fn memory_is_bounded_whatever_the_numbers(seqs in prop::collection::vec(1_u64.., 1..500)) {
+            let mut ledger = mk_ledger();
+            for seq in seqs {
+                ledger.record(7, seq, seq, Millis(0));
+                prop_assert!(ledger.reporters[&7].ranges.len() <= MAX_RANGES);
+                prop_assert_eq!(ledger.record(7, seq, seq, Millis(0)), Verdict::Duplicate);
+            }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The sliding window of a node (S-4): what its boards did in the last minutes, in bounded memory at any event rate.
+//!
+//! Usage is the overlap of `[timestamp − duration, timestamp]` with the window; a merged event spreads its sums from its first
+//! to its last moment; the progress of a running task is replaced by what comes after it. Never is there more usage than the
+//! slots could have done. It takes every event that it is given for new: what was counted before is the
+//! [`crate::ledger`]'s to know.
+
+mod recent;
+mod slices;
+#[cfg(test)]
+mod tests;
+
+pub use recent::MAX_RECENT;
+
+use crate::event::{Event, Identity, Phase};
+use crate::ledger::Order;
+use crate::node_state::{Buckets, NodeState, RecentBitstream};
+use crate::units::Millis;
+use recent::Recent;
+use serde::{Deserialize, Serialize};
+use slices::{Line, Slices, Span};
+use std::collections::BTreeMap;
+
+/// Shortest window.
+pub const MIN_LENGTH: Millis = Millis::from_secs(1);
+/// Longest window.
+pub const MAX_LENGTH: Millis = crate::node_state::codec::MAX_WINDOW;
+/// Slots of a node of which no device is known: those of the paper's boards (S-7).
+pub const UNKNOWN_SLOTS: u32 = 4;
+/// Devices that are told apart; the usage of others counts for the node only.
+pub const MAX_DEVICES: usize = 64;
+/// Running tasks that are told apart; the progress of others is left out, their final events carry the whole.
+pub const MAX_RUNNING: usize = 1024;
+/// How far ahead of the clock an event may be, or the clock behind itself, without being called a jump.
+pub const TOLERANCE: Millis = Millis::from_secs(1);
+
+/// Slices kept per window, and per published slice: fine inside, coarse outside.
+const KEPT_SLICES: u64 = 300;
+const PUBLISHED_SLICES: u64 = 30;
+
+/// What happened on a node's boards within the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    length: Millis,
+    line: Line,
+    /// The latest moment that it was told.
+    latest: Millis,
+    devices: BTreeMap<String, Amounts>,
+    /// Of events that name no device, or one too many.
+    elsewhere: Amounts,
+    running: Vec<Running>,
+    recent: Recent,
+    counters: Counters,
+}
+
+/// The two quantities of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Amounts {
+    usage: Slices,
+    reconfiguration: Slices,
+}
+
+/// A task of which only progress is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Running {
+    reporter: u64,
+    task: u64,
+    device: Option<String>,
+    end: Millis,
+    duration: Millis,
+}
+
+/// What did not go as it should.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Events from the future; they were moved to the present.
+    pub from_future: u64,
+    /// Events that were over before the window began; they count for nothing.
+    pub too_old: u64,
+    /// Progress of running tasks that was left out.
+    pub progress_skipped: u64,
+    /// Steps of the clock; what was in the window kept its age.
+    pub clock_jumps: u64,
+}
+
+/// The share of an event that is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All of it.
+    Whole,
+    /// `new` of `of` parts: the others were counted before.
+    Part {
+        /// Parts to count.
+        new: u64,
+        /// Parts in all; at least 1.
+        of: u64,
+    },
+}
+
+/// Which way the clock stepped, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockStep {
+    /// Ahead by so much more than time passed.
+    Forward(Millis),
+    /// Back by so much.
+    Back(Millis),
+}
+
+/// Why there can be no such window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a window of {0} can't be; write a length from 1s to 24h, for example `5m`")]
+pub struct InvalidLength(pub Millis);
+
+/// The window at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Slot time used, all devices.
+    pub usage: Millis,
+    /// Time spent reconfiguring, all devices.
+    pub reconfiguration: Millis,
+    /// Both in time slices.
+    pub buckets: Buckets,
+    /// Both per device that was asked for.
+    pub devices: BTreeMap<String, MeasuredDevice>,
+    /// Bitstreams used or loaded in the window, most recently used first.
+    pub bitstreams: Vec<RecentBitstream>,
+}
+
+/// A device's part of [`Measured`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MeasuredDevice {
+    /// Slot time used.
+    pub usage: Millis,
+    /// Time spent reconfiguring.
+    pub reconfiguration: Millis,
+}
+
+impl Window {
+    /// An empty window of `length`.
+    ///
+    /// # Errors
+    /// [`InvalidLength`] outside [`MIN_LENGTH`] to [`MAX_LENGTH`].
+    pub fn new(length: Millis) -> Result<Self, InvalidLength> {
+        if length < MIN_LENGTH || length > MAX_LENGTH {
+            return Err(InvalidLength(length));
+        }
+        let width = length.0.div_ceil(KEPT_SLICES);
+        // One more than fits: the window's old end lies within a slice.
+        let count = usize::try_from(length.0.div_ceil(width)).unwrap_or(usize::MAX).saturating_add(1);
+        Ok(Self {
+            length,
+            line: Line { width, count, newest: 0 },
+            latest: Millis::ZERO,
+            devices: BTreeMap::new(),
+            elsewhere: Amounts::default(),
+            running: Vec::new(),
+            recent: Recent::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Its length.
+    #[must_use]
+    pub const fn length(&self) -> Millis {
+        self.length
+    }
+
+    /// What did not go as it should so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The latest moment that it was told.
+    #[must_use]
+    pub const fn latest(&self) -> Millis {
+        self.latest
+    }
+
+    /// Moves on to `now`, and says which moment it takes for now: a clock that is a little behind is waited for, one that
+    /// is far behind has stepped back.
+    pub fn advance(&mut self, now: Millis) -> Millis {
+        if now + TOLERANCE < self.latest {
+            self.step(ClockStep::Back(self.latest - now));
+        }
+        let now = now.max(self.latest);
+        let newest = now.0 / self.line.width;
+        let by = newest - self.line.newest.min(newest);
+        if by > 0 {
+            for amounts in self.devices.values_mut().chain([&mut self.elsewhere]) {
+                amounts.usage.advance(by, self.line.count);
+                amounts.reconfiguration.advance(by, self.line.count);
+            }
+            self.devices.retain(|_, amounts| !amounts.is_empty());
+            let oldest = now - self.length;
+            self.running.retain(|task| task.end >= oldest);
+            self.recent.forget_before(oldest);
+        }
+        self.line.newest = newest;
+        self.latest = now;
+        now
+    }
+
+    /// Takes note that the clock stepped: everything keeps its age.
+    pub fn step(&mut self, step: ClockStep) {
+        self.counters.clock_jumps += 1;
+        let moved = |moment: Millis| match step {
+            ClockStep::Forward(by) => moment + by,
+            ClockStep::Back(by) => moment - by,
+        };
+        self.latest = moved(self.latest);
+        // Slices are counted from the newest, so they move along.
+        self.line.newest = self.latest.0 / self.line.width;
+        for task in &mut self.running {
+            task.end = moved(task.end);
+        }
+        self.recent.shift(moved);
+    }
+
+    /// Counts `event`, which arrived at `now`.
+    pub fn count(&mut self, event: &Event, share: Share, order: Order, now: Millis) {
+        let now = self.advance(now);
+        if event.timestamp_ms > now + TOLERANCE {
+            self.counters.from_future += 1;
+        }
+        let ahead = event.timestamp_ms - now;
+        let end = event.timestamp_ms - ahead;
+        if end + self.length < now {
+            self.counters.too_old += 1;
+        } else {
+            self.recent.touch(&event.bitstream_identifier, event.digest.as_ref(), end);
+        }
+        let task = event.identity.zip(event.task);
+        match event.phase {
+            Phase::Running => self.progress(event, task, order, end),
+            Phase::Final => {
+                if let Some((Identity { reporter, .. }, task)) = task {
+                    self.running.retain(|running| (running.reporter, running.task) != (reporter, task));
+                }
+                let first = event.merged.map(|merged| merged.first_ms - ahead);
+                let span = |amount: Millis| match first {
+                    Some(first) => Span { start: first.min(end).0, end: end.0, amount: share.of(amount.0) },
+                    // Nothing lasts longer than the time since 1970.
+                    None => Span { start: (end - amount).0, end: end.0, amount: share.of(amount.min(end).0) },
+                };
+                let (usage, reconfiguration) = (span(event.duration_ms), span(event.reconfiguration_ms));
+                let line = self.line;
+                let amounts = self.amounts_of(event.device.as_deref());
+                amounts.usage.add(&line, usage);
+                amounts.reconfiguration.add(&line, reconfiguration);
+            }
+        }
+    }
+
+    fn progress(&mut self, event: &Event, task: Option<(Identity, u64)>, order: Order, end: Millis) {
+        let Some((Identity { reporter, .. }, task)) = task else {
+            self.counters.progress_skipped += 1;
+            return;
+        };
+        let known =
+            self.running.iter().position(|running| (running.reporter, running.task) == (reporter, task));
+        // What replaces late progress was counted already or will come.
+        if order == Order::Late || (known.is_none() && self.running.len() >= MAX_RUNNING) {
+            self.counters.progress_skipped += 1;
+            return;
+        }
+        let running =
+            Running { reporter, task, device: event.device.clone(), end, duration: event.duration_ms };
+        match known {
+            Some(index) => self.running[index] = running,
+            None => self.running.push(running),
+        }
+    }
+
+    fn amounts_of(&mut self, device: Option<&str>) -> &mut Amounts {
+        let Some(device) = device else { return &mut self.elsewhere };
+        if !self.devices.contains_key(device) && self.devices.len() >= MAX_DEVICES {
+            return &mut self.elsewhere;
+        }
+        self.devices.entry(device.to_owned()).or_default()
+    }
+
+    /// The window at `now`, of a node with `devices` (id and slots).
+    #[must_use]
+    pub fn measure(&self, now: Millis, devices: &BTreeMap<String, u32>) -> Measured {
+        let mut at = self.clone();
+        let now = at.advance(now);
+        let line = at.line;
+        for running in std::mem::take(&mut at.running) {
+            let span = Span {
+                start: (running.end - running.duration).0,
+                end: running.end.0,
+                amount: running.duration.min(running.end).0,
+            };
+            at.amounts_of(running.device.as_deref()).usage.add(&line, span);
+        }
+        let bucket = self.length.0.div_ceil(PUBLISHED_SLICES);
+        let count = usize::try_from(self.length.0.div_ceil(bucket)).unwrap_or(usize::MAX);
+        let mut measured = Measured { bitstreams: at.recent.published(now), ..Measured::default() };
+        let mut total = at.elsewhere;
+        for (id, mut amounts) in at.devices {
+            if let Some(slots) = devices.get(&id) {
+                amounts.cap(&line, now, u64::from(*slots));
+                let buckets = amounts.buckets(&line, now, bucket, count, u64::from(*slots));
+                measured.devices.insert(
+                    id,
+                    MeasuredDevice {
+                        usage: Buckets::sum_at(&buckets.usage, buckets.bucket, self.length, Millis::ZERO),
+                        reconfiguration: Buckets::sum_at(
+                            &buckets.reconfiguration,
+                            buckets.bucket,
+                            self.length,
+                            Millis::ZERO,
+                        ),
+                    },
+                );
+            }
+            total.usage.add_all(&amounts.usage);
+            total.reconfiguration.add_all(&amounts.reconfiguration);
+        }
+        let slots = if devices.is_empty() {
+            u64::from(UNKNOWN_SLOTS)
+        } else {
+            devices.values().map(|slots| u64::from(*slots)).sum()
+        };
+        total.cap(&line, now, slots);
+        measured.buckets = total.buckets(&line, now, bucket, count, slots);
+        measured.buckets.trim();
+        let sum = |slices: &[Millis]| Buckets::sum_at(slices, Millis(bucket), self.length, Millis::ZERO);
+        measured.usage = sum(&measured.buckets.usage);
+        measured.reconfiguration = sum(&measured.buckets.reconfiguration);
+        measured
+    }
+
+    /// Adds what `state`, which was published, still says of the window at `now`: for the case that nothing else is left.
+    /// Its devices' parts are in proportion, because only their totals are published.
+    pub fn seed(&mut self, state: &NodeState, now: Millis) {
+        let now = self.advance(now);
+        // A state from the future was measured by a clock that has since stepped back: its age is unknown, 0 is safe.
+        let measured_at = state.measured_at.min(now);
+        let whole = state.devices.iter().map(|device| device.usage.0).sum::<u64>().max(state.usage.0).max(1);
+        let line = self.line;
+        let of = |slices: &[Millis], index: usize| slices.get(index).copied().unwrap_or_default();
+        for index in 0..state.buckets.len() {
+            let usage = of(&state.buckets.usage, index);
+            let reconfiguration = of(&state.buckets.reconfiguration, index);
+            let bucket = state.buckets.bucket.0;
+            let end = measured_at.0.saturating_sub((index as u64).saturating_mul(bucket));
+            let span = |amount: u64| Span { start: end.saturating_sub(bucket), end, amount };
+            let mut left = usage.0;
+            for device in &state.devices {
+                let share = u128::from(usage.0) * u128::from(device.usage.0) / u128::from(whole);
+                let share = u64::try_from(share).unwrap_or(u64::MAX).min(left);
+                left -= share;
+                self.amounts_of(Some(&device.id)).usage.add(&line, span(share));
+            }
+            self.elsewhere.usage.add(&line, span(left));
+            self.elsewhere.reconfiguration.add(&line, span(reconfiguration.0));
+        }
+        for bitstream in state.bitstreams.iter().rev() {
+            let used = measured_at - bitstream.last_used_ago;
+            if used + self.length >= now {
+                self.recent.touch_parts(bitstream.name.as_deref(), bitstream.digest, used);
+            }
+        }
+    }
+}
+
+impl Amounts {
+    fn is_empty(&self) -> bool {
+        self.usage.is_empty() && self.reconfiguration.is_empty()
+    }
+
+    fn cap(&mut self, line: &Line, now: Millis, slots: u64) {
+        self.usage.cap(line, now.0, slots);
+        self.reconfiguration.cap(line, now.0, slots);
+    }
+
+    /// In slices of `bucket`; rounding must not lift one above what its slots can do.
+    fn buckets(&self, line: &Line, now: Millis, bucket: u64, count: usize, slots: u64) -> Buckets {
+        let most = bucket.saturating_mul(slots);
+        let steps = |slices: &Slices| -> Vec<Millis> {
+            let amounts = slices.steps(line, now.0, bucket, count).into_iter();
+            amounts.map(|amount| Millis(amount.min(most))).collect()
+        };
+        Buckets {
+            bucket: Millis(bucket),
+            usage: steps(&self.usage),
+            reconfiguration: steps(&self.reconfiguration),
+        }
+    }
+}
+
+impl Share {
+    fn of(self, amount: u64) -> u64 {
+        match self {
+            Self::Whole => amount,
+            Self::Part { new, of } => {
+                let share = u128::from(amount) * u128::from(new.min(of)) / u128::from(of.max(1));
+                u64::try_from(share).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
