@@ -69,6 +69,8 @@ pub struct SlotUsage {
     pub bitstream: Option<Digest>,
     /// The task it is charged to.
     pub task: TaskId,
+    /// Number of this task's hold on this slot, never used for another: progress and end of it share it.
+    pub hold: u64,
     /// Whose task that is.
     pub tenant: Tenant,
     /// From, on the caller's monotonic clock.
@@ -101,6 +103,10 @@ pub struct Dispatch {
     slots: SlotTable,
     /// Until when the time of each slot has been charged, while it is held.
     charged_until: Vec<Duration>,
+    /// The task to which the time of each slot is charged until it ends, since its progress was told.
+    claimed_by: Vec<Option<TaskId>>,
+    /// Counts holds.
+    holds: u64,
     /// All sessions' waiting tasks in the order of arrival.
     waiting: VecDeque<Waiting>,
     running: BTreeMap<TaskId, Running>,
@@ -117,6 +123,8 @@ struct Running {
     session: SessionId,
     tenant: Tenant,
     slots: Vec<SlotIndex>,
+    /// Number of the hold on the first slot; those on the others follow.
+    first_hold: u64,
     kernels: Kernels,
     submitted: Duration,
 }
@@ -149,6 +157,8 @@ impl Dispatch {
         let slots = SlotTable::new(slots);
         Self {
             charged_until: vec![Duration::ZERO; slots.len()],
+            claimed_by: vec![None; slots.len()],
+            holds: 0,
             slots,
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
@@ -210,6 +220,26 @@ impl Dispatch {
         self.slots.release(&running.slots);
         let took = Some(now.saturating_sub(running.submitted));
         Finished { usage, grants: self.start_waiting(now), took }
+    }
+
+    /// The time so far of slots that have been held for `at_least`, charged to the task that holds each longest. It
+    /// stays that task's: the usage at its end covers it again, with the same `hold`.
+    pub fn progress(&mut self, at_least: Duration, now: Duration) -> Vec<SlotUsage> {
+        let mut told: Vec<SlotUsage> = Vec::new();
+        for (task, running) in &self.running {
+            for &slot in &running.slots {
+                let from = self.uncharged_since(slot, now);
+                if now - from >= at_least && told.iter().all(|other| other.slot != slot) {
+                    told.push(self.usage(slot, *task, running, from, now));
+                }
+            }
+        }
+        for usage in &told {
+            if let Some(claim) = self.claimed_by.get_mut(usage.slot.0 as usize) {
+                *claim = Some(usage.task);
+            }
+        }
+        told
     }
 
     /// A session has gone: its waiting tasks are dropped. Its running ones hold their slots until they are finished.
@@ -276,27 +306,49 @@ impl Dispatch {
             session,
             tenant: waiting.request.tenant,
             slots: slots.clone(),
+            first_hold: self.holds + 1,
             kernels,
             submitted: waiting.since,
         };
+        self.holds += slots.len() as u64;
         self.running.insert(task, running);
         Ok(Grant { session, task, slots, load })
     }
 
+    /// The time of a slot that has not been charged yet, which the end of `task` charges to it.
     fn charge(&mut self, slot: SlotIndex, task: TaskId, running: &Running, now: Duration) -> SlotUsage {
-        let from = self.charged_until.get(slot.0 as usize).copied().unwrap_or(now).min(now);
-        self.set_charged(slot, now);
-        SlotUsage {
-            slot,
-            bitstream: match running.kernels {
-                Kernels::Bitstreams => self.slots.resident_in(slot),
-                Kernels::Source => None,
-            },
-            task,
-            tenant: running.tenant.clone(),
-            from,
-            until: now,
+        let position = slot.0 as usize;
+        let claimed_by_other =
+            self.claimed_by.get(position).copied().flatten().is_some_and(|other| other != task);
+        let from = if claimed_by_other { now } else { self.uncharged_since(slot, now) };
+        if !claimed_by_other {
+            self.set_charged(slot, now);
+            if let Some(claim) = self.claimed_by.get_mut(position) {
+                *claim = None;
+            }
         }
+        self.usage(slot, task, running, from, now)
+    }
+
+    fn usage(
+        &self,
+        slot: SlotIndex,
+        task: TaskId,
+        running: &Running,
+        from: Duration,
+        until: Duration,
+    ) -> SlotUsage {
+        let bitstream = match running.kernels {
+            Kernels::Bitstreams => self.slots.resident_in(slot),
+            Kernels::Source => None,
+        };
+        let at = running.slots.iter().position(|other| *other == slot).unwrap_or(0) as u64;
+        let hold = running.first_hold + at;
+        SlotUsage { slot, bitstream, task, hold, tenant: running.tenant.clone(), from, until }
+    }
+
+    fn uncharged_since(&self, slot: SlotIndex, now: Duration) -> Duration {
+        self.charged_until.get(slot.0 as usize).copied().unwrap_or(now).min(now)
     }
 
     fn set_charged(&mut self, slot: SlotIndex, now: Duration) {

@@ -111,6 +111,21 @@ fn the_times_charged_for_a_shared_slot_add_up_to_the_time_it_was_held() {
 }
 
 #[test]
+fn told_progress_stays_with_its_task_and_nothing_is_charged_twice() {
+    let mut dispatch = dispatch(1);
+    dispatch.submit(task(A, 1, &[1]), ms(0)).unwrap().unwrap();
+    dispatch.submit(task(A, 2, &[1]), ms(2)).unwrap().unwrap();
+    assert_eq!(dispatch.progress(ms(10), ms(9)), []);
+    let told = dispatch.progress(ms(10), ms(10));
+    assert_eq!((told.len(), told[0].task, told[0].until - told[0].from), (1, TaskId(1), ms(10)));
+    let second = dispatch.finish(TaskId(2), ms(15));
+    assert_eq!(second.usage[0].from, second.usage[0].until, "the first has claimed it");
+    let first = dispatch.finish(TaskId(1), ms(20));
+    assert_eq!((first.usage[0].from, first.usage[0].until), (ms(0), ms(20)));
+    assert_eq!((first.usage[0].hold, second.usage[0].hold), (told[0].hold, told[0].hold + 1));
+}
+
+#[test]
 fn the_end_of_an_unknown_task_changes_nothing() {
     let mut dispatch = dispatch(1);
     assert!(started(&mut dispatch, task(A, 1, &[1])));
@@ -124,6 +139,7 @@ enum Step {
     FinishOldest,
     FinishNewest,
     Cancel { session: u64 },
+    Progress,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -133,6 +149,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::FinishOldest),
         2 => Just(Step::FinishNewest),
         1 => (0..4u64).prop_map(|session| Step::Cancel { session }),
+        1 => Just(Step::Progress),
     ]
 }
 
@@ -209,6 +226,11 @@ proptest! {
                 Step::FinishNewest => {
                     let newest = observer.running.len() - 1;
                     finish(&mut dispatch, &mut observer, newest, now, &mut charged)
+                }
+                Step::Progress => {
+                    let told = dispatch.progress(ms(3), now);
+                    prop_assert!(told.iter().all(|usage| charged + (usage.until - usage.from) <= now * slots));
+                    continue;
                 }
                 Step::Cancel { session } => {
                     observer.waiting.retain(|request| request.session != SessionId(session));

@@ -79,12 +79,28 @@ impl Dispatcher {
         finished.grants
     }
 
+    /// Reports the use so far of slots that have been held for `at_least`: called now and then, so that the collector
+    /// hears of long tasks before their end.
+    pub fn report_progress(&self, at_least: Duration) {
+        let now = self.now();
+        let told = self.lock().dispatch.progress(at_least, now);
+        for usage in &told {
+            self.reports.slot_in_use(usage);
+        }
+    }
+
     /// A session has gone: its waiting tasks are dropped; returns what may start now, of other sessions.
     ///
     /// Its running tasks hold their slots until [`Self::finished`].
     pub fn cancel_session(&self, session: SessionId) -> Vec<Grant> {
         let now = self.now();
         self.change(|dispatch| dispatch.cancel(session, now))
+    }
+
+    /// How many slots the device has.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.lock().dispatch.slots().len()
     }
 
     /// How many tasks wait for a slot or for their session's earlier ones.
@@ -141,5 +157,81 @@ fn now_in(dispatch: &Dispatch, revision: u64) -> SlotsNow {
         resident: dispatch.slots().resident().collect(),
         in_use: dispatch.slots().in_use(),
         waiting: dispatch.waiting(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_core::bitstream::Digest;
+    use std::sync::Arc;
+    use std::sync::mpsc;
+    use std::thread;
+
+    fn request(dispatcher: &Dispatcher, session: SessionId, bitstream: u8) -> TaskRequest {
+        TaskRequest {
+            session,
+            task: dispatcher.new_task(),
+            tenant: Tenant::new("uid:0"),
+            demand: Demand::of([Digest::from_bytes([bitstream; 32])], OtherKernels::None),
+        }
+    }
+
+    #[test]
+    fn a_waiting_task_of_another_session_is_granted_when_a_slot_gets_free() {
+        let dispatcher = Dispatcher::new(NonZeroU32::MIN, Reports::off());
+        let (a, b) = (dispatcher.new_session(), dispatcher.new_session());
+        let first = dispatcher.submit(request(&dispatcher, a, 1)).unwrap().unwrap();
+        assert_eq!(dispatcher.submit(request(&dispatcher, b, 2)).unwrap(), None);
+        assert_eq!((dispatcher.waiting(), dispatcher.running()), (1, 1));
+        let next = dispatcher.finished(first.task);
+        assert_eq!((next.len(), next[0].session, next[0].load.len()), (1, b, 1));
+        assert_eq!(dispatcher.finished(first.task), [], "told twice, nothing happens");
+        dispatcher.finished(next[0].task);
+        assert_eq!((dispatcher.waiting(), dispatcher.running()), (0, 0));
+    }
+
+    #[test]
+    fn sessions_on_their_own_threads_all_get_their_turns() {
+        const TASKS: usize = 200;
+        let slots = NonZeroU32::new(2).unwrap();
+        let dispatcher = Arc::new(Dispatcher::new(slots, Reports::off()));
+        let mut inboxes = std::collections::HashMap::new();
+        let mut sessions = Vec::new();
+        for _ in 0..6 {
+            let (sender, receiver) = mpsc::channel::<Grant>();
+            let session = dispatcher.new_session();
+            inboxes.insert(session, sender);
+            sessions.push((session, receiver));
+        }
+        let inboxes = Arc::new(inboxes);
+        let threads: Vec<_> = sessions
+            .into_iter()
+            .map(|(session, receiver)| {
+                let (dispatcher, inboxes) = (Arc::clone(&dispatcher), Arc::clone(&inboxes));
+                thread::spawn(move || {
+                    let pass_on = |grants: Vec<Grant>| {
+                        for grant in grants {
+                            // A session that has ended has no tasks.
+                            let _ = inboxes[&grant.session].send(grant);
+                        }
+                    };
+                    for n in 0..TASKS {
+                        let bitstream = u8::try_from(n % 3).unwrap();
+                        let grant = match dispatcher.submit(request(&dispatcher, session, bitstream)).unwrap()
+                        {
+                            Some(grant) => grant,
+                            None => receiver.recv_timeout(Duration::from_secs(30)).unwrap(),
+                        };
+                        assert_eq!((grant.session, grant.slots.len()), (session, 1));
+                        pass_on(dispatcher.finished(grant.task));
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!((dispatcher.waiting(), dispatcher.running()), (0, 0));
     }
 }

@@ -12,7 +12,6 @@ use fpga_core::event::{Event, Phase};
 use fpga_core::slots::SlotIndex;
 use fpga_core::units::Millis;
 use fpga_hook::{Reporter, WholeMillis};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -76,8 +75,6 @@ struct Inner {
     metrics: Metrics,
     used: WholeMillis,
     reconfigured: WholeMillis,
-    /// Counts holds of slots: a task with several slots has several.
-    holds: AtomicU64,
     state: Mutex<DeviceState>,
 }
 
@@ -104,7 +101,6 @@ impl Reports {
             metrics,
             used: WholeMillis::default(),
             reconfigured: WholeMillis::default(),
-            holds: AtomicU64::new(0),
             state,
         };
         Self { inner: Arc::new(inner) }
@@ -155,7 +151,17 @@ impl Reports {
         let Some(reporter) = &self.inner.reporter else { return };
         let mut event = self.event(usage.bitstream, usage.slot, &usage.tenant);
         event.duration_ms = self.inner.used.take(held);
-        event.task = Some(self.inner.holds.fetch_add(1, Ordering::Relaxed) + 1);
+        event.task = Some(usage.hold);
+        reporter.report(event);
+    }
+
+    /// A task still holds a slot.
+    pub(crate) fn slot_in_use(&self, usage: &SlotUsage) {
+        let Some(reporter) = &self.inner.reporter else { return };
+        let mut event = self.event(usage.bitstream, usage.slot, &usage.tenant);
+        event.duration_ms = usage.until.saturating_sub(usage.from).into();
+        event.task = Some(usage.hold);
+        event.phase = Phase::Running;
         reporter.report(event);
     }
 
@@ -232,3 +238,6 @@ fn wall_clock() -> Millis {
     // A clock before 1970 is the collector's to clamp.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,9 @@ use tracing::{info, warn};
 /// How long the collector gets for the last events when the manager ends.
 const LAST_REPORTS: Duration = Duration::from_secs(2);
 
+/// How often the collector hears of tasks that have held a slot at least that long.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
 const CL_PLATFORM_NAME: u32 = 0x0902;
 
 /// Serves sessions until SIGTERM or SIGINT.
@@ -214,6 +217,9 @@ impl ServeArgs {
             say_ready(path, &bound)
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
         }
+        if reporter.is_some() {
+            tell_progress(&config.dispatcher).context("cannot start a thread")?;
+        }
         let served = server::serve(config, listeners, shutdown).context("the service ended");
         if let Some(reporter) = reporter {
             reporter.device_gone(&id);
@@ -250,6 +256,18 @@ fn say_ready(path: &Path, bound: &[Address]) -> anyhow::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.persist(path)?;
+    Ok(())
+}
+
+fn tell_progress(dispatcher: &Arc<Dispatcher>) -> std::io::Result<()> {
+    let dispatcher = Arc::downgrade(dispatcher);
+    std::thread::Builder::new().name("progress".to_owned()).spawn(move || {
+        while let Some(dispatcher) = dispatcher.upgrade() {
+            dispatcher.report_progress(PROGRESS_INTERVAL);
+            drop(dispatcher);
+            std::thread::sleep(PROGRESS_INTERVAL);
+        }
+    })?;
     Ok(())
 }
 
