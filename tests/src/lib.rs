@@ -6,5 +6,6 @@
 #![deny(unsafe_code)]
 
 pub mod bench;
+pub mod demo;
 pub mod functions;
 pub mod testbed;

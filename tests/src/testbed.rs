@@ -3,13 +3,16 @@
 //! Every test bed has a loopback network of its own ([`network`]), so that beds of different tests, and of different
 //! people, never meet on a port.
 
+pub mod artifacts;
 pub mod cluster;
 pub mod control_plane;
 pub mod http_client;
 pub mod identity;
+pub mod invoke;
 pub mod network;
 pub mod node;
 pub mod process;
 pub mod programs;
 pub mod run_dir;
 pub mod wait;
+pub mod workload;

@@ -2,10 +2,11 @@
 //! them real programs that a test can kill and start again.
 
 mod board;
+mod pods;
 mod rbac;
 mod runtime;
 
-pub use board::{Board, BoardSpec};
+pub use board::{Board, BoardSpec, CollectorChoice};
 pub use runtime::Runtime;
 
 use super::control_plane::{ControlPlane, SchedulerConfig};
@@ -143,6 +144,16 @@ impl Cluster {
         .await?;
         self.extender = Some(process);
         Ok(())
+    }
+
+    /// Starts the extender anew with other weights.
+    ///
+    /// # Errors
+    /// It does not get ready.
+    pub async fn set_weights(&mut self, weights: &str) -> Result<()> {
+        weights.clone_into(&mut self.spec.weights);
+        self.kill_extender().await;
+        self.start_extender().await
     }
 
     /// Kills the extender, as a crash would.

@@ -15,9 +15,12 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+
+/// How long a drop waits for the end of a process that was killed.
+const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -61,6 +64,8 @@ struct Shared {
     pid: Pid,
     /// Held while a signal is sent, so that a reaped pid is never signalled.
     reaped: Mutex<bool>,
+    /// Notified when it has been reaped.
+    ended: Condvar,
 }
 
 impl ProcessSpec {
@@ -127,7 +132,7 @@ impl Process {
         let child = fork_on_the_spawner(spec.command()?)
             .with_context(|| format!("can't start {name} ({})", spec.program.display()))?;
         let pid = Pid::from_raw(i32::try_from(child.id()).context("pid out of range")?);
-        let shared = Arc::new(Shared { pid, reaped: Mutex::new(false) });
+        let shared = Arc::new(Shared { pid, reaped: Mutex::new(false), ended: Condvar::new() });
         let (send, exit) = watch::channel(None);
         let waiter = Arc::clone(&shared);
         std::thread::Builder::new()
@@ -213,6 +218,9 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
+        // The folder that it writes to is often removed next.
+        let reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.shared.ended.wait_timeout_while(reaped, LAST_BREATH, |reaped| !*reaped);
     }
 }
 
@@ -251,6 +259,7 @@ fn wait_for(mut child: Child, shared: &Shared, exit: &watch::Sender<Option<ExitS
     let status = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(0));
     *reaped = true;
     drop(reaped);
+    shared.ended.notify_all();
     exit.send_replace(Some(status));
 }
 

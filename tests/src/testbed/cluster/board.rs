@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const COLLECTOR_PORT: u16 = 9460;
+const MANAGER_METRICS_PORT: u16 = 9464;
 
 /// What a board is.
 #[derive(Debug, Clone)]
@@ -56,6 +57,7 @@ pub struct Board {
     spec: BoardSpec,
     dir: PathBuf,
     collector_address: String,
+    metrics_address: String,
     kubeconfig: PathBuf,
     logs: PathBuf,
     collector: Option<Process>,
@@ -119,6 +121,7 @@ impl Board {
         let mut board = Self {
             node,
             collector_address: format!("{}:{COLLECTOR_PORT}", network.host()),
+            metrics_address: format!("{}:{MANAGER_METRICS_PORT}", network.host()),
             kubeconfig: plane.kubeconfig(&Identity::Collector)?.to_owned(),
             logs: run_dir.path().join("logs"),
             collector: None,
@@ -158,6 +161,12 @@ impl Board {
     #[must_use]
     pub fn collector_url(&self, path: &str) -> String {
         format!("http://{}{path}", self.collector_address)
+    }
+
+    /// The device manager's metrics.
+    #[must_use]
+    pub fn manager_metrics_url(&self) -> String {
+        format!("http://{}/metrics", self.metrics_address)
     }
 
     /// Starts the collector and waits until it is ready.
@@ -206,6 +215,7 @@ impl Board {
             .arg("--ready-file")
             .arg(&ready)
             .args(["--runtime", &runtime.to_string(), "--vendor", runtime.vendor(), "--device-id", "dm0"])
+            .args(["--metrics-listen", &self.metrics_address])
             .args(["--board", &self.spec.board, "--shell", &self.spec.shell])
             .args(["--slots", &self.spec.slots.to_string()])
             .arg("--reconfiguration-time")

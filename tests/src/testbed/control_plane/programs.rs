@@ -36,9 +36,7 @@ pub fn api_server_certificate(run_dir: &RunDir) -> PathBuf {
 impl Programs {
     /// Finds what `hack/control-plane.sh` built.
     pub fn find() -> Result<Self> {
-        let root =
-            Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package has no parent folder")?;
-        let dir = root.join("build/control-plane/bin");
+        let dir = repository().join("build/control-plane/bin");
         for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
             if !dir.join(name).exists() {
                 bail!("{} is missing. Run `make control-plane` (5 minutes, once)", dir.join(name).display());

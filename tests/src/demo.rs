@@ -1,0 +1,149 @@
+//! The demo: the whole loop on one machine in less than three minutes, live to watch, verified, and cleaned up.
+//!
+//! It is a user of the test bed like any test; what it shows it asks of the running programs, as a user would.
+
+mod autoscaler;
+mod functions;
+mod invoker;
+mod picture;
+mod plan;
+mod progress;
+mod snapshot;
+mod summary;
+
+use crate::testbed::artifacts;
+use crate::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use functions::Functions;
+use invoker::Tally;
+use plan::Plan;
+use progress::Progress;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+/// The nodes of the demo.
+const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
+/// How often the picture is drawn.
+const PERIOD: Duration = Duration::from_secs(5);
+/// How long the last invocations may take after the trace has ended.
+const LAST: Duration = Duration::from_secs(30);
+
+/// Runs kube-fpga's whole loop on this machine and shows it.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [RUNTIME=intel-fpga] [BASELINE=1]"
+)]
+pub struct Args {
+    /// Weights 0-0-0: kube-scheduler's own choice, to compare with. Any value but an empty one or 0 means yes.
+    #[arg(long, env = "BASELINE", num_args = 0..=1, default_value = "", default_missing_value = "1")]
+    baseline: String,
+    /// Weights of locality, usage and reconfiguration.
+    #[arg(long, env = "FPGA_WEIGHTS", default_value = "1-2-2")]
+    weights: String,
+    /// How many seconds the trace is compressed into.
+    #[arg(long, env = "FPGA_DEMO_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(5..=600))]
+    seconds: u16,
+    /// The trace, in the Azure Functions 2021 schema; the shipped sample if left out.
+    #[arg(long, env = "FPGA_TRACE")]
+    trace: Option<PathBuf>,
+    /// Where the picture that Sobel made is written.
+    #[arg(long, env = "FPGA_DEMO_PICTURE", default_value = "build/demo/sobel.png")]
+    picture: PathBuf,
+}
+
+impl Args {
+    /// Runs the demo; `Ok` has the exit code.
+    ///
+    /// # Errors
+    /// Something is missing, or a part of the loop failed.
+    pub async fn run(self) -> Result<ExitCode> {
+        let mut interrupt = signal(SignalKind::interrupt()).context("can't listen for Ctrl-C")?;
+        let mut terminate = signal(SignalKind::terminate()).context("can't listen for SIGTERM")?;
+        tokio::select! {
+            // Dropped when a signal comes first: dropping the cluster kills every process of it.
+            result = self.play() => result,
+            _ = interrupt.recv() => Ok(stopped("Ctrl-C", 130)),
+            _ = terminate.recv() => Ok(stopped("SIGTERM", 143)),
+        }
+    }
+
+    async fn play(self) -> Result<ExitCode> {
+        let Self { baseline, weights, seconds, trace, picture } = self;
+        let weights = if matches!(baseline.as_str(), "" | "0") { weights } else { "0-0-0".to_owned() };
+        let runtime = Runtime::from_env()?;
+        let plan = Plan::read(trace.as_deref(), Duration::from_secs(seconds.into()))?;
+        let progress = Progress::new();
+        progress.say(&format!(
+            "kube-fpga demo: 3 nodes with a board each ({runtime}, 4 slots, 10 ms per reconfiguration), weights {weights}\n\
+             {} invocations of {} functions from {}, {:.0} s compressed into {seconds} s",
+            plan.invocations.len(), plan.trace_functions, plan.source, plan.span.as_secs_f64(),
+        ));
+
+        progress.step("functions and bitstreams");
+        let functions_dir = artifacts::functions()?;
+        let bitstreams = artifacts::bitstreams(runtime)?;
+        progress.step("control plane, extender, three nodes with collector and device manager");
+        let board = |name| BoardSpec {
+            bitstreams: Some(bitstreams.clone()),
+            collector_args: ["--min-write-interval", "1s"].map(str::to_owned).to_vec(),
+            ..BoardSpec::new(name, Some(runtime))
+        };
+        let cluster = Cluster::start(ClusterSpec {
+            boards: NODES.map(board).to_vec(),
+            weights: weights.clone(),
+            node_cache: NodeCache::Capable,
+            extender_away: ExtenderAway::Wait,
+            extender_args: Vec::new(),
+        })
+        .await?;
+        progress.say(&format!("    logs: {}", cluster.logs().display()));
+        progress.step("deploying the functions");
+        let functions = Functions::deploy(&cluster, runtime, &functions_dir, &bitstreams).await?;
+        progress.step("a first picture through Sobel");
+        let size = functions.sobel_picture(&cluster, &picture).await?;
+        progress.say(&format!(
+            "    {} ({} x {}), verified against the CPU",
+            picture.display(),
+            size.0,
+            size.1
+        ));
+
+        progress.step("following the trace");
+        let tally = Arc::new(Tally::default());
+        let mut invoking = tokio::spawn(invoker::follow(plan, functions.endpoints(), Arc::clone(&tally)));
+        let scaling = tokio::spawn(autoscaler::run(functions.deployments(), Arc::clone(&tally)));
+        let deadline = Instant::now() + Duration::from_secs(seconds.into()) + LAST;
+        let ended = loop {
+            match tokio::time::timeout(PERIOD, &mut invoking).await {
+                Ok(ended) => break ended,
+                Err(_) if Instant::now() > deadline => {
+                    bail!("the invocations did not end within {LAST:?} after the trace; is a function stuck?")
+                }
+                Err(_) => progress.draw(&picture::draw(&snapshot::take(&cluster).await?, &tally)),
+            }
+            cluster.check_running()?;
+        };
+        ended.context("the invoker failed")??;
+        scaling.abort();
+        let last = snapshot::take(&cluster).await?;
+        progress.draw(&picture::draw(&last, &tally));
+        progress.step("stopping everything");
+        let decisions = functions.decisions(&cluster).await?;
+        cluster.stop().await;
+        let summary = summary::Summary::new(&weights, &last, &decisions, &tally);
+        progress.say(&summary.to_string());
+        progress.say(&format!("    picture              {}", picture.display()));
+        progress.say(&format!("    the demo took        {:.0} s", progress.elapsed().as_secs_f64()));
+        Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn stopped(by: &str, code: u8) -> ExitCode {
+    eprintln!("\nStopped by {by}: everything that the demo started is ended.");
+    ExitCode::from(code)
+}

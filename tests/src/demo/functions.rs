@@ -1,0 +1,164 @@
+//! The demo's functions in the cluster: their Deployments, which of their pods are ready, and where each was placed.
+
+use super::snapshot::{Decision, decision};
+use crate::functions::Function;
+use crate::functions::netpbm::Picture;
+use crate::testbed::cluster::{Cluster, Runtime};
+use crate::testbed::invoke::{Case, FUNCTION_PORT};
+use crate::testbed::workload::Workload;
+use crate::testbed::{programs, wait};
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+const PERIOD: Duration = Duration::from_millis(250);
+/// The first start includes the runtime's own, which compiles nothing but loads much.
+const DEPLOY: Duration = Duration::from_secs(60);
+
+/// The deployed functions; the tracking of their pods ends when dropped.
+pub(super) struct Functions {
+    deployments: Api<Deployment>,
+    endpoints: Endpoints,
+    tracker: AbortHandle,
+}
+
+/// The addresses of the functions' ready pods, kept by a task; cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Endpoints(Arc<Tracked>);
+
+#[derive(Default)]
+struct Tracked {
+    ready: Mutex<HashMap<Function, Vec<String>>>,
+    turn: AtomicUsize,
+    /// Every pod ever seen placed, with its node.
+    placed: Mutex<BTreeMap<String, String>>,
+}
+
+/// The photograph that Sobel works on.
+pub(super) fn photograph() -> Result<Picture> {
+    let path = programs::repository().join("tests/functions/data/astronaut.png");
+    let bytes = std::fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+    Ok(Picture::from_png(&bytes)?)
+}
+
+impl Functions {
+    /// Deploys one replica of each and waits until all are available.
+    pub async fn deploy(
+        cluster: &Cluster,
+        runtime: Runtime,
+        programs: &Path,
+        bitstreams: &Path,
+    ) -> Result<Self> {
+        let deployments: Api<Deployment> = Api::default_namespaced(cluster.plane().client().clone());
+        for function in Function::ALL {
+            let workload = Workload::accelerated(
+                function.name(),
+                [programs.join(function.name()).display().to_string()],
+            )
+            .requires("fpga-vendor", runtime.vendor())
+            .bitstreams(function.name())
+            .env("BITSTREAM", bitstreams.join(format!("{function}.bitstream")).display().to_string())
+            .env("PORT", FUNCTION_PORT.to_string())
+            .port(FUNCTION_PORT);
+            let deployment = serde_json::from_value(workload.deployment(1)).context("no deployment")?;
+            deployments.create(&PostParams::default(), &deployment).await?;
+        }
+        let endpoints = Endpoints::default();
+        let tracker = tokio::spawn(track(cluster.pods(), endpoints.clone())).abort_handle();
+        wait::until("all functions to be ready", DEPLOY, async || {
+            cluster.check_running()?;
+            let all = Function::ALL.into_iter().all(|function| endpoints.next(function).is_some());
+            Ok(all.then_some(()))
+        })
+        .await?;
+        Ok(Self { deployments, endpoints, tracker })
+    }
+
+    /// Sends the photograph through Sobel, checks the result and writes it as PNG; returns its size.
+    pub async fn sobel_picture(&self, cluster: &Cluster, path: &Path) -> Result<(usize, usize)> {
+        let case = Case::with_input(Function::Sobel, photograph()?.to_netpbm())?;
+        let address = self.endpoints.next(Function::Sobel).context("Sobel has no ready pod")?;
+        let invocation = case.invoke(cluster.http(), &address).await?;
+        let picture = Picture::from_netpbm(&invocation.output)?;
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
+        }
+        std::fs::write(path, picture.to_png()?).with_context(|| format!("can't write {}", path.display()))?;
+        Ok((picture.width(), picture.height()))
+    }
+
+    /// The Deployments.
+    pub fn deployments(&self) -> Api<Deployment> {
+        self.deployments.clone()
+    }
+
+    /// The addresses of the ready pods.
+    pub fn endpoints(&self) -> Endpoints {
+        self.endpoints.clone()
+    }
+
+    /// Every placement of the run, as the extender explains it.
+    pub async fn decisions(&self, cluster: &Cluster) -> Result<Vec<Decision>> {
+        let placed = self.endpoints.0.placed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut decisions = Vec::new();
+        for (pod, node) in placed {
+            decisions.extend(decision(cluster, &pod, &node).await?);
+        }
+        Ok(decisions)
+    }
+}
+
+impl Drop for Functions {
+    fn drop(&mut self) {
+        self.tracker.abort();
+    }
+}
+
+impl Endpoints {
+    /// The next address in turn.
+    pub fn next(&self, function: Function) -> Option<String> {
+        let ready = self.0.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let addresses = ready.get(&function).filter(|addresses| !addresses.is_empty())?;
+        let turn = self.0.turn.fetch_add(1, Ordering::Relaxed);
+        addresses.get(turn % addresses.len()).cloned()
+    }
+
+    fn update(&self, pods: &[Pod]) {
+        let mut ready: HashMap<Function, Vec<String>> = HashMap::new();
+        let mut placed = self.0.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        for pod in pods {
+            if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) {
+                placed.insert(pod.name_any(), node);
+            }
+            let function = pod.labels().get("app").and_then(|app| app.parse().ok());
+            let status = pod.status.as_ref();
+            let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+            let is_ready = conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+            let address = status.and_then(|status| status.pod_ip.clone());
+            if let (Some(function), Some(address), true, None) =
+                (function, address, is_ready, pod.metadata.deletion_timestamp.as_ref())
+            {
+                ready.entry(function).or_default().push(address);
+            }
+        }
+        *self.0.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
+    }
+}
+
+async fn track(pods: Api<Pod>, endpoints: Endpoints) {
+    loop {
+        // An error leaves what was known; the next look comes soon.
+        if let Ok(list) = pods.list(&ListParams::default()).await {
+            endpoints.update(&list.items);
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}

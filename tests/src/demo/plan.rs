@@ -1,0 +1,100 @@
+//! From a trace to what the demo calls when. Pure but for reading the file.
+
+use crate::functions::Function;
+use anyhow::{Context as _, Result};
+use fpga_sim::azure;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+const SAMPLE: &[u8] = include_bytes!("../../../simulator-traces/traces/azure-functions-2021-sample-200.csv");
+/// A traced invocation is a burst of calls: one for each such piece of its compressed duration.
+const PIECE: Duration = Duration::from_millis(250);
+/// Longest burst: some invocations of the trace run for minutes.
+const LONGEST_BURST: u32 = 12;
+
+/// What happens when.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// In the order of their start.
+    pub invocations: Vec<Planned>,
+    /// How many functions the trace has.
+    pub trace_functions: usize,
+    /// The time that the trace covers.
+    pub span: Duration,
+    /// Where it is from.
+    pub source: String,
+}
+
+/// One invocation of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Planned {
+    /// When it starts.
+    pub at: Duration,
+    /// What it calls.
+    pub function: Function,
+    /// How often, one after the other.
+    pub calls: u32,
+}
+
+impl Plan {
+    /// Reads a trace, or the shipped sample, compressed into `time`.
+    pub fn read(trace: Option<&Path>, time: Duration) -> Result<Self> {
+        let (invocations, source) = match trace {
+            Some(path) => {
+                let file =
+                    std::fs::File::open(path).with_context(|| format!("can't open {}", path.display()))?;
+                (azure::read(std::io::BufReader::new(file))?, path.display().to_string())
+            }
+            None => (azure::read(SAMPLE)?, "a sample of the Azure Functions 2021 trace".to_owned()),
+        };
+        Ok(Self::compress(&invocations, time, source))
+    }
+
+    fn compress(invocations: &[azure::Invocation], time: Duration, source: String) -> Self {
+        let span = invocations.iter().map(|invocation| invocation.start).max().unwrap_or_default();
+        let scale = if span.is_zero() { 1.0 } else { time.as_secs_f64() / span.as_secs_f64() };
+        let stand_ins = stand_ins(invocations);
+        let planned = invocations.iter().filter_map(|invocation| {
+            let function = *stand_ins.get(invocation.function.as_str())?;
+            let pieces = (invocation.duration.mul_f64(scale).as_secs_f64() / PIECE.as_secs_f64()).ceil();
+            let calls = (1..LONGEST_BURST).find(|calls| f64::from(*calls) >= pieces).unwrap_or(LONGEST_BURST);
+            Some(Planned { at: invocation.start.mul_f64(scale), function, calls })
+        });
+        Self { invocations: planned.collect(), trace_functions: stand_ins.len(), span, source }
+    }
+}
+
+/// Which of our functions stands for which of the trace's: dealt out by how often they are called, so that each of ours
+/// gets its share of the load.
+fn stand_ins(invocations: &[azure::Invocation]) -> HashMap<&str, Function> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for invocation in invocations {
+        *counts.entry(&invocation.function).or_default() += 1;
+    }
+    let mut names: Vec<_> = counts.into_iter().collect();
+    names.sort_by(|(a, more), (b, less)| less.cmp(more).then(a.cmp(b)));
+    names.into_iter().map(|(name, _)| name).zip(Function::ALL.into_iter().cycle()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_fits_into_the_time_and_uses_every_function() {
+        let plan = Plan::read(None, Duration::from_secs(60)).unwrap();
+        assert_eq!(plan.invocations.len(), 199);
+        assert!(plan.invocations.iter().all(|planned| planned.at <= Duration::from_secs(60)));
+        assert!(plan.invocations.iter().all(|planned| (1..=LONGEST_BURST).contains(&planned.calls)));
+        for function in Function::ALL {
+            assert!(plan.invocations.iter().filter(|planned| planned.function == function).count() >= 20);
+        }
+    }
+
+    #[test]
+    fn an_empty_trace_is_an_empty_plan() {
+        let plan = Plan::compress(&[], Duration::from_secs(60), String::new());
+        assert!(plan.invocations.is_empty());
+    }
+}

@@ -1,0 +1,91 @@
+//! What tests and the demo build for themselves, once, under build/: the C functions and programs, and bitstreams through
+//! the runtime's own compiler.
+
+use super::cluster::Runtime;
+use super::programs::{built, repository};
+use crate::functions::Function;
+use anyhow::{Context as _, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds the HTTP functions of tests/functions; returns their folder.
+///
+/// # Errors
+/// They don't compile.
+pub fn functions() -> Result<PathBuf> {
+    make("functions")
+}
+
+/// Builds the programs of tests/opencl-programs; returns their folder.
+///
+/// # Errors
+/// They don't compile.
+pub fn opencl_programs() -> Result<PathBuf> {
+    make("opencl-programs")
+}
+
+/// Builds the bitstreams (`NAME.bitstream`) of all functions for a runtime; returns their folder.
+///
+/// # Errors
+/// The runtime's compiler refuses one.
+pub fn bitstreams(runtime: Runtime) -> Result<PathBuf> {
+    let dir = repository().join("build/bitstreams").join(runtime.to_string());
+    let _lock = lock()?;
+    std::fs::create_dir_all(&dir).context("can't make the folder for bitstreams")?;
+    let sources = repository().join("tests/functions");
+    for function in Function::ALL {
+        let source = sources.join(format!("{function}.cl"));
+        let bitstream = dir.join(format!("{function}.bitstream"));
+        if is_newer(&bitstream, &source) {
+            continue;
+        }
+        let intel = repository().join("build/intel-opencl/lib");
+        let mut command = Command::new(built("fpga-device-manager")?);
+        command
+            .args(["build-bitstream", "--runtime", &runtime.to_string(), "-o"])
+            .arg(&bitstream)
+            .arg(&source);
+        run(command.env("FPGA_INTEL_OPENCL", intel), &format!("building {}", bitstream.display()))?;
+    }
+    Ok(dir)
+}
+
+fn make(name: &str) -> Result<PathBuf> {
+    let out = repository().join("build").join(name);
+    let _lock = lock()?;
+    std::fs::create_dir_all(&out).context("can't make a folder under build/")?;
+    let mut command = Command::new("make");
+    // Another make's flags (this program may run under `make test`) are not meant for this one.
+    command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    command
+        .arg("-s")
+        .arg("-C")
+        .arg(repository().join("tests").join(name))
+        .arg(format!("OUT={}", out.display()));
+    run(&mut command, &format!("building tests/{name}"))?;
+    Ok(out)
+}
+
+fn run(command: &mut Command, what: &str) -> Result<()> {
+    let output = command.output().with_context(|| format!("{what}: can't start {command:?}"))?;
+    if !output.status.success() {
+        let text = [output.stdout, output.stderr].concat();
+        bail!("{what} failed ({}):\n{}", output.status, String::from_utf8_lossy(&text));
+    }
+    Ok(())
+}
+
+fn is_newer(file: &Path, than: &Path) -> bool {
+    let time = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    time(file).zip(time(than)).is_some_and(|(file, than)| file > than)
+}
+
+/// Tests of several programs may come here at once.
+fn lock() -> Result<Flock<File>> {
+    let build = repository().join("build");
+    std::fs::create_dir_all(&build).context("can't make the folder build/")?;
+    let file = File::create(build.join(".lock")).context("can't make build/.lock")?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error).context("can't lock build/.lock")
+}

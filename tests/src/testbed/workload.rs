@@ -1,0 +1,127 @@
+//! Pods and Deployments that want a board, as a user would write them: labels and annotation for what they need, the
+//! managed resource so that kube-scheduler asks the extender.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A pod that wants a board (or, without requirements, an ordinary one).
+#[derive(Debug, Clone)]
+pub struct Workload {
+    name: String,
+    command: Vec<String>,
+    env: BTreeMap<String, String>,
+    requirements: BTreeMap<String, String>,
+    bitstreams: Option<String>,
+    accelerated: bool,
+    port: Option<u16>,
+    restart_policy: &'static str,
+}
+
+impl Workload {
+    /// An ordinary pod that runs `command`.
+    #[must_use]
+    pub fn ordinary<W: Into<String>>(name: &str, command: impl IntoIterator<Item = W>) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: command.into_iter().map(Into::into).collect(),
+            env: BTreeMap::new(),
+            requirements: BTreeMap::new(),
+            bitstreams: None,
+            accelerated: false,
+            port: None,
+            restart_policy: "Always",
+        }
+    }
+
+    /// A pod that requests `fpga-scheduling.io/accelerated` and runs `command`.
+    #[must_use]
+    pub fn accelerated<W: Into<String>>(name: &str, command: impl IntoIterator<Item = W>) -> Self {
+        Self { accelerated: true, ..Self::ordinary(name, command) }
+    }
+
+    /// Requires `fpga-scheduling.io/KEY` to be `value`.
+    #[must_use]
+    pub fn requires(mut self, key: &str, value: &str) -> Self {
+        self.requirements.insert(format!("fpga-scheduling.io/{key}"), value.to_owned());
+        self
+    }
+
+    /// Names the bitstreams that it uses, separated by commas.
+    #[must_use]
+    pub fn bitstreams(mut self, names: &str) -> Self {
+        self.bitstreams = Some(names.to_owned());
+        self
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Declares the port that it listens on.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Runs once: it is not started again.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.restart_policy = "Never";
+        self
+    }
+
+    fn template(&self) -> Value {
+        let mut labels = self.requirements.clone();
+        labels.insert("app".to_owned(), self.name.clone());
+        let mut annotations = BTreeMap::new();
+        if let Some(bitstreams) = &self.bitstreams {
+            annotations.insert("fpga-scheduling.io/bitstreams", bitstreams);
+        }
+        let env: Vec<Value> =
+            self.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let ports: Vec<Value> = self.port.iter().map(|port| json!({"containerPort": port})).collect();
+        let resource = json!({"fpga-scheduling.io/accelerated": "1"});
+        let resources =
+            if self.accelerated { json!({"requests": resource, "limits": resource}) } else { json!({}) };
+        json!({
+            "metadata": {"labels": labels, "annotations": annotations},
+            "spec": {
+                "restartPolicy": self.restart_policy,
+                "terminationGracePeriodSeconds": 2,
+                "containers": [{
+                    "name": "main",
+                    "image": "local",
+                    "command": self.command,
+                    "env": env,
+                    "ports": ports,
+                    "resources": resources,
+                }],
+            },
+        })
+    }
+
+    /// The pod's JSON.
+    #[must_use]
+    pub fn pod(&self) -> Value {
+        let mut pod = self.template();
+        pod["metadata"]["name"] = json!(self.name);
+        pod
+    }
+
+    /// A Deployment's JSON.
+    #[must_use]
+    pub fn deployment(&self, replicas: u32) -> Value {
+        json!({
+            "metadata": {"name": self.name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": self.name}},
+                "template": self.template(),
+            },
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! A real kube-scheduler asks the real extender: where pods go, and what happens when something is wrong.
+//!
+//! The nodes' annotations are written by the test, so that every placement can be foretold.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::cluster::{
+    BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
+};
+use fpga_tests::testbed::wait;
+use fpga_tests::testbed::workload::Workload;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(30);
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+struct Bed {
+    cluster: Cluster,
+    seq: u64,
+}
+
+/// What a test says of a node.
+#[derive(Clone, Copy, Default)]
+struct State {
+    usage: u64,
+    reconfiguration: u64,
+    loaded: Option<&'static str>,
+    board: Option<&'static str>,
+}
+
+impl State {
+    fn used(usage: u64) -> Self {
+        Self { usage, ..Self::default() }
+    }
+
+    fn loaded(self, name: &'static str) -> Self {
+        Self { loaded: Some(name), ..self }
+    }
+
+    fn json(self, seq: u64) -> Value {
+        let bitstreams: Vec<Value> =
+            self.loaded.iter().map(|name| json!({"name": name, "lastUsedAgoMs": 10})).collect();
+        let board = self.board.unwrap_or("emulated");
+        json!({
+            "v": 1, "boot": 1, "seq": seq, "heartbeatMs": 60_000, "windowMs": 300_000,
+            "measuredAtMs": Timestamp::now().as_millisecond(),
+            "usageMs": self.usage, "reconfigurationMs": self.reconfiguration,
+            "devices": [{
+                "id": "dm0", "vendor": "none", "platform": "p", "board": board, "shell": "1.0", "slots": 4,
+                "loaded": if self.loaded.is_some() { vec![0] } else { vec![] },
+                "usageMs": self.usage, "reconfigurationMs": self.reconfiguration, "queued": 0, "healthy": true,
+            }],
+            "bitstreams": bitstreams,
+            "window": {"bucketMs": 10_000, "usageMs": [self.usage], "reconfigurationMs": [self.reconfiguration]},
+            "truncated": 0,
+        })
+    }
+}
+
+impl Bed {
+    async fn start(weights: &str, node_cache: NodeCache, extender_args: &[&str]) -> Self {
+        let board = |name| BoardSpec { collector: CollectorChoice::None, ..BoardSpec::new(name, None) };
+        let spec = ClusterSpec {
+            boards: NODES.into_iter().map(board).collect(),
+            weights: weights.to_owned(),
+            node_cache,
+            extender_away: ExtenderAway::Wait,
+            extender_args: extender_args.iter().map(|arg| (*arg).to_owned()).collect(),
+        };
+        let cluster = Cluster::start(spec).await.unwrap();
+        Self { cluster, seq: 0 }
+    }
+
+    /// Publishes the three nodes' states as their collectors would, and waits until the extender knows.
+    async fn publish(&mut self, states: [State; 3]) {
+        self.seq += 1;
+        for (node, state) in NODES.into_iter().zip(states) {
+            self.annotate(node, &state.json(self.seq).to_string()).await;
+        }
+        let url = self.cluster.extender_url("/nodes");
+        wait::until("the extender to know the states", LONG, async || {
+            let known = self.cluster.http().get(&url).await?.json()?;
+            let fresh = known
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|node| node["known"]["state"]["seq"] == self.seq);
+            Ok((fresh.count() == NODES.len()).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn annotate(&self, node: &str, text: &str) {
+        let patch = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": node, "annotations": {"fpga-scheduling.io/node-state": text}},
+        });
+        self.cluster
+            .nodes()
+            .patch(node, &PatchParams::apply("fpga-collector").force(), &Patch::Apply(&patch))
+            .await
+            .unwrap();
+    }
+
+    async fn place(&self, name: &str, bitstreams: &str) -> String {
+        self.cluster.create(&sleeper(name).bitstreams(bitstreams)).await.unwrap();
+        self.cluster.node_of(name).await.unwrap()
+    }
+
+    /// The message of the event that says why the pod isn't placed.
+    async fn why_pending(&self, pod: &str) -> String {
+        let events: Api<Event> = Api::default_namespaced(self.cluster.plane().client().clone());
+        let of_pod =
+            ListParams::default().fields(&format!("involvedObject.name={pod},reason=FailedScheduling"));
+        let look = async || Ok(events.list(&of_pod).await?.items.pop().and_then(|event| event.message));
+        let message = wait::until(&format!("an event about {pod}"), LONG, look).await.unwrap();
+        assert_eq!(self.cluster.pods().get(pod).await.unwrap().spec.unwrap().node_name, None);
+        message
+    }
+
+    async fn metric(&self, name: &str) -> f64 {
+        self.cluster.http().get(&self.cluster.extender_url("/metrics")).await.unwrap().metric(name)
+    }
+}
+
+fn sleeper(name: &str) -> Workload {
+    Workload::accelerated(name, ["sleep", "1000"])
+}
+
+async fn pods_go_where_the_numbers_say(node_cache: NodeCache) {
+    let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
+
+    // Usage alone tells them apart.
+    bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
+    assert_eq!(bed.place("by-usage", "sobel").await, "n2");
+    // It changed: so does the answer.
+    bed.publish([State::used(1_000), State::used(9_000), State::used(5_000)]).await;
+    assert_eq!(bed.place("by-new-usage", "sobel").await, "n1");
+    // At equal usage the node that has the bitstream wins, ...
+    let equal = State::used(5_000);
+    bed.publish([equal, equal, equal.loaded("sobel")]).await;
+    assert_eq!(bed.place("by-locality", "sobel").await, "n3");
+    // ... but weights of 1-2-2 let idleness win over locality.
+    bed.publish([State::used(9_000).loaded("sobel"), State::used(5_000), State::used(0)]).await;
+    assert_eq!(bed.place("idle-wins", "sobel").await, "n3");
+    // Reconfiguration time counts like usage.
+    let busy = |reconfiguration| State { reconfiguration, usage: 5_000, ..State::default() };
+    bed.publish([busy(800), busy(20), busy(300)]).await;
+    assert_eq!(bed.place("by-reconfiguration", "sobel").await, "n2");
+
+    let explained =
+        bed.cluster.http().get(&bed.cluster.extender_url("/explain/default/by-usage")).await.unwrap();
+    assert!(explained.status.is_success());
+    for node in NODES {
+        assert!(explained.text().contains(node), "{}", explained.text());
+    }
+
+    // No prioritize call failed: kube-scheduler tells that at V(5) only.
+    let log = bed.cluster.plane().scheduler_log();
+    assert!(
+        log.contains("\"Extender scored node for pod\"") || log.contains("by-usage"),
+        "the log tells too little"
+    );
+    assert!(!log.contains("Failed to run extender's priority function"), "a prioritize call failed");
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_go_where_the_numbers_say_with_node_names() {
+    pods_go_where_the_numbers_say(NodeCache::Capable).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_go_where_the_numbers_say_with_full_nodes() {
+    pods_go_where_the_numbers_say(NodeCache::FullNodes).await;
+}
+
+async fn only_a_board_that_fits_will_do(node_cache: NodeCache) {
+    let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
+    let other = State { board: Some("alveo"), ..State::used(9_000) };
+    bed.publish([State::used(0), State::used(0), other]).await;
+    bed.cluster.create(&sleeper("picky").requires("board", "alveo")).await.unwrap();
+    assert_eq!(bed.cluster.node_of("picky").await.unwrap(), "n3");
+
+    bed.cluster.create(&sleeper("impossible").requires("board", "nobody-has-it")).await.unwrap();
+    let why = bed.why_pending("impossible").await;
+    assert!(why.contains("0/3 nodes are available"), "{why}");
+    // The board appears: the node's annotation wakes the pod without anyone asking.
+    bed.publish([State::used(0), State { board: Some("nobody-has-it"), ..State::used(0) }, other]).await;
+    assert_eq!(bed.cluster.node_of("impossible").await.unwrap(), "n2");
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_board_that_fits_will_do_with_node_names() {
+    only_a_board_that_fits_will_do(NodeCache::Capable).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_board_that_fits_will_do_with_full_nodes() {
+    only_a_board_that_fits_will_do(NodeCache::FullNodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_extender_is_what_the_configuration_says_and_recovers() {
+    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &[]).await;
+    bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
+    bed.cluster.kill_extender().await;
+
+    // ignorable: false. FPGA pods wait and say why; others don't notice.
+    bed.cluster.create(&sleeper("waits")).await.unwrap();
+    let why = bed.why_pending("waits").await;
+    assert!(why.contains("connection refused"), "{why}");
+    bed.cluster.create(&Workload::ordinary("ordinary", ["sleep", "1000"])).await.unwrap();
+    bed.cluster.node_of("ordinary").await.unwrap();
+    // It is back: the pod is tried again, and goes where the numbers say.
+    bed.cluster.start_extender().await.unwrap();
+    bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
+    assert_eq!(bed.cluster.node_of("waits").await.unwrap(), "n2");
+
+    // ignorable: true. They are placed without it.
+    bed.cluster.reconfigure_scheduler(NodeCache::Capable, ExtenderAway::Ignore).await.unwrap();
+    bed.cluster.kill_extender().await;
+    bed.cluster.create(&sleeper("placed-all-the-same")).await.unwrap();
+    bed.cluster.node_of("placed-all-the-same").await.unwrap();
+    bed.cluster.start_extender().await.unwrap();
+    bed.publish([State::used(1_000), State::used(9_000), State::used(5_000)]).await;
+    bed.cluster.delete("waits").await.unwrap();
+    assert_eq!(bed.place("with-it-again", "sobel").await, "n1");
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_is_answered_and_counted() {
+    let mut bed = Bed::start("1-2-2", NodeCache::Capable, &["--max-body-bytes", "1000000"]).await;
+    bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
+    let http = bed.cluster.http().clone();
+
+    for verb in ["/filter", "/prioritize", "/preempt"] {
+        let url = bed.cluster.extender_url(verb);
+        for body in ["", "{", "[1,2]", "{\"Pod\": 7}"] {
+            let answer = http.post(&url, body).await.unwrap();
+            assert_eq!(answer.status.as_u16(), 400, "{verb} {body:?}: {}", answer.text());
+            assert!(!answer.body.is_empty(), "{verb} {body:?} without a reason");
+        }
+        let answer = http.post(&url, vec![b' '; 2_000_000]).await.unwrap();
+        assert_eq!(answer.status.as_u16(), 413, "{verb}: {}", answer.text());
+    }
+
+    // A node whose annotation is garbage, were it ever so idle before, is never the best.
+    let unreadable = "fpga_extender_unreadable_states_total";
+    let before = bed.metric(unreadable).await;
+    for garbage in ["not JSON", "{}", "{\"v\":99}", "[]", &"x".repeat(100_000)] {
+        bed.annotate("n2", garbage).await;
+    }
+    wait::until("the extender to count the garbage", LONG, async || {
+        Ok((bed.metric(unreadable).await > before).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(bed.place("not-there", "sobel").await, "n3");
+    bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}

@@ -1,0 +1,289 @@
+//! The whole loop with nothing simulated but the boards: unmodified OpenCL programs in pods, through the remote library,
+//! over a real runtime; their timing decides where the next pod goes. And what happens when a part of it dies.
+//!
+//! `RUNTIME=intel-fpga` runs the same over Intel's FPGA emulator.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::functions::Function;
+use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::cluster::{BoardSpec, Cluster, ClusterSpec, ExtenderAway, NodeCache, Runtime};
+use fpga_tests::testbed::invoke::{Case, FUNCTION_PORT};
+use fpga_tests::testbed::wait;
+use fpga_tests::testbed::workload::Workload;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(40);
+
+struct Bed {
+    cluster: Cluster,
+    runtime: Runtime,
+    functions: PathBuf,
+    programs: PathBuf,
+    bitstreams: PathBuf,
+}
+
+impl Bed {
+    async fn start(nodes: &[&str]) -> Self {
+        let runtime = Runtime::from_env().unwrap();
+        let bitstreams = artifacts::bitstreams(runtime).unwrap();
+        let board = |name: &&str| BoardSpec {
+            bitstreams: Some(bitstreams.clone()),
+            collector_args: ["--min-write-interval", "500ms"].map(str::to_owned).to_vec(),
+            ..BoardSpec::new(name, Some(runtime))
+        };
+        let spec = ClusterSpec {
+            boards: nodes.iter().map(board).collect(),
+            weights: "1-2-2".to_owned(),
+            node_cache: NodeCache::Capable,
+            extender_away: ExtenderAway::Wait,
+            extender_args: Vec::new(),
+        };
+        let cluster = Cluster::start(spec).await.unwrap();
+        let functions = artifacts::functions().unwrap();
+        let programs = artifacts::opencl_programs().unwrap();
+        Self { cluster, runtime, functions, programs, bitstreams }
+    }
+
+    fn function(&self, pod: &str, function: Function) -> Workload {
+        let bitstream = self.bitstreams.join(format!("{function}.bitstream"));
+        Workload::accelerated(pod, [self.functions.join(function.name()).display().to_string()])
+            .requires("fpga-vendor", self.runtime.vendor())
+            .bitstreams(function.name())
+            .env("BITSTREAM", bitstream.display().to_string())
+            .env("PORT", FUNCTION_PORT.to_string())
+            .port(FUNCTION_PORT)
+    }
+
+    fn program(&self, pod: &str, program: &str, arguments: &[&str]) -> Workload {
+        let path = self.programs.join(program).display().to_string();
+        let words = std::iter::once(path.as_str()).chain(arguments.iter().copied());
+        Workload::accelerated(pod, words).once()
+    }
+
+    /// What the collector of a node says of it.
+    async fn state(&mut self, node: &str) -> Value {
+        let url = self.cluster.board(node).unwrap().collector_url("/v1/state");
+        self.cluster.http().get(&url).await.unwrap().json().unwrap()
+    }
+
+    /// The node's annotation.
+    async fn annotation(&self, node: &str) -> Option<Value> {
+        let annotations = self.cluster.nodes().get(node).await.unwrap().metadata.annotations?;
+        serde_json::from_str(annotations.get("fpga-scheduling.io/node-state")?).ok()
+    }
+
+    async fn wait_until_annotated(&self, node: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let look = async || Ok(self.annotation(node).await.filter(|state| holds(state)));
+        let result = wait::until(&format!("the annotation of {node}: {what}"), LONG, look).await;
+        match result {
+            Ok(state) => state,
+            Err(error) => panic!("{error:#}; it is {:?}", self.annotation(node).await),
+        }
+    }
+}
+
+fn usage(state: &Value) -> u64 {
+    state["usageMs"].as_u64().unwrap()
+}
+
+fn knows(state: &Value, bitstream: &str) -> bool {
+    state["bitstreams"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == bitstream))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_pod_goes_where_the_boards_timing_says() {
+    let mut bed = Bed::start(&["n1", "n2"]).await;
+    bed.cluster.create(&bed.function("sobel-1", Function::Sobel)).await.unwrap();
+    let busy = bed.cluster.node_of("sobel-1").await.unwrap();
+    let idle = if busy == "n1" { "n2" } else { "n1" };
+    let address = bed.cluster.ready_address("sobel-1").await.unwrap();
+    let case = Case::new(Function::Sobel, 512, 1).unwrap();
+    for _ in 0..20 {
+        case.invoke(bed.cluster.http(), &address).await.unwrap();
+    }
+
+    // Events → window → annotation.
+    let state = bed.wait_until_annotated(&busy, "used, with the bitstream", |state| {
+        usage(state) > 0 && knows(state, "sobel")
+    });
+    let state = state.await;
+    assert!(state["reconfigurationMs"].as_u64().unwrap() >= 10, "one reconfiguration of 10 ms: {state}");
+    assert_eq!(usage(&bed.wait_until_annotated(idle, "there", |_| true).await), 0);
+
+    // Annotation → score → placement: another function goes to the idle node, for usage and reconfiguration.
+    bed.cluster.create(&bed.function("matmul-1", Function::Matmul)).await.unwrap();
+    assert_eq!(bed.cluster.node_of("matmul-1").await.unwrap(), idle);
+    let address = bed.cluster.ready_address("matmul-1").await.unwrap();
+    Case::new(Function::Matmul, 64, 2).unwrap().invoke(bed.cluster.http(), &address).await.unwrap();
+
+    // With weights that favour locality the same function goes where its bitstream is, busy or not.
+    bed.wait_until_annotated(idle, "used, with the bitstream", |state| knows(state, "matmul")).await;
+    bed.cluster.set_weights("8-1-1").await.unwrap();
+    for pod in ["sobel-2", "sobel-3"] {
+        bed.cluster.create(&bed.function(pod, Function::Sobel)).await.unwrap();
+        assert_eq!(bed.cluster.node_of(pod).await.unwrap(), busy);
+    }
+    let url = bed.cluster.extender_url("/explain/default/sobel-3");
+    let explained = bed.cluster.http().get(&url).await.unwrap().text();
+    assert!(explained.contains("n1") && explained.contains("n2"), "{explained}");
+    for function in Function::ALL {
+        let pod = format!("{function}-all");
+        bed.cluster.create(&bed.function(&pod, function)).await.unwrap();
+        let address = bed.cluster.ready_address(&pod).await.unwrap();
+        Case::new(function, 48, 3).unwrap().invoke(bed.cluster.http(), &address).await.unwrap();
+    }
+    bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_collector_loses_nothing_and_counts_nothing_twice() {
+    let mut bed = Bed::start(&["n1"]).await;
+    bed.cluster.create(&bed.function("sobel-1", Function::Sobel)).await.unwrap();
+    let address = bed.cluster.ready_address("sobel-1").await.unwrap();
+    let case = Case::new(Function::Sobel, 256, 1).unwrap();
+    let http = bed.cluster.http().clone();
+    for _ in 0..5 {
+        case.invoke(&http, &address).await.unwrap();
+    }
+    // Events of a reporter of the test's own, whose sum is known to the millisecond.
+    let now = k8s_openapi::jiff::Timestamp::now().as_millisecond();
+    let events: Vec<Value> = (1..=100)
+        .map(|seq| {
+json!({
+                "timestamp_ms": now, "duration_ms": 7, "reconfiguration_ms": 0, "bitstream_identifier": "sha256-test",
+                "reporter": 0xabc, "seq": seq, "task": seq, "device": "test",
+            })
+        })
+        .collect();
+    let body = serde_json::to_vec(&events).unwrap();
+    let url = bed.cluster.board("n1").unwrap().collector_url("/v1/events");
+    let answer = http.post(&url, body.clone()).await.unwrap();
+    assert!(answer.status.is_success(), "{}", answer.text());
+    assert_eq!(answer.json().unwrap()["accepted"], 100);
+    let before = bed.state("n1").await;
+    assert!(usage(&before) >= 700, "{before}");
+
+    bed.cluster.board("n1").unwrap().kill_collector().await;
+    for _ in 0..10 {
+        case.invoke(&http, &address).await.unwrap();
+    }
+    bed.cluster.board("n1").unwrap().start_collector().await.unwrap();
+    let after = bed.state("n1").await;
+    assert!(usage(&after) >= usage(&before), "lost: {before} became {after}");
+    let answer = http.post(&url, body).await.unwrap().json().unwrap();
+    assert_eq!((&answer["accepted"], &answer["duplicates"]), (&json!(0), &json!(100)));
+
+    // What the device manager could not deliver comes now: ten invocations' worth more, and the board is known again.
+    wait::until("the events of the time without a collector", LONG, async || {
+        let url = bed.cluster.boards[0].collector_url("/v1/state");
+        let state = http.get(&url).await?.json()?;
+        Ok((usage(&state) > usage(&after)).then_some(()))
+    })
+    .await
+    .unwrap();
+    let state = bed.wait_until_annotated("n1", "written by the new collector", |state| {
+        state["boot"].as_u64() > before["boot"].as_u64() && knows(state, "sobel")
+    });
+    assert!(usage(&state.await) >= usage(&before));
+    bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_client_harms_nobody_else() {
+    let mut bed = Bed::start(&["n1"]).await;
+    bed.cluster.create(&bed.function("sobel-1", Function::Sobel)).await.unwrap();
+    let address = bed.cluster.ready_address("sobel-1").await.unwrap();
+    let case = Case::new(Function::Sobel, 256, 1).unwrap();
+    let http = bed.cluster.http().clone();
+    case.invoke(&http, &address).await.unwrap();
+
+    bed.cluster.create(&bed.program("victim", "long_task", &["--seconds", "60"])).await.unwrap();
+    bed.cluster
+        .wait_for_pod("victim", "running", |pod| format!("{:?}", pod.status).contains("running: Some"))
+        .await
+        .unwrap();
+    let log = bed.cluster.board("n1").unwrap().node.pod_dir("victim").join("main.log");
+    wait::until("the victim's task to run", LONG, async || {
+        Ok(std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty()).then_some(()))
+    })
+    .await
+    .unwrap();
+    case.invoke(&http, &address).await.unwrap();
+    let metrics = bed.cluster.boards[0].manager_metrics_url();
+    let sessions = async || anyhow::Ok(http.get(&metrics).await?.metric("fpga_device_manager_sessions"));
+    assert_eq!(sessions().await.unwrap().to_string(), "2");
+    // Grace 0 is SIGKILL at once, in the middle of a task.
+    let force = kube::api::DeleteParams::default().grace_period(0);
+    bed.cluster.pods().delete("victim", &force).await.unwrap();
+    for _ in 0..10 {
+        case.invoke(&http, &address).await.unwrap();
+    }
+    wait::until("the victim's session to be cleaned up", LONG, async || {
+        Ok((sessions().await? < 1.5).then_some(()))
+    })
+    .await
+    .unwrap();
+    bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_device_manager_is_an_opencl_error_and_not_a_hang() {
+    let mut bed = Bed::start(&["n1"]).await;
+    bed.cluster.create(&bed.function("sobel-1", Function::Sobel)).await.unwrap();
+    let address = bed.cluster.ready_address("sobel-1").await.unwrap();
+    let case = Case::new(Function::Sobel, 256, 1).unwrap();
+    let http = bed.cluster.http().clone();
+    case.invoke(&http, &address).await.unwrap();
+    // A C program with default signal handling, which works until an error comes back and then exits with 3.
+    bed.cluster.create(&bed.program("watcher", "error_exit", &[])).await.unwrap();
+    let log = bed.cluster.board("n1").unwrap().node.pod_dir("watcher").join("main.log");
+    wait::until("the watcher to work", LONG, async || {
+        Ok(std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty()).then_some(()))
+    })
+    .await
+    .unwrap();
+
+    bed.cluster.board("n1").unwrap().kill_device_manager().await;
+    assert_eq!(bed.cluster.exit_code("watcher").await.unwrap(), 3);
+    let error = case.invoke(&http, &address).await.unwrap_err();
+    assert!(!format!("{error:#}").contains("did not answer in"), "{error:#}");
+
+    // It is back: the function's process is started again by the kubelet, and works.
+    bed.cluster.board("n1").unwrap().start_device_manager().await.unwrap();
+    wait::until("the function to work again", LONG, async || {
+        let address = bed.cluster.ready_address("sobel-1").await?;
+        Ok(Some(case.invoke(&http, &address).await?))
+    })
+    .await
+    .unwrap();
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_programs_that_must_end_end() {
+    let bed = Bed::start(&["n1"]).await;
+    let programs = [
+        "vector_add",
+        "two_queues_deadlock",
+        "user_event_deadlock",
+        "native_events",
+        "callback_status",
+        "map_unmap",
+        "retain_release",
+    ];
+    for program in programs {
+        let pod = program.replace('_', "-");
+        bed.cluster.create(&bed.program(&pod, program, &[])).await.unwrap();
+        let code = bed.cluster.exit_code(&pod).await.unwrap();
+        let log = bed.cluster.boards[0].node.pod_dir(&pod).join("main.log");
+        assert_eq!(code, 0, "{program}: {}", std::fs::read_to_string(log).unwrap_or_default());
+    }
+    bed.cluster.check_running().unwrap();
+    bed.cluster.stop().await;
+}

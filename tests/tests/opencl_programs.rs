@@ -1,0 +1,121 @@
+//! The programs of tests/opencl-programs, which know nothing of kube-fpga: natively, and through the remote library over
+//! a unix socket and over TCP. What passes natively must pass remotely.
+//!
+//! `RUNTIME=intel-fpga` runs the same over Intel's FPGA emulator.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::artifacts;
+use fpga_tests::testbed::cluster::Runtime;
+use fpga_tests::testbed::programs::{built, repository};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// The programs end by themselves when they hang; this is for the rest.
+const TOO_LONG: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Native,
+    Unix,
+    Tcp,
+}
+
+/// A command that runs `program` that way; arguments are to follow.
+fn command(way: Way, runtime: Runtime, program: &Path) -> Command {
+    if way == Way::Native {
+        let mut command = Command::new(program);
+        if runtime == Runtime::Pocl {
+            command.env("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd");
+        } else {
+            let intel = repository().join("build/intel-opencl");
+            command.env("OCL_ICD_VENDORS", intel.join("icd").join(runtime.to_string()));
+            command.env("LD_LIBRARY_PATH", intel.join("lib"));
+        }
+        return command;
+    }
+    let mut command = Command::new(built("fpga-device-manager").unwrap());
+    command.args(["exec", "--runtime", &runtime.to_string()]);
+    if way == Way::Tcp {
+        command.arg("--tcp");
+    }
+    command.arg("--").arg(program);
+    command
+}
+
+async fn run(way: Way, program: PathBuf, arguments: &[&str]) -> Output {
+    let runtime = Runtime::from_env().unwrap();
+    let mut command = command(way, runtime, &program);
+    let running = command.args(arguments).kill_on_drop(true).output();
+    match tokio::time::timeout(TOO_LONG, running).await {
+        Ok(output) => output.unwrap(),
+        Err(_) => panic!("{} {arguments:?} ({way:?}) ran longer than {TOO_LONG:?}", program.display()),
+    }
+}
+
+/// Runs a program in all ways; each must exit with 0.
+async fn passes(program: &str, arguments: &[&str]) {
+    let path = artifacts::opencl_programs().unwrap().join(program);
+    for way in [Way::Native, Way::Unix, Way::Tcp] {
+        let output = run(way, path.clone(), arguments).await;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(output.status.success(), "{program} ({way:?}), {}:\n{text}", output.status);
+    }
+}
+
+/// A test for each program.
+macro_rules! programs {
+    ($($test:ident: $program:literal [$($argument:literal),*];)*) => {
+        $(#[tokio::test]
+        async fn $test() {
+            passes($program, &[$($argument),*]).await;
+        })*
+    };
+}
+
+programs! {
+    vectors_add_up: "vector_add" [];
+    a_vector_of_one_adds_up: "vector_add" ["--size", "1"];
+    kernels_run_one_by_one: "null_kernel" ["--iterations", "200", "--warmup", "10"];
+    kernels_run_in_batches: "null_kernel" ["--pipelined", "--iterations", "5000"];
+    four_bytes_go_round: "write_kernel_read" ["--iterations", "200", "--warmup", "10"];
+    large_buffers_come_back_as_they_went: "bandwidth" ["--mib", "33", "--iterations", "2"];
+    touched_pages_stay_touched: "map_touch" ["--mib", "9", "--iterations", "3"];
+    queues_that_wait_for_each_other_end: "two_queues_deadlock" [];
+    a_user_event_holds_back_only_what_waits_for_it: "user_event_deadlock" [];
+    long_kernels_end: "long_task" ["--seconds", "1", "--kernel-ms", "50"];
+    nothing_fails_while_the_device_is_there: "error_exit" ["--seconds", "1"];
+    times_are_in_order: "native_events" [];
+    callbacks_come_once: "callback_status" [];
+    maps_hold_the_right_bytes: "map_unmap" [];
+    objects_live_as_long_as_they_are_used: "retain_release" [];
+}
+
+#[tokio::test]
+async fn the_remote_library_keeps_to_the_standard_where_a_runtime_does_not() {
+    let programs = artifacts::opencl_programs().unwrap();
+    for program in ["user_event_deadlock", "callback_status"] {
+        let output = run(Way::Unix, programs.join(program), &["--strict"]).await;
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} --strict, {}:\n{error}", output.status);
+    }
+}
+
+#[tokio::test]
+async fn clinfo_lists_the_device_under_its_own_name() {
+    let name = async |way| {
+        let output = run(way, "clinfo".into(), &["--raw"]).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "clinfo ({way:?}), {}:\n{text}{error}", output.status);
+        let line = text.lines().find(|line| line.contains("CL_DEVICE_NAME"));
+        let line = line.unwrap_or_else(|| panic!("clinfo ({way:?}) names no device:\n{text}{error}"));
+        line.rsplit("CL_DEVICE_NAME").next().unwrap().trim().to_owned()
+    };
+    let native = name(Way::Native).await;
+    assert!(!native.is_empty());
+    assert_eq!(name(Way::Unix).await, native);
+}
