@@ -1,1 +1,22 @@
-//! To be written.
+//! The extender that an unmodified kube-scheduler asks: which nodes fit a pod, how good each is, whom to preempt.
+//!
+//! ```text
+//!   API server ──watch──► reflector ──► index (memory) ◄── verbs ◄── wire ◄── HTTP ◄── kube-scheduler
+//!                                                            │
+//!                                                            └──► fpga_core::decide
+//! ```
+//! Decisions come from memory alone: none calls the API server, none reads the clock more than once. Nothing is kept
+//! that a restart would lose, and replicas share nothing.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod app;
+pub mod args;
+pub mod clock;
+pub mod explain;
+pub mod index;
+pub mod metrics;
+pub mod reflector;
+pub mod serve;
+pub mod verbs;
+pub mod wire;

@@ -1,0 +1,2 @@
+//! To be measured.
+fn main() {}

@@ -1,0 +1,139 @@
+//! What people and their tools ask: health, metrics, the nodes as they are seen, why a pod went where it did.
+
+use crate::app::{App, json};
+use crate::clock::Moment;
+use crate::explain::{Explanation, PodName};
+use crate::index::{Node, Source};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use fpga_core::decide::Rules;
+use fpga_core::node_facts::NodeLabels;
+use fpga_core::node_state::{NodeState, StateVersion};
+use fpga_core::staleness::{Freshness, Knowledge};
+use fpga_core::units::Millis;
+use prometheus_client::encoding::text;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Whether the process lives.
+pub async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it can decide: all nodes have been seen.
+pub async fn readyz(State(app): State<Arc<App>>) -> Response {
+    if app.index.is_synced() {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the nodes of the cluster are not known yet\n").into_response()
+    }
+}
+
+/// The metrics in the OpenMetrics text format.
+pub async fn metrics(State(app): State<Arc<App>>) -> Response {
+    app.metrics.count_nodes(&app.index, app.clock.read().now);
+    let mut body = String::new();
+    match text::encode(&mut body, &app.registry) {
+        Ok(()) => ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], body)
+            .into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// All nodes as a decision made now would see them.
+pub async fn nodes(State(app): State<Arc<App>>) -> Response {
+    let at = app.clock.read();
+    let body = {
+        let known = app.index.read();
+        let mut nodes: Vec<_> = known.values().map(|node| NodeView::of(node, at)).collect();
+        nodes.sort_by_key(|node| node.name);
+        serde_json::to_vec(&nodes)
+    };
+    respond(body)
+}
+
+/// The last decisions for a pod.
+pub async fn explain(
+    State(app): State<Arc<App>>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    let pod = PodName { namespace, name };
+    match app.explanations.of(&pod) {
+        Some(explanation) => {
+            respond(serde_json::to_vec(&WithRules { rules: &app.rules, explanation: &explanation }))
+        }
+        None => {
+            let error = format!(
+                "no decision for pod {}/{} is remembered; another replica may have made it",
+                pod.namespace, pod.name
+            );
+            json(StatusCode::NOT_FOUND, serde_json::json!({ "error": error }).to_string())
+        }
+    }
+}
+
+fn respond(body: serde_json::Result<Vec<u8>>) -> Response {
+    match body {
+        Ok(body) => json(StatusCode::OK, body),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[derive(Serialize)]
+struct WithRules<'a> {
+    rules: &'a Rules,
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeView<'a> {
+    name: &'a str,
+    labels: &'a NodeLabels,
+    freshness: Freshness,
+    source: Source,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<KnownView<'a>>,
+}
+
+/// The numbers of the window that ends now, and the state that they were made of.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KnownView<'a> {
+    age_ms: Millis,
+    version: StateVersion,
+    usage_ms: Millis,
+    reconfiguration_ms: Millis,
+    state: &'a NodeState,
+}
+
+impl<'a> NodeView<'a> {
+    fn of(node: &'a Node, at: Moment) -> Self {
+        let known = match &node.facts.knowledge {
+            Knowledge::Known(received) => {
+                let age = received.age(at.now);
+                Some(KnownView {
+                    age_ms: age,
+                    version: received.state.version(),
+                    usage_ms: received.state.usage_at(age),
+                    reconfiguration_ms: received.state.reconfiguration_at(age),
+                    state: &received.state,
+                })
+            }
+            Knowledge::Absent | Knowledge::Unreadable => None,
+        };
+        Self {
+            name: &node.name,
+            labels: &node.facts.labels,
+            freshness: node.facts.knowledge.freshness(at.now),
+            source: node.source,
+            problem: node.problem.as_ref().map(ToString::to_string),
+            known,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The service without its port: shared state and routes.
+
+use crate::admin;
+use crate::clock::Clock;
+use crate::explain::Explanations;
+use crate::index::NodeIndex;
+use crate::metrics::{ErrorKind, Metrics, ModeLabel, Verb};
+use crate::verbs::{self, Refusal};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use fpga_core::decide::Rules;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// Longest time for a request's body to arrive: kube-scheduler itself gives up after 5 s by default.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What all requests share.
+#[derive(Debug)]
+pub struct App {
+    /// The nodes.
+    pub index: Arc<NodeIndex>,
+    /// What the administrator chose.
+    pub rules: Rules,
+    /// The last decisions.
+    pub explanations: Explanations,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Where it is read.
+    pub registry: Registry,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+/// How the routes are laid out.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    /// A second path under which the verbs are found, for example `/fpga`; none if empty.
+    pub prefix: String,
+    /// Longest request body in bytes.
+    pub max_body_bytes: usize,
+}
+
+impl App {
+    /// A service that knows no nodes yet.
+    #[must_use]
+    pub fn new(rules: Rules, clock: Clock) -> Self {
+        let mut registry = Registry::default();
+        let metrics = Arc::new(Metrics::register(&mut registry));
+        let index = Arc::new(NodeIndex::default());
+        Self { index, rules, explanations: Explanations::default(), metrics, registry, clock }
+    }
+}
+
+/// The routes over `app`.
+pub fn app(app: Arc<App>, routes: &Routes) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(admin::healthz))
+        .route("/readyz", get(admin::readyz))
+        .route("/metrics", get(admin::metrics))
+        .route("/nodes", get(admin::nodes))
+        .route("/explain/{namespace}/{pod}", get(admin::explain));
+    let mut prefixes = vec![""];
+    if !routes.prefix.is_empty() {
+        prefixes.push(&routes.prefix);
+    }
+    for prefix in prefixes {
+        for verb in [Verb::Filter, Verb::Prioritize, Verb::Preempt] {
+            let handler = move |State(app): State<Arc<App>>, request: Request| handle(app, verb, request);
+            router = router.route(&format!("{prefix}/{}", verb.name()), post(handler));
+        }
+    }
+    router.layer(DefaultBodyLimit::max(routes.max_body_bytes)).with_state(app)
+}
+
+async fn handle(app: Arc<App>, verb: Verb, request: Request) -> Response {
+    let started = Instant::now();
+    let answer = match read_body(request).await {
+        Ok(body) => verbs::answer(&app, verb, &body),
+        Err(refusal) => Err(refusal),
+    };
+    let (mode, response) = match answer {
+        Ok(answer) => (answer.mode, json(StatusCode::OK, answer.body)),
+        Err(refusal) => {
+            warn!(verb = verb.name(), %refusal, "Request refused");
+            app.metrics.error(verb, refusal.kind());
+            (ModeLabel::Unknown, refusal.into_response())
+        }
+    };
+    app.metrics.answered(verb, mode, started.elapsed());
+    response
+}
+
+async fn read_body(request: Request) -> Result<Bytes, Refusal> {
+    let reading = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &()));
+    match reading.await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Refusal::TooLarge),
+        Ok(Err(_)) | Err(_) => Err(Refusal::Interrupted),
+    }
+}
+
+/// A response with `body`, which is JSON.
+pub fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    (status, [(CONTENT_TYPE, JSON)], body.into()).into_response()
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self.kind() {
+            ErrorKind::Malformed | ErrorKind::Requirement => StatusCode::BAD_REQUEST,
+            ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::Interrupted => StatusCode::REQUEST_TIMEOUT,
+            ErrorKind::NotSynced => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Answer => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        json(status, serde_json::json!({ "error": self.to_string() }).to_string())
+    }
+}

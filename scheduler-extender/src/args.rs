@@ -1,0 +1,286 @@
+//! Command line and wiring.
+
+use crate::app::{App, Routes, app};
+use crate::clock::Clock;
+use crate::reflector;
+use crate::serve::{Signals, serve};
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use fpga_core::decide::Rules;
+use fpga_core::matching::UnlabelledNodes;
+use fpga_core::score::{MaxScore, Weights};
+use fpga_core::staleness::{StalePolicies, StalePolicy};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+
+const EXAMPLES: &str = "Examples:
+  fpga-scheduler-extender --kubeconfig ~/.kube/config
+  fpga-scheduler-extender serve --listen 0.0.0.0:9461 --weights 4-1-1 --stale-usage neutral
+  curl -s localhost:9461/nodes; curl -s localhost:9461/explain/default/my-pod";
+
+/// The kube-scheduler extender of kube-fpga: filters and scores nodes by what their boards are really doing.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answers kube-scheduler (the default).
+    #[command(after_help = EXAMPLES)]
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9461")]
+    listen: SocketAddr,
+    /// File with the bound address, written when the port is open.
+    #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+    /// Configuration of the API server's client; else the pod's own, or KUBECONFIG.
+    #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// Second path under which the verbs are found, beside the root.
+    #[arg(long, env = "FPGA_PATH_PREFIX", default_value = "/fpga", value_parser = path_prefix)]
+    path_prefix: String,
+    /// Longest request body in bytes; 5,000 whole nodes are about 31 MB.
+    #[arg(long, env = "FPGA_MAX_BODY_BYTES", default_value_t = 64 << 20)]
+    max_body_bytes: usize,
+    #[command(flatten)]
+    rules: RulesArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Decisions")]
+struct RulesArgs {
+    /// Weights of locality, usage and reconfiguration in short form.
+    #[arg(long, env = "FPGA_WEIGHTS", default_value_t = Weights::default())]
+    weights: Weights,
+    /// Weight of bitstream locality, instead of that in --weights.
+    #[arg(long, env = "FPGA_LOCALITY_WEIGHT", value_name = "NUMBER")]
+    locality_weight: Option<f64>,
+    /// Weight of recent usage, instead of that in --weights.
+    #[arg(long, env = "FPGA_USAGE_WEIGHT", value_name = "NUMBER")]
+    usage_weight: Option<f64>,
+    /// Weight of recent reconfiguration time, instead of that in --weights.
+    #[arg(long, env = "FPGA_RECONFIGURATION_WEIGHT", value_name = "NUMBER")]
+    reconfiguration_weight: Option<f64>,
+    /// The greatest score; 10 is kube-scheduler's convention, more makes finer steps.
+    #[arg(long, env = "FPGA_MAX_SCORE", default_value_t = MaxScore::default())]
+    max_score: MaxScore,
+    /// What usage is worth on a node without fresh state: neutral (one half), penalise (nothing) or exclude.
+    #[arg(long, env = "FPGA_STALE_USAGE", default_value_t = StalePolicy::default())]
+    stale_usage: StalePolicy,
+    /// The same for reconfiguration time.
+    #[arg(long, env = "FPGA_STALE_RECONFIGURATION", default_value_t = StalePolicy::default())]
+    stale_reconfiguration: StalePolicy,
+    /// The same for bitstream locality.
+    #[arg(long, env = "FPGA_STALE_LOCALITY", default_value_t = StalePolicy::default())]
+    stale_locality: StalePolicy,
+    /// What becomes of nodes with neither FPGA state nor label: reject or pass.
+    #[arg(long, env = "FPGA_UNLABELLED_NODES", default_value_t = UnlabelledNodes::default())]
+    unlabelled_nodes: UnlabelledNodes,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Log")]
+struct LogArgs {
+    /// What is logged, in the syntax of tracing's EnvFilter.
+    #[arg(long, env = "FPGA_LOG", default_value = "fpga_scheduler_extender=info,warn")]
+    log: String,
+    /// How it is written.
+    #[arg(long, env = "FPGA_LOG_FORMAT", value_enum, default_value_t = LogFormat::Plain)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Plain,
+    Json,
+}
+
+impl Args {
+    /// Does what is asked until it is done or a signal comes.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments or the machine.
+    pub fn run(self) -> Result<()> {
+        let Self { command, serve } = self;
+        let args = match command {
+            Some(Command::Serve(args)) => args,
+            None => serve,
+        };
+        args.log.init()?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(args.run())
+    }
+}
+
+impl ServeArgs {
+    async fn run(self) -> Result<()> {
+        let Self { listen, ready_file, kubeconfig, path_prefix, max_body_bytes, rules, log: _ } = self;
+        let rules = rules.rules()?;
+        let mut signals = Signals::install().context("can't take signals")?;
+        let client = client(kubeconfig.as_deref()).await?;
+        let listener = TcpListener::bind(listen)
+            .await
+            .with_context(|| format!("can't listen on {listen}; choose another address with --listen"))?;
+        let bound = listener.local_addr()?;
+        info!(
+            listen = %bound, path_prefix, max_body_bytes,
+            weights = %rules.weights, max_score = %rules.max_score,
+            stale_usage = %rules.stale.usage, stale_reconfiguration = %rules.stale.reconfiguration,
+            stale_locality = %rules.stale.locality, unlabelled_nodes = %rules.unlabelled,
+            version = env!("CARGO_PKG_VERSION"), "Starting"
+        );
+        let clock = Clock::system();
+        let state = Arc::new(App::new(rules, clock.clone()));
+        let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
+        let router = app(state, &Routes { prefix: path_prefix, max_body_bytes });
+        let (second, cut) = tokio::sync::oneshot::channel::<()>();
+        let stop = async move {
+            signals.next().await;
+            tokio::spawn(async move {
+                signals.next().await;
+                // Nobody listens if the server has ended meanwhile.
+                let _ = second.send(());
+            });
+        };
+        let cut = async {
+            if cut.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        if let Some(path) = ready_file {
+            write_ready_file(&path, bound).with_context(|| format!("can't write {}", path.display()))?;
+        }
+        tokio::select! {
+            served = serve(listener, router, stop, cut) => served.context("the listener failed"),
+            () = reflector => bail!("the watch on nodes ended"),
+        }
+    }
+}
+
+impl RulesArgs {
+    fn rules(&self) -> Result<Rules> {
+        let short = self.weights.per_signal();
+        let weights = Weights::new(
+            self.locality_weight.unwrap_or(short.locality),
+            self.usage_weight.unwrap_or(short.usage),
+            self.reconfiguration_weight.unwrap_or(short.reconfiguration),
+        )?;
+        Ok(Rules {
+            weights,
+            max_score: self.max_score,
+            stale: StalePolicies {
+                locality: self.stale_locality,
+                usage: self.stale_usage,
+                reconfiguration: self.stale_reconfiguration,
+            },
+            unlabelled: self.unlabelled_nodes,
+        })
+    }
+}
+
+impl LogArgs {
+    fn init(&self) -> Result<()> {
+        let filter = EnvFilter::try_new(&self.log)
+            .with_context(|| format!("--log {:?} is no filter; write for example `info`", self.log))?;
+        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        match self.log_format {
+            LogFormat::Plain => subscriber.init(),
+            LogFormat::Json => subscriber.json().init(),
+        }
+        Ok(())
+    }
+}
+
+async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let file =
+                Kubeconfig::read_from(path).with_context(|| format!("can't read {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+        }
+        None => kube::Config::infer().await.context("no API server is configured; give --kubeconfig")?,
+    };
+    Ok(kube::Client::try_from(config)?)
+}
+
+/// Whole or not at all: who waits for it may read it at any moment.
+fn write_ready_file(path: &Path, bound: SocketAddr) -> std::io::Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    std::fs::write(&partial, format!("{bound}\n"))?;
+    std::fs::rename(&partial, path)
+}
+
+fn path_prefix(text: &str) -> Result<String, String> {
+    let prefix = text.trim_end_matches('/');
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    if prefix.is_empty() || (prefix.starts_with('/') && !prefix.contains("//") && prefix.chars().all(plain)) {
+        Ok(prefix.to_owned())
+    } else {
+        Err("write a path such as `/fpga`".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<ServeArgs, clap::Error> {
+        let args = Args::try_parse_from(std::iter::once("x").chain(args.iter().copied()))?;
+        Ok(match args.command {
+            Some(Command::Serve(args)) => args,
+            None => args.serve,
+        })
+    }
+
+    #[test]
+    fn serve_is_the_default() {
+        for args in [["--listen", "127.0.0.1:1"].as_slice(), &["serve", "--listen", "127.0.0.1:1"]] {
+            assert_eq!(parse(args).unwrap().listen, "127.0.0.1:1".parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn single_weights_replace_those_of_the_short_form() {
+        let rules = parse(&["--weights", "4-1-1", "--usage-weight", "0.5"]).unwrap().rules.rules().unwrap();
+        assert_eq!(rules.weights.to_string(), "4-0.5-1");
+        assert!(parse(&["--usage-weight=-1"]).unwrap().rules.rules().is_err());
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_what_to_write() {
+        for (args, hint) in [
+            (["--weights", "1-2"], "`1-2-2`"),
+            (["--stale-usage", "ignore"], "`neutral`, `penalise` or `exclude`"),
+            (["--unlabelled-nodes", "yes"], "`reject` or `pass`"),
+            (["--max-score", "0"], "whole number from 1"),
+            (["--path-prefix", "fpga"], "`/fpga`"),
+            (["--path-prefix", "/{x}"], "`/fpga`"),
+        ] {
+            let error = parse(&args).unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+}

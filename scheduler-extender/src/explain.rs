@@ -1,0 +1,230 @@
+//! The last decisions, to be told to people: per pod the latest filter and prioritize with every term.
+//!
+//! Bounded twice, by pods and by nodes spoken of, for a decision over thousands of nodes is no small thing.
+
+use fpga_core::decide::NodeScore;
+use fpga_core::matching::Rejection;
+use fpga_core::requirement::Requirement;
+use fpga_core::units::Millis;
+use serde::{Serialize, Serializer};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most pods that are remembered.
+pub const MAX_PODS: usize = 1024;
+/// Most nodes in all remembered decisions together.
+pub const MAX_ROWS: usize = 250_000;
+
+/// Remembers decisions.
+#[derive(Debug, Default)]
+pub struct Explanations(Mutex<Ring>);
+
+/// Who a pod is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What was last decided for a pod.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Which pod.
+    #[serde(flatten)]
+    pub pod: PodName,
+    /// Its UID.
+    pub uid: String,
+    /// What it asks for.
+    pub requirement: Requirement,
+    /// The last filter.
+    #[serde(serialize_with = "as_optional")]
+    pub filter: Option<Arc<Decided<FilterRow>>>,
+    /// The prioritize after it; kube-scheduler leaves it out if one node is left.
+    #[serde(serialize_with = "as_optional")]
+    pub prioritize: Option<Arc<Decided<ScoreRow>>>,
+}
+
+/// One decision.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decided<R> {
+    /// When, milliseconds since the epoch.
+    pub at_ms: Millis,
+    /// Per node what was decided.
+    pub nodes: Vec<R>,
+}
+
+/// What filter said of a node.
+#[derive(Debug, Serialize)]
+pub struct FilterRow {
+    /// Its name.
+    #[serde(serialize_with = "as_text")]
+    pub node: Arc<str>,
+    /// Why it was rejected; nothing if it was not.
+    pub rejection: Option<Rejection>,
+}
+
+/// What prioritize said of a node.
+#[derive(Debug, Serialize)]
+pub struct ScoreRow {
+    /// Its name.
+    #[serde(serialize_with = "as_text")]
+    pub node: Arc<str>,
+    /// Its score and where it comes from.
+    #[serde(flatten)]
+    pub score: NodeScore,
+}
+
+/// A decision to be remembered.
+#[derive(Debug)]
+pub enum Decision {
+    /// Of filter: what was decided before is forgotten.
+    Filter(Decided<FilterRow>),
+    /// Of prioritize.
+    Prioritize(Decided<ScoreRow>),
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    pods: HashMap<PodName, Explanation>,
+    oldest_first: VecDeque<PodName>,
+    rows: usize,
+}
+
+impl Explanations {
+    /// Remembers a decision, and forgets the oldest pods if there is no room.
+    pub fn remember(&self, pod: PodName, uid: &str, requirement: Requirement, decision: Decision) {
+        // What is forgotten is freed after the lock is: others decide meanwhile.
+        let _forgotten = {
+            let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            ring.remember(pod, uid, requirement, decision)
+        };
+    }
+
+    /// The last decisions for a pod.
+    #[must_use]
+    pub fn of(&self, pod: &PodName) -> Option<Explanation> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pods.get(pod).cloned()
+    }
+}
+
+impl Ring {
+    fn remember(
+        &mut self,
+        pod: PodName,
+        uid: &str,
+        asked: Requirement,
+        decision: Decision,
+    ) -> Vec<Explanation> {
+        let mut forgotten = Vec::new();
+        let before = self.pods.remove(&pod);
+        if before.is_some() {
+            self.oldest_first.retain(|other| *other != pod);
+        }
+        self.rows -= before.as_ref().map_or(0, Explanation::rows);
+        let mut now = Explanation {
+            pod: pod.clone(),
+            uid: uid.to_owned(),
+            requirement: asked,
+            filter: None,
+            prioritize: None,
+        };
+        match decision {
+            Decision::Filter(filter) => now.filter = Some(Arc::new(filter)),
+            Decision::Prioritize(scores) => {
+                let same_pod = before.as_ref().filter(|before| before.uid == uid);
+                now.filter = same_pod.and_then(|before| before.filter.clone());
+                now.prioritize = Some(Arc::new(scores));
+            }
+        }
+        forgotten.extend(before);
+        self.rows += now.rows();
+        self.pods.insert(pod.clone(), now);
+        self.oldest_first.push_back(pod);
+        while self.oldest_first.len() > MAX_PODS || (self.rows > MAX_ROWS && self.oldest_first.len() > 1) {
+            let Some(oldest) = self.oldest_first.pop_front().and_then(|pod| self.pods.remove(&pod)) else {
+                break;
+            };
+            self.rows -= oldest.rows();
+            forgotten.push(oldest);
+        }
+        forgotten
+    }
+}
+
+impl Explanation {
+    fn rows(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.nodes.len());
+        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.nodes.len())
+    }
+}
+
+// serde's own support of Arc is a feature that would be switched on for the whole build.
+fn as_optional<T: Serialize, S: Serializer>(
+    value: &Option<Arc<T>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_deref().serialize(serializer)
+}
+
+fn as_text<S: Serializer>(value: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> PodName {
+        PodName { namespace: "default".into(), name: name.into() }
+    }
+
+    fn asked() -> Requirement {
+        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() }
+    }
+
+    fn filter(nodes: usize) -> Decision {
+        let row = || FilterRow { node: "n".into(), rejection: None };
+        Decision::Filter(Decided { at_ms: Millis(1), nodes: (0..nodes).map(|_| row()).collect() })
+    }
+
+    fn scores() -> Decision {
+        Decision::Prioritize(Decided { at_ms: Millis(2), nodes: Vec::new() })
+    }
+
+    #[test]
+    fn prioritize_joins_the_filter_of_the_same_pod_and_a_new_filter_begins_anew() {
+        let all = Explanations::default();
+        all.remember(pod("p"), "u", asked(), filter(1));
+        all.remember(pod("p"), "u", asked(), scores());
+        let both = all.of(&pod("p")).unwrap();
+        assert!(both.filter.is_some() && both.prioritize.is_some());
+        all.remember(pod("p"), "u", asked(), filter(1));
+        assert!(all.of(&pod("p")).unwrap().prioritize.is_none());
+        all.remember(pod("p"), "another", asked(), scores());
+        assert!(all.of(&pod("p")).unwrap().filter.is_none(), "a pod of the same name is another pod");
+    }
+
+    #[test]
+    fn the_oldest_pods_are_forgotten_first() {
+        let all = Explanations::default();
+        for i in 0..=MAX_PODS {
+            all.remember(pod(&i.to_string()), "u", asked(), filter(1));
+        }
+        assert!(all.of(&pod("0")).is_none() && all.of(&pod("1")).is_some());
+    }
+
+    #[test]
+    fn large_decisions_make_the_memory_shorter() {
+        let all = Explanations::default();
+        for i in 0..3 {
+            all.remember(pod(&i.to_string()), "u", asked(), filter(MAX_ROWS / 2));
+        }
+        assert!(all.of(&pod("0")).is_none() && all.of(&pod("2")).is_some());
+        all.remember(pod("huge"), "u", asked(), filter(MAX_ROWS * 2));
+        assert!(all.of(&pod("huge")).is_some() && all.of(&pod("2")).is_none());
+    }
+}

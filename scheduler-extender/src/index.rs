@@ -1,0 +1,182 @@
+//! What is known of the cluster's nodes, in memory: fed by the reflector, read by decisions.
+//!
+//! A node's annotation is decoded once per change, when it arrives. No I/O here and no clock: whoever brings a node
+//! says when it was seen.
+
+#[cfg(test)]
+mod tests;
+
+use crate::clock::Moment;
+use fpga_core::node_facts::{NodeFacts, NodeLabels};
+use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
+use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, HEARTBEATS_UNTIL_STALE, NodeState, decode};
+use fpga_core::staleness::{Knowledge, Received};
+use fpga_core::units::Millis;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// All nodes by name.
+pub type Nodes = HashMap<Arc<str>, Node>;
+
+/// The nodes that the reflector has shown.
+#[derive(Debug, Default)]
+pub struct NodeIndex {
+    nodes: RwLock<Nodes>,
+    synced: AtomicBool,
+}
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name, shared with whoever keeps it longer than the node.
+    pub name: Arc<str>,
+    /// What decisions see of it.
+    pub facts: NodeFacts,
+    /// How its state came here.
+    pub source: Source,
+    /// Why its annotation can't be read.
+    pub problem: Option<Unreadable>,
+    uid: Option<String>,
+    annotation: Option<String>,
+}
+
+/// How a state came here: that decides how old it was on arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// There is no state.
+    None,
+    /// Found in a list, or on a node never seen before: as old as the API server's date says.
+    FirstSight,
+    /// Found like that, and nobody knows how old: stale until the next one.
+    Undated,
+    /// Seen when it changed.
+    Watched,
+}
+
+/// How a node was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// In the list with which a watch begins, or begins anew: it may have changed long ago.
+    Listed,
+    /// As a change, just now.
+    Changed,
+}
+
+/// What became of an annotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Noted {
+    /// It was taken, or is the one that was there, or there is none.
+    Fine,
+    /// It can't be read.
+    Unreadable(Unreadable),
+    /// It is not newer than the one that is known, and was ignored.
+    Outdated,
+}
+
+impl NodeIndex {
+    /// The nodes as they are now; hold it for one decision only.
+    pub fn read(&self) -> RwLockReadGuard<'_, Nodes> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all nodes of the cluster have been shown once.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// A node was shown.
+    pub fn apply(&self, node: ObjectMeta, shown: Shown, at: Moment) -> Noted {
+        let Some(name) = node.name.as_deref() else { return Noted::Fine };
+        let labels = NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str));
+        let annotation = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
+
+        let nodes = self.read();
+        let known = nodes.get(name).filter(|known| known.uid == node.uid);
+        if known.is_some_and(|known| known.facts.labels == labels && known.annotation.as_ref() == annotation)
+        {
+            return Noted::Fine;
+        }
+        let (knowledge, source, problem, noted) = match (annotation, known) {
+            (None, _) => (Knowledge::Absent, Source::None, None, Noted::Fine),
+            (Some(text), Some(known)) if known.annotation.as_ref() == Some(text) => {
+                (known.facts.knowledge.clone(), known.source, known.problem.clone(), Noted::Fine)
+            }
+            (Some(text), known) => match decode(text) {
+                Err(problem) => {
+                    (Knowledge::Unreadable, Source::None, Some(problem.clone()), Noted::Unreadable(problem))
+                }
+                Ok(state) => match known.filter(|known| outdates(&known.facts.knowledge, &state, at.now)) {
+                    Some(known) => (known.facts.knowledge.clone(), known.source, None, Noted::Outdated),
+                    None => {
+                        let first = shown == Shown::Listed || known.is_none();
+                        let (source, age_then) = if first { dated(&node, &state, at) } else { WATCHED };
+                        let received = Received { state, at: at.now, age_then };
+                        (Knowledge::Known(Box::new(received)), source, None, Noted::Fine)
+                    }
+                },
+            },
+        };
+        let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).cloned();
+        let name: Arc<str> = known.map_or_else(|| name.into(), |known| Arc::clone(&known.name));
+        drop(nodes);
+
+        let facts = NodeFacts { labels, knowledge };
+        let node = Node { name: Arc::clone(&name), facts, source, problem, uid: node.uid, annotation };
+        self.write().insert(name, node);
+        noted
+    }
+
+    /// A node is gone.
+    pub fn delete(&self, name: &str) {
+        self.write().remove(name);
+    }
+
+    /// A list was shown to its end: who was not in it is gone.
+    pub fn listed(&self, names: &HashSet<String>) {
+        self.write().retain(|name, _| names.contains(&**name));
+        self.synced.store(true, Ordering::Release);
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Nodes> {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From then on the extender's own receipt counts.
+const WATCHED: (Source, Millis) = (Source::Watched, Millis::ZERO);
+
+/// Whether what is known is at least as new as `state`. What has gone stale outdates nothing: an author that lost
+/// count is believed again after three heartbeats.
+fn outdates(known: &Knowledge, state: &NodeState, now: Millis) -> bool {
+    matches!(known, Knowledge::Known(received)
+        if received.state.version() >= state.version() && !received.is_stale(now))
+}
+
+/// Age of a state at first sight, by the date that the API server gave its author's fields.
+fn dated(node: &ObjectMeta, state: &NodeState, at: Moment) -> (Source, Millis) {
+    let fields = node.managed_fields.as_deref().unwrap_or_default();
+    let by_author = fields.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+    let by_owner = fields.iter().filter(|entry| owns_annotation(entry));
+    let latest = |entries: &mut dyn Iterator<Item = &ManagedFieldsEntry>| {
+        entries.filter_map(|entry| u64::try_from(entry.time.as_ref()?.0.as_millisecond()).ok()).max()
+    };
+    match latest(&mut by_author.filter(|entry| owns_annotation(entry)))
+        .or_else(|| latest(&mut by_owner.into_iter()))
+    {
+        Some(time) => (Source::FirstSight, at.wall - Millis(time)),
+        None => {
+            let stale = Millis(state.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE).saturating_add(1));
+            (Source::Undated, stale)
+        }
+    }
+}
+
+fn owns_annotation(entry: &ManagedFieldsEntry) -> bool {
+    let fields = entry.fields_v1.as_ref().and_then(|fields| fields.0.pointer("/f:metadata/f:annotations"));
+    fields.and_then(|annotations| annotations.get(format!("f:{ANNOTATION}"))).is_some()
+}

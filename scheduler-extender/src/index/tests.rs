@@ -1,0 +1,144 @@
+use super::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, Time};
+use k8s_openapi::jiff::Timestamp;
+
+const WALL: u64 = 1_760_000_100_000;
+
+fn at(now: u64) -> Moment {
+    Moment { now: Millis(now), wall: Millis(WALL) }
+}
+
+fn annotation(boot: u64, seq: u64) -> String {
+    format!(
+        r#"{{"v":1,"boot":{boot},"seq":{seq},"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{{"bucketMs":10000}}}}"#
+    )
+}
+
+fn mk_node(text: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some("n".into()),
+        uid: Some("uid-1".into()),
+        labels: Some([("fpga-scheduling.io/fpga-vendor".to_owned(), "intel".to_owned())].into()),
+        annotations: text.map(|text| [(ANNOTATION.to_owned(), text.to_owned())].into()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn dated_by(manager: &str, age_ms: u64, mut node: ObjectMeta) -> ObjectMeta {
+    let time = i64::try_from(WALL - age_ms).unwrap();
+    let owned = serde_json::json!({"f:metadata": {"f:annotations": {format!("f:{ANNOTATION}"): {}}}});
+    node.managed_fields.get_or_insert_default().push(ManagedFieldsEntry {
+        manager: Some(manager.into()),
+        time: Some(Time(Timestamp::from_millisecond(time).unwrap())),
+        fields_v1: Some(FieldsV1(owned)),
+        ..ManagedFieldsEntry::default()
+    });
+    node
+}
+
+fn known(index: &NodeIndex) -> (Source, Option<(u64, u64)>) {
+    let nodes = index.read();
+    let node = &nodes["n"];
+    let Knowledge::Known(received) = &node.facts.knowledge else { return (node.source, None) };
+    (node.source, Some((received.state.seq, received.age(Millis(1_000)).0)))
+}
+
+#[test]
+fn at_first_sight_a_state_is_as_old_as_the_api_server_says() {
+    let index = NodeIndex::default();
+    let node = dated_by(FIELD_MANAGER, 30_000, dated_by("kubelet", 1_000, mk_node(Some(&annotation(1, 1)))));
+    index.apply(node, Shown::Listed, at(1_000));
+    assert_eq!(known(&index), (Source::FirstSight, Some((1, 30_000))));
+}
+
+#[test]
+fn a_state_written_by_another_hand_is_dated_by_who_owns_the_annotation() {
+    let index = NodeIndex::default();
+    index.apply(
+        dated_by("kubectl-annotate", 7_000, mk_node(Some(&annotation(1, 1)))),
+        Shown::Listed,
+        at(1_000),
+    );
+    assert_eq!(known(&index), (Source::FirstSight, Some((1, 7_000))));
+}
+
+#[test]
+fn a_state_without_a_date_is_stale_until_the_next_one() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(Some(&annotation(1, 1))), Shown::Changed, at(1_000));
+    assert_eq!(known(&index), (Source::Undated, Some((1, 180_001))));
+    index.apply(mk_node(Some(&annotation(1, 2))), Shown::Changed, at(1_000));
+    assert_eq!(known(&index), (Source::Watched, Some((2, 0))));
+}
+
+#[test]
+fn a_change_that_is_watched_is_as_old_as_its_receipt_and_a_listed_one_is_not() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    index.apply(dated_by(FIELD_MANAGER, 9_000, mk_node(Some(&annotation(1, 1)))), Shown::Changed, at(400));
+    assert_eq!(known(&index), (Source::Watched, Some((1, 600))));
+    index.apply(dated_by(FIELD_MANAGER, 9_000, mk_node(Some(&annotation(1, 2)))), Shown::Listed, at(400));
+    assert_eq!(known(&index), (Source::FirstSight, Some((2, 9_600))));
+}
+
+#[test]
+fn the_same_annotation_again_makes_nothing_younger() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    let mut node = mk_node(Some(&annotation(1, 1)));
+    index.apply(node.clone(), Shown::Changed, at(100));
+    node.labels.as_mut().unwrap().insert("fpga-scheduling.io/board".into(), "a10".into());
+    index.apply(node, Shown::Changed, at(900));
+    assert_eq!(known(&index), (Source::Watched, Some((1, 900))));
+    assert_eq!(index.read()["n"].facts.labels.board.as_deref(), Some("a10"));
+}
+
+#[test]
+fn an_older_state_is_ignored_until_the_newer_one_is_stale() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    let change = |boot, seq, now| index.apply(mk_node(Some(&annotation(boot, seq))), Shown::Changed, at(now));
+    assert_eq!(change(2, 5, 0), Noted::Fine);
+    assert_eq!(change(1, 9, 1), Noted::Outdated);
+    assert_eq!(known(&index).1, Some((5, 1_000)));
+    assert_eq!(change(3, 1, 2), Noted::Fine, "a later boot counts from one again");
+    assert_eq!(known(&index).1, Some((1, 998)));
+    assert_eq!(change(1, 10, 180_003), Noted::Fine, "it has been silent for three heartbeats");
+}
+
+#[test]
+fn another_node_of_the_same_name_starts_afresh() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    index.apply(mk_node(Some(&annotation(9, 9))), Shown::Changed, at(0));
+    let mut other = dated_by(FIELD_MANAGER, 0, mk_node(Some(&annotation(1, 1))));
+    other.uid = Some("uid-2".into());
+    assert_eq!(index.apply(other, Shown::Changed, at(1_000)), Noted::Fine);
+    assert_eq!(known(&index), (Source::FirstSight, Some((1, 0))));
+}
+
+#[test]
+fn garbage_is_unreadable_and_once_counted() {
+    let index = NodeIndex::default();
+    let garbage = mk_node(Some("{]"));
+    assert!(matches!(index.apply(garbage.clone(), Shown::Changed, at(0)), Noted::Unreadable(_)));
+    assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Unreadable);
+    assert!(index.read()["n"].problem.is_some());
+    assert_eq!(index.apply(garbage, Shown::Changed, at(0)), Noted::Fine);
+    index.apply(mk_node(None), Shown::Changed, at(0));
+    assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Absent);
+}
+
+#[test]
+fn it_is_synced_after_the_first_list_which_also_says_who_is_gone() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    assert!(!index.is_synced());
+    index.listed(&HashSet::from(["n".to_owned()]));
+    assert!(index.is_synced() && index.read().contains_key("n"));
+    index.listed(&HashSet::new());
+    assert!(index.read().is_empty());
+    index.apply(mk_node(None), Shown::Changed, at(0));
+    index.delete("n");
+    assert!(index.read().is_empty());
+}

@@ -1,0 +1,241 @@
+//! What the extender tells of itself at `/metrics`. kube-scheduler ignores errors of prioritize silently: here they show.
+
+use crate::index::NodeIndex;
+use crate::wire::Mode;
+use fpga_core::matching::Rejection;
+use fpga_core::staleness::Freshness;
+use fpga_core::units::Millis;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+/// Upper ends of the latency buckets in seconds: a good answer takes under a millisecond, a bad one under 5 s.
+const LATENCY_BUCKETS: [f64; 13] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+/// What kube-scheduler asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Which nodes fit.
+    Filter,
+    /// How good each is.
+    Prioritize,
+    /// Where evicting others would help.
+    Preempt,
+}
+
+/// Kinds of what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request is no such request.
+    Malformed,
+    /// It is longer than allowed.
+    TooLarge,
+    /// It did not arrive whole, or not in time.
+    Interrupted,
+    /// The nodes are not known yet.
+    NotSynced,
+    /// What the pod asks for can't be understood.
+    Requirement,
+    /// The answer could not be written.
+    Answer,
+}
+
+/// Whether the nodes came by name or whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ModeLabel {
+    /// See [`Mode`].
+    Of(Mode),
+    /// The request could not be read so far, or has no such thing.
+    Unknown,
+}
+
+/// Labels of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    verb: Verb,
+    mode: ModeLabel,
+}
+
+/// Labels of an error.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ErrorLabels {
+    verb: Verb,
+    kind: ErrorKind,
+}
+
+/// Label of a rejection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RejectionLabels {
+    reason: RejectionLabel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct RejectionLabel(Rejection);
+
+/// Label of a node count.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct FreshnessLabels {
+    state: FreshnessLabel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FreshnessLabel(Freshness);
+
+/// All metrics of the extender.
+#[derive(Debug)]
+pub struct Metrics {
+    requests: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    errors: Family<ErrorLabels, Counter>,
+    rejections: Family<RejectionLabels, Counter>,
+    nodes: Family<FreshnessLabels, Gauge>,
+    /// Filter calls with one node: kube-scheduler reused an older decision, or the cluster is that small.
+    pub single_node_filters: Counter,
+    /// Annotations that could not be read.
+    pub unreadable_annotations: Counter,
+    /// Annotations that were not newer than the one before.
+    pub outdated_annotations: Counter,
+    /// Failures of the watch on nodes.
+    pub watch_errors: Counter,
+}
+
+impl Metrics {
+    /// Registers all under `fpga_extender_`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("fpga_extender");
+        let metrics = Self {
+            requests: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
+            errors: Family::default(),
+            rejections: Family::default(),
+            nodes: Family::default(),
+            single_node_filters: Counter::default(),
+            unreadable_annotations: Counter::default(),
+            outdated_annotations: Counter::default(),
+            watch_errors: Counter::default(),
+        };
+        let help = "Time from a request's headers to its answer";
+        registry.register_with_unit("request_duration", help, Unit::Seconds, metrics.requests.clone());
+        registry.register("errors", "Requests without a proper answer", metrics.errors.clone());
+        registry.register("rejections", "Nodes rejected by filter", metrics.rejections.clone());
+        registry.register("nodes", "Nodes known, by what their state is worth", metrics.nodes.clone());
+        let counters = [
+            ("single_node_filters", "Filter calls with one node", &metrics.single_node_filters),
+            ("unreadable_annotations", "Node states that can't be read", &metrics.unreadable_annotations),
+            ("outdated_annotations", "Node states ignored for a newer one", &metrics.outdated_annotations),
+            ("watch_errors", "Failures of the watch on nodes", &metrics.watch_errors),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(name, help, counter.clone());
+        }
+        metrics
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, verb: Verb, mode: ModeLabel, took: Duration) {
+        self.requests.get_or_create(&RequestLabels { verb, mode }).observe(took.as_secs_f64());
+    }
+
+    /// Something went wrong.
+    pub fn error(&self, verb: Verb, kind: ErrorKind) {
+        self.errors.get_or_create(&ErrorLabels { verb, kind }).inc();
+    }
+
+    /// Filter decided.
+    pub fn filtered(&self, verdicts: &[Result<(), Rejection>]) {
+        let mut counts = [0_u64; Rejection::ALL.len()];
+        for rejection in verdicts.iter().filter_map(|verdict| verdict.err()) {
+            counts[rejection as usize] += 1;
+        }
+        for (reason, count) in Rejection::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
+            let labels = RejectionLabels { reason: RejectionLabel(reason) };
+            self.rejections.get_or_create(&labels).inc_by(count);
+        }
+    }
+
+    /// Counts the nodes, to be called before the metrics are read.
+    pub fn count_nodes(&self, index: &NodeIndex, now: Millis) {
+        let kinds = [Freshness::Fresh, Freshness::Stale, Freshness::Absent, Freshness::Unreadable];
+        let mut counts = [0_i64; 4];
+        for node in index.read().values() {
+            counts[node.facts.knowledge.freshness(now) as usize] += 1;
+        }
+        for kind in kinds {
+            let labels = FreshnessLabels { state: FreshnessLabel(kind) };
+            self.nodes.get_or_create(&labels).set(counts[kind as usize]);
+        }
+    }
+}
+
+impl Verb {
+    /// As it is written in paths and labels.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::Prioritize => "prioritize",
+            Self::Preempt => "preempt",
+        }
+    }
+}
+
+impl EncodeLabelValue for Verb {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(self.name())
+    }
+}
+
+impl EncodeLabelValue for ErrorKind {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self {
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+            Self::Interrupted => "interrupted",
+            Self::NotSynced => "not_synced",
+            Self::Requirement => "requirement",
+            Self::Answer => "answer",
+        })
+    }
+}
+
+impl EncodeLabelValue for ModeLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self {
+            Self::Of(Mode::Names) => "names",
+            Self::Of(Mode::Full) => "full",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl EncodeLabelValue for RejectionLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self.0 {
+            Rejection::UnknownNode => "unknown_node",
+            Rejection::Unlabelled => "unlabelled",
+            Rejection::NoDevice => "no_device",
+            Rejection::Vendor => "vendor",
+            Rejection::Board => "board",
+            Rejection::Shell => "shell",
+            Rejection::Slots => "slots",
+            Rejection::Unhealthy => "unhealthy",
+            Rejection::NoSingleDevice => "no_single_device",
+            Rejection::NotFresh => "not_fresh",
+        })
+    }
+}
+
+impl EncodeLabelValue for FreshnessLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self.0 {
+            Freshness::Fresh => "fresh",
+            Freshness::Stale => "stale",
+            Freshness::Absent => "absent",
+            Freshness::Unreadable => "unreadable",
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Keeps the index true: watches the metadata of all nodes. The only part that talks to the API server.
+//!
+//! Node status, most of a node's bytes and most of its changes, is never asked for.
+
+use crate::clock::Clock;
+use crate::index::{NodeIndex, Noted, Shown};
+use crate::metrics::Metrics;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// Feeds `index` until the stream of events ends, which it does only if something is broken for good.
+pub async fn run(client: Client, index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock) {
+    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
+    let events = watcher(nodes, watcher::Config::default()).default_backoff();
+    let events = events.map(|event| {
+        event.map(|event| match event {
+            Event::Apply(node) => Event::Apply(node.metadata),
+            Event::Delete(node) => Event::Delete(node.metadata),
+            Event::InitApply(node) => Event::InitApply(node.metadata),
+            Event::Init => Event::Init,
+            Event::InitDone => Event::InitDone,
+        })
+    });
+    follow(events, &index, &metrics, &clock).await;
+}
+
+async fn follow(
+    events: impl Stream<Item = Result<Event<ObjectMeta>, watcher::Error>>,
+    index: &NodeIndex,
+    metrics: &Metrics,
+    clock: &Clock,
+) {
+    let mut events = std::pin::pin!(events);
+    let mut listed = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(node)) => {
+                listed.extend(node.name.clone());
+                show(index, metrics, clock, node, Shown::Listed);
+            }
+            Ok(Event::InitDone) => {
+                index.listed(&listed);
+                info!(nodes = listed.len(), "Nodes listed");
+                listed.clear();
+            }
+            Ok(Event::Apply(node)) => show(index, metrics, clock, node, Shown::Changed),
+            Ok(Event::Delete(node)) => {
+                if let Some(name) = &node.name {
+                    index.delete(name);
+                }
+            }
+            Err(error) => {
+                metrics.watch_errors.inc();
+                warn!(%error, "Watching nodes failed, trying again");
+            }
+        }
+    }
+}
+
+fn show(index: &NodeIndex, metrics: &Metrics, clock: &Clock, node: ObjectMeta, shown: Shown) {
+    let name = node.name.clone().unwrap_or_default();
+    match index.apply(node, shown, clock.read()) {
+        Noted::Fine => {}
+        Noted::Unreadable(reason) => {
+            metrics.unreadable_annotations.inc();
+            warn!(node = name, %reason, "Node state can't be read");
+        }
+        Noted::Outdated => {
+            metrics.outdated_annotations.inc();
+            warn!(node = name, "Node state is not newer than the one that is known, ignored");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What kube-scheduler asks and is told: decode, ask core, encode. Synchronous, from memory, one look at the clock.
+
+use crate::app::App;
+use crate::explain::{Decided, Decision, FilterRow, PodName, ScoreRow};
+use crate::index::{Node, Nodes as KnownNodes};
+use crate::metrics::{ErrorKind, ModeLabel, Verb};
+use crate::wire::{
+    self, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs, PreemptionResult,
+};
+use fpga_core::decide::{Candidate, filter, prioritize};
+use fpga_core::matching::Rejection;
+use fpga_core::requirement::Requirement;
+use std::sync::Arc;
+
+/// An answer with status 200.
+#[derive(Debug)]
+pub struct Answer {
+    /// How the nodes came.
+    pub mode: ModeLabel,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+/// Why a request gets no answer: kube-scheduler reads nothing of it but the status.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It is no such request.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Its body is longer than allowed.
+    #[error("the request is longer than --max-body-bytes allows")]
+    TooLarge,
+    /// Its body did not arrive.
+    #[error("the request's body did not arrive whole and in time")]
+    Interrupted,
+    /// The nodes are not known yet.
+    #[error("the nodes of the cluster are not known yet; try again when /readyz says ok")]
+    NotSynced,
+    /// The answer can't be written.
+    #[error("the answer can't be written: {0}")]
+    Answer(#[source] serde_json::Error),
+}
+
+impl Refusal {
+    /// The kind that is counted.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Malformed(_) => ErrorKind::Malformed,
+            Self::TooLarge => ErrorKind::TooLarge,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::NotSynced => ErrorKind::NotSynced,
+            Self::Answer(_) => ErrorKind::Answer,
+        }
+    }
+}
+
+/// The answer to `verb` with this body.
+///
+/// # Errors
+/// [`Refusal`] if there is none. What is wrong with the pod is no such case: that is an answer with `Error`.
+pub fn answer(app: &App, verb: Verb, body: &[u8]) -> Result<Answer, Refusal> {
+    match verb {
+        Verb::Filter => {
+            let (pod, nodes) = ExtenderArgs::read(body)?.into_parts()?;
+            answer_filter(app, &pod, &nodes)
+        }
+        Verb::Prioritize => {
+            let (pod, nodes) = ExtenderArgs::read(body)?.into_parts()?;
+            answer_prioritize(app, &pod, &nodes)
+        }
+        Verb::Preempt => answer_preempt(app, PreemptionArgs::read(body)?),
+    }
+}
+
+fn answer_filter(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, Refusal> {
+    if nodes.len() == 1 {
+        app.metrics.single_node_filters.inc();
+    }
+    let asked = match pod.requirement() {
+        Ok(asked) => asked,
+        Err(error) => {
+            app.metrics.error(Verb::Filter, ErrorKind::Requirement);
+            let error = format!("what the pod asks for can't be understood: {error}");
+            return encode(nodes, &FilterResult { nodes, rejections: &[], error: &error });
+        }
+    };
+    let rejections = match asked {
+        None => vec![None; nodes.len()],
+        Some(asked) => decide_filter(app, pod, nodes, asked)?,
+    };
+    encode(nodes, &FilterResult { nodes, rejections: &rejections, error: "" })
+}
+
+fn decide_filter(
+    app: &App,
+    pod: &Pod<'_>,
+    nodes: &Nodes<'_>,
+    asked: Requirement,
+) -> Result<Vec<Option<&'static str>>, Refusal> {
+    ensure_synced(app)?;
+    let at = app.clock.read();
+    let known = app.index.read();
+    let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
+    let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
+    let rows = nodes.names().zip(&found).zip(&verdicts);
+    let rows = rows.map(|((name, node), verdict)| FilterRow {
+        node: shared_name(name, *node),
+        rejection: verdict.err(),
+    });
+    let rows = rows.collect();
+    drop(known);
+    app.metrics.filtered(&verdicts);
+    remember(app, pod, asked, Decision::Filter(Decided { at_ms: at.wall, nodes: rows }));
+    Ok(verdicts.into_iter().map(|verdict| verdict.err().map(Rejection::text)).collect())
+}
+
+fn answer_prioritize(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, Refusal> {
+    let scores = match pod.requirement() {
+        Ok(Some(asked)) => decide_prioritize(app, pod, nodes, asked)?,
+        Ok(None) => vec![0; nodes.len()],
+        Err(_) => {
+            // The protocol has no place for an error here; filter has told it.
+            app.metrics.error(Verb::Prioritize, ErrorKind::Requirement);
+            vec![0; nodes.len()]
+        }
+    };
+    encode(nodes, &HostPriorities { nodes, scores: &scores })
+}
+
+fn decide_prioritize(
+    app: &App,
+    pod: &Pod<'_>,
+    nodes: &Nodes<'_>,
+    asked: Requirement,
+) -> Result<Vec<u32>, Refusal> {
+    ensure_synced(app)?;
+    let at = app.clock.read();
+    let known = app.index.read();
+    let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
+    let decided = prioritize(&asked, &candidates(&found), &app.rules, at.now).nodes;
+    let scores = decided.iter().map(|node| node.score).collect();
+    let rows = nodes.names().zip(&found).zip(decided);
+    let rows = rows.map(|((name, node), score)| ScoreRow { node: shared_name(name, *node), score }).collect();
+    drop(known);
+    remember(app, pod, asked, Decision::Prioritize(Decided { at_ms: at.wall, nodes: rows }));
+    Ok(scores)
+}
+
+fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal> {
+    let (pod, offered) = args.into_parts()?;
+    let kept = match pod.requirement() {
+        Ok(None) => offered.iter().collect(),
+        Ok(Some(asked)) => {
+            ensure_synced(app)?;
+            let at = app.clock.read();
+            let known: &KnownNodes = &app.index.read();
+            let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
+            let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
+            offered
+                .iter()
+                .zip(verdicts)
+                .filter_map(|(candidate, verdict)| verdict.is_ok().then_some(candidate))
+                .collect()
+        }
+        Err(_) => {
+            app.metrics.error(Verb::Preempt, ErrorKind::Requirement);
+            Vec::new()
+        }
+    };
+    let body = wire::encode(&PreemptionResult { candidates: kept }, 4096).map_err(Refusal::Answer)?;
+    Ok(Answer { mode: ModeLabel::Unknown, body })
+}
+
+fn ensure_synced(app: &App) -> Result<(), Refusal> {
+    if app.index.is_synced() { Ok(()) } else { Err(Refusal::NotSynced) }
+}
+
+fn candidates<'k>(found: &[Option<&'k Node>]) -> Vec<Candidate<'k>> {
+    found.iter().map(|node| node.map(|node| &node.facts)).collect()
+}
+
+fn shared_name(name: &str, node: Option<&Node>) -> Arc<str> {
+    node.map_or_else(|| name.into(), |node| Arc::clone(&node.name))
+}
+
+fn remember(app: &App, pod: &Pod<'_>, asked: Requirement, decision: Decision) {
+    let name = PodName { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() };
+    app.explanations.remember(name, pod.uid(), asked, decision);
+}
+
+fn encode(nodes: &Nodes<'_>, answer: &impl serde::Serialize) -> Result<Answer, Refusal> {
+    // Enough for a name and a score, or a node as it came, so that the answer doesn't grow by copying.
+    let per_node = 64;
+    let whole: usize = match nodes {
+        Nodes::Names(_) => 0,
+        Nodes::Full(nodes) => nodes.iter().map(|(_, raw)| raw.get().len()).sum(),
+    };
+    let body = wire::encode(answer, 256 + whole + nodes.len() * per_node).map_err(Refusal::Answer)?;
+    Ok(Answer { mode: ModeLabel::Of(nodes.mode()), body })
+}

@@ -1,0 +1,345 @@
+//! Requests and answers of filter and prioritize, in both cache modes.
+
+use super::{Malformed, Pod, Text};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// Body of filter and prioritize: one of `NodeNames` and `Nodes` is `null`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ExtenderArgs<'a> {
+    /// The pod to be placed.
+    #[serde(borrow, default, alias = "pod")]
+    pub pod: Option<Pod<'a>>,
+    #[serde(borrow, default, alias = "nodes")]
+    nodes: Option<NodeList<'a>>,
+    #[serde(borrow, default, alias = "nodeNames", alias = "nodenames")]
+    node_names: Option<Vec<Text<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeList<'a> {
+    #[serde(borrow, default, alias = "Items")]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+/// Which of its two forms a request has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// `nodeCacheCapable: true`: names only.
+    Names,
+    /// `nodeCacheCapable: false`: whole nodes.
+    Full,
+}
+
+/// The candidates of a request.
+#[derive(Debug)]
+pub enum Nodes<'a> {
+    /// Their names.
+    Names(Vec<Text<'a>>),
+    /// Their names and the bytes that came: what is returned must be those, it replaces the scheduler's own view.
+    Full(Vec<(Text<'a>, &'a RawValue)>),
+}
+
+/// Answer to filter. Every rejection is one that preemption can't resolve: evicting a pod makes no board appear.
+#[derive(Debug)]
+pub struct FilterResult<'a> {
+    /// The candidates.
+    pub nodes: &'a Nodes<'a>,
+    /// Per candidate nothing if it passes, else why not.
+    pub rejections: &'a [Option<&'static str>],
+    /// Why there is no answer; empty if there is.
+    pub error: &'a str,
+}
+
+/// Answer to prioritize: a bare array, scores are integers.
+#[derive(Debug)]
+pub struct HostPriorities<'a> {
+    /// The candidates.
+    pub nodes: &'a Nodes<'a>,
+    /// Per candidate its score.
+    pub scores: &'a [u32],
+}
+
+impl<'a> ExtenderArgs<'a> {
+    /// The request in `body`.
+    ///
+    /// # Errors
+    /// [`Malformed::Json`] if it is none.
+    pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
+        Ok(serde_json::from_slice(body)?)
+    }
+
+    /// Pod and candidates.
+    ///
+    /// # Errors
+    /// [`Malformed`] if there is no pod or a node has no name.
+    pub fn into_parts(self) -> Result<(Pod<'a>, Nodes<'a>), Malformed> {
+        let pod = self.pod.ok_or(Malformed::NoPod)?;
+        let nodes = match (self.node_names, self.nodes) {
+            (Some(names), _) => Nodes::Names(names),
+            (None, None) => Nodes::Names(Vec::new()),
+            (None, Some(list)) => {
+                let items = list.items.unwrap_or_default().into_iter().enumerate();
+                let named = items.map(|(index, item)| {
+                    node_name(item).map(|name| (name, item)).ok_or(Malformed::NamelessNode(index))
+                });
+                Nodes::Full(named.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok((pod, nodes))
+    }
+}
+
+impl<'a> Nodes<'a> {
+    /// Which form they have.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self {
+            Self::Names(_) => Mode::Names,
+            Self::Full(_) => Mode::Full,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Names(names) => names.len(),
+            Self::Full(nodes) => nodes.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of each, in the order of the request.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let (names, nodes) = match self {
+            Self::Names(names) => (names.as_slice(), [].as_slice()),
+            Self::Full(nodes) => ([].as_slice(), nodes.as_slice()),
+        };
+        names.iter().map(Text::as_str).chain(nodes.iter().map(|(name, _)| name.as_str()))
+    }
+}
+
+impl Serialize for FilterResult<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let passes = |index: usize| self.rejections.get(index).is_some_and(Option::is_none);
+        let mut result = serializer.serialize_struct("ExtenderFilterResult", 5)?;
+        match self.nodes {
+            Nodes::Names(names) => {
+                result.serialize_field("Nodes", &())?;
+                result.serialize_field("NodeNames", &Chosen(names, &passes))?;
+            }
+            Nodes::Full(nodes) => {
+                result.serialize_field("Nodes", &PassedList { nodes, passes: &passes })?;
+                result.serialize_field("NodeNames", &())?;
+            }
+        }
+        result.serialize_field("FailedNodes", &NoMap {})?;
+        result.serialize_field("FailedAndUnresolvableNodes", &Rejected(self))?;
+        result.serialize_field("Error", self.error)?;
+        result.end()
+    }
+}
+
+#[derive(Serialize)]
+struct NoMap {}
+
+struct Chosen<'s, T>(&'s [T], &'s dyn Fn(usize) -> bool);
+
+impl<T: Serialize> Serialize for Chosen<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(None)?;
+        for (_, item) in self.0.iter().enumerate().filter(|(index, _)| self.1(*index)) {
+            seq.serialize_element(item)?;
+        }
+        seq.end()
+    }
+}
+
+struct PassedList<'s> {
+    nodes: &'s [(Text<'s>, &'s RawValue)],
+    passes: &'s dyn Fn(usize) -> bool,
+}
+
+impl Serialize for PassedList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let items: Vec<&RawValue> = self.nodes.iter().map(|(_, raw)| *raw).collect();
+        let mut list = serializer.serialize_struct("NodeList", 2)?;
+        list.serialize_field("metadata", &NoMap {})?;
+        list.serialize_field("items", &Chosen(&items, self.passes))?;
+        list.end()
+    }
+}
+
+struct Rejected<'s>(&'s FilterResult<'s>);
+
+impl Serialize for Rejected<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, rejection) in self.0.nodes.names().zip(self.0.rejections) {
+            if let Some(reason) = rejection {
+                map.serialize_entry(name, reason)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl Serialize for HostPriorities<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct HostPriority<'s> {
+            host: &'s str,
+            score: u32,
+        }
+        let priorities = self.nodes.names().zip(self.scores);
+        serializer.collect_seq(priorities.map(|(host, score)| HostPriority { host, score: *score }))
+    }
+}
+
+/// `metadata.name` of a node. Reads no further than there; as Go writes a node, that is near its start.
+fn node_name(node: &RawValue) -> Option<Text<'_>> {
+    let mut found = None;
+    let mut json = serde_json::Deserializer::from_str(node.get());
+    // To have stopped early is an error to the deserializer; what counts is whether the name was found.
+    let _ = Path { keys: &["metadata", "name"], found: &mut found }.deserialize(&mut json);
+    found
+}
+
+/// The string at the end of a path of keys.
+struct Path<'f, 'a> {
+    keys: &'static [&'static str],
+    found: &'f mut Option<Text<'a>>,
+}
+
+impl<'a> DeserializeSeed<'a> for Path<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.keys.is_empty() {
+            *self.found = Some(Text::deserialize(deserializer)?);
+            Ok(())
+        } else {
+            deserializer.deserialize_map(self)
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Path<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a node")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        let [next, rest @ ..] = self.keys else { return Ok(()) };
+        while let Some(key) = map.next_key::<Text<'a>>()? {
+            if key.as_str() == *next {
+                return map.next_value_seed(Path { keys: rest, found: self.found });
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(body: &str) -> Result<(Pod<'_>, Nodes<'_>), Malformed> {
+        ExtenderArgs::read(body.as_bytes())?.into_parts()
+    }
+
+    fn names(body: &str) -> Vec<String> {
+        parts(body).unwrap().1.names().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn both_cache_modes_are_read_with_null_or_nothing_for_the_other() {
+        for (body, mode) in [
+            (r#"{"Pod":{},"Nodes":null,"NodeNames":["a","b"]}"#, Mode::Names),
+            (r#"{"pod":{},"nodenames":["a","b"]}"#, Mode::Names),
+            (
+                r#"{"Pod":{},"NodeNames":null,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}}"#,
+                Mode::Full,
+            ),
+            (
+                r#"{"pod":{},"nodes":{"items":[{"kind":"Node","metadata":{"x":{"name":"c"},"name":"a"}},{"spec":{},"metadata":{"name":"b","uid":"1"}}]}}"#,
+                Mode::Full,
+            ),
+        ] {
+            assert_eq!(parts(body).unwrap().1.mode(), mode);
+            assert_eq!(names(body), ["a", "b"]);
+        }
+    }
+
+    #[test]
+    fn no_nodes_at_all_are_an_empty_list_of_names() {
+        for body in
+            [r#"{"Pod":{}}"#, r#"{"Pod":{},"Nodes":null,"NodeNames":null}"#, r#"{"Pod":{},"NodeNames":[]}"#]
+        {
+            assert!(names(body).is_empty());
+        }
+        assert!(names(r#"{"Pod":{},"Nodes":{"items":null}}"#).is_empty());
+    }
+
+    #[test]
+    fn names_with_escapes_are_read() {
+        assert_eq!(names(r#"{"Pod":{},"NodeNames":["\u0061\n"]}"#), ["a\n"]);
+        assert_eq!(names(r#"{"Pod":{},"Nodes":{"items":[{"metadata":{"name":"\u0061"}}]}}"#), ["a"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(matches!(parts(r#"{"NodeNames":[]}"#), Err(Malformed::NoPod)));
+        assert!(matches!(parts(r#"{"Pod":null}"#), Err(Malformed::NoPod)));
+        let nameless = r#"{"Pod":{},"Nodes":{"items":[{"metadata":{"name":"a"}},{"metadata":{"uid":"1"}}]}}"#;
+        assert!(matches!(parts(nameless), Err(Malformed::NamelessNode(1))));
+        for body in ["", "{", r#"{"Pod":{},"NodeNames":[1]}"#, r#"{"Pod":{}} x"#] {
+            assert!(matches!(parts(body), Err(Malformed::Json(_))), "{body}");
+        }
+    }
+
+    #[test]
+    fn nodes_go_back_byte_for_byte() {
+        let kept = r#"{ "metadata" : {"name":"b", "n": 1.50}, "Odd":"\u0041" }"#;
+        let body = format!(r#"{{"Pod":{{}},"Nodes":{{"items":[{{"metadata":{{"name":"a"}}}}, {kept} ]}}}}"#);
+        let (_, nodes) = parts(&body).unwrap();
+        let result = FilterResult { nodes: &nodes, rejections: &[Some("no"), None], error: "" };
+        assert_eq!(
+            serde_json::to_string(&result).unwrap(),
+            format!(
+                r#"{{"Nodes":{{"metadata":{{}},"items":[{kept}]}},"NodeNames":null,"FailedNodes":{{}},"FailedAndUnresolvableNodes":{{"a":"no"}},"Error":""}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn priorities_are_a_bare_array_of_integers() {
+        let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["a","b"]}"#).unwrap();
+        let priorities = HostPriorities { nodes: &nodes, scores: &[7, 0] };
+        assert_eq!(
+            serde_json::to_string(&priorities).unwrap(),
+            r#"[{"Host":"a","Score":7},{"Host":"b","Score":0}]"#
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_makes_it_panic(body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let _ = ExtenderArgs::read(&body).map(ExtenderArgs::into_parts);
+        }
+    }
+}

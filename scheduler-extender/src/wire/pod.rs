@@ -1,0 +1,140 @@
+//! Of the pod in a request: who it is and what it asks of us. Everything else is skipped unread.
+
+use super::text::{OurPairs, Text};
+use fpga_core::names::ACCELERATED_RESOURCE;
+use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
+use serde::Deserialize;
+
+/// A pod, as far as it concerns us.
+#[derive(Debug, Default, Deserialize)]
+pub struct Pod<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<Metadata<'a>>,
+    #[serde(borrow, default)]
+    spec: Option<Spec<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    namespace: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    uid: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    labels: Option<OurPairs<'a>>,
+    #[serde(borrow, default)]
+    annotations: Option<OurPairs<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    #[serde(borrow, default)]
+    containers: Option<Vec<Container<'a>>>,
+    #[serde(borrow, default)]
+    init_containers: Option<Vec<Container<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Container<'a> {
+    #[serde(borrow, default)]
+    resources: Option<Resources<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Resources<'a> {
+    #[serde(borrow, default)]
+    limits: Option<OurPairs<'a>>,
+    #[serde(borrow, default)]
+    requests: Option<OurPairs<'a>>,
+}
+
+impl Pod<'_> {
+    /// Its name, empty if it has none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.text(|metadata| metadata.name.as_ref())
+    }
+
+    /// Its namespace, empty if it has none.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.text(|metadata| metadata.namespace.as_ref())
+    }
+
+    /// Its UID, empty if it has none.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.text(|metadata| metadata.uid.as_ref())
+    }
+
+    /// What it asks for; nothing if it is not an FPGA pod.
+    ///
+    /// # Errors
+    /// [`InvalidRequirement`] if that can't be understood.
+    pub fn requirement(&self) -> Result<Option<Requirement>, InvalidRequirement> {
+        let metadata = self.metadata.as_ref();
+        let labels = metadata.and_then(|metadata| metadata.labels.as_ref());
+        let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+        let spec = self.spec.as_ref();
+        let containers = spec.and_then(|spec| spec.containers.as_deref()).unwrap_or_default();
+        let init_containers = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+        Requirement::of_pod(PodText {
+            labels: labels.into_iter().flat_map(OurPairs::iter),
+            annotations: annotations.into_iter().flat_map(OurPairs::iter),
+            containers: &accelerated(containers),
+            init_containers: &accelerated(init_containers),
+        })
+    }
+
+    fn text<'s>(&'s self, of: impl FnOnce(&'s Metadata<'_>) -> Option<&'s Text<'s>>) -> &'s str {
+        self.metadata.as_ref().and_then(of).map_or("", Text::as_str)
+    }
+}
+
+/// Per container that asks for the managed resource: how much. Request and limit of such a resource are equal.
+fn accelerated<'c>(containers: &'c [Container<'_>]) -> Vec<&'c str> {
+    let quantity = |container: &'c Container<'_>| {
+        let resources = container.resources.as_ref()?;
+        let pairs = [resources.limits.as_ref(), resources.requests.as_ref()];
+        let mut all = pairs.into_iter().flatten().flat_map(OurPairs::iter);
+        all.find(|(key, _)| *key == ACCELERATED_RESOURCE).map(|(_, quantity)| quantity)
+    };
+    containers.iter().filter_map(quantity).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(pod: &str) -> Option<Requirement> {
+        serde_json::from_str::<Pod<'_>>(pod).unwrap().requirement().unwrap()
+    }
+
+    #[test]
+    fn nulls_anywhere_are_nothing() {
+        for pod in [
+            "{}",
+            r#"{"metadata":null,"spec":null}"#,
+            r#"{"metadata":{"labels":null,"annotations":null},"spec":{"containers":null,"initContainers":null}}"#,
+            r#"{"spec":{"containers":[{"resources":null},{"resources":{"limits":null,"requests":null}},{}]}}"#,
+        ] {
+            assert_eq!(asked(pod), None, "{pod}");
+        }
+    }
+
+    #[test]
+    fn who_it_is_and_what_it_asks_is_read_and_the_rest_is_skipped() {
+        let text = r#"{"metadata":{"name":"p","namespace":"n","uid":"u","labels":{"a":"b","fpga-scheduling.io/board":"a10"},
+            "annotations":{"x":"\"","fpga-scheduling.io/bitstreams":"sob\u0065l"}},
+            "spec":{"initContainers":[{"resources":{"requests":{"fpga-scheduling.io/accelerated":"3"}}}],
+            "containers":[{"name":"c","resources":{"limits":{"cpu":1,"fpga-scheduling.io/accelerated":"2"},"requests":{"fpga-scheduling.io/accelerated":"2"}}}]}}"#;
+        let pod: Pod<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!((pod.namespace(), pod.name(), pod.uid()), ("n", "p", "u"));
+        let asked = pod.requirement().unwrap().unwrap();
+        assert_eq!((asked.board.as_deref(), asked.slots), (Some("a10"), 3));
+        assert_eq!(asked.bitstreams, ["sobel".parse().unwrap()]);
+    }
+}

@@ -1,0 +1,309 @@
+//! The recorded requests of a real kube-scheduler through the whole service, without a port.
+//! Fixtures: see `fixtures/README.md`.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use fpga_core::decide::Rules;
+use fpga_core::units::Millis;
+use fpga_scheduler_extender::app::{App, Routes, app};
+use fpga_scheduler_extender::clock::{Clock, Moment};
+use fpga_scheduler_extender::index::Shown;
+use http_body_util::BodyExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tower::ServiceExt as _;
+
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+fn fixture(name: &str) -> Value {
+    let path = format!("{}/tests/fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A service at a time that stands still, and its state.
+fn service(rules: Rules) -> (Router, Arc<App>) {
+    let clock = Clock::new(|| Moment { now: Millis(10_000), wall: Millis(1_760_000_000_000) });
+    let state = Arc::new(App::new(rules, clock));
+    let routes = Routes { prefix: "/fpga".into(), max_body_bytes: MAX_BODY_BYTES };
+    (app(Arc::clone(&state), &routes), state)
+}
+
+fn show(state: &App, name: &str, labels: &[(&str, &str)], annotation: Option<&str>) {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let mut node = ObjectMeta {
+        name: Some(name.into()),
+        uid: Some(format!("uid-{name}")),
+        labels: Some(labels.iter().map(owned).collect()),
+        ..ObjectMeta::default()
+    };
+    let at = state.clock.read();
+    state.index.apply(node.clone(), Shown::Listed, at);
+    if let Some(text) = annotation {
+        node.annotations = Some([("fpga-scheduling.io/node-state".to_owned(), text.to_owned())].into());
+        state.index.apply(node, Shown::Changed, at);
+    }
+}
+
+/// The nodes of the recordings, labelled as there; one has a state, for there it was the best.
+fn recorded_cluster() -> (Router, Arc<App>) {
+    let (router, state) = service(Rules::default());
+    let names = ["node-0", "node-1", "node-2"].map(str::to_owned);
+    for name in &names {
+        let idle = node_state("intel", 0, "sobel");
+        let annotation = (name == "node-1").then_some(idle.as_str());
+        show(&state, name, &[("fpga-scheduling.io/fpga-vendor", "intel")], annotation);
+    }
+    state.index.listed(&names.into_iter().collect());
+    (router, state)
+}
+
+fn node_state(vendor: &str, usage_ms: u64, bitstream: &str) -> String {
+    json!({
+        "v": 1, "boot": 1, "seq": 1, "heartbeatMs": 60000, "measuredAtMs": 1, "windowMs": 300_000,
+        "usageMs": usage_ms, "reconfigurationMs": 0,
+        "devices": [{"id": "dm0", "vendor": vendor, "slots": 4, "loaded": [0], "healthy": true}],
+        "bitstreams": [{"name": bitstream, "lastUsedAgoMs": 0}],
+        "window": {"bucketMs": 10_000, "usageMs": [usage_ms], "reconfigurationMs": []},
+    })
+    .to_string()
+}
+
+fn pod(labels: &Value, annotations: &Value) -> Value {
+    json!({"metadata": {"name": "p", "namespace": "d", "uid": "u", "labels": labels, "annotations": annotations}})
+}
+
+async fn post(router: &Router, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+    let request =
+        Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body.into()).unwrap();
+    send(router, request).await
+}
+
+async fn get(router: &Router, path: &str) -> (StatusCode, String) {
+    let (status, body) = send(router, Request::get(path).body(Body::empty()).unwrap()).await;
+    (status, String::from_utf8(body).unwrap())
+}
+
+async fn send(router: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
+}
+
+async fn ask(router: &Router, path: &str, request: &Value) -> Value {
+    let (status, body) = post(router, path, request.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[tokio::test]
+async fn every_recorded_request_gets_an_answer_like_the_one_that_was_accepted() {
+    for name in [
+        "filter.node-names",
+        "filter.full-nodes",
+        "prioritize.node-names",
+        "prioritize.full-nodes",
+        "preempt.node-names",
+        "preempt.full-nodes",
+    ] {
+        let (router, _) = recorded_cluster();
+        let fixture = fixture(name);
+        let mut answer = ask(&router, fixture["path"].as_str().unwrap(), &fixture["request"]).await;
+        let mut accepted = fixture["accepted_response"].clone();
+        for side in [&mut answer, &mut accepted] {
+            // Absent and null are the same to Go.
+            if let Some(map) = side.as_object_mut() {
+                map.retain(|_, value| !value.is_null());
+            }
+        }
+        assert_eq!(answer, accepted, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn verbs_are_found_with_and_without_the_prefix() {
+    let (router, _) = recorded_cluster();
+    let request = fixture("filter.node-names")["request"].to_string();
+    assert_eq!(
+        post(&router, "/filter", request.clone()).await,
+        post(&router, "/fpga/filter", request.clone()).await
+    );
+    assert_eq!(post(&router, "/other/filter", request).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn whole_nodes_go_back_byte_for_byte() {
+    let (router, state) = recorded_cluster();
+    show(&state, "node-1", &[("fpga-scheduling.io/fpga-vendor", "xilinx")], None);
+    let request = fixture("filter.full-nodes")["request"].clone();
+    let items = request["Nodes"]["items"].as_array().unwrap();
+    let kept: Vec<String> =
+        items.iter().filter(|item| item["metadata"]["name"] != "node-1").map(Value::to_string).collect();
+    let (_, body) = post(&router, "/filter", request.to_string()).await;
+    let body = String::from_utf8(body).unwrap();
+    assert!(body.contains(&format!(r#""items":[{}]"#, kept.join(","))), "{body}");
+    assert!(body.contains(
+        r#""FailedNodes":{},"FailedAndUnresolvableNodes":{"node-1":"FPGA vendor does not match"}"#
+    ));
+}
+
+#[tokio::test]
+async fn the_annotation_decides_and_every_term_is_explained() {
+    let (router, state) = service(Rules::default());
+    let states = [("a", "intel", 9_000), ("b", "intel", 1_000), ("c", "xilinx", 0)];
+    for (name, vendor, usage) in states {
+        show(&state, name, &[], Some(&node_state(vendor, usage, if name == "a" { "sobel" } else { "mm" })));
+    }
+    state.index.listed(&HashSet::from(["a", "b", "c"].map(str::to_owned)));
+    let pod = pod(
+        &json!({"fpga-scheduling.io/fpga-vendor": "intel"}),
+        &json!({"fpga-scheduling.io/bitstreams": "sobel"}),
+    );
+    let filtered = ask(&router, "/filter", &json!({"Pod": pod, "NodeNames": ["a", "b", "c", "d"]})).await;
+    assert_eq!(filtered["NodeNames"], json!(["a", "b"]));
+    assert_eq!(
+        filtered["FailedAndUnresolvableNodes"],
+        json!({"c": "FPGA vendor does not match", "d": "node is not known to the FPGA scheduler extender"})
+    );
+    let scores = ask(&router, "/prioritize", &json!({"Pod": pod, "NodeNames": ["a", "b"]})).await;
+    // a: locality 1, usage 1/2, reconfiguration 1; b: locality 0, usage 1, reconfiguration 1
+    assert_eq!(scores, json!([{"Host": "a", "Score": 8}, {"Host": "b", "Score": 8}]));
+
+    let (status, body) = get(&router, "/explain/d/p").await;
+    assert_eq!(status, StatusCode::OK);
+    let explained: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(explained["filter"]["nodes"][2], json!({"node": "c", "rejection": "vendor"}));
+    let of_a = &explained["prioritize"]["nodes"][0];
+    assert_eq!(
+        (&of_a["node"], &of_a["score"], &of_a["freshness"]),
+        (&json!("a"), &json!(8), &json!("fresh"))
+    );
+    assert_eq!(of_a["usage"], json!({"value": 0.5, "basis": "measured"}));
+    assert_eq!(of_a["measured"], json!({"usageMs": 9000, "reconfigurationMs": 0, "ageMs": 0}));
+    assert_eq!(explained["rules"]["weights"], json!({"locality": 1.0, "usage": 2.0, "reconfiguration": 2.0}));
+    assert_eq!(get(&router, "/explain/d/other").await.0, StatusCode::NOT_FOUND);
+
+    let nodes: Value = serde_json::from_str(&get(&router, "/nodes").await.1).unwrap();
+    assert_eq!(nodes[0]["known"]["usageMs"], 9_000);
+    assert_eq!((&nodes[0]["freshness"], &nodes[0]["source"]), (&json!("fresh"), &json!("watched")));
+}
+
+#[tokio::test]
+async fn garbage_in_an_annotation_is_never_best_and_is_told() {
+    let (router, state) = service(Rules::default());
+    show(&state, "good", &[], Some(&node_state("intel", 9_000, "mm")));
+    show(&state, "bad", &[("fpga-scheduling.io/fpga-vendor", "intel")], Some("{\"v\":1,"));
+    state.index.listed(&HashSet::from(["good", "bad"].map(str::to_owned)));
+    let pod = pod(&json!({"fpga-scheduling.io/fpga-vendor": "intel"}), &json!({}));
+    let request = json!({"Pod": pod, "NodeNames": ["good", "bad"]});
+    assert_eq!(ask(&router, "/filter", &request).await["NodeNames"], json!(["good", "bad"]));
+    let scores = ask(&router, "/prioritize", &request).await;
+    assert_eq!(scores, json!([{"Host": "good", "Score": 10}, {"Host": "bad", "Score": 0}]));
+    let (_, metrics) = get(&router, "/metrics").await;
+    assert!(metrics.contains(r#"fpga_extender_nodes{state="unreadable"} 1"#), "{metrics}");
+    assert!(get(&router, "/nodes").await.1.contains("it is not a node state"));
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_nothing_of_ours_passes_untouched_even_before_the_nodes_are_known() {
+    let (router, _) = service(Rules::default());
+    let request = json!({"Pod": pod(&json!({"app": "web"}), &Value::Null), "NodeNames": ["x", "y"]});
+    assert_eq!(ask(&router, "/filter", &request).await["NodeNames"], json!(["x", "y"]));
+    let scores = ask(&router, "/prioritize", &request).await;
+    assert_eq!(scores, json!([{"Host": "x", "Score": 0}, {"Host": "y", "Score": 0}]));
+}
+
+#[tokio::test]
+async fn before_the_nodes_are_known_no_fpga_pod_is_decided() {
+    let (router, _) = service(Rules::default());
+    assert_eq!(get(&router, "/healthz").await.0, StatusCode::OK);
+    assert_eq!(get(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    for verb in ["filter", "prioritize", "preempt"] {
+        let request = fixture(&format!("{verb}.node-names"))["request"].to_string();
+        let (status, body) = post(&router, &format!("/{verb}"), request).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(String::from_utf8(body).unwrap().contains("not known yet"));
+    }
+    let (router, _) = recorded_cluster();
+    assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_pod_is_an_answer_with_an_error() {
+    let (router, _) = recorded_cluster();
+    let pod = pod(&json!({}), &json!({"fpga-scheduling.io/bitstreams": "so bel"}));
+    let request = json!({"Pod": pod, "NodeNames": ["node-0"]});
+    let filtered = ask(&router, "/filter", &request).await;
+    assert!(
+        filtered["Error"].as_str().unwrap().contains("annotation fpga-scheduling.io/bitstreams"),
+        "{filtered}"
+    );
+    assert_eq!(filtered["NodeNames"], json!([]));
+    assert_eq!(ask(&router, "/prioritize", &request).await, json!([{"Host": "node-0", "Score": 0}]));
+    let metrics = get(&router, "/metrics").await.1;
+    assert!(
+        metrics.contains(r#"fpga_extender_errors_total{verb="filter",kind="requirement"} 1"#),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn malformed_requests_are_400_with_a_reason_and_oversized_ones_413() {
+    let (router, _) = recorded_cluster();
+    for verb in ["filter", "prioritize", "preempt"] {
+        let path = format!("/{verb}");
+        for body in ["", "{", "nonsense", r#"{"Pod":3}"#, r#"{"NodeNames":["a"]}"#, "\u{0}"] {
+            let (status, reason) = post(&router, &path, body).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{body:?}");
+            let reason: Value = serde_json::from_slice(&reason).unwrap();
+            assert!(reason["error"].as_str().unwrap().contains("request"), "{reason}");
+        }
+        let deep = format!(r#"{{"Pod":{}"#, "[".repeat(500_000));
+        assert_eq!(post(&router, &path, deep).await.0, StatusCode::BAD_REQUEST);
+        let (status, _) = post(&router, &path, " ".repeat(MAX_BODY_BYTES + 1)).await;
+        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let metrics = get(&router, "/metrics").await.1;
+    for line in [
+        r#"fpga_extender_errors_total{verb="filter",kind="malformed"} 7"#,
+        r#"fpga_extender_errors_total{verb="preempt",kind="too_large"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn preemption_keeps_only_nodes_that_would_fit_with_their_victims_as_they_came() {
+    for mode in ["node-names", "full-nodes"] {
+        let (router, state) = recorded_cluster();
+        show(&state, "node-1", &[("fpga-scheduling.io/fpga-vendor", "xilinx")], None);
+        let fixture = fixture(&format!("preempt.{mode}"));
+        let answer = ask(&router, "/preempt", &fixture["request"]).await;
+        let mut expected = fixture["accepted_response"].clone();
+        expected["NodeNameToMetaVictims"].as_object_mut().unwrap().remove("node-1");
+        assert_eq!(answer, expected);
+    }
+}
+
+#[tokio::test]
+async fn calls_are_counted_by_verb_and_mode_and_those_with_one_node_apart() {
+    let (router, _) = recorded_cluster();
+    for name in ["filter.node-names", "filter.full-nodes"] {
+        ask(&router, "/filter", &fixture(name)["request"]).await;
+    }
+    let mut one = fixture("filter.node-names")["request"].clone();
+    one["NodeNames"] = json!(["node-0"]);
+    ask(&router, "/filter", &one).await;
+    let metrics = get(&router, "/metrics").await.1;
+    for line in [
+        r#"fpga_extender_request_duration_seconds_count{verb="filter",mode="names"} 2"#,
+        r#"fpga_extender_request_duration_seconds_count{verb="filter",mode="full"} 1"#,
+        "fpga_extender_single_node_filters_total 1",
+        r#"fpga_extender_nodes{state="absent"} 2"#,
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
