@@ -1,0 +1,179 @@
+//! Kernels and their arguments: launches see the arguments in the order of the session, whenever they run.
+//!
+//! A launch may wait aside while later ones of the same kernel run, so each takes a snapshot when it is flushed, and
+//! only what differs is set on the vendor's kernel when it starts.
+
+use crate::objects::{Buffer, Context};
+use crate::programs::Program;
+use crate::vendor::{self, ClError, ClResult};
+use fpga_protocol::v1;
+use fpga_protocol::v1::kernel_arg::Value;
+use opencl_sys::{CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_ARGS};
+use std::sync::Arc;
+
+/// Longest argument by value; the standard's largest type has 128 bytes, structures may be longer.
+const MAX_VALUE_BYTES: usize = 64 * 1024;
+
+/// A kernel of a session.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Its program.
+    pub program: Arc<Program>,
+    vendor: vendor::Kernel,
+    /// As the session has set them so far.
+    wanted: Arc<Arguments>,
+    /// As the vendor's kernel has them.
+    applied: Arc<Arguments>,
+}
+
+/// The arguments of one launch.
+#[derive(Debug, Clone, Default)]
+pub struct Arguments(Vec<Option<Argument>>);
+
+#[derive(Debug, Clone)]
+enum Argument {
+    Value(Box<[u8]>),
+    Buffer(Arc<Buffer>),
+    Null(usize),
+}
+
+impl PartialEq for Argument {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Value(one), Self::Value(two)) => one == two,
+            (Self::Buffer(one), Self::Buffer(two)) => Arc::ptr_eq(one, two),
+            (Self::Null(one), Self::Null(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl Kernel {
+    /// A kernel whose arguments nobody has set.
+    #[must_use]
+    pub fn new(program: Arc<Program>, vendor: vendor::Kernel) -> Self {
+        let none = Arc::new(Arguments(vec![None; vendor.kinds().len()]));
+        Self { program, vendor, wanted: none.clone(), applied: none }
+    }
+
+    /// The vendor's kernel.
+    #[must_use]
+    pub fn vendor(&self) -> &vendor::Kernel {
+        &self.vendor
+    }
+
+    /// Sets what has changed; gives the arguments of a launch now.
+    ///
+    /// # Errors
+    /// The first argument's that can't be: the launch fails, and the argument counts as not set.
+    pub fn set(
+        &mut self,
+        changes: Vec<v1::KernelArg>,
+        buffer: impl Fn(u64) -> ClResult<Arc<Buffer>>,
+    ) -> ClResult<Arc<Arguments>> {
+        if !changes.is_empty() {
+            let wanted = Arc::make_mut(&mut self.wanted);
+            let mut failure = None;
+            for change in changes {
+                let index = usize::try_from(change.index).unwrap_or(usize::MAX);
+                let Some(place) = wanted.0.get_mut(index) else {
+                    failure = failure.or(Some(ClError(CL_INVALID_ARG_INDEX)));
+                    continue;
+                };
+                match Argument::new(change.value, &buffer, &self.program.context) {
+                    Ok(argument) => *place = Some(argument),
+                    Err(error) => {
+                        *place = None;
+                        failure = failure.or(Some(error));
+                    }
+                }
+            }
+            if let Some(error) = failure {
+                return Err(error);
+            }
+        }
+        if self.wanted.0.contains(&None) {
+            return Err(ClError(CL_INVALID_KERNEL_ARGS));
+        }
+        Ok(self.wanted.clone())
+    }
+
+    /// Gives the vendor's kernel these arguments, as far as it has others.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn apply(&mut self, arguments: &Arc<Arguments>) -> ClResult<()> {
+        if Arc::ptr_eq(&self.applied, arguments) {
+            return Ok(());
+        }
+        for (index, (argument, applied)) in (0..).zip(arguments.0.iter().zip(&self.applied.0)) {
+            if argument == applied {
+                continue;
+            }
+            let set = match argument {
+                None => Err(ClError(CL_INVALID_KERNEL_ARGS)),
+                Some(Argument::Value(bytes)) => self.vendor.set_value(index, bytes),
+                Some(Argument::Buffer(buffer)) => self.vendor.set_buffer(index, &buffer.vendor),
+                Some(Argument::Null(size)) => self.vendor.set_null(index, *size),
+            };
+            if let Err(error) = set {
+                // Some are new and some are not: the next launch sets all.
+                self.applied = Arc::new(Arguments(vec![None; self.applied.0.len()]));
+                return Err(error);
+            }
+        }
+        self.applied = arguments.clone();
+        Ok(())
+    }
+
+    /// The session has released this buffer: the kernel must be given another before its next launch.
+    pub fn forget(&mut self, buffer: &Arc<Buffer>) {
+        for arguments in [&mut self.wanted, &mut self.applied] {
+            if arguments.buffers().any(|other| Arc::ptr_eq(other, buffer)) {
+                for argument in &mut Arc::make_mut(arguments).0 {
+                    if matches!(argument, Some(Argument::Buffer(other)) if Arc::ptr_eq(other, buffer)) {
+                        *argument = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Arguments {
+    /// The buffers among them.
+    pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        self.0.iter().filter_map(|argument| match argument {
+            Some(Argument::Buffer(buffer)) => Some(buffer),
+            _ => None,
+        })
+    }
+}
+
+impl Argument {
+    fn new(
+        value: Option<Value>,
+        buffer: impl Fn(u64) -> ClResult<Arc<Buffer>>,
+        context: &Arc<Context>,
+    ) -> ClResult<Self> {
+        match value {
+            // Copied: a slice would keep the whole message that it came in.
+            Some(Value::Scalar(bytes)) if bytes.len() <= MAX_VALUE_BYTES => {
+                Ok(Self::Value(bytes.as_ref().into()))
+            }
+            Some(Value::Scalar(_)) => Err(ClError(CL_INVALID_ARG_SIZE)),
+            Some(Value::Buffer(id)) => {
+                let buffer = buffer(id)?;
+                if Arc::ptr_eq(&buffer.context, context) {
+                    Ok(Self::Buffer(buffer))
+                } else {
+                    Err(ClError(opencl_sys::CL_INVALID_MEM_OBJECT))
+                }
+            }
+            Some(Value::NullOfSize(size)) => {
+                usize::try_from(size).map(Self::Null).map_err(|_| ClError(CL_INVALID_ARG_SIZE))
+            }
+            None => Err(ClError(CL_INVALID_ARG_VALUE)),
+        }
+    }
+}

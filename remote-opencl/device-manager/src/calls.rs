@@ -1,0 +1,307 @@
+//! The context and information methods of a session (B-2): they run at once, in the order of arrival.
+
+use crate::arguments::Kernel;
+use crate::budget::HARD_LIMIT;
+use crate::config::Config;
+use crate::inventory::Inventory;
+use crate::metrics::Direction;
+use crate::objects::{AddError, Buffer, Context, Object, Objects, Queue};
+use crate::outgoing::Outgoing;
+use crate::programs::{Program, digest};
+use crate::store::{StoreError, digest_of};
+use crate::transfers::{TransferError, Transfers, join};
+use crate::vendor::{ClError, ClResult};
+use fpga_protocol::v1;
+use fpga_protocol::v1::call::Method;
+use fpga_protocol::v1::reply::Result as Answer;
+use opencl_sys::{
+    CL_INVALID_BINARY, CL_INVALID_BUFFER_SIZE, CL_INVALID_DEVICE, CL_INVALID_OPERATION,
+    CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES,
+};
+use std::sync::{Arc, Mutex};
+
+/// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: what a kernel does. The flags of host access are the
+/// client's to keep, since its first data comes by a write.
+const DEVICE_FLAGS: u64 = 0b111;
+/// `CL_MEM_USE_HOST_PTR` and `CL_MEM_COPY_HOST_PTR`: the client's alone.
+const HOST_POINTER_FLAGS: u64 = (1 << 3) | (1 << 5);
+/// Out-of-order and profiling.
+const QUEUE_PROPERTIES: u64 = 0b11;
+
+/// What of a session the methods work on.
+#[derive(Debug)]
+pub struct Calls<'a> {
+    /// The manager's parts.
+    pub config: &'a Config,
+    /// Its devices.
+    pub inventory: &'a Inventory,
+    /// The session's objects.
+    pub objects: &'a mut Objects,
+    /// Its open transfers.
+    pub transfers: &'a mut Transfers,
+    /// For binaries.
+    pub outgoing: &'a mut Outgoing,
+}
+
+/// What a method came to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is done.
+    Done(v1::Reply),
+    /// A build has to run on a thread of its own; what comes after it waits.
+    Build(Box<Build>),
+}
+
+/// A build to run.
+#[derive(Debug)]
+pub struct Build {
+    id: u64,
+    program: Arc<Program>,
+    devices: Vec<crate::inventory::Device>,
+    options: String,
+}
+
+/// How a client breaks the protocol; the session ends.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// By an object's id.
+    #[error(transparent)]
+    Add(#[from] AddError),
+    /// By its data.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// By a method that this manager does not know.
+    #[error("a call has no method that this device manager knows")]
+    NoMethod,
+}
+
+type Answered = (ClResult<()>, Option<Answer>);
+
+impl Calls<'_> {
+    /// Runs a method other than those of events, which are the session's.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn run(&mut self, id: u64, method: Method) -> Result<Outcome, CallError> {
+        let (status, result) = match method {
+            Method::CreateContext(create) => self.create_context(create)?,
+            Method::CreateQueue(create) => {
+                let made = self.queue(&create);
+                self.keep(create.queue, made)?
+            }
+            Method::CreateBuffer(create) => {
+                let made = self.buffer(&create);
+                self.keep(create.buffer, made)?
+            }
+            Method::CreateSubBuffer(create) => {
+                let made = self.sub_buffer(&create);
+                self.keep(create.buffer, made)?
+            }
+            Method::CreateProgramWithSource(create) => {
+                let context = self.objects.context(create.context);
+                let made = context
+                    .and_then(|context| Program::with_source(context, &create.source, self.config.sources))
+                    .map(|program| Object::Program(Arc::new(program)));
+                self.keep(create.program, made)?
+            }
+            Method::CreateProgramWithBinary(create) => self.create_program_with_binary(&create)?,
+            Method::ProvideBinary(provide) => self.provide_binary(provide)?,
+            Method::BuildProgram(build) => match self.build(id, build) {
+                Ok(build) => return Ok(Outcome::Build(Box::new(build))),
+                Err(error) => (Err(error), Some(Answer::Build(v1::BuildResult::default()))),
+            },
+            Method::GetProgramBinaries(get) => self.binaries(get.program),
+            Method::CreateKernel(create) => self.create_kernel(id, &create)?,
+            Method::SetUserEvent(_) | Method::CreateUserEvent(_) | Method::Release(_) => {
+                return Err(CallError::NoMethod);
+            }
+        };
+        Ok(Outcome::Done(reply(id, status, result)))
+    }
+
+    fn keep(&mut self, id: u64, made: ClResult<Object>) -> Result<Answered, CallError> {
+        let (status, object) = match made {
+            Ok(object) => (Ok(()), object),
+            Err(error) => (Err(error), Object::Failed(error.0)),
+        };
+        self.objects.add(id, object)?;
+        Ok((status, None))
+    }
+
+    fn create_context(&mut self, create: v1::CreateContext) -> Result<Answered, CallError> {
+        let devices = create.devices.iter().map(|id| self.inventory.device(*id)).collect::<Option<Vec<_>>>();
+        let made = match devices {
+            Some(devices) if devices.is_empty() => Err(ClError(CL_INVALID_VALUE)),
+            Some(devices) if devices.iter().any(|device| device.platform != devices[0].platform) => {
+                Err(ClError(CL_INVALID_DEVICE))
+            }
+            Some(devices) => Context::new(devices).map(|context| Object::Context(Arc::new(context))),
+            None => Err(ClError(CL_INVALID_DEVICE)),
+        };
+        self.keep(create.context, made)
+    }
+
+    fn queue(&self, create: &v1::CreateQueue) -> ClResult<Object> {
+        let context = self.objects.context(create.context)?;
+        let device = *context
+            .devices
+            .iter()
+            .find(|device| device.id == create.device)
+            .ok_or(ClError(CL_INVALID_DEVICE))?;
+        if create.properties & !QUEUE_PROPERTIES != 0 {
+            return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
+        }
+        Ok(Object::Queue(Arc::new(Queue::new(context, device, create.properties)?)))
+    }
+
+    fn buffer(&self, create: &v1::CreateBuffer) -> ClResult<Object> {
+        let context = self.objects.context(create.context)?;
+        if create.flags & HOST_POINTER_FLAGS != 0 {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let size = usize::try_from(create.size).map_err(|_| ClError(CL_INVALID_BUFFER_SIZE))?;
+        if size == 0 {
+            return Err(ClError(CL_INVALID_BUFFER_SIZE));
+        }
+        Ok(Object::Buffer(Arc::new(Buffer::new(context, create.flags & DEVICE_FLAGS, size)?)))
+    }
+
+    fn sub_buffer(&self, create: &v1::CreateSubBuffer) -> ClResult<Object> {
+        let parent = self.objects.buffer(create.parent)?;
+        let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));
+        let (origin, size) = (convert(create.origin)?, convert(create.size)?);
+        if origin.checked_add(size).is_none_or(|end| end > parent.size) {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        Ok(Object::Buffer(Arc::new(Buffer::sub(&parent, create.flags & DEVICE_FLAGS, origin, size)?)))
+    }
+
+    fn create_program_with_binary(
+        &mut self,
+        create: &v1::CreateProgramWithBinary,
+    ) -> Result<Answered, CallError> {
+        let context = self.objects.context(create.context);
+        let program =
+            context.and_then(|context| Program::with_binaries(context, &create.binaries)).map(Arc::new);
+        let too_long = create.binaries.iter().any(|binary| binary.length > HARD_LIMIT);
+        match program {
+            Ok(_) if too_long => self.keep(create.program, Err(ClError(CL_OUT_OF_RESOURCES))),
+            Ok(program) => {
+                let (status, result) = self.complete(&program);
+                // A program whose binaries are refused is none, and says so at every use.
+                let object = match status {
+                    Ok(()) => Object::Program(program),
+                    Err(error) => Object::Failed(error.0),
+                };
+                self.objects.add(create.program, object)?;
+                Ok((status, result))
+            }
+            Err(error) => self.keep(create.program, Err(error)),
+        }
+    }
+
+    fn provide_binary(&mut self, provide: v1::ProvideBinary) -> Result<Answered, CallError> {
+        let bytes = join(self.transfers.take(provide.data)?);
+        self.config.metrics.count_bytes(Direction::Received, bytes.len() as u64);
+        let program = match self.objects.program(provide.program) {
+            Ok(program) => program,
+            Err(error) => return Ok((Err(error), None)),
+        };
+        if program.is_loaded() {
+            return Ok((Err(ClError(CL_INVALID_OPERATION)), None));
+        }
+        // Only what was asked for is stored.
+        let announced = digest(&provide.digest).filter(|digest| program.digests().contains(digest));
+        let stored = match announced {
+            Some(announced) => self.store(announced, bytes),
+            None => Err(ClError(CL_INVALID_BINARY)),
+        };
+        Ok(match stored {
+            Ok(()) => self.complete(&program),
+            Err(error) => (Err(error), None),
+        })
+    }
+
+    fn store(&self, announced: fpga_core::bitstream::Digest, bytes: bytes::Bytes) -> ClResult<()> {
+        if digest_of(&bytes) != announced {
+            return Err(ClError(CL_INVALID_BINARY));
+        }
+        // Copied: the pieces would keep the messages that they came in.
+        let bytes = bytes::Bytes::copy_from_slice(&bytes);
+        self.config.store.insert_as(announced, bytes).map_err(|error: StoreError| {
+            tracing::warn!(%announced, %error, "A bitstream can't be stored");
+            ClError(CL_OUT_OF_RESOURCES)
+        })
+    }
+
+    /// Loads the program if all its binaries are here, else says which are missing.
+    fn complete(&self, program: &Program) -> Answered {
+        let mut missing: Vec<bytes::Bytes> = Vec::new();
+        let mut present = Vec::new();
+        for digest in program.digests() {
+            match self.config.store.get(digest) {
+                Some(bytes) => present.push(bytes),
+                None if missing.iter().any(|other| other.as_ref() == digest.as_bytes()) => {}
+                None => missing.push(bytes::Bytes::copy_from_slice(digest.as_bytes())),
+            }
+        }
+        if !missing.is_empty() {
+            let result = v1::BinariesResult { binary_status: Vec::new(), missing };
+            return (Ok(()), Some(Answer::Binaries(result)));
+        }
+        let (status, binary_status) = program.load(&present);
+        (status, Some(Answer::Binaries(v1::BinariesResult { binary_status, missing })))
+    }
+
+    fn build(&self, id: u64, build: v1::BuildProgram) -> ClResult<Build> {
+        let program = self.objects.program(build.program)?;
+        program.vendor()?;
+        let devices = program.chosen(&build.devices)?;
+        Ok(Build { id, program, devices, options: build.options })
+    }
+
+    fn binaries(&mut self, program: u64) -> Answered {
+        let binaries = self.objects.program(program).and_then(|program| program.vendor()?.binaries());
+        match binaries {
+            Ok(binaries) => {
+                let binaries = binaries.into_iter().map(|bytes| self.outgoing.data(bytes.into())).collect();
+                (Ok(()), Some(Answer::ProgramBinaries(v1::ProgramBinaries { binaries })))
+            }
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    fn create_kernel(&mut self, id: u64, create: &v1::CreateKernel) -> Result<Answered, CallError> {
+        let program = self.objects.program(create.program);
+        let made = program.and_then(|program| {
+            let kernel = program.kernel(&create.name)?;
+            Ok((program, kernel))
+        });
+        match made {
+            Ok((program, kernel)) => {
+                // Nobody reads a reply to call 0.
+                let info = (id != 0).then(|| program.describe(&kernel));
+                let kernel = Object::Kernel(Arc::new(Mutex::new(Kernel::new(program, kernel))));
+                self.objects.add(create.kernel, kernel)?;
+                Ok((Ok(()), info.map(Answer::Kernel)))
+            }
+            Err(error) => self.keep(create.kernel, Err(error)),
+        }
+    }
+}
+
+impl Build {
+    /// Builds, on the calling thread.
+    #[must_use]
+    pub fn run(self) -> v1::Reply {
+        let (status, result) = self.program.build(&self.devices, &self.options);
+        v1::Reply { id: self.id, status, result: Some(Answer::Build(result)) }
+    }
+}
+
+/// A reply of this outcome.
+#[must_use]
+pub fn reply(id: u64, status: ClResult<()>, result: Option<Answer>) -> v1::Reply {
+    let status = status.map_or_else(|error| error.0, |()| opencl_sys::CL_SUCCESS);
+    v1::Reply { id, status, result }
+}

@@ -1,0 +1,243 @@
+//! From the commands of a Flush to what runs: ids become objects, ranges are checked, arguments are snapshotted.
+//!
+//! This happens in the order of the session, so that a later release or argument does not reach back.
+
+use crate::arguments::{Arguments, Kernel};
+use crate::budget::{Budget, Hold};
+use crate::objects::{Buffer, Objects, Queue, lock};
+use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
+use crate::task::Need;
+use crate::transfers::{TransferError, Transfers};
+use crate::vendor::{ClError, ClResult};
+use bytes::Bytes;
+use fpga_protocol::v1;
+use fpga_protocol::v1::command::Operation as Wire;
+use opencl_sys::{CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION};
+use std::sync::{Arc, Mutex};
+
+/// Most events in one wait list.
+const MAX_WAIT: usize = 4096;
+/// Longest fill pattern of the standard.
+const MAX_PATTERN: usize = 128;
+
+/// What a command does, with all that it needs.
+#[derive(Debug)]
+pub struct Body {
+    /// Where.
+    pub queue: Arc<Queue>,
+    /// What.
+    pub operation: Operation,
+    /// What it needs of the slots.
+    pub need: Need,
+    /// The bytes that it makes the manager hold.
+    pub hold: Hold,
+}
+
+/// An operation on objects.
+#[derive(Debug)]
+pub enum Operation {
+    /// Runs a kernel.
+    Launch(Box<Launch>),
+    /// Writes the pieces one after the other.
+    Write {
+        /// To.
+        buffer: Arc<Buffer>,
+        /// From this byte on.
+        offset: usize,
+        /// The bytes.
+        pieces: Vec<Bytes>,
+        /// How many these are.
+        size: usize,
+    },
+    /// Reads.
+    Read {
+        /// From.
+        buffer: Arc<Buffer>,
+        /// From this byte on.
+        offset: usize,
+        /// How many.
+        size: usize,
+    },
+    /// Copies between buffers.
+    Copy {
+        /// From, and from which byte on.
+        source: (Arc<Buffer>, usize),
+        /// To.
+        target: (Arc<Buffer>, usize),
+        /// How many.
+        size: usize,
+    },
+    /// Fills with a pattern.
+    Fill {
+        /// What.
+        buffer: Arc<Buffer>,
+        /// With.
+        pattern: Bytes,
+        /// From this byte on.
+        offset: usize,
+        /// How many.
+        size: usize,
+    },
+    /// A marker.
+    Marker(Waits),
+    /// A barrier.
+    Barrier(Waits),
+}
+
+/// What a marker or a barrier waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// All before it in its queue.
+    ForAll,
+    /// The events of its wait list.
+    ForEvents,
+}
+
+/// A kernel's launch.
+#[derive(Debug)]
+pub struct Launch {
+    /// Which.
+    pub kernel: Arc<Mutex<Kernel>>,
+    /// With.
+    pub arguments: Arc<Arguments>,
+    /// Global offset.
+    pub offset: Option<Vec<usize>>,
+    /// Global size.
+    pub global: Vec<usize>,
+    /// Local size.
+    pub local: Option<Vec<usize>>,
+}
+
+/// Makes a command of its message.
+///
+/// # Errors
+/// [`TransferError`] where the client breaks the protocol. What the standard has a code for is an error in the item.
+pub fn item(
+    command: v1::Command,
+    objects: &Objects,
+    transfers: &mut Transfers,
+    budget: &Budget,
+) -> Result<Item<Body>, TransferError> {
+    let v1::Command { event, queue: queue_id, wait, operation } = command;
+    // Also of a command that fails: its transfer is over.
+    let (operation, pieces) = match operation {
+        Some(Wire::WriteBuffer(mut write)) => {
+            let pieces = transfers.take(write.data.take())?;
+            (Some(Wire::WriteBuffer(write)), pieces)
+        }
+        other => (other, Vec::new()),
+    };
+    let fence = match &operation {
+        Some(Wire::Marker(_)) => Fence::Marker,
+        Some(Wire::Barrier(_)) => Fence::Barrier,
+        _ => Fence::None,
+    };
+    let queue = objects.queue(queue_id);
+    let order = queue.as_ref().map_or(QueueOrder::InOrder, |queue| queue.order);
+    let body = if event == 0 || wait.len() > MAX_WAIT {
+        Err(ClError(CL_INVALID_VALUE))
+    } else {
+        let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
+        queue.and_then(|queue| body(queue, operation, pieces, waits, objects, budget))
+    };
+    Ok(Item {
+        event: EventId(event),
+        queue: QueueId(queue_id),
+        order,
+        fence,
+        wait: wait.into_iter().map(EventId).collect(),
+        body: body.map_err(|error| error.0),
+    })
+}
+
+fn body(
+    queue: Arc<Queue>,
+    operation: Option<Wire>,
+    pieces: Vec<Bytes>,
+    waits: Waits,
+    objects: &Objects,
+    budget: &Budget,
+) -> ClResult<Body> {
+    let buffer = |id| {
+        let buffer = objects.buffer(id)?;
+        let same = Arc::ptr_eq(&buffer.context, &queue.context);
+        if same { Ok(buffer) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+    };
+    let mut need = Need::Nothing;
+    let mut held = 0;
+    let operation = match operation.ok_or(ClError(CL_INVALID_OPERATION))? {
+        Wire::NdRange(range) => {
+            let launch = launch(range, objects)?;
+            let program = lock(&launch.kernel).program.clone();
+            if !Arc::ptr_eq(&program.context, &queue.context) {
+                return Err(ClError(CL_INVALID_CONTEXT));
+            }
+            need = program.need(queue.device.id);
+            Operation::Launch(Box::new(launch))
+        }
+        Wire::WriteBuffer(write) => {
+            let buffer = buffer(write.buffer)?;
+            let size = pieces.iter().map(Bytes::len).sum();
+            let offset = range(&buffer, write.offset, size as u64)?.0;
+            held = size as u64;
+            Operation::Write { buffer, offset, pieces, size }
+        }
+        Wire::ReadBuffer(read) => {
+            let buffer = buffer(read.buffer)?;
+            let (offset, size) = range(&buffer, read.offset, read.size)?;
+            held = read.size;
+            Operation::Read { buffer, offset, size }
+        }
+        Wire::CopyBuffer(copy) => {
+            let (source, target) = (buffer(copy.source)?, buffer(copy.target)?);
+            let (source_offset, size) = range(&source, copy.source_offset, copy.size)?;
+            let (target_offset, _) = range(&target, copy.target_offset, copy.size)?;
+            Operation::Copy { source: (source, source_offset), target: (target, target_offset), size }
+        }
+        Wire::FillBuffer(fill) => {
+            let buffer = buffer(fill.buffer)?;
+            let (offset, size) = range(&buffer, fill.offset, fill.size)?;
+            let length = fill.pattern.len();
+            let fits = length.is_power_of_two() && length <= MAX_PATTERN;
+            if !fits || !offset.is_multiple_of(length) || !size.is_multiple_of(length) {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            Operation::Fill { buffer, pattern: fill.pattern, offset, size }
+        }
+        Wire::Marker(_) => Operation::Marker(waits),
+        Wire::Barrier(_) => Operation::Barrier(waits),
+    };
+    Ok(Body { queue, operation, need, hold: budget.hold(held) })
+}
+
+fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
+    let v1::NdRange { kernel, args, offset, global, local } = range;
+    let kernel = objects.kernel(kernel)?;
+    let arguments = lock(&kernel).set(args, |id| objects.buffer(id))?;
+    let dimensions = global.len();
+    if !(1..=3).contains(&dimensions) {
+        return Err(ClError(CL_INVALID_WORK_DIMENSION));
+    }
+    let sizes = |sizes: &[u64]| -> ClResult<Vec<usize>> {
+        if sizes.len() != dimensions {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        sizes.iter().map(|size| usize::try_from(*size).map_err(|_| ClError(CL_INVALID_VALUE))).collect()
+    };
+    let optional = |of: &[u64]| if of.is_empty() { Ok(None) } else { sizes(of).map(Some) };
+    Ok(Launch {
+        offset: optional(&offset)?,
+        local: optional(&local)?,
+        global: sizes(&global)?,
+        kernel,
+        arguments,
+    })
+}
+
+/// Checks that the buffer has these bytes, at least one.
+fn range(buffer: &Buffer, offset: u64, size: u64) -> ClResult<(usize, usize)> {
+    let end = offset.checked_add(size).filter(|end| size > 0 && *end <= buffer.size as u64);
+    let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));
+    end.ok_or(ClError(CL_INVALID_VALUE))?;
+    Ok((convert(offset)?, convert(size)?))
+}

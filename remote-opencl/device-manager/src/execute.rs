@@ -1,0 +1,234 @@
+//! Running a task that has its slots: all its commands into the vendor's queues, without a wait between them (B-2).
+//!
+//! Completions come back one by one, by the vendor's callback through the session's channel; the task has ended when
+//! all its commands have.
+
+use crate::clock;
+use crate::commands::{Body, Launch, Operation, Waits};
+use crate::dispatcher::TaskId;
+use crate::objects::{Buffer, Moments, Queue, lock};
+use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
+use crate::vendor::{self, ClResult, Enqueued, Event};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its event.
+    pub event: EventId,
+    /// 0 or the error.
+    pub status: i32,
+    /// When what happened.
+    pub moments: Moments,
+    /// What a read gave.
+    pub data: Option<Bytes>,
+}
+
+/// The commands of one session that the vendor has.
+#[derive(Debug)]
+pub struct Executor<N> {
+    running: HashMap<EventId, Running>,
+    /// Commands of each running task that have not ended.
+    outstanding: HashMap<TaskId, usize>,
+    notify: N,
+}
+
+/// How the end of a command gets from the vendor's thread to the session's.
+pub trait Notify: Clone + Send + 'static {
+    /// The command has ended with this status. Must not block.
+    fn ended(&self, event: EventId, status: i32);
+}
+
+#[derive(Debug)]
+struct Running {
+    task: TaskId,
+    enqueued: Enqueued,
+    enqueued_at: u64,
+    /// Kept until the end: queue, buffers, kernel and arguments.
+    body: Body,
+}
+
+impl<N: Notify> Executor<N> {
+    /// Nothing runs.
+    pub fn new(notify: N) -> Self {
+        Self { running: HashMap::new(), outstanding: HashMap::new(), notify }
+    }
+
+    /// Enqueues the commands of a task. What ends at once, by an error, is added to `ended`.
+    ///
+    /// Returns whether the task has ended with that.
+    pub fn start(
+        &mut self,
+        task: TaskId,
+        commands: Vec<Command<Body>>,
+        ready: &mut Ready<Body>,
+        ended: &mut Vec<Ended>,
+    ) -> bool {
+        let mut broken: Vec<QueueId> = Vec::new();
+        let mut queues: Vec<Arc<Queue>> = Vec::new();
+        let mut outstanding = 0;
+        for Command { event, queue, order, wait, body } in commands {
+            let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
+                || wait.iter().any(|event| ready.has_failed(*event));
+            let enqueued_at = clock::now_ns();
+            let enqueued =
+                if dependency_failed { Err(DEPENDENCY_FAILED) } else { self.enqueue(&wait, &body) };
+            match enqueued {
+                Ok(None) => {
+                    ready.ended(event, 0);
+                    ended.push(Ended { event, status: 0, moments: Moments::now(), data: None });
+                }
+                Ok(Some(enqueued)) => {
+                    self.watch(event, &enqueued);
+                    if !queues.iter().any(|other| Arc::ptr_eq(other, &body.queue)) {
+                        queues.push(body.queue.clone());
+                    }
+                    self.running.insert(event, Running { task, enqueued, enqueued_at, body });
+                    outstanding += 1;
+                }
+                Err(status) => {
+                    broken.push(queue);
+                    ready.ended(event, status);
+                    ended.push(Ended { event, status, moments: Moments::now(), data: None });
+                }
+            }
+        }
+        for queue in queues {
+            if let Err(error) = queue.vendor.flush() {
+                tracing::warn!(%error, "A vendor queue can't be flushed");
+            }
+        }
+        if outstanding > 0 {
+            self.outstanding.insert(task, outstanding);
+        }
+        outstanding == 0
+    }
+
+    /// The vendor says that a command has ended; the task, if it was its last.
+    pub fn finish(
+        &mut self,
+        event: EventId,
+        status: i32,
+        ready: &mut Ready<Body>,
+    ) -> Option<(Ended, Option<TaskId>)> {
+        let Running { task, mut enqueued, enqueued_at, body } = self.running.remove(&event)?;
+        let outcome = enqueued.outcome();
+        let (status, data) = match outcome {
+            Ok(data) if status >= 0 => (0, data),
+            Ok(_) => (status, None),
+            Err(error) => (if status < 0 { status } else { error.0 }, None),
+        };
+        let moments = match enqueued.profile() {
+            Some(profile) if status == 0 => body.queue.moments(enqueued_at, profile),
+            _ => Moments { queued: enqueued_at, ..Moments::now() },
+        };
+        ready.ended(event, status);
+        let left = self.outstanding.get_mut(&task).map_or(0, |left| {
+            *left -= 1;
+            *left
+        });
+        let task = (left == 0).then(|| {
+            self.outstanding.remove(&task);
+            task
+        });
+        Some((Ended { event, status, moments, data }, task))
+    }
+
+    /// Whether nothing runs.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    fn watch(&self, event: EventId, enqueued: &Enqueued) {
+        let notify = self.notify.clone();
+        if vendor::on_end(enqueued.event(), move |status| notify.ended(event, status)).is_err() {
+            // A runtime without callbacks: wait here, correct if slow.
+            let status = match enqueued.event().wait() {
+                Ok(()) => 0,
+                Err(error) => error.0,
+            };
+            self.notify.ended(event, status);
+        }
+    }
+
+    fn enqueue(&self, wait: &[EventId], body: &Body) -> Result<Option<Enqueued>, i32> {
+        let mut list: Vec<Arc<Event>> = wait
+            .iter()
+            .filter_map(|event| self.running.get(event))
+            .map(|running| running.enqueued.event().clone())
+            .collect();
+        if let Operation::Marker(Waits::ForEvents) | Operation::Barrier(Waits::ForEvents) = body.operation
+            && list.is_empty()
+            && body.queue.order == QueueOrder::OutOfOrder
+        {
+            // All that it waits for has ended. To the vendor an empty list would mean all before it in the queue.
+            return Ok(None);
+        }
+        enqueue(body, &mut list).map(Some).map_err(|error| error.0)
+    }
+}
+
+fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
+    let queue = &body.queue.vendor;
+    match &body.operation {
+        Operation::Launch(launch) => {
+            for buffer in launch.arguments.buffers() {
+                wait.extend(buffer.own_contents()?);
+            }
+            start_kernel(queue, launch, &references(wait))
+        }
+        Operation::Write { buffer, offset, pieces, size } => {
+            whole_or_own(buffer, *offset, *size, wait, |wait| {
+                queue.write(&buffer.vendor, *offset, pieces.clone(), wait)
+            })
+        }
+        Operation::Fill { buffer, pattern, offset, size } => {
+            whole_or_own(buffer, *offset, *size, wait, |wait| {
+                queue.fill(&buffer.vendor, pattern, *offset, *size, wait)
+            })
+        }
+        Operation::Read { buffer, offset, size } => {
+            wait.extend(buffer.own_contents()?);
+            queue.read(&buffer.vendor, *offset, *size, &references(wait))
+        }
+        Operation::Copy { source, target, size } => {
+            for (buffer, _) in [source, target] {
+                wait.extend(buffer.own_contents()?);
+            }
+            let (from, to) = ((&source.0.vendor, source.1), (&target.0.vendor, target.1));
+            queue.copy(from, to, *size, &references(wait))
+        }
+        Operation::Marker(_) => queue.marker(&references(wait)),
+        Operation::Barrier(_) => queue.barrier(&references(wait)),
+    }
+}
+
+fn start_kernel(queue: &vendor::Queue, launch: &Launch, wait: &[&Event]) -> ClResult<Enqueued> {
+    let mut kernel = lock(&launch.kernel);
+    kernel.apply(&launch.arguments)?;
+    queue.launch(kernel.vendor(), launch.offset.as_deref(), &launch.global, launch.local.as_deref(), wait)
+}
+
+/// A command that overwrites all of a fresh buffer spares it the zeros.
+fn whole_or_own(
+    buffer: &Arc<Buffer>,
+    offset: usize,
+    size: usize,
+    wait: &mut Vec<Arc<Event>>,
+    enqueue: impl FnOnce(&[&Event]) -> ClResult<Enqueued>,
+) -> ClResult<Enqueued> {
+    if buffer.is_first_and_whole(offset, size) {
+        let enqueued = enqueue(&references(wait))?;
+        buffer.owned_by(enqueued.event());
+        return Ok(enqueued);
+    }
+    wait.extend(buffer.own_contents()?);
+    enqueue(&references(wait))
+}
+
+fn references(events: &[Arc<Event>]) -> Vec<&Event> {
+    events.iter().map(AsRef::as_ref).collect()
+}

@@ -1,0 +1,125 @@
+//! What a session says to its client: replies, results in chunks, and completions in as few messages as there can be.
+
+use crate::budget::{Budget, Hold};
+use crate::execute::Ended;
+use crate::metrics::{Direction, Metrics};
+use crate::transfers::chunks;
+use bytes::Bytes;
+use fpga_protocol::limits::MAX_INLINE_BYTES;
+use fpga_protocol::v1;
+use fpga_protocol::v1::data::Form;
+use fpga_protocol::v1::server_message::Kind;
+use futures::Stream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tonic::Status;
+
+/// Completions of one message: far below the largest message that a client takes.
+const MAX_COMPLETIONS: usize = 4096;
+/// Data inside one message of completions, with the same reason.
+const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
+
+type Item = (Result<v1::ServerMessage, Status>, Option<Hold>);
+
+/// The sending side.
+#[derive(Debug)]
+pub struct Outgoing {
+    messages: UnboundedSender<Item>,
+    budget: Budget,
+    metrics: Metrics,
+    last_transfer: u64,
+}
+
+/// The stream of a session's messages.
+#[derive(Debug)]
+pub struct Messages(UnboundedReceiver<Item>);
+
+impl Outgoing {
+    /// Both ends. What waits to be sent is on the budget's account, which bounds it.
+    #[must_use]
+    pub fn new(budget: Budget, metrics: Metrics) -> (Self, Messages) {
+        let (messages, stream) = unbounded_channel();
+        (Self { messages, budget, metrics, last_transfer: 0 }, Messages(stream))
+    }
+
+    /// The first message.
+    pub fn welcome(&self, welcome: v1::Welcome) {
+        self.send(Kind::Welcome(welcome), None);
+    }
+
+    /// The answer to a call.
+    pub fn reply(&self, reply: v1::Reply) {
+        self.send(Kind::Reply(reply), None);
+    }
+
+    /// The last message: why the session ends.
+    pub fn end(&self, status: Status) {
+        let _ = self.messages.send((Err(status), None));
+    }
+
+    /// Data in the form that suits its size; chunks are sent at once.
+    pub fn data(&mut self, bytes: Bytes) -> v1::Data {
+        self.metrics.count_bytes(Direction::Sent, bytes.len() as u64);
+        if bytes.len() <= MAX_INLINE_BYTES {
+            return v1::Data { form: Some(Form::Inline(bytes)) };
+        }
+        self.last_transfer += 1;
+        let id = self.last_transfer;
+        for chunk in chunks(id, &bytes) {
+            let hold = self.budget.hold(chunk.data.len() as u64);
+            self.send(Kind::Chunk(chunk), Some(hold));
+        }
+        v1::Data { form: Some(Form::Transfer(v1::Transfer { id, length: bytes.len() as u64 })) }
+    }
+
+    /// All commands that have ended, emptied.
+    pub fn completions(&mut self, ended: &mut Vec<Ended>) {
+        let mut completions = Vec::with_capacity(ended.len().min(MAX_COMPLETIONS));
+        let mut inside = 0;
+        for Ended { event, status, moments, data } in ended.drain(..) {
+            inside += data.as_ref().map_or(0, |data| data.len().min(MAX_INLINE_BYTES));
+            let data = data.map(|data| self.data(data));
+            completions.push(v1::Completion {
+                event: event.0,
+                status,
+                queued_ns: moments.queued,
+                submitted_ns: moments.submitted,
+                started_ns: moments.started,
+                ended_ns: moments.ended,
+                data,
+            });
+            if completions.len() == MAX_COMPLETIONS || inside >= MAX_COMPLETIONS_BYTES {
+                let completions = std::mem::take(&mut completions);
+                self.send_completions(completions, inside);
+                inside = 0;
+            }
+        }
+        if !completions.is_empty() {
+            self.send_completions(completions, inside);
+        }
+    }
+
+    fn send_completions(&self, completions: Vec<v1::Completion>, inside: usize) {
+        let hold = self.budget.hold(inside as u64);
+        self.send(Kind::Completions(v1::Completions { completions }), Some(hold));
+    }
+
+    fn send(&self, kind: Kind, hold: Option<Hold>) {
+        // Where the client has gone there is nobody to tell; the session notices by itself.
+        let _ = self.messages.send((Ok(v1::ServerMessage { kind: Some(kind) }), hold));
+    }
+
+    /// Waits until the client has gone.
+    pub async fn closed(&self) {
+        self.messages.closed().await;
+    }
+}
+
+impl Stream for Messages {
+    type Item = Result<v1::ServerMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|item| item.map(|(message, _hold)| message))
+    }
+}

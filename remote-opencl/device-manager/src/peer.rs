@@ -1,0 +1,67 @@
+//! Who is at the other end of a connection: what proves a tenant.
+
+use crate::dispatcher::Tenant;
+use nix::sys::socket::sockopt::{KeepAlive, PeerCredentials};
+use nix::sys::socket::{getsockopt, setsockopt};
+use std::io;
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+
+/// An accepted connection.
+#[derive(Debug)]
+pub enum Socket {
+    /// On the same node.
+    Unix(UnixStream),
+    /// Over the network.
+    Tcp(TcpStream),
+}
+
+/// What is known of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// The kernel says that the process has this user id.
+    User(u32),
+    /// Somebody at this address, without proof (`--insecure-tcp`).
+    Address(IpAddr),
+}
+
+impl Socket {
+    /// Finds out who it is, and prepares the socket for small messages.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn peer(&self) -> io::Result<Peer> {
+        match self {
+            Self::Unix(stream) => Ok(Peer::User(getsockopt(stream, PeerCredentials)?.uid())),
+            Self::Tcp(stream) => {
+                stream.set_nodelay(true)?;
+                // Finds clients whose machine has gone without a word.
+                setsockopt(stream, KeepAlive, &true)?;
+                Ok(Peer::Address(stream.peer_addr()?.ip()))
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// The tenant that this proves.
+    #[must_use]
+    pub fn tenant(self) -> Tenant {
+        match self {
+            Self::User(uid) => Tenant::new(&format!("uid:{uid}")),
+            Self::Address(address) => Tenant::new(&format!("address:{address}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_names_the_user_at_the_other_end() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let uid = nix::unistd::getuid().as_raw();
+        assert_eq!(Socket::Unix(one).peer().unwrap().tenant(), Tenant::new(&format!("uid:{uid}")));
+    }
+}

@@ -1,0 +1,273 @@
+//! Programs of a session: from source or through the digest gate, built on a thread of their own, and what is told
+//! of their kernels (B-8).
+
+use crate::config::Sources;
+use crate::inventory::Device;
+use crate::objects::{Context, lock};
+use crate::task::Need;
+use crate::vendor::{self, ClError, ClResult};
+use fpga_core::bitstream::Digest;
+use fpga_protocol::v1;
+use opencl_sys::{
+    CL_INVALID_BINARY, CL_INVALID_BUILD_OPTIONS, CL_INVALID_DEVICE, CL_INVALID_PROGRAM_EXECUTABLE,
+    CL_INVALID_VALUE,
+};
+use sha2::{Digest as _, Sha256};
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Longest source and longest build options.
+pub const MAX_SOURCE_BYTES: usize = 16 << 20;
+const MAX_OPTIONS_BYTES: usize = 64 * 1024;
+
+/// Makes the vendor keep what each argument is. Never shown to the client.
+const KEEP_ARGUMENT_INFO: &str = " -cl-kernel-arg-info";
+
+/// A program.
+#[derive(Debug)]
+pub struct Program {
+    /// Its context.
+    pub context: Arc<Context>,
+    /// What it is for, in order.
+    pub devices: Vec<Device>,
+    origin: Origin,
+    vendor: OnceLock<vendor::Program>,
+    /// What its kernels need on each device.
+    needs: Mutex<Vec<(u64, Need)>>,
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// The digest of the text.
+    Source(Sources, Digest),
+    /// In the order of the devices.
+    Binaries(Vec<Digest>),
+}
+
+impl Program {
+    /// A program from source.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_source(context: Arc<Context>, source: &[u8], sources: Sources) -> ClResult<Self> {
+        if source.is_empty() || source.len() > MAX_SOURCE_BYTES {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let vendor = vendor::Program::with_source(&context.vendor, source)?;
+        let digest = Digest::from_bytes(Sha256::digest(source).into());
+        Ok(Self {
+            devices: context.devices.clone(),
+            context,
+            origin: Origin::Source(sources, digest),
+            vendor: OnceLock::from(vendor),
+            needs: Mutex::default(),
+        })
+    }
+
+    /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
+    ///
+    /// # Errors
+    /// -33 where a device is not of the context or named twice, -30 where a digest has no 32 bytes.
+    pub fn with_binaries(context: Arc<Context>, binaries: &[v1::BinaryRef]) -> ClResult<Self> {
+        if binaries.is_empty() {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let mut devices: Vec<Device> = Vec::new();
+        let mut digests = Vec::new();
+        for binary in binaries {
+            let device = context.devices.iter().find(|device| device.id == binary.device);
+            let device = *device.ok_or(ClError(CL_INVALID_DEVICE))?;
+            if devices.contains(&device) {
+                return Err(ClError(CL_INVALID_DEVICE));
+            }
+            devices.push(device);
+            digests.push(digest(&binary.digest).ok_or(ClError(CL_INVALID_VALUE))?);
+        }
+        let needs =
+            devices.iter().zip(&digests).map(|(device, digest)| (device.id, Need::Bitstream(*digest)));
+        Ok(Self {
+            needs: Mutex::new(needs.collect()),
+            context,
+            devices,
+            origin: Origin::Binaries(digests),
+            vendor: OnceLock::new(),
+        })
+    }
+
+    /// The digests of its binaries; none of a program from source.
+    #[must_use]
+    pub fn digests(&self) -> &[Digest] {
+        match &self.origin {
+            Origin::Source(..) => &[],
+            Origin::Binaries(digests) => digests,
+        }
+    }
+
+    /// Makes the vendor's program once all binaries are there; the vendor's status of each.
+    ///
+    /// # Errors
+    /// The vendor's, with the statuses.
+    pub fn load(&self, binaries: &[bytes::Bytes]) -> (ClResult<()>, Vec<i32>) {
+        let binaries: Vec<_> = self
+            .devices
+            .iter()
+            .zip(binaries)
+            .map(|(device, bytes)| (device.vendor, bytes.as_ref()))
+            .collect();
+        let (program, statuses) = vendor::Program::with_binaries(&self.context.vendor, &binaries);
+        match program {
+            Ok(program) => match self.vendor.set(program) {
+                Ok(()) => (Ok(()), statuses),
+                Err(_) => (Err(ClError(opencl_sys::CL_INVALID_OPERATION)), statuses),
+            },
+            Err(error) => (Err(error), statuses),
+        }
+    }
+
+    /// Whether the vendor has it.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.vendor.get().is_some()
+    }
+
+    /// The vendor's program.
+    ///
+    /// # Errors
+    /// -42 while its binaries are missing.
+    pub fn vendor(&self) -> ClResult<&vendor::Program> {
+        self.vendor.get().ok_or(ClError(CL_INVALID_BINARY))
+    }
+
+    /// What its kernels need of the slots when they run on that device.
+    #[must_use]
+    pub fn need(&self, device: u64) -> Need {
+        let needs = lock(&self.needs);
+        needs.iter().find(|(id, _)| *id == device).map_or(Need::AnySlot, |(_, need)| *need)
+    }
+
+    /// The devices of these ids; all where there are none.
+    ///
+    /// # Errors
+    /// -33 where one is not of the program.
+    pub fn chosen(&self, ids: &[u64]) -> ClResult<Vec<Device>> {
+        if ids.is_empty() {
+            return Ok(self.devices.clone());
+        }
+        let find = |id: &u64| self.devices.iter().find(|device| device.id == *id).copied();
+        ids.iter().map(|id| find(id).ok_or(ClError(CL_INVALID_DEVICE))).collect()
+    }
+
+    /// Builds on the calling thread. The status is that of the standard's call.
+    pub fn build(&self, devices: &[Device], options: &str) -> (i32, v1::BuildResult) {
+        let mut result = v1::BuildResult::default();
+        let status = match self.build_only(devices, options) {
+            Ok(()) => opencl_sys::CL_SUCCESS,
+            Err(ClError(code)) => code,
+        };
+        let Ok(program) = self.vendor() else { return (status, result) };
+        for device in devices {
+            result.devices.push(v1::DeviceBuild {
+                device: device.id,
+                status: program.build_status(device.vendor).unwrap_or(opencl_sys::CL_BUILD_NONE),
+                log: program.build_log(device.vendor).unwrap_or_default(),
+                binary_type: program.binary_type(device.vendor).unwrap_or(0),
+            });
+        }
+        if status == opencl_sys::CL_SUCCESS {
+            let kernels = program.kernels().unwrap_or_default();
+            result.kernels = kernels.iter().map(|kernel| self.describe(kernel)).collect();
+        }
+        (status, result)
+    }
+
+    fn build_only(&self, devices: &[Device], options: &str) -> ClResult<()> {
+        let invalid = ClError(CL_INVALID_BUILD_OPTIONS);
+        if options.len() > MAX_OPTIONS_BYTES {
+            return Err(invalid);
+        }
+        let full = match self.origin {
+            Origin::Source(..) => format!("{options}{KEEP_ARGUMENT_INFO}"),
+            Origin::Binaries(_) => options.to_owned(),
+        };
+        let full = CString::new(full).map_err(|_| invalid)?;
+        let vendor: Vec<_> = devices.iter().map(|device| device.vendor).collect();
+        self.vendor()?.build(&vendor, &full)?;
+        if let Origin::Source(Sources::AsBitstream, source) = &self.origin {
+            let mut needs = lock(&self.needs);
+            for device in devices {
+                needs.retain(|(id, _)| *id != device.id);
+                needs.push((device.id, Need::Bitstream(digest_of_build(source, options, device))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel of that name.
+    ///
+    /// # Errors
+    /// The vendor's; -46 where the name is none.
+    pub fn kernel(&self, name: &str) -> ClResult<vendor::Kernel> {
+        let name = CString::new(name).map_err(|_| ClError(opencl_sys::CL_INVALID_KERNEL_NAME))?;
+        let program = self.vendor().map_err(|_| ClError(CL_INVALID_PROGRAM_EXECUTABLE))?;
+        vendor::Kernel::new(program, &name)
+    }
+
+    /// What the vendor tells of a kernel.
+    #[must_use]
+    pub fn describe(&self, kernel: &vendor::Kernel) -> v1::KernelInfo {
+        let count = u32::try_from(kernel.kinds().len()).unwrap_or(0);
+        let args: Option<Vec<_>> = (0..count).map(|index| argument(kernel, index)).collect();
+        let work_groups = self.devices.iter().map(|device| {
+            let info = kernel.work_group_info(device.vendor);
+            v1::KernelWorkGroupInfo {
+                device: device.id,
+                work_group_size: info.work_group_size,
+                compile_work_group_size: info.compile_work_group_size,
+                local_mem_size: info.local_mem_size,
+                preferred_multiple: info.preferred_multiple,
+                private_mem_size: info.private_mem_size,
+            }
+        });
+        v1::KernelInfo {
+            name: kernel.name().unwrap_or_default(),
+            num_args: count,
+            attributes: kernel.attributes().unwrap_or_default(),
+            args: args.unwrap_or_default(),
+            work_groups: work_groups.collect(),
+        }
+    }
+}
+
+fn argument(kernel: &vendor::Kernel, index: u32) -> Option<v1::KernelArgInfo> {
+    let info = kernel.arg_info(index).ok()?;
+    Some(v1::KernelArgInfo {
+        address_qualifier: info.address_qualifier,
+        access_qualifier: info.access_qualifier,
+        type_name: info.type_name,
+        type_qualifier: info.type_qualifier,
+        name: info.name,
+    })
+}
+
+/// A digest of 32 bytes.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> Option<Digest> {
+    <[u8; 32]>::try_from(bytes).ok().map(Digest::from_bytes)
+}
+
+/// What names a program built from source: its text, the options and the device.
+fn digest_of_build(source: &Digest, options: &str, device: &Device) -> Digest {
+    const CL_DEVICE_NAME: u32 = 0x102B;
+    const CL_DRIVER_VERSION: u32 = 0x102D;
+    let mut hasher = Sha256::new();
+    hasher.update(source.as_bytes());
+    for part in [
+        options.as_bytes(),
+        &vendor::device_info(device.vendor, CL_DEVICE_NAME).unwrap_or_default(),
+        &vendor::device_info(device.vendor, CL_DRIVER_VERSION).unwrap_or_default(),
+    ] {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    Digest::from_bytes(hasher.finalize().into())
+}

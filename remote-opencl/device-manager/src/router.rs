@@ -1,0 +1,69 @@
+//! From any thread to the thread of a session: grants that arise elsewhere, and the ends of commands.
+
+use crate::dispatcher::{Dispatcher, Grant, SessionId};
+use crate::execute::Notify;
+use crate::objects::lock;
+use crate::ready::EventId;
+use fpga_protocol::v1;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// What comes to a session from elsewhere than its client.
+#[derive(Debug)]
+pub enum Input {
+    /// A command has ended with this status.
+    Ended(EventId, i32),
+    /// A task of the session may start.
+    Granted(Grant),
+    /// A build has ended.
+    Built(Box<v1::Reply>),
+}
+
+/// Where a session takes its input from.
+#[derive(Debug, Clone)]
+pub struct Inbox(pub UnboundedSender<Input>);
+
+/// All sessions of the manager.
+#[derive(Debug, Default)]
+pub struct Router {
+    sessions: Mutex<HashMap<SessionId, Inbox>>,
+}
+
+impl Notify for Inbox {
+    fn ended(&self, event: EventId, status: i32) {
+        // A session lives until all its commands have ended.
+        let _ = self.0.send(Input::Ended(event, status));
+    }
+}
+
+impl Router {
+    /// A session takes grants from now on.
+    pub fn add(&self, session: SessionId, inbox: Inbox) {
+        lock(&self.sessions).insert(session, inbox);
+    }
+
+    /// A session takes no more: what is granted to it later is given back at once.
+    pub fn remove(&self, session: SessionId) {
+        lock(&self.sessions).remove(&session);
+    }
+
+    /// Gives grants to their sessions; those of `own` are returned, in their order.
+    pub fn deliver(&self, grants: Vec<Grant>, own: SessionId, dispatcher: &Dispatcher) -> Vec<Grant> {
+        let mut mine = Vec::new();
+        let mut left = std::collections::VecDeque::from(grants);
+        while let Some(grant) = left.pop_front() {
+            if grant.session == own {
+                mine.push(grant);
+                continue;
+            }
+            let task = grant.task;
+            let inbox = lock(&self.sessions).get(&grant.session).cloned();
+            let taken = inbox.is_some_and(|inbox| inbox.0.send(Input::Granted(grant)).is_ok());
+            if !taken {
+                left.extend(dispatcher.finished(task));
+            }
+        }
+        mine
+    }
+}

@@ -1,0 +1,313 @@
+//! The service: listeners, and for every connection a thread of its own that does all of its work.
+//!
+//! A connection's thread runs a single-threaded runtime with HTTP/2 and the session on it, so that from the socket to
+//! the vendor's queue there is no other thread to wake.
+
+use crate::budget::Budget;
+use crate::config::Config;
+use crate::inventory::{Inventory, InventoryError};
+use crate::listen::Listener;
+use crate::outgoing::{Messages, Outgoing};
+use crate::peer::{Peer, Socket};
+use crate::session::{Session, Shared};
+use crate::shutdown::Shutdown;
+use fpga_protocol::limits::{MAX_MESSAGE_BYTES, WINDOW_BYTES};
+use fpga_protocol::v1;
+use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::watch;
+use tonic::codegen::Service as _;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Most connections at a time; more are closed at once.
+const MAX_CONNECTIONS: usize = 512;
+/// Most sessions of one connection.
+const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
+/// A connection without a session is closed after this.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a failing `accept` is left alone, as when file descriptors run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Largest HTTP/2 frame that is taken: a chunk in few of them.
+const MAX_FRAME_BYTES: u32 = 1 << 20;
+/// What may wait in a connection for its socket.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// Longest headers of a request.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+
+/// Why the service ends other than by request.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// There is nothing to serve.
+    #[error(transparent)]
+    Inventory(#[from] InventoryError),
+    /// A socket or thread can't be had.
+    #[error("the service can't start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves sessions on these listeners until the shutdown is requested and all running tasks have ended.
+///
+/// # Errors
+/// [`ServeError`], before anything is served.
+pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: Shutdown) -> Result<(), ServeError> {
+    let inventory = Inventory::read()?;
+    let shared = Arc::new(Shared {
+        config,
+        inventory,
+        router: crate::router::Router::default(),
+        shutdown: shutdown.clone(),
+    });
+    let connections = Connections::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut accepting = Vec::new();
+        for listener in listeners {
+            let acceptor = Acceptor::new(listener)?;
+            let (shared, connections) = (shared.clone(), connections.clone());
+            accepting.push(tokio::spawn(accept(acceptor, shared, connections)));
+        }
+        shutdown.requested().await;
+        for task in accepting {
+            task.abort();
+        }
+        connections.all_closed().await;
+        Ok(())
+    })
+}
+
+/// The connections that are open.
+#[derive(Debug, Clone)]
+struct Connections(watch::Sender<usize>);
+
+/// One of them.
+#[derive(Debug)]
+struct Open(watch::Sender<usize>);
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Connections {
+    fn open(&self) -> Option<Open> {
+        let mut opened = false;
+        self.0.send_modify(|count| {
+            opened = *count < MAX_CONNECTIONS;
+            *count += usize::from(opened);
+        });
+        opened.then(|| Open(self.0.clone()))
+    }
+
+    async fn all_closed(&self) {
+        // It can't be closed: this value holds a sender.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+#[derive(Debug)]
+enum Acceptor {
+    Unix(tokio::net::UnixListener),
+    Tcp(tokio::net::TcpListener),
+}
+
+impl Acceptor {
+    fn new(listener: Listener) -> io::Result<Self> {
+        match listener {
+            Listener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                tokio::net::UnixListener::from_std(listener).map(Self::Unix)
+            }
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                tokio::net::TcpListener::from_std(listener).map(Self::Tcp)
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Unix(listener) => listener.accept().await?.0.into_std().map(Socket::Unix),
+            Self::Tcp(listener) => listener.accept().await?.0.into_std().map(Socket::Tcp),
+        }
+    }
+}
+
+async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connections) {
+    loop {
+        match acceptor.accept().await {
+            Ok(socket) => start(socket, shared.clone(), &connections),
+            Err(error) => {
+                tracing::warn!(%error, "A connection can't be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn start(socket: Socket, shared: Arc<Shared>, connections: &Connections) {
+    let Some(open) = connections.open() else {
+        tracing::warn!(limit = MAX_CONNECTIONS, "A connection was closed: there are too many");
+        return;
+    };
+    let started = thread::Builder::new().name("session".to_owned()).spawn(move || {
+        if let Err(error) = connection(socket, &shared) {
+            tracing::debug!(%error, "A connection failed");
+        }
+        drop(open);
+    });
+    if let Err(error) = started {
+        tracing::warn!(%error, "A connection was closed: there is no thread for it");
+    }
+}
+
+/// All of a connection's life, on its own thread.
+fn connection(socket: Socket, shared: &Arc<Shared>) -> io::Result<()> {
+    let peer = socket.peer()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let service =
+        Service { shared: shared.clone(), peer, sessions: watch::Sender::new(0), opened: Arc::default() };
+    runtime.block_on(async {
+        match socket {
+            Socket::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                http(tokio::net::UnixStream::from_std(stream)?, &service).await;
+            }
+            Socket::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                http(tokio::net::TcpStream::from_std(stream)?, &service).await;
+            }
+        }
+        // The socket may be gone; what runs on the device ends here.
+        service.no_session().await;
+        Ok(())
+    })
+}
+
+async fn http(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    service: &Service,
+) {
+    let server = DeviceManagerServer::new(service.clone())
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let handler = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut server = server.clone();
+        async move { server.call(request).await }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
+        .max_concurrent_streams(MAX_SESSIONS_PER_CONNECTION)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(MAX_HEADER_BYTES);
+    let connection = builder.serve_connection(TokioIo::new(stream), handler);
+    tokio::pin!(connection);
+    tokio::select! {
+        ended = &mut connection => {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "A connection broke");
+            }
+        }
+        () = service.idle() => {
+            tracing::debug!("An idle connection is closed");
+        }
+        () = service.shared.shutdown.requested() => {
+            connection.as_mut().graceful_shutdown();
+            // Ends when the sessions have told their clients, or the clients have gone.
+            let _ = tokio::time::timeout(IDLE_TIMEOUT, connection).await;
+        }
+    }
+}
+
+/// The sessions of one connection.
+#[derive(Debug, Clone)]
+struct Service {
+    shared: Arc<Shared>,
+    peer: Peer,
+    /// How many there are.
+    sessions: watch::Sender<usize>,
+    /// How many there ever were.
+    opened: Arc<AtomicUsize>,
+}
+
+impl Service {
+    /// Waits until there is none.
+    async fn no_session(&self) {
+        // It can't be closed: this value holds a sender.
+        let _ = self.sessions.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Waits until there has been none for [`IDLE_TIMEOUT`].
+    async fn idle(&self) {
+        loop {
+            self.no_session().await;
+            let opened = self.opened.load(Ordering::Relaxed);
+            let mut sessions = self.sessions.subscribe();
+            let some = sessions.wait_for(|count| *count > 0);
+            if tokio::time::timeout(IDLE_TIMEOUT, some).await.is_err()
+                && opened == self.opened.load(Ordering::Relaxed)
+            {
+                return;
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl DeviceManager for Service {
+    type SessionStream = Messages;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::ClientMessage>>,
+    ) -> Result<Response<Messages>, Status> {
+        let budget = Budget::default();
+        let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
+        let (session, input) = Session::new(self.shared.clone(), self.peer.tenant(), budget, outgoing);
+        let counted = Counted::new(self);
+        tokio::spawn(async move {
+            session.run(input, request.into_inner()).await;
+            drop(counted);
+        });
+        Ok(Response::new(messages))
+    }
+}
+
+/// A session in the counts, for as long as it lives.
+#[derive(Debug)]
+struct Counted(Service);
+
+impl Counted {
+    fn new(service: &Service) -> Self {
+        service.opened.fetch_add(1, Ordering::Relaxed);
+        service.sessions.send_modify(|count| *count += 1);
+        let metrics = &service.shared.config.metrics;
+        metrics.sessions.inc();
+        metrics.sessions_opened.inc();
+        Self(service.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.shared.config.metrics.sessions.dec();
+        self.0.sessions.send_modify(|count| *count -= 1);
+    }
+}

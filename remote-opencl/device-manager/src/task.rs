@@ -1,0 +1,76 @@
+//! Making tasks of commands that can run: as few as the slots allow, in the order of the commands (B-2, S-7); pure.
+
+use crate::ready::Command;
+use fpga_core::bitstream::Digest;
+use fpga_core::slots::{Demand, OtherKernels};
+
+/// What a command needs of the slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// It runs no kernel.
+    Nothing,
+    /// A kernel from source: some slot.
+    AnySlot,
+    /// A kernel of this bitstream.
+    Bitstream(Digest),
+}
+
+/// Commands that start together, once they have their slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task<C> {
+    /// In this order.
+    pub commands: Vec<Command<C>>,
+    /// What they need.
+    pub demand: Demand,
+}
+
+/// One task of all commands; or several, in command order, where they need more bitstreams than there are slots.
+pub fn split<C>(commands: Vec<Command<C>>, slots: usize, need: impl Fn(&C) -> Need) -> Vec<Task<C>> {
+    let mut tasks = Vec::new();
+    let mut part = Part::default();
+    for command in commands {
+        let need = need(&command.body);
+        if let Need::Bitstream(digest) = need
+            && !part.bitstreams.contains(&digest)
+            && part.bitstreams.len() >= slots.max(1)
+        {
+            tasks.push(std::mem::take(&mut part).finish());
+        }
+        part.add(command, need);
+    }
+    if !part.commands.is_empty() {
+        tasks.push(part.finish());
+    }
+    tasks
+}
+
+struct Part<C> {
+    commands: Vec<Command<C>>,
+    bitstreams: Vec<Digest>,
+    other: OtherKernels,
+}
+
+impl<C> Default for Part<C> {
+    fn default() -> Self {
+        Self { commands: Vec::new(), bitstreams: Vec::new(), other: OtherKernels::None }
+    }
+}
+
+impl<C> Part<C> {
+    fn add(&mut self, command: Command<C>, need: Need) {
+        match need {
+            Need::Nothing => {}
+            Need::AnySlot => self.other = OtherKernels::Some,
+            Need::Bitstream(digest) if self.bitstreams.contains(&digest) => {}
+            Need::Bitstream(digest) => self.bitstreams.push(digest),
+        }
+        self.commands.push(command);
+    }
+
+    fn finish(self) -> Task<C> {
+        Task { commands: self.commands, demand: Demand::of(self.bitstreams, self.other) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! The vendor's OpenCL runtime behind safe types: handles that release themselves, errors as values.
+//!
+//! All `unsafe` of the service is below this module. Nothing here knows sessions, tasks or the protocol. The C
+//! functions are looked up by hand with their exact C types: the ready-made wrappers call them through Rust's own
+//! calling convention and pass a wrong array when a program has binaries for several devices.
+
+mod api;
+mod callbacks;
+mod enqueue;
+mod handles;
+mod info;
+mod kernel;
+mod program;
+
+pub use api::{LoadError, load};
+pub use callbacks::on_end;
+pub use enqueue::{Enqueued, Profile};
+pub use handles::{Context, Event, Memory, Queue};
+pub use info::{DeviceId, PlatformId, device_info, devices, platform_info, platforms};
+pub use kernel::{ArgKind, Kernel, WorkGroupInfo};
+pub use program::Program;
+
+/// An error code of the OpenCL standard, negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("OpenCL error {0}")]
+pub struct ClError(pub i32);
+
+/// What a vendor call gives.
+pub type ClResult<T> = Result<T, ClError>;
+
+/// `CL_SUCCESS` as nothing, anything else as an error.
+fn check(status: i32) -> ClResult<()> {
+    if status == opencl_sys::CL_SUCCESS { Ok(()) } else { Err(ClError(status)) }
+}

@@ -1,0 +1,137 @@
+//! The table of C functions of the OpenCL loader, looked up once per process.
+//!
+//! The library is named by `OPENCL_LIBRARY` or is the system's `libOpenCL.so.1`; which vendor stands behind it is the
+//! environment's choice, made before the process started.
+#![allow(non_snake_case, reason = "the functions keep the names of the standard")]
+
+use super::{ClError, ClResult};
+use opencl_sys::cl_function_types::*;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::OnceLock;
+
+/// Why no OpenCL loader can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The library can't be opened.
+    #[error(
+        "the OpenCL loader can't be opened: {0}; install one (Debian: ocl-icd-libopencl1) or name it in OPENCL_LIBRARY"
+    )]
+    Open(String),
+    /// The library is older than OpenCL 1.2.
+    #[error("the OpenCL loader lacks {0}: one of OpenCL 1.2 or later is needed")]
+    Lacks(&'static str),
+}
+
+macro_rules! functions {
+    ($($name:ident: $kind:ident,)*) => {
+        pub(super) struct Api {
+            $(pub(super) $name: $kind,)*
+        }
+
+        impl Api {
+            fn look_up(library: *mut c_void) -> Result<Self, LoadError> {
+                $(
+                    let symbol = CString::new(stringify!($name)).unwrap_or_default();
+                    // SAFETY: `library` is a live handle of dlopen, the name ends in NUL.
+                    let address = unsafe { libc::dlsym(library, symbol.as_ptr()) };
+                    if address.is_null() {
+                        return Err(LoadError::Lacks(stringify!($name)));
+                    }
+                    // SAFETY: the symbol is the standard's function of that name, whose type `$kind` states; a
+                    // pointer that isn't NULL is a `Some` of an optional function.
+                    let $name = unsafe { std::mem::transmute::<*mut c_void, $kind>(address) };
+                )*
+                Ok(Self { $($name,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    clBuildProgram: clBuildProgram_t,
+    clCreateBuffer: clCreateBuffer_t,
+    clCreateCommandQueue: clCreateCommandQueue_t,
+    clCreateContext: clCreateContext_t,
+    clCreateKernel: clCreateKernel_t,
+    clCreateKernelsInProgram: clCreateKernelsInProgram_t,
+    clCreateProgramWithBinary: clCreateProgramWithBinary_t,
+    clCreateProgramWithSource: clCreateProgramWithSource_t,
+    clCreateSubBuffer: clCreateSubBuffer_t,
+    clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t,
+    clEnqueueCopyBuffer: clEnqueueCopyBuffer_t,
+    clEnqueueFillBuffer: clEnqueueFillBuffer_t,
+    clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t,
+    clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t,
+    clEnqueueReadBuffer: clEnqueueReadBuffer_t,
+    clEnqueueWriteBuffer: clEnqueueWriteBuffer_t,
+    clFlush: clFlush_t,
+    clGetDeviceIDs: clGetDeviceIDs_t,
+    clGetDeviceInfo: clGetDeviceInfo_t,
+    clGetEventInfo: clGetEventInfo_t,
+    clGetEventProfilingInfo: clGetEventProfilingInfo_t,
+    clGetKernelArgInfo: clGetKernelArgInfo_t,
+    clGetKernelInfo: clGetKernelInfo_t,
+    clGetKernelWorkGroupInfo: clGetKernelWorkGroupInfo_t,
+    clGetPlatformIDs: clGetPlatformIDs_t,
+    clGetPlatformInfo: clGetPlatformInfo_t,
+    clGetProgramBuildInfo: clGetProgramBuildInfo_t,
+    clGetProgramInfo: clGetProgramInfo_t,
+    clReleaseCommandQueue: clReleaseCommandQueue_t,
+    clReleaseContext: clReleaseContext_t,
+    clReleaseEvent: clReleaseEvent_t,
+    clReleaseKernel: clReleaseKernel_t,
+    clReleaseMemObject: clReleaseMemObject_t,
+    clReleaseProgram: clReleaseProgram_t,
+    clSetEventCallback: clSetEventCallback_t,
+    clSetKernelArg: clSetKernelArg_t,
+    clWaitForEvents: clWaitForEvents_t,
+}
+
+static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
+
+/// Loads the OpenCL loader if that has not happened yet.
+///
+/// # Errors
+/// [`LoadError`], the same one on every call.
+pub fn load() -> Result<(), LoadError> {
+    match API.get_or_init(open) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// The functions; an error of the standard where there is no loader.
+pub(super) fn api() -> ClResult<&'static Api> {
+    API.get_or_init(open).as_ref().map_err(|_| ClError(super::info::PLATFORM_NOT_FOUND))
+}
+
+fn open() -> Result<Api, LoadError> {
+    let name = std::env::var("OPENCL_LIBRARY").unwrap_or_else(|_| "libOpenCL.so.1".to_owned());
+    let name = CString::new(name).map_err(|error| LoadError::Open(error.to_string()))?;
+    // SAFETY: the name ends in NUL. The library's initialisers run, as those of any library that is linked.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        // SAFETY: dlerror gives NULL or a text that lives until the next dl* call of this thread.
+        let text = unsafe { libc::dlerror() };
+        let text = if text.is_null() {
+            "no reason given".to_owned()
+        } else {
+            // SAFETY: checked above; it ends in NUL.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        };
+        return Err(LoadError::Open(text));
+    }
+    // Never closed: vendor runtimes don't survive it.
+    Api::look_up(library)
+}
+
+/// Calls a function of the table; `?`-returns an error of the standard where there is none.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        let function = super::api::api()?
+            .$name
+            .ok_or(super::ClError(opencl_sys::CL_INVALID_OPERATION))?;
+        function($($argument),*)
+    }};
+}
+pub(super) use call;

@@ -1,0 +1,375 @@
+//! Commands into a vendor queue: none of these calls waits, and host memory stays alive until its command has ended.
+
+use super::api::call;
+use super::{ClError, ClResult, Event, Kernel, Memory, Queue, check};
+use bytes::Bytes;
+use opencl_sys::{
+    CL_FALSE, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START,
+    CL_PROFILING_COMMAND_SUBMIT, cl_event,
+};
+use std::mem::{forget, take};
+use std::ptr;
+use std::sync::Arc;
+
+/// A command in a vendor queue, with the host memory that it reads or writes.
+///
+/// Dropped before its command has ended, it leaks that memory: better than the vendor's threads using freed bytes.
+#[derive(Debug)]
+pub struct Enqueued {
+    /// Completes with the whole command.
+    event: Arc<Event>,
+    /// The pieces of a write in several.
+    parts: Vec<Event>,
+    /// Set when a later piece was refused after the first had been taken.
+    refused: Option<ClError>,
+    host: Host,
+}
+
+#[derive(Debug)]
+enum Host {
+    Nothing,
+    /// Read by the vendor.
+    Source(Vec<Bytes>),
+    /// Written by the vendor up to its capacity; its length is 0 until then.
+    Target(Vec<u8>, usize),
+}
+
+/// Moments of a command on the vendor's clock, in ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Enqueued.
+    pub queued: u64,
+    /// Given to the device.
+    pub submitted: u64,
+    /// Started.
+    pub started: u64,
+    /// Ended.
+    pub ended: u64,
+}
+
+/// Handles of a wait list; the borrow keeps the events alive.
+struct WaitList(Vec<cl_event>);
+
+impl WaitList {
+    fn new(events: &[&Event]) -> Self {
+        Self(events.iter().map(|event| event.raw()).collect())
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    fn pointer(&self) -> *const cl_event {
+        if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() }
+    }
+}
+
+impl Queue {
+    /// Runs a kernel with the arguments that it has now. `global` has 1 to 3 entries, the others as many if any.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        offset: Option<&[usize]>,
+        global: &[usize],
+        local: Option<&[usize]>,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let dimensions = global.len();
+        let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == dimensions);
+        if !(1..=3).contains(&dimensions) {
+            return Err(ClError(opencl_sys::CL_INVALID_WORK_DIMENSION));
+        }
+        if !fits(offset) || !fits(local) {
+            return Err(ClError(opencl_sys::CL_INVALID_VALUE));
+        }
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: queue, kernel and events are live; the arrays have `dimensions` entries or are NULL.
+        let status = unsafe {
+            call!(clEnqueueNDRangeKernel(
+                self.raw(),
+                kernel.raw(),
+                u32::try_from(dimensions).unwrap_or(0),
+                offset.map_or(ptr::null(), <[usize]>::as_ptr),
+                global.as_ptr(),
+                local.map_or(ptr::null(), <[usize]>::as_ptr),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::own(event, status)?))
+    }
+
+    /// Writes the pieces one after the other from `offset`.
+    ///
+    /// # Errors
+    /// The vendor's, if not even the first piece is taken; a later refusal shows in [`Enqueued::outcome`].
+    pub fn write(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        pieces: Vec<Bytes>,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let list = WaitList::new(wait);
+        let mut at = offset;
+        let mut parts: Vec<Event> = Vec::with_capacity(pieces.len());
+        let mut refused = None;
+        for piece in &pieces {
+            match self.write_piece(memory, at, piece, &list) {
+                Ok(event) => parts.push(event),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+            at = at.saturating_add(piece.len());
+        }
+        let host = Host::Source(pieces);
+        if let (1, None) = (parts.len(), refused)
+            && let Some(event) = parts.pop()
+        {
+            return Ok(Enqueued { event: Arc::new(event), parts, refused, host });
+        }
+        if parts.is_empty() {
+            return Err(refused.unwrap_or(ClError(opencl_sys::CL_INVALID_VALUE)));
+        }
+        let all: Vec<&Event> = parts.iter().collect();
+        match self.mark(&all) {
+            Ok(event) => Ok(Enqueued { event: Arc::new(event), parts, refused, host }),
+            Err(error) => {
+                // The pieces run: their memory has to outlive them, and nobody will tell when that is.
+                forget(host);
+                Err(error)
+            }
+        }
+    }
+
+    fn write_piece(&self, memory: &Memory, offset: usize, data: &Bytes, wait: &WaitList) -> ClResult<Event> {
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor reads `data` until the event has ended: `Enqueued` keeps it.
+        let status = unsafe {
+            call!(clEnqueueWriteBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                data.len(),
+                data.as_ptr().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Event::own(event, status)
+    }
+
+    /// Reads `size` bytes from `offset`; [`Enqueued::outcome`] has them in the end.
+    ///
+    /// # Errors
+    /// The vendor's, and -6 where there is no memory for them.
+    pub fn read(&self, memory: &Memory, offset: usize, size: usize, wait: &[&Event]) -> ClResult<Enqueued> {
+        let mut target: Vec<u8> = Vec::new();
+        target.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor writes `size` bytes, which `target` has room for, until the event
+        // has ended: `Enqueued` keeps the allocation, which never moves.
+        let status = unsafe {
+            call!(clEnqueueReadBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                size,
+                target.as_mut_ptr().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        let event = Event::own(event, status)?;
+        let mut enqueued = Enqueued::new(event);
+        enqueued.host = Host::Target(target, size);
+        Ok(enqueued)
+    }
+
+    /// Copies between buffers.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn copy(
+        &self,
+        (source, source_offset): (&Memory, usize),
+        (target, target_offset): (&Memory, usize),
+        size: usize,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live; the vendor checks the ranges.
+        let status = unsafe {
+            call!(clEnqueueCopyBuffer(
+                self.raw(),
+                source.raw(),
+                target.raw(),
+                source_offset,
+                target_offset,
+                size,
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::own(event, status)?))
+    }
+
+    /// Fills `size` bytes from `offset` with the pattern.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn fill(
+        &self,
+        memory: &Memory,
+        pattern: &[u8],
+        offset: usize,
+        size: usize,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live; the pattern is copied before the call returns.
+        let status = unsafe {
+            call!(clEnqueueFillBuffer(
+                self.raw(),
+                memory.raw(),
+                pattern.as_ptr().cast(),
+                pattern.len(),
+                offset,
+                size,
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::own(event, status)?))
+    }
+
+    /// A marker: completes with its wait list, or with all before it where that is empty.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn marker(&self, wait: &[&Event]) -> ClResult<Enqueued> {
+        self.mark(wait).map(Enqueued::new)
+    }
+
+    fn mark(&self, wait: &[&Event]) -> ClResult<Event> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live.
+        let status = unsafe {
+            call!(clEnqueueMarkerWithWaitList(self.raw(), wait.len(), wait.pointer(), &raw mut event))
+        };
+        Event::own(event, status)
+    }
+
+    /// A barrier: as a marker, and nothing after it in its queue starts before.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn barrier(&self, wait: &[&Event]) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live.
+        let status = unsafe {
+            call!(clEnqueueBarrierWithWaitList(self.raw(), wait.len(), wait.pointer(), &raw mut event))
+        };
+        Ok(Enqueued::new(Event::own(event, status)?))
+    }
+}
+
+impl Enqueued {
+    fn new(event: Event) -> Self {
+        Self { event: Arc::new(event), parts: Vec::new(), refused: None, host: Host::Nothing }
+    }
+
+    /// What completes with the command.
+    #[must_use]
+    pub fn event(&self) -> &Arc<Event> {
+        &self.event
+    }
+
+    /// After the command has ended: what a read gave, or the error.
+    ///
+    /// # Errors
+    /// The command's, and -9999 where it has not ended.
+    pub fn outcome(&mut self) -> ClResult<Option<Bytes>> {
+        const NOT_ENDED: ClError = ClError(-9999);
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
+        for event in self.parts.iter().chain([&*self.event]) {
+            match event.status()? {
+                opencl_sys::CL_COMPLETE => {}
+                running if running > 0 => return Err(NOT_ENDED),
+                error => return Err(ClError(error)),
+            }
+        }
+        let Host::Target(target, size) = &mut self.host else { return Ok(None) };
+        let mut bytes = take(target);
+        // SAFETY: the capacity is `size` or more, and the read, which has completed, has written as many bytes.
+        unsafe { bytes.set_len(*size) };
+        self.host = Host::Nothing;
+        Ok(Some(Bytes::from(bytes)))
+    }
+
+    /// The vendor's measurement; nothing where it has none.
+    #[must_use]
+    pub fn profile(&self) -> Option<Profile> {
+        let first = self.parts.first().unwrap_or(&self.event);
+        let last = self.parts.last().unwrap_or(&self.event);
+        Some(Profile {
+            queued: first.moment(CL_PROFILING_COMMAND_QUEUED)?,
+            submitted: first.moment(CL_PROFILING_COMMAND_SUBMIT)?,
+            started: first.moment(CL_PROFILING_COMMAND_START)?,
+            ended: last.moment(CL_PROFILING_COMMAND_END)?,
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.event.has_ended() && self.parts.iter().all(Event::has_ended)
+    }
+}
+
+impl Drop for Enqueued {
+    fn drop(&mut self) {
+        if !matches!(self.host, Host::Nothing) && !self.has_ended() {
+            forget(std::mem::replace(&mut self.host, Host::Nothing));
+        }
+    }
+}
+
+impl Event {
+    fn moment(&self, param: u32) -> Option<u64> {
+        let read = || {
+            let mut moment = 0_u64;
+            // SAFETY: the event is live, the answer is a 64-bit number.
+            check(unsafe {
+                call!(clGetEventProfilingInfo(
+                    self.raw(),
+                    param,
+                    size_of::<u64>(),
+                    (&raw mut moment).cast(),
+                    ptr::null_mut()
+                ))
+            })?;
+            Ok(moment)
+        };
+        let result: ClResult<u64> = read();
+        result.ok()
+    }
+}

@@ -1,0 +1,118 @@
+//! Platforms, devices and their `clGet*Info` answers as raw bytes.
+
+use super::api::call;
+use super::{ClResult, check};
+use opencl_sys::{CL_DEVICE_TYPE_ALL, cl_device_id, cl_platform_id};
+use std::ffi::c_void;
+use std::ptr;
+
+/// `CL_PLATFORM_NOT_FOUND_KHR`.
+pub(super) const PLATFORM_NOT_FOUND: i32 = -1001;
+
+/// Longest answer that is taken; none of the standard's comes near it.
+const MAX_INFO_BYTES: usize = 1 << 20;
+
+/// A platform of the loader; lives as long as the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlatformId(cl_platform_id);
+
+/// A root device of a platform; lives as long as the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceId(pub(super) cl_device_id);
+
+// SAFETY: the standard makes all calls on platforms and devices thread-safe, and they are never released.
+unsafe impl Send for PlatformId {}
+// SAFETY: as above.
+unsafe impl Sync for PlatformId {}
+// SAFETY: as above.
+unsafe impl Send for DeviceId {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceId {}
+
+/// All platforms.
+///
+/// # Errors
+/// The loader's, among them -1001 where there is no platform.
+pub fn platforms() -> ClResult<Vec<PlatformId>> {
+    let mut count = 0;
+    // SAFETY: no array is passed, `count` is valid.
+    check(unsafe { call!(clGetPlatformIDs(0, ptr::null_mut(), &raw mut count)) })?;
+    let mut ids = vec![ptr::null_mut(); count as usize];
+    // SAFETY: `ids` has room for `count`.
+    check(unsafe { call!(clGetPlatformIDs(count, ids.as_mut_ptr(), ptr::null_mut())) })?;
+    Ok(ids.into_iter().filter(|id| !id.is_null()).map(PlatformId).collect())
+}
+
+/// All devices of a platform.
+///
+/// # Errors
+/// The vendor's.
+pub fn devices(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
+    let mut count = 0;
+    // SAFETY: the platform is live, no array is passed, `count` is valid.
+    let status =
+        unsafe { call!(clGetDeviceIDs(platform.0, CL_DEVICE_TYPE_ALL, 0, ptr::null_mut(), &raw mut count)) };
+    if status == opencl_sys::CL_DEVICE_NOT_FOUND {
+        return Ok(Vec::new());
+    }
+    check(status)?;
+    let mut ids = vec![ptr::null_mut(); count as usize];
+    // SAFETY: `ids` has room for `count`.
+    check(unsafe {
+        call!(clGetDeviceIDs(platform.0, CL_DEVICE_TYPE_ALL, count, ids.as_mut_ptr(), ptr::null_mut()))
+    })?;
+    Ok(ids.into_iter().filter(|id| !id.is_null()).map(DeviceId).collect())
+}
+
+/// The answer to a parameter of `clGetPlatformInfo`.
+///
+/// # Errors
+/// The vendor's.
+pub fn platform_info(platform: PlatformId, param: u32) -> ClResult<Vec<u8>> {
+    // SAFETY: the platform is live; `query` passes valid pointers.
+    query(|size, value, needed| {
+        Ok(unsafe { call!(clGetPlatformInfo(platform.0, param, size, value, needed)) })
+    })
+}
+
+/// The answer to a parameter of `clGetDeviceInfo`.
+///
+/// # Errors
+/// The vendor's.
+pub fn device_info(device: DeviceId, param: u32) -> ClResult<Vec<u8>> {
+    // SAFETY: the device is live; `query` passes valid pointers.
+    query(|size, value, needed| Ok(unsafe { call!(clGetDeviceInfo(device.0, param, size, value, needed)) }))
+}
+
+/// Asks for the length, then for the bytes.
+pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<Vec<u8>> {
+    let mut needed = 0;
+    check(ask(0, ptr::null_mut(), &raw mut needed)?)?;
+    let mut value = vec![0; needed.min(MAX_INFO_BYTES)];
+    if !value.is_empty() {
+        check(ask(value.len(), value.as_mut_ptr().cast(), ptr::null_mut())?)?;
+    }
+    Ok(value)
+}
+
+/// Asks for a value of fixed size; zero where the vendor has none.
+pub(super) fn query_u64(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<u64> {
+    let bytes = query(ask)?;
+    Ok(number(&bytes))
+}
+
+/// A little-endian number of up to 8 bytes.
+pub(super) fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let length = bytes.len().min(8);
+    word[..length].copy_from_slice(&bytes[..length]);
+    u64::from_le_bytes(word)
+}
+
+/// A C string's bytes as text.
+pub(super) fn text(mut bytes: Vec<u8>) -> String {
+    if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
+        bytes.truncate(end);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,260 @@
+//! Kernels: what the vendor tells of them, and arguments that can't smuggle a pointer in.
+//!
+//! Runtimes tell nothing of the arguments of programs from binaries, and take any 8 bytes for a pointer. What an
+//! argument is, is then learnt by setting it to NULL with telling sizes, which no runtime mistakes.
+
+use super::api::call;
+use super::handles::handle;
+use super::info::{query, query_u64, text};
+use super::{ClError, ClResult, DeviceId, Memory, Program, check};
+use opencl_sys::{
+    CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_MEM_OBJECT, CL_KERNEL_ARG_ACCESS_QUALIFIER,
+    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
+    CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
+    CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES,
+    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
+    CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
+    CL_SUCCESS, cl_kernel, cl_mem,
+};
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+handle! {
+    /// The vendor's kernel object alone.
+    RawKernel(cl_kernel) by clReleaseKernel
+}
+
+/// More arguments than any kernel has.
+const MAX_ARGS: u64 = 4096;
+
+/// A kernel and what is known of its arguments.
+#[derive(Debug)]
+pub struct Kernel {
+    raw: RawKernel,
+    kinds: Vec<ArgKind>,
+}
+
+/// What may be given to an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgKind {
+    /// Bytes.
+    Value,
+    /// A buffer, or NULL: `__global` and `__constant` pointers.
+    Buffer,
+    /// A size: `__local` pointers.
+    Local,
+    /// Something else, or nobody knows.
+    Unknown,
+}
+
+/// What a vendor tells of a kernel on one device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkGroupInfo {
+    /// Largest work-group.
+    pub work_group_size: u64,
+    /// What the source requires, or zeros.
+    pub compile_work_group_size: Vec<u64>,
+    /// Local memory in bytes.
+    pub local_mem_size: u64,
+    /// Preferred multiple of work-group sizes.
+    pub preferred_multiple: u64,
+    /// Private memory of a work-item in bytes.
+    pub private_mem_size: u64,
+}
+
+/// What a vendor tells of an argument.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArgInfo {
+    /// `cl_kernel_arg_address_qualifier`.
+    pub address_qualifier: u32,
+    /// `cl_kernel_arg_access_qualifier`.
+    pub access_qualifier: u32,
+    /// Name of the type.
+    pub type_name: String,
+    /// `cl_kernel_arg_type_qualifier`.
+    pub type_qualifier: u64,
+    /// Name of the argument.
+    pub name: String,
+}
+
+impl Kernel {
+    /// The kernel of that name.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn new(program: &Program, name: &CStr) -> ClResult<Self> {
+        let mut status = 0;
+        // SAFETY: the program is live, the name ends in NUL.
+        let kernel = unsafe { call!(clCreateKernel(program.raw(), name.as_ptr(), &raw mut status)) };
+        check(status)?;
+        Self::learn(kernel)
+    }
+
+    /// Takes a kernel over and finds out what its arguments are.
+    pub(super) fn learn(raw: cl_kernel) -> ClResult<Self> {
+        let raw = RawKernel::own(raw, CL_SUCCESS)?;
+        let mut kernel = Self { raw, kinds: Vec::new() };
+        let count = query_u64(|size, value, needed| kernel.info(CL_KERNEL_NUM_ARGS, size, value, needed))?;
+        if count > MAX_ARGS {
+            return Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES));
+        }
+        let count = u32::try_from(count).unwrap_or(0);
+        kernel.kinds = (0..count).map(|index| kernel.kind_of(index)).collect();
+        Ok(kernel)
+    }
+
+    pub(super) fn raw(&self) -> cl_kernel {
+        self.raw.raw()
+    }
+
+    /// What each argument is, in order.
+    #[must_use]
+    pub fn kinds(&self) -> &[ArgKind] {
+        &self.kinds
+    }
+
+    fn kind_of(&self, index: u32) -> ArgKind {
+        let told = query_u64(|size, value, needed| {
+            self.arg(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, size, value, needed)
+        });
+        match told.map(|told| u32::try_from(told).unwrap_or(0)) {
+            Ok(CL_KERNEL_ARG_ADDRESS_GLOBAL | CL_KERNEL_ARG_ADDRESS_CONSTANT) => return ArgKind::Buffer,
+            Ok(CL_KERNEL_ARG_ADDRESS_LOCAL) => return ArgKind::Local,
+            Ok(CL_KERNEL_ARG_ADDRESS_PRIVATE) => return ArgKind::Value,
+            _ => {}
+        }
+        // Local memory may have any size, a NULL buffer that of a handle only, a value is never NULL.
+        let odd = self.set(index, 3, ptr::null());
+        let handle = self.set(index, size_of::<cl_mem>(), ptr::null());
+        match (odd.is_ok(), handle.is_ok()) {
+            (true, _) => ArgKind::Local,
+            (false, true) => ArgKind::Buffer,
+            (false, false) => ArgKind::Value,
+        }
+    }
+
+    /// Sets an argument by value.
+    ///
+    /// # Errors
+    /// The vendor's; -38 or -50 where the argument is a pointer.
+    pub fn set_value(&mut self, index: u32, bytes: &[u8]) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Buffer => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Value | ArgKind::Unknown => self.set(index, bytes.len(), bytes.as_ptr().cast()),
+        }
+    }
+
+    /// Sets an argument to a buffer, which the caller keeps until the kernel's launches with it have ended.
+    ///
+    /// # Errors
+    /// The vendor's; -51 or -50 where the argument is no pointer to a buffer.
+    pub fn set_buffer(&mut self, index: u32, memory: &Memory) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Buffer | ArgKind::Unknown => {
+                let handle = memory.raw();
+                self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
+            }
+        }
+    }
+
+    /// Sets an argument to local memory of that size, or to a NULL buffer.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn set_null(&mut self, index: u32, size: usize) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Value => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Local if size == 0 => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Buffer if size != size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Local | ArgKind::Buffer | ArgKind::Unknown => self.set(index, size, ptr::null()),
+        }
+    }
+
+    fn kind(&self, index: u32) -> ClResult<ArgKind> {
+        self.kinds.get(index as usize).copied().ok_or(ClError(opencl_sys::CL_INVALID_ARG_INDEX))
+    }
+
+    /// The kernel's arguments are set by its owner alone: at creation, then through `&mut`.
+    fn set(&self, index: u32, size: usize, value: *const c_void) -> ClResult<()> {
+        // SAFETY: the kernel is live; `value` is NULL or has `size` bytes, which the vendor copies. They are taken for
+        // a handle only where the callers above have put a live one.
+        check(unsafe { call!(clSetKernelArg(self.raw(), index, size, value)) })
+    }
+
+    /// The kernel's name.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn name(&self) -> ClResult<String> {
+        query(|size, value, needed| self.info(CL_KERNEL_FUNCTION_NAME, size, value, needed)).map(text)
+    }
+
+    /// Its attributes, as in the source.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn attributes(&self) -> ClResult<String> {
+        query(|size, value, needed| self.info(CL_KERNEL_ATTRIBUTES, size, value, needed)).map(text)
+    }
+
+    /// What the vendor tells of an argument.
+    ///
+    /// # Errors
+    /// -19 where it tells nothing, as of programs from binaries.
+    pub fn arg_info(&self, index: u32) -> ClResult<ArgInfo> {
+        let word = |param| query_u64(|size, value, needed| self.arg(index, param, size, value, needed));
+        let name = |param| query(|size, value, needed| self.arg(index, param, size, value, needed)).map(text);
+        let narrow = |wide: u64| u32::try_from(wide).unwrap_or(0);
+        Ok(ArgInfo {
+            address_qualifier: narrow(word(CL_KERNEL_ARG_ADDRESS_QUALIFIER)?),
+            access_qualifier: narrow(word(CL_KERNEL_ARG_ACCESS_QUALIFIER)?),
+            type_name: name(CL_KERNEL_ARG_TYPE_NAME)?,
+            type_qualifier: word(CL_KERNEL_ARG_TYPE_QUALIFIER)?,
+            name: name(CL_KERNEL_ARG_NAME)?,
+        })
+    }
+
+    /// What the vendor tells of the kernel on a device; zeros where it tells nothing.
+    #[must_use]
+    pub fn work_group_info(&self, device: DeviceId) -> WorkGroupInfo {
+        let ask = |param| {
+            query(|size, value, needed| {
+                // SAFETY: kernel and device are live; `query` passes valid pointers.
+                Ok(unsafe {
+                    call!(clGetKernelWorkGroupInfo(self.raw(), device.0, param, size, value, needed))
+                })
+            })
+            .unwrap_or_default()
+        };
+        let word = |param| super::info::number(&ask(param));
+        let sizes = ask(CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
+        WorkGroupInfo {
+            work_group_size: word(CL_KERNEL_WORK_GROUP_SIZE),
+            compile_work_group_size: sizes.chunks_exact(8).map(super::info::number).collect(),
+            local_mem_size: word(CL_KERNEL_LOCAL_MEM_SIZE),
+            preferred_multiple: word(CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
+            private_mem_size: word(CL_KERNEL_PRIVATE_MEM_SIZE),
+        }
+    }
+
+    fn info(&self, param: u32, size: usize, value: *mut c_void, needed: *mut usize) -> ClResult<i32> {
+        // SAFETY: the kernel is live; `query` passes valid pointers.
+        Ok(unsafe { call!(clGetKernelInfo(self.raw(), param, size, value, needed)) })
+    }
+
+    fn arg(
+        &self,
+        index: u32,
+        param: u32,
+        size: usize,
+        value: *mut c_void,
+        needed: *mut usize,
+    ) -> ClResult<i32> {
+        // SAFETY: the kernel is live; `query` passes valid pointers.
+        Ok(unsafe { call!(clGetKernelArgInfo(self.raw(), index, param, size, value, needed)) })
+    }
+}

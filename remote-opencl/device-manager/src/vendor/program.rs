@@ -1,0 +1,184 @@
+//! Programs: from source or binaries, built, and what the vendor tells of them.
+
+use super::api::call;
+use super::handles::handle;
+use super::info::{number, query, query_u64, text};
+use super::{ClError, ClResult, Context, DeviceId, Kernel, check};
+use opencl_sys::{
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BUILD_LOG,
+    CL_PROGRAM_BUILD_STATUS, cl_program,
+};
+use std::ffi::CStr;
+use std::ptr;
+
+/// Largest binary that is taken from the vendor; a guard against a garbage length.
+const MAX_BINARY_BYTES: usize = 1 << 30;
+
+handle! {
+    /// A program.
+    Program(cl_program) by clReleaseProgram
+}
+
+impl Program {
+    /// A program from source text.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_source(context: &Context, source: &[u8]) -> ClResult<Self> {
+        let mut status = 0;
+        let mut text = source.as_ptr().cast();
+        let length = source.len();
+        // SAFETY: one string of `length` bytes, which the vendor copies.
+        let program = unsafe {
+            call!(clCreateProgramWithSource(
+                context.raw(),
+                1,
+                &raw mut text,
+                &raw const length,
+                &raw mut status
+            ))
+        };
+        Self::own(program, status)
+    }
+
+    /// A program from one binary for each device; also the status that the vendor gives to each.
+    pub fn with_binaries(context: &Context, binaries: &[(DeviceId, &[u8])]) -> (ClResult<Self>, Vec<i32>) {
+        let devices: Vec<_> = binaries.iter().map(|(device, _)| device.0).collect();
+        let lengths: Vec<usize> = binaries.iter().map(|(_, bytes)| bytes.len()).collect();
+        let mut pointers: Vec<*const u8> = binaries.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
+        let mut statuses = vec![0; binaries.len()];
+        let mut create = |statuses: &mut Vec<i32>| {
+            let count = u32::try_from(devices.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+            let mut status = 0;
+            // SAFETY: all arrays have `count` entries, each pointer its length; the vendor copies the bytes.
+            let program = unsafe {
+                call!(clCreateProgramWithBinary(
+                    context.raw(),
+                    count,
+                    devices.as_ptr(),
+                    lengths.as_ptr(),
+                    pointers.as_mut_ptr(),
+                    statuses.as_mut_ptr(),
+                    &raw mut status
+                ))
+            };
+            Self::own(program, status)
+        };
+        let program = create(&mut statuses);
+        (program, statuses)
+    }
+
+    /// Compiles and links, on the calling thread, for as long as it takes. No devices: all of the program's.
+    ///
+    /// # Errors
+    /// The vendor's, among them -11 where the build fails; the log tells why.
+    pub fn build(&self, devices: &[DeviceId], options: &CStr) -> ClResult<()> {
+        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+        let pointer = if raw.is_empty() { ptr::null() } else { raw.as_ptr() };
+        let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+        // SAFETY: program and devices are live, the options end in NUL, no callback is passed.
+        check(unsafe {
+            call!(clBuildProgram(self.raw(), count, pointer, options.as_ptr(), None, ptr::null_mut()))
+        })
+    }
+
+    /// `cl_build_status` of a device.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn build_status(&self, device: DeviceId) -> ClResult<i32> {
+        let bytes = self.build_info(device, CL_PROGRAM_BUILD_STATUS)?;
+        let mut word = [0; 4];
+        let length = bytes.len().min(4);
+        word[..length].copy_from_slice(&bytes[..length]);
+        Ok(i32::from_le_bytes(word))
+    }
+
+    /// The build log of a device.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn build_log(&self, device: DeviceId) -> ClResult<String> {
+        self.build_info(device, CL_PROGRAM_BUILD_LOG).map(text)
+    }
+
+    /// `cl_program_binary_type` of a device.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn binary_type(&self, device: DeviceId) -> ClResult<u32> {
+        let bytes = self.build_info(device, CL_PROGRAM_BINARY_TYPE)?;
+        Ok(u32::try_from(number(&bytes)).unwrap_or(0))
+    }
+
+    fn build_info(&self, device: DeviceId, param: u32) -> ClResult<Vec<u8>> {
+        query(|size, value, needed| {
+            // SAFETY: program and device are live; `query` passes valid pointers.
+            Ok(unsafe { call!(clGetProgramBuildInfo(self.raw(), device.0, param, size, value, needed)) })
+        })
+    }
+
+    /// How many kernels the built program has.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn kernel_count(&self) -> ClResult<u64> {
+        query_u64(|size, value, needed| {
+            let param = opencl_sys::CL_PROGRAM_NUM_KERNELS;
+            // SAFETY: the program is live; `query` passes valid pointers.
+            Ok(unsafe { call!(clGetProgramInfo(self.raw(), param, size, value, needed)) })
+        })
+    }
+
+    /// One of each kernel of the built program.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn kernels(&self) -> ClResult<Vec<Kernel>> {
+        let mut count = 0;
+        // SAFETY: the program is live, no array is passed.
+        check(unsafe { call!(clCreateKernelsInProgram(self.raw(), 0, ptr::null_mut(), &raw mut count)) })?;
+        let mut raw = vec![ptr::null_mut(); count as usize];
+        if count > 0 {
+            // SAFETY: `raw` has room for `count`.
+            check(unsafe {
+                call!(clCreateKernelsInProgram(self.raw(), count, raw.as_mut_ptr(), ptr::null_mut()))
+            })?;
+        }
+        raw.into_iter().map(Kernel::learn).collect()
+    }
+
+    /// The binaries, one for each device of the program in its order; empty for a device that has none.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn binaries(&self) -> ClResult<Vec<Vec<u8>>> {
+        let lengths = query(|size, value, needed| {
+            // SAFETY: the program is live; `query` passes valid pointers.
+            Ok(unsafe { call!(clGetProgramInfo(self.raw(), CL_PROGRAM_BINARY_SIZES, size, value, needed)) })
+        })?;
+        let mut binaries: Vec<Vec<u8>> = Vec::new();
+        for length in lengths.chunks_exact(size_of::<usize>()) {
+            let length = usize::try_from(number(length)).unwrap_or(usize::MAX);
+            if length > MAX_BINARY_BYTES {
+                return Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY));
+            }
+            binaries.push(vec![0; length]);
+        }
+        let mut pointers: Vec<*mut u8> = binaries
+            .iter_mut()
+            .map(|b| if b.is_empty() { ptr::null_mut() } else { b.as_mut_ptr() })
+            .collect();
+        // SAFETY: one pointer for each device, NULL or with room for the length that the vendor named.
+        check(unsafe {
+            call!(clGetProgramInfo(
+                self.raw(),
+                CL_PROGRAM_BINARIES,
+                size_of_val(pointers.as_slice()),
+                pointers.as_mut_ptr().cast(),
+                ptr::null_mut()
+            ))
+        })?;
+        Ok(binaries)
+    }
+}
