@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
 /// Log flags.
@@ -31,7 +32,10 @@ impl LogArgs {
         let filter = EnvFilter::try_new(&self.log).with_context(|| {
             format!("--log {:?}: write a level such as `info`, or `module=level,…`", self.log)
         })?;
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Plain => lines.init(),
             LogFormat::Json => lines.json().init(),

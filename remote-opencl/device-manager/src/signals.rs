@@ -6,8 +6,11 @@ use nix::sys::signal::{SigSet, Signal};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::{info, warn};
+
+/// Signals so close to the first are the same wish: timeout(1) sends one to its child and one to the group.
+const SAME_WISH: Duration = Duration::from_millis(300);
 
 /// The socket files, to be removed however the process ends.
 pub type SocketFiles = Arc<Mutex<Vec<SocketFile>>>;
@@ -22,6 +25,7 @@ pub fn handle(shutdown: Shutdown, files: SocketFiles, drain: Duration) -> io::Re
     signals.thread_block()?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Ok(first) = signals.wait() else { return };
+        let came = Instant::now();
         info!(signal = %first, "Draining");
         shutdown.request();
         let of_deadline = Arc::clone(&files);
@@ -33,7 +37,10 @@ pub fn handle(shutdown: Shutdown, files: SocketFiles, drain: Duration) -> io::Re
         if deadline.is_err() {
             end(&files, first);
         }
-        if let Ok(second) = signals.wait() {
+        while let Ok(second) = signals.wait() {
+            if came.elapsed() < SAME_WISH {
+                continue;
+            }
             warn!(signal = %second, "Second signal; ending at once");
             end(&files, second);
         }

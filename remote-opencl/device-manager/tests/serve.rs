@@ -62,6 +62,56 @@ fn it_listens_says_so_and_ends_in_order_on_sigterm() {
 }
 
 #[test]
+fn a_second_signal_ends_a_manager_that_drains() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::start(folder.path(), &["--drain-timeout", "1h"]);
+    // A session that says nothing keeps it draining, or it ends at once: both are orderly.
+    let _idle = UnixStream::connect(folder.path().join("dm.sock")).unwrap();
+    let status = until("it to end", || {
+        served.signal(Signal::SIGTERM);
+        served.child.try_wait().unwrap()
+    });
+    assert!(matches!(status.code(), Some(0 | 143)), "{status:?}");
+    assert!(!folder.path().join("dm.sock").exists());
+}
+
+#[test]
+fn metrics_and_health_are_served_where_asked() {
+    use std::io::{Read as _, Write as _};
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let _served = Served::start(folder.path(), &["--metrics-listen", &address]);
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get("/metrics").contains("fpga_device_manager_sessions 0"));
+}
+
+#[test]
+#[ignore = "needs Intel's runtimes in the folder FPGA_INTEL_OPENCL"]
+fn intels_runtimes_build_bitstreams_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("twice.cl");
+    std::fs::write(&source, DOUBLE).unwrap();
+    let mut all = std::collections::BTreeSet::new();
+    for runtime in ["pocl", "intel-fpga", "intel-cpu"] {
+        let out = folder.path().join(runtime);
+        let mut command = manager();
+        command.args(["build-bitstream", "--runtime", runtime, "-o"]).arg(&out).arg(&source);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        all.insert(std::fs::read(out).unwrap());
+    }
+    assert_eq!(all.len(), 3);
+}
+
+#[test]
 fn what_can_not_be_is_refused_with_what_to_write_instead() {
     for (arguments, expected) in [
         (&["serve", "--runtime", "cuda"][..], "`intel-fpga`"),
