@@ -1,2 +1,216 @@
-//! To be measured.
-fn main() {}
+//! How long kube-scheduler waits for an answer: filter and prioritize at 100, 1,000 and 5,000 node names over HTTP on
+//! loopback, one kept connection, each beside a handler that reads the body and returns canned bytes of equal length.
+//!
+//! Calls of both kinds alternate, so that whatever else the machine does hits both. Every node has a state with two
+//! boards' worth of bitstreams and 30 slices, and they all differ.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a benchmark that can't run should say so and end"
+)]
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
+use fpga_core::decide::Rules;
+use fpga_core::units::Millis;
+use fpga_scheduler_extender::app::{App, Routes, app};
+use fpga_scheduler_extender::clock::{Clock, Moment};
+use fpga_scheduler_extender::index::Shown;
+use fpga_scheduler_extender::serve::serve;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NODES: usize = 5_000;
+const SIZES: [usize; 3] = [100, 1_000, 5_000];
+const WARM_UP: usize = 200;
+const CALLS: usize = 2_000;
+
+fn main() {
+    // `cargo test` runs benches too, to see that they work: a few calls will do then.
+    let calls = if std::env::args().any(|arg| arg == "--bench") { CALLS } else { 3 };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let state = cluster();
+    let routes = Routes { prefix: String::new(), max_body_bytes: 64 << 20 };
+    let extender = start(&runtime, app(state, &routes));
+
+    println!("extender latency over HTTP on loopback, {calls} calls each, microseconds");
+    println!(
+        "{:<11} {:>6} {:>9} {:>9} {:>9} {:>12} {:>12}",
+        "verb", "names", "p50", "p99", "max", "nothing p50", "nothing p99"
+    );
+    for verb in ["filter", "prioritize"] {
+        for size in SIZES {
+            let body = request(size);
+            let mut ours = Connection::open(extender, verb, &body);
+            let answer = ours.call();
+            check(verb, &answer, size);
+            let nothing = start(&runtime, do_nothing(answer));
+            let mut theirs = Connection::open(nothing, verb, &body);
+            for _ in 0..WARM_UP.min(calls) {
+                (ours.call(), theirs.call());
+            }
+            let (mut our_times, mut their_times) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
+            for _ in 0..calls {
+                our_times.push(timed(&mut ours));
+                their_times.push(timed(&mut theirs));
+            }
+            our_times.sort_unstable();
+            their_times.sort_unstable();
+            println!(
+                "{verb:<11} {size:>6} {:>9} {:>9} {:>9} {:>12} {:>12}",
+                micros(&our_times, 50),
+                micros(&our_times, 99),
+                micros(&our_times, 100),
+                micros(&their_times, 50),
+                micros(&their_times, 99)
+            );
+        }
+    }
+}
+
+fn timed(connection: &mut Connection) -> Duration {
+    let started = Instant::now();
+    connection.call();
+    started.elapsed()
+}
+
+fn micros(sorted: &[Duration], percent: usize) -> u128 {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)].as_micros()
+}
+
+fn start(runtime: &tokio::runtime::Runtime, router: Router) -> SocketAddr {
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move {
+        let never = std::future::pending;
+        serve(listener, router, never(), never()).await.unwrap();
+    });
+    address
+}
+
+fn do_nothing(answer: Vec<u8>) -> Router {
+    let answer = Bytes::from(answer);
+    let handler = move |_body: Bytes| {
+        let answer = answer.clone();
+        async move { answer }
+    };
+    let limit = axum::extract::DefaultBodyLimit::disable();
+    Router::new().route("/filter", post(handler.clone())).route("/prioritize", post(handler)).layer(limit)
+}
+
+fn name(index: usize) -> String {
+    format!("node-{index:05}.zone-{}.example.internal", index % 3)
+}
+
+fn cluster() -> Arc<App> {
+    let started = Instant::now();
+    let now = move || Moment { now: started.elapsed().into(), wall: Millis(1_760_000_000_000) };
+    let state = Arc::new(App::new(Rules::default(), Clock::new(now)));
+    for index in 0..NODES {
+        let mut node = ObjectMeta { name: Some(name(index)), ..ObjectMeta::default() };
+        state.index.apply(node.clone(), Shown::Listed, state.clock.read());
+        node.annotations = Some([("fpga-scheduling.io/node-state".to_owned(), node_state(index))].into());
+        state.index.apply(node, Shown::Changed, state.clock.read());
+    }
+    state.index.listed(&(0..NODES).map(name).collect::<HashSet<_>>());
+    state
+}
+
+fn node_state(index: usize) -> String {
+    let usage: Vec<_> = (0..30).map(|slice| (index * 31 + slice * 7_919) % 40_000).collect();
+    let reconfiguration: Vec<_> = (0..30).map(|slice| (index * 17 + slice * 104_729) % 900).collect();
+    let bitstreams: Vec<_> = (0..8)
+        .map(|slot| {
+            let kind = (index + slot) % 50;
+            serde_json::json!({"name": format!("accelerator-{kind}"), "digest": format!("{kind:032x}"), "lastUsedAgoMs": slot * 1_000})
+        })
+        .collect();
+    let device = |id: &str, loaded: [u32; 4]| {
+        serde_json::json!({"id": id, "vendor": "intel", "platform": "Intel FPGA", "board": "a10", "shell": "1.2", "slots": 4,
+            "loaded": loaded, "usageMs": 1, "reconfigurationMs": 1, "queued": 0, "healthy": true})
+    };
+    serde_json::json!({
+        "v": 1, "boot": 1, "seq": 1, "heartbeatMs": 3_600_000, "measuredAtMs": 1, "windowMs": 300_000,
+        "usageMs": usage.iter().sum::<usize>(), "reconfigurationMs": reconfiguration.iter().sum::<usize>(),
+        "devices": [device("dm0", [0, 1, 2, 3]), device("dm1", [4, 5, 6, 7])], "bitstreams": bitstreams,
+        "window": {"bucketMs": 10_000, "usageMs": usage, "reconfigurationMs": reconfiguration},
+    })
+    .to_string()
+}
+
+/// A pod as a real API server has it, asking for two bitstreams.
+fn request(size: usize) -> Vec<u8> {
+    let recorded = include_str!("../tests/fixtures/filter.node-names.json");
+    let recorded: serde_json::Value = serde_json::from_str(recorded).unwrap();
+    let mut request = recorded["request"].clone();
+    request["Pod"]["metadata"]["annotations"]["fpga-scheduling.io/bitstreams"] =
+        "accelerator-7,accelerator-30".into();
+    request["NodeNames"] = (0..size).map(|index| name(index * (NODES / size))).collect();
+    request.to_string().into_bytes()
+}
+
+/// The answer is a real one: all nodes pass, all have scores, and not all the same.
+fn check(verb: &str, answer: &[u8], size: usize) {
+    let answer: serde_json::Value = serde_json::from_slice(answer).unwrap();
+    if verb == "filter" {
+        assert_eq!(answer["NodeNames"].as_array().unwrap().len(), size);
+    } else {
+        let scores: HashSet<_> =
+            answer.as_array().unwrap().iter().map(|node| node["Score"].as_u64()).collect();
+        assert_eq!(answer.as_array().unwrap().len(), size);
+        assert!(scores.len() > 3, "{scores:?}");
+    }
+}
+
+/// One kept connection, as kube-scheduler's client keeps it.
+struct Connection {
+    stream: BufReader<TcpStream>,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Connection {
+    fn open(address: SocketAddr, verb: &str, body: &[u8]) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut head = String::new();
+        write!(
+            head,
+            "POST /{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .unwrap();
+        let request = [head.as_bytes(), body].concat();
+        Self { stream: BufReader::with_capacity(1 << 18, stream), request, answer: Vec::new() }
+    }
+
+    fn call(&mut self) -> Vec<u8> {
+        self.stream.get_mut().write_all(&self.request).unwrap();
+        let mut length = None;
+        let mut line = String::new();
+        let mut first = true;
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line).unwrap();
+            if std::mem::take(&mut first) {
+                assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+            }
+            let header = line.trim_end().to_ascii_lowercase();
+            if header.is_empty() {
+                break;
+            }
+            if let Some(value) = header.strip_prefix("content-length: ") {
+                length = value.parse().ok();
+            }
+        }
+        self.answer.resize(length.expect("the answer has a length"), 0);
+        self.stream.read_exact(&mut self.answer).unwrap();
+        self.answer.clone()
+    }
+}

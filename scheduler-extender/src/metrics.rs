@@ -97,9 +97,9 @@ pub struct Metrics {
     /// Filter calls with one node: kube-scheduler reused an older decision, or the cluster is that small.
     pub single_node_filters: Counter,
     /// Annotations that could not be read.
-    pub unreadable_annotations: Counter,
+    pub unreadable_states: Counter,
     /// Annotations that were not newer than the one before.
-    pub outdated_annotations: Counter,
+    pub outdated_states: Counter,
     /// Failures of the watch on nodes.
     pub watch_errors: Counter,
 }
@@ -114,8 +114,8 @@ impl Metrics {
             rejections: Family::default(),
             nodes: Family::default(),
             single_node_filters: Counter::default(),
-            unreadable_annotations: Counter::default(),
-            outdated_annotations: Counter::default(),
+            unreadable_states: Counter::default(),
+            outdated_states: Counter::default(),
             watch_errors: Counter::default(),
         };
         let help = "Time from a request's headers to its answer";
@@ -125,8 +125,8 @@ impl Metrics {
         registry.register("nodes", "Nodes known, by what their state is worth", metrics.nodes.clone());
         let counters = [
             ("single_node_filters", "Filter calls with one node", &metrics.single_node_filters),
-            ("unreadable_annotations", "Node states that can't be read", &metrics.unreadable_annotations),
-            ("outdated_annotations", "Node states ignored for a newer one", &metrics.outdated_annotations),
+            ("unreadable_states", "Node states that can't be read", &metrics.unreadable_states),
+            ("outdated_states", "Node states ignored for a newer one", &metrics.outdated_states),
             ("watch_errors", "Failures of the watch on nodes", &metrics.watch_errors),
         ];
         for (name, help, counter) in counters {

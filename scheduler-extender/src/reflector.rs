@@ -71,11 +71,11 @@ fn show(index: &NodeIndex, metrics: &Metrics, clock: &Clock, node: ObjectMeta, s
     match index.apply(node, shown, clock.read()) {
         Noted::Fine => {}
         Noted::Unreadable(reason) => {
-            metrics.unreadable_annotations.inc();
+            metrics.unreadable_states.inc();
             warn!(node = name, %reason, "Node state can't be read");
         }
         Noted::Outdated => {
-            metrics.outdated_annotations.inc();
+            metrics.outdated_states.inc();
             warn!(node = name, "Node state is not newer than the one that is known, ignored");
         }
     }
