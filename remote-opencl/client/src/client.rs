@@ -115,7 +115,9 @@ impl Client {
         for ((manager, state), result) in managers.into_iter().zip(states).zip(connected) {
             **state = match result {
                 Ok((session, platforms)) if driver.look_after(&session).is_ok() => {
-                    let platforms = platforms.into_iter().map(|it| Platform::new(&session, it)).collect();
+                    let platform =
+                        |(index, it)| Platform::new(&session, manager.address.to_string(), index, it);
+                    let platforms = platforms.into_iter().enumerate().map(platform).collect();
                     ManagerState::Connected { session, platforms }
                 }
                 Ok(_) => ManagerState::Dead { since: Instant::now() },

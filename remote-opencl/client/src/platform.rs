@@ -10,6 +10,8 @@ use std::sync::{Arc, Weak};
 #[derive(Debug)]
 pub struct Platform {
     session: Arc<Session>,
+    manager: String,
+    index: usize,
     info: Info,
     devices: Vec<Arc<Device>>,
 }
@@ -28,7 +30,12 @@ pub struct Device {
 struct Info(Vec<(u32, Bytes)>);
 
 impl Platform {
-    pub(crate) fn new(session: &Arc<Session>, platform: v1::Platform) -> Arc<Self> {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        manager: String,
+        index: usize,
+        platform: v1::Platform,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| {
             let device = |device: v1::Device| Device {
                 id: device.id,
@@ -38,6 +45,8 @@ impl Platform {
             };
             Self {
                 session: Arc::clone(session),
+                manager,
+                index,
                 info: Info::new(platform.info),
                 devices: platform.devices.into_iter().map(device).map(Arc::new).collect(),
             }
@@ -47,6 +56,11 @@ impl Platform {
     /// The vendor's answer to a `cl_platform_info` parameter, verbatim.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
         self.info.get(param)
+    }
+
+    /// Its manager's address and its place among that manager's platforms: what it is recognised by in another session.
+    pub fn origin(&self) -> (&str, usize) {
+        (&self.manager, self.index)
     }
 
     /// Its devices, in the vendor's order.
