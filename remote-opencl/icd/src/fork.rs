@@ -1,9 +1,10 @@
-//! State that a forked child does not inherit.
+//! State that a forked child does not share with its parent.
 //!
 //! After fork() the child has one thread: locks that others held stay locked, and the sessions are the parent's. So
-//! state that lives in a [`PerProcess`] is abandoned in the child, which starts with an empty one. Handles of the
-//! parent are then unknown to it, and every call with one returns the standard's error. Nothing is freed: it is the
-//! parent's copy-on-write memory.
+//! state that lives in a [`PerProcess`] is abandoned in the child, which starts with a fresh one. Handles of the parent
+//! are then unknown to it, and every call with one returns the standard's error; all but platforms and devices, which
+//! loaders and programs keep: [`Inherit`] lets these be taken over. Nothing is freed: it is the parent's copy-on-write
+//! memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -27,8 +28,15 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// What a child begins with.
+pub trait Inherit: Send + Sync {
+    /// The value of a new process; `parent` is this process's copy of the parent's value, whose locks other threads may
+    /// have held, and hold forever.
+    fn inherit(parent: Option<&Self>) -> Self;
+}
+
 /// A value that each process has of its own, made on first use.
-pub struct PerProcess<T: 'static> {
+pub struct PerProcess<T> {
     current: AtomicPtr<Owned<T>>,
 }
 
@@ -37,24 +45,25 @@ struct Owned<T> {
     value: T,
 }
 
-impl<T: Default + Send + Sync + 'static> PerProcess<T> {
+impl<T: Inherit> PerProcess<T> {
     /// Nothing yet.
     pub const fn new() -> Self {
         Self { current: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// The value of this process.
-    pub fn get(&'static self) -> &'static T {
+    pub fn get(&self) -> &T {
         let generation = generation();
         loop {
             let seen = self.current.load(Ordering::Acquire);
             // SAFETY: `current` is null or came from Box::into_raw below and is never freed.
-            if let Some(owned) = unsafe { seen.as_ref() }
-                && owned.generation == generation
-            {
-                return &owned.value;
+            let known = unsafe { seen.as_ref() };
+            match known {
+                Some(owned) if owned.generation == generation => return &owned.value,
+                _ => {}
             }
-            let fresh = Box::into_raw(Box::new(Owned { generation, value: T::default() }));
+            let value = T::inherit(known.map(|owned| &owned.value));
+            let fresh = Box::into_raw(Box::new(Owned { generation, value }));
             if self.current.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // SAFETY: another thread won; nobody has seen this box.
                 drop(unsafe { Box::from_raw(fresh) });
@@ -68,15 +77,23 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
+    struct State(Mutex<Vec<u32>>);
+
+    impl Inherit for State {
+        fn inherit(_parent: Option<&Self>) -> Self {
+            Self(Mutex::new(Vec::new()))
+        }
+    }
+
     #[test]
     fn a_forked_child_starts_empty_even_while_the_lock_is_held() {
-        static STATE: PerProcess<Mutex<Vec<u32>>> = PerProcess::new();
-        let mut held = STATE.get().lock().unwrap();
+        static STATE: PerProcess<State> = PerProcess::new();
+        let mut held = STATE.get().0.lock().unwrap();
         held.push(7);
         // SAFETY: the child only touches this state and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let empty = STATE.get().lock().map(|list| list.is_empty()).unwrap_or(false);
+            let empty = STATE.get().0.lock().map(|list| list.is_empty()).unwrap_or(false);
             // SAFETY: ends the child without running anything else of the test harness.
             unsafe { libc::_exit(if empty { 0 } else { 1 }) };
         }

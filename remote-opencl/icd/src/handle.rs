@@ -14,7 +14,7 @@
 
 use crate::cl;
 use crate::dispatch::{DISPATCH, Dispatch};
-use crate::fork::PerProcess;
+use crate::fork::{Inherit, PerProcess};
 use fpga_client::ClError;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -28,6 +28,9 @@ pub trait ClObject: Send + Sync + Sized + 'static {
 
     /// The live objects of this type.
     fn registry() -> &'static Registry<Self>;
+
+    /// Whether a forked child knows its parent's objects of this type.
+    const INHERITED: bool = false;
 
     /// Called once, when nothing uses the object any more; its handle is dead already.
     fn destroyed(&mut self, _handle: *mut c_void) {}
@@ -44,7 +47,9 @@ pub struct Object<T: ClObject> {
 pub type Handle<T> = Arc<Object<T>>;
 
 /// The live objects of one type by address.
-pub struct Registry<T: ClObject>(PerProcess<RwLock<HashMap<usize, Entry<T>>>>);
+pub struct Registry<T: ClObject>(PerProcess<Live<T>>);
+
+struct Live<T: ClObject>(RwLock<HashMap<usize, Entry<T>>>);
 
 struct Entry<T: ClObject> {
     /// The application's references.
@@ -135,11 +140,32 @@ impl<T: ClObject> Registry<T> {
 
     fn read(&'static self) -> RwLockReadGuard<'static, HashMap<usize, Entry<T>>> {
         // No code of ours panics between two changes of the map: a poisoned one is whole.
-        self.0.get().read().unwrap_or_else(PoisonError::into_inner)
+        self.0.get().0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&'static self) -> RwLockWriteGuard<'static, HashMap<usize, Entry<T>>> {
-        self.0.get().write().unwrap_or_else(PoisonError::into_inner)
+        self.0.get().0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ClObject> Inherit for Live<T> {
+    fn inherit(parent: Option<&Self>) -> Self {
+        let inherited = match parent.filter(|_| T::INHERITED).map(|parent| parent.0.try_read()) {
+            Some(Ok(map)) => {
+                let entry = |(address, entry): (&usize, &Entry<T>)| (*address, entry.clone());
+                map.iter().map(entry).collect()
+            }
+            // Nothing to inherit, or it was being changed while the process forked.
+            _ => HashMap::new(),
+        };
+        Self(RwLock::new(inherited))
+    }
+}
+
+impl<T: ClObject> Clone for Entry<T> {
+    fn clone(&self) -> Self {
+        let Self { references, object, owned } = self;
+        Self { references: *references, object: Weak::clone(object), owned: owned.clone() }
     }
 }
 
@@ -149,9 +175,10 @@ fn address<T: ClObject>(object: &Handle<T>) -> usize {
 
 /// Makes a type a [`ClObject`] with a registry of its own.
 macro_rules! cl_object {
-    ($type:ty, $invalid:ident $(, destroyed: $destroyed:expr)?) => {
+    ($type:ty, $invalid:ident $(, inherited: $inherited:expr)? $(, destroyed: $destroyed:expr)?) => {
         impl $crate::handle::ClObject for $type {
             const INVALID: $crate::cl::cl_int = $crate::cl::$invalid;
+            $(const INHERITED: bool = $inherited;)?
 
             fn registry() -> &'static $crate::handle::Registry<Self> {
                 static REGISTRY: $crate::handle::Registry<$type> = $crate::handle::Registry::new();

@@ -16,4 +16,5 @@ mod info;
 mod masks;
 mod memory;
 mod objects;
+mod platforms;
 mod unsupported;

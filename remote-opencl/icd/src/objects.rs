@@ -1,23 +1,11 @@
 //! What lies behind each type of handle: the client's object, and what only C asks for.
 
-use crate::fork::PerProcess;
 use crate::handle::{Handle, Object, cl_object};
+use crate::platforms::Device;
 use fpga_client as client;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// A platform; never freed, as the standard has it.
-pub struct Platform {
-    pub client: Arc<client::Platform>,
-    devices: OnceLock<Vec<Handle<Device>>>,
-}
-
-/// A root device; never freed.
-pub struct Device {
-    pub client: Arc<client::Device>,
-    pub platform: Handle<Platform>,
-}
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A context.
 pub struct Context {
@@ -72,8 +60,6 @@ pub struct Event {
     pub command_type: u32,
 }
 
-cl_object!(Platform, CL_INVALID_PLATFORM);
-cl_object!(Device, CL_INVALID_DEVICE);
 cl_object!(Context, CL_INVALID_CONTEXT, destroyed: |context, handle| {
     run_in_reverse(&mut context.callbacks, handle);
 });
@@ -111,40 +97,6 @@ fn run_in_reverse(callbacks: &mut Mutex<Vec<Destructor>>, handle: *mut c_void) {
     let callbacks = std::mem::take(callbacks.get_mut().unwrap_or_else(PoisonError::into_inner));
     for callback in callbacks.iter().rev() {
         callback.run(handle);
-    }
-}
-
-impl Platform {
-    /// The platforms of all managers that answer now.
-    pub fn all() -> Vec<Handle<Self>> {
-        static KNOWN: PerProcess<Mutex<Vec<Handle<Platform>>>> = PerProcess::new();
-        let current = client::Client::global().platforms();
-        let mut known = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
-        let handle_of = |platform: Arc<client::Platform>| {
-            if let Some(old) = known.iter().find(|old| Arc::ptr_eq(&old.client, &platform)) {
-                return Arc::clone(old);
-            }
-            let new = Self::handle(platform);
-            known.push(Arc::clone(&new));
-            new
-        };
-        current.into_iter().map(handle_of).collect()
-    }
-
-    /// Its devices.
-    pub fn devices(&self) -> &[Handle<Device>] {
-        self.devices.get().map_or(&[], Vec::as_slice)
-    }
-
-    fn handle(client: Arc<client::Platform>) -> Handle<Self> {
-        let platform = Object::new(Self { client, devices: OnceLock::new() });
-        let device = |client: &Arc<client::Device>| {
-            Object::new(Device { client: Arc::clone(client), platform: Arc::clone(&platform) })
-        };
-        let devices = platform.client.devices().iter().map(device).collect();
-        // Set once, here; the cycle between a platform and its devices is what keeps both forever.
-        let _ = platform.devices.set(devices);
-        platform
     }
 }
 

@@ -7,7 +7,8 @@ use crate::entry::entry_points;
 use crate::handle::{Handle, Object, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Context, Destructor, Device, Platform, UserData};
+use crate::objects::{Context, Destructor, UserData};
+use crate::platforms::{Device, Platform};
 use fpga_client as client;
 use fpga_client::ClError;
 use std::ffi::{c_char, c_void};
@@ -156,8 +157,11 @@ fn create(properties: Properties, mut devices: Vec<Handle<Device>>) -> Result<*m
     if properties.platform.as_ref().is_some_and(|platform| !of_platform(platform)) {
         return Err(ClError(cl::CL_INVALID_DEVICE));
     }
+    if let Some(first) = devices.first() {
+        first.platform.refresh();
+    }
     let context = Context {
-        client: client::Context::new(&device::clients(&devices))?,
+        client: client::Context::new(&device::clients(&devices)?)?,
         devices,
         properties: properties.as_given,
         callbacks: Mutex::new(Vec::new()),

@@ -7,7 +7,7 @@ use crate::handle::{Handle, lookup};
 use crate::info::Answer;
 use crate::masks::{self, DeviceAnswer};
 use crate::memory;
-use crate::objects::{Device, Platform};
+use crate::platforms::{Device, Platform};
 use fpga_client::ClError;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ entry_points! {
         count: *mut cl::cl_uint,
     ) -> status {
         let platform = named_or_first(platform)?;
+        platform.refresh();
         let selected = of_type(&platform, device_type)?;
         let handles: Vec<_> = selected.iter().map(|device| device.as_ptr()).collect();
         // SAFETY: the caller's list has room for `capacity`.
@@ -44,12 +45,16 @@ entry_points! {
             cl::CL_DEVICE_PARENT_DEVICE => answer.value(std::ptr::null_mut::<c_void>()),
             // CL_DEVICE_REFERENCE_COUNT of a root device is 1.
             cl::CL_DEVICE_REFERENCE_COUNT => answer.value(1_u32),
-            cl::CL_DEVICE_AVAILABLE => answer.boolean(device.client.is_available()),
-            param => match masks::device(param, |param| device.client.info(param)) {
+            cl::CL_DEVICE_AVAILABLE => {
+                answer.boolean(device.client().is_ok_and(|client| client.is_available()))
+            }
+            param => {
+                let client = device.client()?;
+                match masks::device(param, |param| client.info(param)) {
                 DeviceAnswer::Bytes(bytes) => answer.bytes(&bytes),
                 DeviceAnswer::Verbatim(bytes) => answer.bytes(bytes),
                 DeviceAnswer::Unknown => Err(ClError(cl::CL_INVALID_VALUE)),
-            },
+            }}
         }
     }
 
@@ -92,7 +97,7 @@ fn type_of(device: &Device) -> u64 {
 
 /// A 64-bit answer of the vendor.
 fn number(device: &Device, param: cl::cl_device_info) -> Option<u64> {
-    device.client.info(param)?.try_into().ok().map(u64::from_ne_bytes)
+    device.client().ok()?.info(param)?.try_into().ok().map(u64::from_ne_bytes)
 }
 
 /// The devices of a list, all valid.
@@ -134,6 +139,6 @@ pub unsafe fn read_list_of(
 }
 
 /// The client's side of handles.
-pub fn clients(devices: &[Handle<Device>]) -> Vec<Arc<fpga_client::Device>> {
-    devices.iter().map(|device| Arc::clone(&device.client)).collect()
+pub fn clients(devices: &[Handle<Device>]) -> Result<Vec<Arc<fpga_client::Device>>, ClError> {
+    devices.iter().map(|device| device.client()).collect()
 }

@@ -5,7 +5,7 @@ use crate::dispatch::address_of;
 use crate::exports;
 use crate::handle::lookup;
 use crate::memory;
-use crate::objects::Platform;
+use crate::platforms::Platform;
 use std::ffi::{c_char, c_void};
 use std::panic::catch_unwind;
 

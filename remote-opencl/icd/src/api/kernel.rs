@@ -6,7 +6,8 @@ use crate::entry::entry_points;
 use crate::handle::{Handle, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Device, Kernel, Memory, Program};
+use crate::objects::{Kernel, Memory, Program};
+use crate::platforms::Device;
 use fpga_client as client;
 use fpga_client::{ArgKind, ArgValue, ClError};
 use std::ffi::{c_char, c_void};
@@ -131,7 +132,7 @@ entry_points! {
     ) -> status {
         let kernel = lookup::<Kernel>(kernel)?;
         let device = only_or_named(&kernel.program.devices, device)?;
-        let info = kernel.client.work_group_info(&device.client).ok_or(ClError(cl::CL_INVALID_DEVICE))?;
+        let info = kernel.client.work_group_info(&device.client()?).ok_or(ClError(cl::CL_INVALID_DEVICE))?;
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
         match param {

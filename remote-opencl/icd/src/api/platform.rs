@@ -6,7 +6,7 @@ use crate::handle::{Handle, lookup};
 use crate::info::Answer;
 use crate::masks;
 use crate::memory;
-use crate::objects::Platform;
+use crate::platforms::Platform;
 use fpga_client::ClError;
 use std::ffi::c_void;
 
@@ -39,7 +39,8 @@ entry_points! {
         let platform = lookup::<Platform>(platform)?;
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
-        match masks::platform(param, |param| platform.client.info(param)) {
+        let client = platform.client()?;
+        match masks::platform(param, |param| client.info(param)) {
             Some(bytes) => answer.bytes(&bytes),
             None => Err(ClError(cl::CL_INVALID_VALUE)),
         }

@@ -7,7 +7,8 @@ use crate::entry::entry_points;
 use crate::handle::{Handle, Object, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Context, Device, Program, UserData};
+use crate::objects::{Context, Program, UserData};
+use crate::platforms::Device;
 use fpga_client as client;
 use fpga_client::ClError;
 use std::ffi::{c_char, c_uchar, c_void};
@@ -82,7 +83,7 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
         // SAFETY: the caller's list has `num_devices` devices.
-        let devices = device::clients(&unsafe { device::read_list_of(&program.devices, num_devices, devices)? });
+        let devices = device::clients(&unsafe { device::read_list_of(&program.devices, num_devices, devices)? })?;
         // SAFETY: the caller's string ends with NUL.
         let options = match unsafe { memory::text(options) } {
             None => String::new(),
@@ -159,7 +160,7 @@ entry_points! {
     ) -> status {
         let program = lookup::<Program>(program)?;
         let device = lookup::<Device>(device)?;
-        let info = program.client.build_info(&device.client).ok_or(ClError(cl::CL_INVALID_DEVICE))?;
+        let info = program.client.build_info(&device.client()?).ok_or(ClError(cl::CL_INVALID_DEVICE))?;
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
         match param {
@@ -248,7 +249,7 @@ unsafe fn given_binaries<'a>(
             // SAFETY: an entry per device by this function's contract.
             unsafe { memory::write(binary_status.add(index), status) };
         }
-        given.push((Arc::clone(&device.client), bytes));
+        given.push((device.client()?, bytes));
     }
     if invalid { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(given) }
 }

@@ -5,7 +5,8 @@ use crate::entry::entry_points;
 use crate::handle::{Object, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Context, Device, Queue};
+use crate::objects::{Context, Queue};
+use crate::platforms::Device;
 use fpga_client as client;
 use fpga_client::ClError;
 use std::ffi::c_void;
@@ -101,6 +102,6 @@ fn create(
     if properties & (cl::CL_QUEUE_ON_DEVICE | cl::CL_QUEUE_ON_DEVICE_DEFAULT) != 0 {
         return Err(ClError(cl::CL_INVALID_QUEUE_PROPERTIES));
     }
-    let client = client::Queue::new(&context.client, &device.client, properties)?;
+    let client = client::Queue::new(&context.client, &device.client()?, properties)?;
     Ok(Object::new(Queue { client, context, device, properties: as_given }).as_ptr())
 }

@@ -1,0 +1,147 @@
+//! Platforms and devices: handles that outlive sessions.
+//!
+//! ICD loaders ask for platforms once and keep the handles for good, over a fork and over a restart of the device
+//! manager. So these handles are bound to the client's objects late: a forked child binds them to a session of its own,
+//! and whoever makes a context after the manager came back binds them to the new session. Contexts and all below are of
+//! the session that they were made in. Never freed, as the standard has it.
+
+use crate::fork::{Inherit, PerProcess};
+use crate::handle::{Handle, Object, cl_object};
+use fpga_client as client;
+use fpga_client::ClError;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A platform.
+pub struct Platform {
+    identity: Identity,
+    bound: PerProcess<Bound>,
+    devices: OnceLock<Vec<Handle<Device>>>,
+}
+
+/// A root device.
+pub struct Device {
+    pub platform: Handle<Platform>,
+    /// Its place among the platform's.
+    index: usize,
+}
+
+cl_object!(Platform, CL_INVALID_PLATFORM, inherited: true);
+cl_object!(Device, CL_INVALID_DEVICE, inherited: true);
+
+/// What a platform is recognised by in another session.
+#[derive(PartialEq, Eq)]
+struct Identity {
+    manager: String,
+    /// Its place among the manager's.
+    index: usize,
+    devices: usize,
+}
+
+/// The client's platform in this process.
+struct Bound(Mutex<Option<Arc<client::Platform>>>);
+
+impl Inherit for Bound {
+    fn inherit(_parent: Option<&Self>) -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+/// All handles given out so far.
+struct Known(Mutex<Vec<Handle<Platform>>>);
+
+static KNOWN: PerProcess<Known> = PerProcess::new();
+
+impl Inherit for Known {
+    fn inherit(parent: Option<&Self>) -> Self {
+        // Locked: it was being changed while the process forked.
+        let inherited = parent.and_then(|parent| parent.0.try_lock().ok().map(|known| known.clone()));
+        Self(Mutex::new(inherited.unwrap_or_default()))
+    }
+}
+
+impl Platform {
+    /// The platforms of all managers that answer now.
+    pub fn all() -> Vec<Handle<Self>> {
+        let current = client::Client::global().platforms();
+        let mut known = lock(&KNOWN.get().0);
+        let mut handle_of = |platform: &Arc<client::Platform>| {
+            let identity = Identity::of(platform);
+            let old = known.iter().find(|old| old.identity == identity);
+            if let Some(old) = old {
+                let old = Arc::clone(old);
+                *lock(&old.bound.get().0) = Some(Arc::clone(platform));
+                return old;
+            }
+            let new = Self::handle(identity, platform);
+            known.push(Arc::clone(&new));
+            new
+        };
+        current.iter().map(&mut handle_of).collect()
+    }
+
+    /// The client's platform: of this process's session, or of its first if there was none yet.
+    ///
+    /// # Errors
+    /// `CL_INVALID_PLATFORM` when this is a forked child that can't reach the manager.
+    pub fn client(&self) -> Result<Arc<client::Platform>, ClError> {
+        let bound = lock(&self.bound.get().0).clone();
+        match bound {
+            Some(platform) => Ok(platform),
+            None => self.bind(),
+        }
+    }
+
+    /// Binds the platform to the manager's present session where the last one has ended.
+    pub fn refresh(&self) {
+        let ended = lock(&self.bound.get().0).as_ref().is_none_or(|platform| !platform.is_available());
+        if ended {
+            // A manager that is still away: calls go on to say so.
+            let _ = self.bind();
+        }
+    }
+
+    /// Its devices.
+    pub fn devices(&self) -> &[Handle<Device>] {
+        self.devices.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn bind(&self) -> Result<Arc<client::Platform>, ClError> {
+        let current = client::Client::global().platforms();
+        let same = current.into_iter().find(|platform| Identity::of(platform) == self.identity);
+        let same = same.ok_or(ClError::INVALID_PLATFORM)?;
+        *lock(&self.bound.get().0) = Some(Arc::clone(&same));
+        Ok(same)
+    }
+
+    fn handle(identity: Identity, client: &Arc<client::Platform>) -> Handle<Self> {
+        let platform = Object::new(Self { identity, bound: PerProcess::new(), devices: OnceLock::new() });
+        *lock(&platform.bound.get().0) = Some(Arc::clone(client));
+        let device = |index| Object::new(Device { platform: Arc::clone(&platform), index });
+        let devices = (0..client.devices().len()).map(device).collect();
+        // Set once, here; the cycle between a platform and its devices is what keeps both forever.
+        let _ = platform.devices.set(devices);
+        platform
+    }
+}
+
+impl Device {
+    /// The client's device, of the session that its platform is bound to.
+    ///
+    /// # Errors
+    /// `CL_DEVICE_NOT_AVAILABLE` when there is none.
+    pub fn client(&self) -> Result<Arc<client::Device>, ClError> {
+        let platform = self.platform.client().map_err(|_| ClError::DEVICE_NOT_AVAILABLE)?;
+        platform.devices().get(self.index).cloned().ok_or(ClError::DEVICE_NOT_AVAILABLE)
+    }
+}
+
+impl Identity {
+    fn of(platform: &client::Platform) -> Self {
+        let (manager, index) = platform.origin();
+        Self { manager: manager.to_owned(), index, devices: platform.devices().len() }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
