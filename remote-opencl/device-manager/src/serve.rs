@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::metrics_server;
 use crate::reporting::{DeviceFacts, Reports};
 use crate::runtime::Runtime;
+use crate::server;
 use crate::shutdown::Shutdown;
 use crate::signals::{self, SocketFiles};
 use crate::store::BitstreamStore;
@@ -274,16 +275,4 @@ fn tell_progress(dispatcher: &Arc<Dispatcher>) -> std::io::Result<()> {
 fn platform_name(platform: vendor::PlatformId) -> String {
     let bytes = vendor::platform_info(platform, CL_PLATFORM_NAME).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
-}
-
-/// Stands in until the service is there: accepts nothing.
-mod server {
-    use super::{Config, Listener, Shutdown};
-
-    pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: Shutdown) -> anyhow::Result<()> {
-        let _held = (config, listeners);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(shutdown.requested());
-        Ok(())
-    }
 }
