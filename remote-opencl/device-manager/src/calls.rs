@@ -89,8 +89,12 @@ impl Calls<'_> {
                 let made = self.queue(&create);
                 self.keep(create.queue, made)?
             }
-            Method::CreateBuffer(create) => {
-                let made = self.buffer(&create);
+            Method::CreateBuffer(mut create) => {
+                let initial = match create.initial.take() {
+                    Some(data) => Some(join(self.transfers.take(Some(data))?)),
+                    None => None,
+                };
+                let made = self.buffer(&create, initial.as_deref());
                 self.keep(create.buffer, made)?
             }
             Method::CreateSubBuffer(create) => {
@@ -154,7 +158,7 @@ impl Calls<'_> {
         Ok(Object::Queue(Arc::new(Queue::new(context, device, create.properties)?)))
     }
 
-    fn buffer(&self, create: &v1::CreateBuffer) -> ClResult<Object> {
+    fn buffer(&self, create: &v1::CreateBuffer, initial: Option<&[u8]>) -> ClResult<Object> {
         let context = self.objects.context(create.context)?;
         if create.flags & HOST_POINTER_FLAGS != 0 {
             return Err(ClError(CL_INVALID_VALUE));
@@ -163,7 +167,13 @@ impl Calls<'_> {
         if size == 0 {
             return Err(ClError(CL_INVALID_BUFFER_SIZE));
         }
-        Ok(Object::Buffer(Arc::new(Buffer::new(context, create.flags & DEVICE_FLAGS, size)?)))
+        let flags = create.flags & DEVICE_FLAGS;
+        let buffer = match initial {
+            Some(bytes) if bytes.len() != size => return Err(ClError(CL_INVALID_VALUE)),
+            Some(bytes) => Buffer::with_contents(context, flags, bytes)?,
+            None => Buffer::new(context, flags, size)?,
+        };
+        Ok(Object::Buffer(Arc::new(buffer)))
     }
 
     fn sub_buffer(&self, create: &v1::CreateSubBuffer) -> ClResult<Object> {

@@ -245,6 +245,16 @@ impl Buffer {
         Ok(Self { vendor, size, context, parent: None, contents: Mutex::new(Contents::Stale) })
     }
 
+    /// A buffer of the context that holds these bytes.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_contents(context: Arc<Context>, flags: u64, bytes: &[u8]) -> ClResult<Self> {
+        let vendor = Memory::with_contents(&context.vendor, flags, bytes)?;
+        let contents = Mutex::new(Contents::Own);
+        Ok(Self { vendor, size: bytes.len(), context, parent: None, contents })
+    }
+
     /// A region of `parent`.
     ///
     /// # Errors

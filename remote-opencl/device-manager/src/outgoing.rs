@@ -19,6 +19,11 @@ use tonic::Status;
 const MAX_COMPLETIONS: usize = 4096;
 /// Data inside one message of completions, with the same reason.
 const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
+/// Transfers that are not the data of a command have this bit in their ids.
+const OTHER_TRANSFER: u64 = 1 << 63;
+
+/// Marks the ids of transfers that are not the data of a command: those have the ids of events.
+const OTHER_TRANSFER: u64 = 1 << 63;
 
 type Item = (Result<v1::ServerMessage, Status>, Option<Hold>);
 
@@ -58,14 +63,18 @@ impl Outgoing {
         let _ = self.messages.send((Err(status), None));
     }
 
-    /// Data in the form that suits its size; chunks are sent at once.
+    /// Data of a reply in the form that suits its size; chunks are sent at once.
     pub fn data(&mut self, bytes: Bytes) -> v1::Data {
+        self.last_transfer += 1;
+        self.data_as(OTHER_TRANSFER | self.last_transfer, bytes)
+    }
+
+    /// The same with the id of its transfer: of the command's event where it is a command's.
+    fn data_as(&self, id: u64, bytes: Bytes) -> v1::Data {
         self.metrics.count_bytes(Direction::Sent, bytes.len() as u64);
         if bytes.len() <= MAX_INLINE_BYTES {
             return v1::Data { form: Some(Form::Inline(bytes)) };
         }
-        self.last_transfer += 1;
-        let id = self.last_transfer;
         for chunk in chunks(id, &bytes) {
             let hold = self.budget.hold(chunk.data.len() as u64);
             self.send(Kind::Chunk(chunk), Some(hold));
@@ -79,7 +88,7 @@ impl Outgoing {
         let mut inside = 0;
         for Ended { event, status, moments, data } in ended.drain(..) {
             inside += data.as_ref().map_or(0, |data| data.len().min(MAX_INLINE_BYTES));
-            let data = data.map(|data| self.data(data));
+            let data = data.map(|data| self.data_as(event.0, data));
             completions.push(v1::Completion {
                 event: event.0,
                 status,

@@ -116,6 +116,20 @@ impl Memory {
         Self::own(memory, status)
     }
 
+    /// A buffer with a copy of these bytes.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_contents(context: &Context, flags: u64, bytes: &[u8]) -> ClResult<Self> {
+        let mut status = 0;
+        let flags = flags | opencl_sys::CL_MEM_COPY_HOST_PTR;
+        let host = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: the context is live; the vendor reads as many bytes as there are, before the call returns.
+        let memory =
+            unsafe { call!(clCreateBuffer(context.raw(), flags, bytes.len(), host, &raw mut status)) };
+        Self::own(memory, status)
+    }
+
     /// The region of `size` bytes from `origin` as a buffer of its own.
     ///
     /// # Errors
