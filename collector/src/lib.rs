@@ -1,1 +1,25 @@
-//! To be written.
+//! The collector, one per node (S-4): timing events in, sliding window, node-state annotation out.
+//!
+//! ```text
+//!  device runtimes ── http ──► intake ──► owner (one thread) ──► checkpoint (fsync) ──► acknowledgement
+//!                                           │ state: window, ledger, devices
+//!                                           ▼
+//!                                       publisher ── server-side apply ──► annotation fpga-scheduling.io/node-state
+//! ```
+//! What an event means is decided in `fpga-core`; here are the file, the socket and the API server. Nothing here needs the API
+//! server to be there: events are taken and kept whether or not they can be published.
+#![forbid(unsafe_code)]
+
+mod args;
+mod checkpoint;
+mod clock;
+mod duration;
+mod http;
+mod intake;
+mod metrics;
+mod owner;
+mod publish;
+mod server;
+mod state;
+
+pub use args::Args;

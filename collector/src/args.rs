@@ -1,0 +1,298 @@
+//! The command line, and what it sets going.
+
+use crate::checkpoint::Checkpoint;
+use crate::http::App;
+use crate::metrics::Metrics;
+use crate::owner;
+use crate::publish::Publisher;
+use crate::publish::policy::Intervals;
+use crate::server::{Listeners, Phase};
+use crate::state::Silence;
+use crate::{clock::Clock, duration};
+use anyhow::{Context, bail};
+use clap::{Parser, ValueEnum};
+use fpga_core::node_state::codec::MAX_HEARTBEAT;
+use fpga_core::units::Millis;
+use prometheus_client::registry::Registry;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+
+const DEFAULT_LISTEN: &str = "127.0.0.1:9460";
+const KUBE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const EXAMPLES: &str = "Examples:
+  On a cluster, as a DaemonSet does it:
+    fpga-collector --node-name worker-1 --checkpoint-dir /var/lib/fpga-collector --listen-unix /run/fpga/collector.sock
+  To try it without Kubernetes:
+    fpga-collector --no-publish --node-name me --checkpoint-dir /tmp/fpga-collector
+    curl -d '{\"timestamp_ms\":1760000000000,\"duration_ms\":12,\"reconfiguration_ms\":0,\"bitstream_identifier\":\"sobel\"}' \\
+      http://127.0.0.1:9460/v1/events";
+
+/// Collects what a node's FPGA boards do, and publishes it as the node's annotation `fpga-scheduling.io/node-state`.
+#[derive(Debug, Parser)]
+#[command(name = "fpga-collector", version, after_help = EXAMPLES)]
+pub struct Args {
+    /// Name of the node whose annotation is written.
+    #[arg(long, env = "FPGA_NODE_NAME")]
+    node_name: String,
+
+    /// TCP address to listen on; port 0 takes a free one. Default: 127.0.0.1:9460, or none if --listen-unix is given.
+    #[arg(long, env = "FPGA_LISTEN")]
+    listen: Option<SocketAddr>,
+
+    /// Unix socket to listen on.
+    #[arg(long, env = "FPGA_LISTEN_UNIX", value_name = "PATH")]
+    listen_unix: Option<PathBuf>,
+
+    /// Folder for what must survive a restart. Each collector needs its own, on a local disk.
+    #[arg(long, env = "FPGA_CHECKPOINT_DIR", value_name = "DIR")]
+    checkpoint_dir: PathBuf,
+
+    /// How far back usage is counted.
+    #[arg(long, env = "FPGA_WINDOW", default_value = "5m", value_parser = duration::parse)]
+    window: Duration,
+
+    /// The longest time between two writes of the annotation; readers take a state for stale after three.
+    #[arg(long, env = "FPGA_HEARTBEAT", default_value = "60s", value_parser = duration::parse)]
+    heartbeat: Duration,
+
+    /// The shortest time between two writes of the annotation on change. A board that appears or recovers is written at once.
+    #[arg(long, env = "FPGA_MIN_WRITE_INTERVAL", default_value = "10s", value_parser = duration::parse)]
+    min_write_interval: Duration,
+
+    /// A device that is not heard of for so long counts as unhealthy. Reporters speak every 15 s.
+    #[arg(long, env = "FPGA_DEVICE_TIMEOUT", default_value = "45s", value_parser = duration::parse)]
+    device_timeout: Duration,
+
+    /// Kubeconfig to reach the API server with. Default: $KUBECONFIG, ~/.kube/config, or the pod's service account.
+    #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Never talk to an API server: for a single node without Kubernetes. The state is then at GET /v1/state only.
+    #[arg(long, env = "FPGA_NO_PUBLISH", conflicts_with = "kubeconfig")]
+    no_publish: bool,
+
+    /// File that gets the bound addresses, one per line, once requests are taken.
+    #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+
+    /// Longest request body.
+    #[arg(long, env = "FPGA_MAX_BODY_BYTES", default_value_t = 1024 * 1024)]
+    max_body_bytes: usize,
+
+    /// Requests that are worked on at once; more are answered with 429.
+    #[arg(long, env = "FPGA_MAX_IN_FLIGHT", default_value_t = 64)]
+    max_in_flight: usize,
+
+    /// What is logged, as in RUST_LOG.
+    #[arg(long, env = "FPGA_LOG", default_value = "fpga_collector=info,warn")]
+    log: String,
+
+    /// How it is logged.
+    #[arg(long, env = "FPGA_LOG_FORMAT", value_enum, default_value_t = LogFormat::Plain)]
+    log_format: LogFormat,
+}
+
+/// The form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people.
+    Plain,
+    /// For machines, an object a line.
+    Json,
+}
+
+/// Whether an API server is told.
+enum Publishing {
+    Off,
+    On(Box<kube::Config>),
+}
+
+impl Args {
+    /// Runs the collector until it is told to end.
+    ///
+    /// # Errors
+    /// What kept it from starting, with what to do about it.
+    pub fn run(self) -> anyhow::Result<()> {
+        // Parsing, HTTP and publishing are little work; the owner has a thread of its own.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let result = runtime.block_on(self.serve());
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        result
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
+        let Self {
+            node_name,
+            listen,
+            listen_unix,
+            checkpoint_dir,
+            window,
+            heartbeat,
+            min_write_interval,
+            device_timeout,
+            kubeconfig,
+            no_publish,
+            ready_file,
+            max_body_bytes,
+            max_in_flight,
+            log,
+            log_format,
+        } = self;
+        start_log(&log, log_format)?;
+        check(heartbeat, min_write_interval, max_body_bytes, max_in_flight)?;
+        let publishing = if no_publish {
+            Publishing::Off
+        } else {
+            Publishing::On(Box::new(kube_config(kubeconfig.as_deref()).await?))
+        };
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+
+        let length = Millis::from(window);
+        let (checkpoint, recovered) = Checkpoint::open(&checkpoint_dir, length, Clock::start().now().0)?;
+        info!(
+            records = recovered.records,
+            torn_bytes = recovered.torn_bytes,
+            damaged = recovered.damaged,
+            "Checkpoint recovered"
+        );
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let silence = Silence { unhealthy_after: device_timeout.into() };
+        let config = owner::Config { heartbeat: heartbeat.into(), silence };
+        let (handle, owner) =
+            owner::start(config, checkpoint, recovered, &metrics).context("cannot start")?;
+
+        let default = if listen_unix.is_none() { Some(DEFAULT_LISTEN.parse()?) } else { None };
+        let listeners = Listeners::bind(listen.or(default), listen_unix.as_deref()).await?;
+        let addresses = listeners.addresses()?;
+        let (phase, phases) = watch::channel(Phase::Serve);
+        let (publishing_phase, publishing_phases) = watch::channel(Phase::Serve);
+        let publisher = match publishing {
+            Publishing::Off => None,
+            Publishing::On(config) => {
+                let client =
+                    kube::Client::try_from(*config).context("cannot make a client of the kubeconfig")?;
+                let intervals = Intervals { min: min_write_interval, heartbeat };
+                let publisher =
+                    Publisher::new(client, node_name.clone(), handle.clone(), metrics.clone(), intervals);
+                Some(tokio::spawn(publisher.run(publishing_phases)))
+            }
+        };
+        let app = App::new(handle.clone(), metrics, registry, max_body_bytes, max_in_flight).router();
+        let mut server = tokio::spawn(listeners.serve(app, phases));
+        if let Some(path) = &ready_file {
+            write_ready_file(path, &addresses)?;
+        }
+        info!(node = %node_name, addresses = %addresses.join(" "), "Collector is ready");
+
+        let ended_early = tokio::select! {
+            _ = interrupt.recv() => false,
+            _ = terminate.recv() => false,
+            _ = &mut server => true,
+        };
+        info!("Ending");
+        phase.send_replace(Phase::End);
+        let in_order = async {
+            if !ended_early {
+                server.await?;
+            }
+            // After the server, so that the last state has all that was acknowledged.
+            publishing_phase.send_replace(Phase::End);
+            if let Some(publisher) = publisher {
+                publisher.await?;
+            }
+            tokio::task::spawn_blocking(move || {
+                handle.stop();
+                owner.join()
+            })
+            .await?
+            .map_err(|_| anyhow::anyhow!("the owner of the state failed; the log says why"))
+        };
+        tokio::select! {
+            result = in_order => result?,
+            _ = interrupt.recv() => bail!("ended by a second signal; what was acknowledged is safe"),
+            _ = terminate.recv() => bail!("ended by a second signal; what was acknowledged is safe"),
+        }
+        if ended_early { bail!("the server failed; the log says why") } else { Ok(()) }
+    }
+}
+
+fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| {
+        format!("--log {filter:?} is not understood; write for example `fpga_collector=debug,warn`")
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    let result = match format {
+        LogFormat::Plain => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    result.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
+}
+
+fn check(
+    heartbeat: Duration,
+    min: Duration,
+    max_body_bytes: usize,
+    max_in_flight: usize,
+) -> anyhow::Result<()> {
+    if heartbeat < Duration::from_secs(1) || Millis::from(heartbeat) > MAX_HEARTBEAT {
+        bail!("--heartbeat {heartbeat:?} can't be; write 1s to 1h, for example `60s`");
+    }
+    if min > heartbeat {
+        bail!(
+            "--min-write-interval {min:?} is longer than --heartbeat {heartbeat:?}; write a shorter one, for example `10s`"
+        );
+    }
+    if max_body_bytes == 0 || max_body_bytes > 16 * 1024 * 1024 {
+        bail!("--max-body-bytes {max_body_bytes} can't be; write 1 to 16777216, for example 1048576");
+    }
+    if max_in_flight == 0 || max_in_flight > 1024 {
+        bail!("--max-in-flight {max_in_flight} can't be; write 1 to 1024, for example 64");
+    }
+    Ok(())
+}
+
+async fn kube_config(path: Option<&Path>) -> anyhow::Result<kube::Config> {
+    let mut config = match path {
+        Some(path) => {
+            let kubeconfig = kube::config::Kubeconfig::read_from(path)
+                .with_context(|| format!("--kubeconfig {} can't be read", path.display()))?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("--kubeconfig {} can't be used", path.display()))?
+        }
+        None => kube::Config::infer().await.context(
+            "no way to the API server; write --kubeconfig PATH, or --no-publish for a node without Kubernetes",
+        )?,
+    };
+    config.connect_timeout = Some(KUBE_CONNECT_TIMEOUT);
+    // We have a backoff of our own, with metrics.
+    config.default_retry = false;
+    Ok(config)
+}
+
+/// Writes the file beside its place and moves it there: who sees it, sees all of it.
+fn write_ready_file(path: &Path, addresses: &[String]) -> anyhow::Result<()> {
+    let write = || {
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        std::fs::write(&new, addresses.join("\n") + "\n")?;
+        std::fs::rename(&new, path)
+    };
+    write().with_context(|| format!("--ready-file {} can't be written", path.display()))
+}

@@ -1,0 +1,58 @@
+//! The node's wall clock, watched with the monotonic one: a step is told apart from time that passes.
+
+use fpga_core::units::Millis;
+use fpga_core::window::{ClockStep, TOLERANCE};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The wall clock and where it should be.
+#[derive(Debug)]
+pub struct Clock {
+    anchor: Instant,
+    wall: Millis,
+}
+
+impl Clock {
+    /// The clock from now on.
+    pub fn start() -> Self {
+        Self { anchor: Instant::now(), wall: wall_clock() }
+    }
+
+    /// The time now, and the step that the wall clock made since it was last asked, if any.
+    pub fn now(&mut self) -> (Millis, Option<ClockStep>) {
+        let (anchor, wall) = (Instant::now(), wall_clock());
+        let expected = self.wall + Millis::from(anchor.duration_since(self.anchor));
+        (self.anchor, self.wall) = (anchor, wall);
+        (wall, step(expected, wall))
+    }
+}
+
+/// The step between the moment that was to be expected and the one that the clock shows.
+fn step(expected: Millis, wall: Millis) -> Option<ClockStep> {
+    if wall > expected + TOLERANCE {
+        Some(ClockStep::Forward(wall - expected))
+    } else if wall + TOLERANCE < expected {
+        Some(ClockStep::Back(expected - wall))
+    } else {
+        None
+    }
+}
+
+fn wall_clock() -> Millis {
+    // Before 1970 the clock is not set at all; then every moment is the first.
+    SystemTime::now().duration_since(UNIX_EPOCH).map(Millis::from).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_told_apart_from_time_that_passes() {
+        let at = Millis::from_secs(1000);
+        assert_eq!(step(at, at + Millis(900)), None);
+        assert_eq!(step(at, at + Millis(5_000)), Some(ClockStep::Forward(Millis(5_000))));
+        assert_eq!(step(at, at - Millis(5_000)), Some(ClockStep::Back(Millis(5_000))));
+        let mut clock = Clock::start();
+        assert_eq!(clock.now().1, None);
+    }
+}

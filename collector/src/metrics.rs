@@ -1,0 +1,228 @@
+//! What the collector says of itself, for Prometheus.
+
+use crate::state::State;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::Ordering;
+
+/// All metrics of the collector; clones share their values.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    /// Events by what became of them.
+    pub events: Family<EventLabels, Counter>,
+    /// Requests that were refused, by reason.
+    pub refused: Family<RefusedLabels, Counter>,
+    /// Time to make a group of records last.
+    pub commit: Histogram,
+    /// Requests that shared one commit.
+    pub group: Histogram,
+    /// Snapshots and commits that failed.
+    pub checkpoint_failures: Counter,
+    /// Snapshots that were written.
+    pub snapshots: Counter,
+    /// Bytes in the journal.
+    pub journal_bytes: Gauge,
+    /// Records found in the journal at the start.
+    pub recovered_records: Counter,
+    /// Bytes at the journal's end that were no whole record.
+    pub torn_bytes: Counter,
+    /// Damaged snapshots that were put aside.
+    pub damaged_snapshots: Counter,
+    /// Writes of the annotation by outcome.
+    pub publications: Family<PublicationLabels, Counter>,
+    /// Things left out of the last annotation to fit its bound.
+    pub truncated: Gauge,
+    anomalies: Family<AnomalyLabels, Counter>,
+    devices: Gauge,
+    reporters: Gauge,
+}
+
+/// Label of [`Metrics::events`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct EventLabels {
+    /// What became of it.
+    pub result: EventResult,
+}
+
+/// What became of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum EventResult {
+    /// It counted.
+    Accepted,
+    /// It had been counted before.
+    Duplicate,
+}
+
+/// Label of [`Metrics::refused`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RefusedLabels {
+    /// Why.
+    pub reason: RefusedReason,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum RefusedReason {
+    /// It is not what it should be.
+    Malformed,
+    /// The body is too long.
+    TooLarge,
+    /// The body did not come in time, or not at all.
+    Incomplete,
+    /// Too many requests at once.
+    Busy,
+    /// Too many reporters or devices.
+    NoRoom,
+    /// The checkpoint can't be written.
+    Storage,
+}
+
+/// Label of the anomalies that the window and the ledger count.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnomalyLabels {
+    kind: Anomaly,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum Anomaly {
+    FromFuture,
+    TooOld,
+    ProgressSkipped,
+    ClockJump,
+    GapGivenUp,
+}
+
+/// Label of [`Metrics::publications`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PublicationLabels {
+    /// How it ended.
+    pub outcome: PublicationOutcome,
+}
+
+/// How a write of the annotation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum PublicationOutcome {
+    /// It is there.
+    Written,
+    /// The node object is another one now (409).
+    Conflict,
+    /// The API server asks for patience (429).
+    Throttled,
+    /// The API server doesn't allow it (401, 403).
+    Forbidden,
+    /// There is no such node (404).
+    NoSuchNode,
+    /// The API server refused for another reason (other 4xx).
+    Refused,
+    /// The API server failed (5xx).
+    ServerError,
+    /// The API server can't be reached.
+    Unreachable,
+    /// The state doesn't fit into the annotation.
+    DoesNotFit,
+}
+
+impl Metrics {
+    /// Registers all metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("fpga_collector");
+        let metrics = Self {
+            events: Family::default(),
+            refused: Family::default(),
+            commit: Histogram::new(exponential_buckets(0.0001, 2.0, 14)),
+            group: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
+            checkpoint_failures: Counter::default(),
+            snapshots: Counter::default(),
+            journal_bytes: Gauge::default(),
+            recovered_records: Counter::default(),
+            torn_bytes: Counter::default(),
+            damaged_snapshots: Counter::default(),
+            publications: Family::default(),
+            truncated: Gauge::default(),
+            anomalies: Family::default(),
+            devices: Gauge::default(),
+            reporters: Gauge::default(),
+        };
+        let m = &metrics;
+        registry.register("events", "Events by what became of them", m.events.clone());
+        registry.register("requests_refused", "Requests refused by reason", m.refused.clone());
+        registry.register_with_unit(
+            "checkpoint_commit",
+            "Time to make a group of records last",
+            Unit::Seconds,
+            m.commit.clone(),
+        );
+        registry.register("checkpoint_group_requests", "Requests that shared one commit", m.group.clone());
+        registry.register(
+            "checkpoint_failures",
+            "Commits and snapshots that failed",
+            m.checkpoint_failures.clone(),
+        );
+        registry.register("checkpoint_snapshots", "Snapshots written", m.snapshots.clone());
+        registry.register_with_unit(
+            "checkpoint_journal",
+            "Size of the journal",
+            Unit::Bytes,
+            m.journal_bytes.clone(),
+        );
+        registry.register("recovered_records", "Records read at the start", m.recovered_records.clone());
+        registry.register_with_unit(
+            "recovered_torn",
+            "Bytes at the journal's end that were no whole record",
+            Unit::Bytes,
+            m.torn_bytes.clone(),
+        );
+        registry.register(
+            "recovered_damaged_snapshots",
+            "Damaged snapshots put aside",
+            m.damaged_snapshots.clone(),
+        );
+        registry.register("publications", "Writes of the annotation by outcome", m.publications.clone());
+        registry.register(
+            "published_truncated",
+            "Steps of shortening in the last annotation",
+            m.truncated.clone(),
+        );
+        registry.register("anomalies", "Events and clock steps that needed correction", m.anomalies.clone());
+        registry.register("devices", "Devices of the node", m.devices.clone());
+        registry.register("reporters", "Reporters that are remembered", m.reporters.clone());
+        metrics
+    }
+
+    /// Counts a refused request.
+    pub fn refuse(&self, reason: RefusedReason) {
+        self.refused.get_or_create(&RefusedLabels { reason }).inc();
+    }
+
+    /// Counts events.
+    pub fn count_events(&self, result: EventResult, events: u64) {
+        self.events.get_or_create(&EventLabels { result }).inc_by(events);
+    }
+
+    /// Counts a write of the annotation.
+    pub fn count_publication(&self, outcome: PublicationOutcome) {
+        self.publications.get_or_create(&PublicationLabels { outcome }).inc();
+    }
+
+    /// Takes over what the state counts itself.
+    pub fn take_over(&self, state: &State) {
+        let counters = state.window().counters();
+        let anomalies = [
+            (Anomaly::FromFuture, counters.from_future),
+            (Anomaly::TooOld, counters.too_old),
+            (Anomaly::ProgressSkipped, counters.progress_skipped),
+            (Anomaly::ClockJump, counters.clock_jumps),
+            (Anomaly::GapGivenUp, state.ledger().gaps_given_up()),
+        ];
+        for (kind, count) in anomalies {
+            self.anomalies.get_or_create(&AnomalyLabels { kind }).inner().store(count, Ordering::Relaxed);
+        }
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.devices.set(gauge(state.devices()));
+        self.reporters.set(gauge(state.ledger().reporters()));
+    }
+}

@@ -1,0 +1,438 @@
+//! The one thread that owns the state and its checkpoint. Others send it commands; a command that changes something is
+//! answered when the change lasts. Many commands share one `fsync`.
+
+use crate::checkpoint::frame::Source;
+use crate::checkpoint::{Checkpoint, Recovered};
+use crate::clock::Clock;
+use crate::metrics::{EventResult, Metrics};
+use crate::state::{Counted, NoRoom, Record, Silence, State};
+use axum::body::Bytes;
+use fpga_core::device::DeviceStatus;
+use fpga_core::event::Event;
+use fpga_core::node_state::NodeState;
+use fpga_core::units::Millis;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+use tracing::{error, info, warn};
+
+/// Commands that wait at most; more are refused, not kept.
+const QUEUE: usize = 256;
+/// A group is written when it has so many bytes, though more commands wait.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// How often clock, devices and a failing checkpoint are looked after though nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the owner needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// The longest time between publications, as the state declares it.
+    pub heartbeat: Millis,
+    /// When a device is too silent.
+    pub silence: Silence,
+}
+
+/// Sends commands to the owner.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    sender: SyncSender<Command>,
+    changes: watch::Receiver<u64>,
+    storage: watch::Receiver<Storage>,
+}
+
+/// Whether acknowledgements can be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// They can.
+    Good,
+    /// The checkpoint can't be written.
+    Failing,
+}
+
+/// Why a command was not carried out; nothing of it counts until it is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no room for what is new in it.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// Too many commands wait.
+    #[error("too many requests wait; try again")]
+    Busy,
+    /// The checkpoint can't be written.
+    #[error("the checkpoint can't be written now, so nothing can be acknowledged; try again")]
+    Storage,
+    /// The collector ends.
+    #[error("the collector is ending")]
+    Ending,
+}
+
+type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+#[derive(Debug)]
+enum Command {
+    Events { events: Vec<Event>, body: Bytes, reply: Reply<Counted> },
+    Device { status: Box<DeviceStatus>, reply: Reply<()> },
+    Gone { id: String, reply: Reply<bool> },
+    Measure { reply: Reply<NodeState> },
+    Publish { reply: Reply<NodeState> },
+    Seen { state: Box<NodeState>, reply: Reply<()> },
+    Stop,
+}
+
+/// An answer that waits for its group to last.
+enum Pending {
+    Events(Reply<Counted>, Counted),
+    Done(Reply<()>),
+    Gone(Reply<bool>),
+}
+
+struct Owner {
+    config: Config,
+    state: State,
+    checkpoint: Checkpoint,
+    clock: Clock,
+    metrics: Metrics,
+    changes: watch::Sender<u64>,
+    storage: watch::Sender<Storage>,
+    pending: Vec<Pending>,
+    next_tick: Instant,
+}
+
+/// Starts the owner with what was recovered; this is a new boot from here on.
+///
+/// # Errors
+/// When there is no thread, or the new boot can't be written.
+pub fn start(
+    config: Config,
+    checkpoint: Checkpoint,
+    recovered: Recovered,
+    metrics: &Metrics,
+) -> io::Result<(Handle, JoinHandle<()>)> {
+    let (sender, receiver) = sync_channel(QUEUE);
+    let (changes, changes_receiver) = watch::channel(0);
+    let (storage, storage_receiver) = watch::channel(Storage::Good);
+    metrics.recovered_records.inc_by(recovered.records);
+    metrics.torn_bytes.inc_by(recovered.torn_bytes);
+    metrics.damaged_snapshots.inc_by(u64::from(recovered.damaged));
+    let mut owner = Owner {
+        config,
+        state: recovered.state,
+        checkpoint,
+        clock: Clock::start(),
+        metrics: metrics.clone(),
+        changes,
+        storage,
+        pending: Vec::new(),
+        next_tick: Instant::now(),
+    };
+    let now = owner.now();
+    owner.state.hear_all(now);
+    let boot = Record::Boot(owner.state.version().boot.saturating_add(1));
+    owner.record(&boot, now).map_err(io::Error::other)?;
+    owner.checkpoint.commit()?;
+    owner.metrics.take_over(&owner.state);
+    let thread = std::thread::Builder::new()
+        .name("fpga-collector-owner".to_owned())
+        .spawn(move || owner.run(&receiver))?;
+    Ok((Handle { sender, changes: changes_receiver, storage: storage_receiver }, thread))
+}
+
+impl Handle {
+    /// Counts `events`, which came as `body`; returns when that lasts.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing of the request counts then.
+    pub async fn events(&self, events: Vec<Event>, body: Bytes) -> Result<Counted, Refusal> {
+        self.ask(|reply| Command::Events { events, body, reply }).await
+    }
+
+    /// Takes note of a device's status.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub async fn device(&self, status: DeviceStatus) -> Result<(), Refusal> {
+        self.ask(|reply| Command::Device { status: Box::new(status), reply }).await
+    }
+
+    /// Takes note that a device left; says whether it was there.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub async fn gone(&self, id: String) -> Result<bool, Refusal> {
+        self.ask(|reply| Command::Gone { id, reply }).await
+    }
+
+    /// The state now.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub async fn measure(&self) -> Result<NodeState, Refusal> {
+        self.ask(|reply| Command::Measure { reply }).await
+    }
+
+    /// The state now, as the next publication.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub async fn publish(&self) -> Result<NodeState, Refusal> {
+        self.ask(|reply| Command::Publish { reply }).await
+    }
+
+    /// Takes note of the annotation that is there.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub async fn seen(&self, state: NodeState) -> Result<(), Refusal> {
+        self.ask(|reply| Command::Seen { state: Box::new(state), reply }).await
+    }
+
+    /// Ends the owner after what was sent before; waits for its place in the queue.
+    pub fn stop(&self) {
+        // An owner that is gone needs no word.
+        let _ = self.sender.send(Command::Stop);
+    }
+
+    /// Changes whenever the state did.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// Whether acknowledgements can be given now.
+    pub fn storage(&self) -> Storage {
+        *self.storage.borrow()
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        match self.sender.try_send(command(reply)) {
+            Ok(()) => answer.await.unwrap_or(Err(Refusal::Ending)),
+            Err(TrySendError::Full(_)) => Err(Refusal::Busy),
+            Err(TrySendError::Disconnected(_)) => Err(Refusal::Ending),
+        }
+    }
+}
+
+/// Whether the owner goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Go,
+    Stop,
+}
+
+impl Owner {
+    fn run(mut self, receiver: &Receiver<Command>) {
+        let mut next = Next::Go;
+        while next == Next::Go {
+            let first = match receiver.recv_timeout(TICK) {
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let now = self.now();
+            self.tick(now);
+            for command in first.into_iter().chain(receiver.try_iter()) {
+                next = self.take(command, now);
+                if next == Next::Stop
+                    || self.checkpoint.group_bytes() >= GROUP_BYTES
+                    || self.pending.len() >= QUEUE
+                {
+                    break;
+                }
+            }
+            self.commit();
+        }
+        if *self.storage.borrow() == Storage::Good {
+            self.compact();
+        }
+        info!("Checkpoint closed");
+    }
+
+    /// The time; a step of the clock is noted before anything is counted by the new time.
+    fn now(&mut self) -> Millis {
+        let (now, step) = self.clock.now();
+        if let Some(step) = step {
+            warn!(?step, "The clock stepped; the window keeps its ages");
+            self.note(&Record::Clock(step), now);
+        }
+        now
+    }
+
+    fn tick(&mut self, now: Millis) {
+        if Instant::now() < self.next_tick {
+            return;
+        }
+        self.next_tick = Instant::now() + TICK;
+        if *self.storage.borrow() == Storage::Failing {
+            self.compact();
+        }
+        for id in self.state.lost_devices(now, self.config.silence) {
+            warn!(device = %id, "Device was silent for too long and is forgotten");
+            self.note(&Record::Gone(id), now);
+        }
+        self.metrics.take_over(&self.state);
+    }
+
+    fn take(&mut self, command: Command, now: Millis) -> Next {
+        match command {
+            Command::Stop => return Next::Stop,
+            Command::Measure { reply } => {
+                // Nobody is told what is not safe yet.
+                self.commit();
+                let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
+                answer(reply, Ok(state));
+            }
+            Command::Publish { reply } => {
+                self.commit();
+                self.state.next_publication();
+                let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
+                answer(reply, Ok(state));
+            }
+            Command::Events { events, body, reply } => match self.take_events(events, &body, now) {
+                Ok(counted) => self.pending.push(Pending::Events(reply, counted)),
+                Err(refusal) => answer(reply, Err(refusal)),
+            },
+            Command::Device { status, reply } => match self.take_device(status, now) {
+                Ok(()) => self.pending.push(Pending::Done(reply)),
+                Err(refusal) => answer(reply, Err(refusal)),
+            },
+            Command::Gone { id, reply } => {
+                if !self.state.has_device(&id) {
+                    answer(reply, Ok(false));
+                } else if let Err(refusal) = self.record(&Record::Gone(id), now) {
+                    answer(reply, Err(refusal));
+                } else {
+                    self.pending.push(Pending::Gone(reply));
+                }
+            }
+            Command::Seen { state, reply } => match self.take_annotation(*state, now) {
+                Ok(()) => self.pending.push(Pending::Done(reply)),
+                Err(refusal) => answer(reply, Err(refusal)),
+            },
+        }
+        Next::Go
+    }
+
+    fn take_events(&mut self, events: Vec<Event>, body: &[u8], now: Millis) -> Result<Counted, Refusal> {
+        self.check_storage()?;
+        self.state.make_room(&events, now)?;
+        self.add(Source::EventsBody(body), now)?;
+        Ok(self.state.apply(&Record::Events(events), now))
+    }
+
+    fn take_device(&mut self, status: Box<DeviceStatus>, now: Millis) -> Result<(), Refusal> {
+        self.check_storage()?;
+        if self.state.hears(&status, now)? { self.record(&Record::Device(status), now) } else { Ok(()) }
+    }
+
+    /// The second line of recovery: an annotation that tells more than the state, which is a new one.
+    fn take_annotation(&mut self, seen: NodeState, now: Millis) -> Result<(), Refusal> {
+        if seen.version() > self.state.version() {
+            self.record(&Record::Boot(seen.boot.saturating_add(1)), now)?;
+        }
+        if self.state.is_untouched() {
+            info!(boot = seen.boot, seq = seen.seq, "Window taken over from the annotation");
+            self.record(&Record::Seed(Box::new(seen)), now)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record, now: Millis) -> Result<(), Refusal> {
+        self.check_storage()?;
+        self.add(Source::Record(record), now)?;
+        self.state.apply(record, now);
+        Ok(())
+    }
+
+    /// A change of our own. While the checkpoint fails it counts all the same: the snapshot that ends that has it.
+    fn note(&mut self, record: &Record, now: Millis) {
+        if self.record(record, now).is_err() {
+            self.state.apply(record, now);
+        }
+    }
+
+    fn add(&mut self, source: Source<'_>, now: Millis) -> Result<(), Refusal> {
+        self.checkpoint.add(source, now).map_err(|error| {
+            error!(%error, "A record can't be kept");
+            Refusal::Storage
+        })
+    }
+
+    fn check_storage(&self) -> Result<(), Refusal> {
+        match *self.storage.borrow() {
+            Storage::Good => Ok(()),
+            Storage::Failing => Err(Refusal::Storage),
+        }
+    }
+
+    /// Makes the group last and answers all that wait for it.
+    fn commit(&mut self) {
+        if self.checkpoint.group_bytes() == 0 {
+            self.answer_pending(Ok(()));
+            return;
+        }
+        let begin = Instant::now();
+        let result = self.checkpoint.commit();
+        self.metrics.commit.observe(begin.elapsed().as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "at most QUEUE")]
+        self.metrics.group.observe(self.pending.len() as f64);
+        self.metrics.journal_bytes.set(i64::try_from(self.checkpoint.journal_bytes()).unwrap_or(i64::MAX));
+        match result {
+            Ok(()) => {
+                self.answer_pending(Ok(()));
+                self.metrics.take_over(&self.state);
+                if self.checkpoint.wants_compaction() {
+                    self.compact();
+                }
+            }
+            Err(error) => {
+                // What is in memory but not on disk counts once a snapshot has it; its reporters ask again until then.
+                self.fail(&error);
+                self.answer_pending(Err(Refusal::Storage));
+            }
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn compact(&mut self) {
+        match self.checkpoint.compact(&self.state) {
+            Ok(()) => {
+                self.metrics.snapshots.inc();
+                self.metrics.journal_bytes.set(0);
+                if self.storage.send_replace(Storage::Good) == Storage::Failing {
+                    info!("Checkpoint can be written again");
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.metrics.checkpoint_failures.inc();
+        if self.storage.send_replace(Storage::Failing) == Storage::Good {
+            error!(%error, "Checkpoint can't be written; nothing is acknowledged until it can");
+        }
+    }
+
+    fn answer_pending(&mut self, result: Result<(), Refusal>) {
+        for pending in self.pending.drain(..) {
+            match pending {
+                Pending::Events(reply, counted) => {
+                    if result.is_ok() {
+                        self.metrics.count_events(EventResult::Accepted, counted.accepted);
+                        self.metrics.count_events(EventResult::Duplicate, counted.duplicates);
+                    }
+                    answer(reply, result.map(|()| counted));
+                }
+                Pending::Done(reply) => answer(reply, result),
+                Pending::Gone(reply) => answer(reply, result.map(|()| true)),
+            }
+        }
+    }
+}
+
+fn answer<T>(reply: Reply<T>, result: Result<T, Refusal>) {
+    // Who asked may have gone; what was done is done.
+    let _ = reply.send(result);
+}

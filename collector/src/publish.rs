@@ -1,0 +1,225 @@
+//! The annotation: written by server-side apply when [`policy`] says so, with patience when the API server is away or
+//! asks for it. Events are acknowledged all the same meanwhile.
+
+pub mod policy;
+
+use crate::metrics::{Metrics, PublicationOutcome};
+use crate::owner::{Handle, Refusal};
+use crate::server::{self, Phase};
+use fpga_core::node_state::{self, EncodeError, NodeState};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use policy::{Decision, Policy};
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+/// How long a call to the API server may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The state is looked at this often at most, whatever the rate of events: this is what many changes share.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// The state is looked at this often at least: usage fades and devices fall silent without an event.
+const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
+/// Pauses after failures: the first, and the longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How long the last write, at the end, may take.
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Writes the annotation of one node.
+pub struct Publisher {
+    api: Api<Node>,
+    node: String,
+    owner: Handle,
+    metrics: Metrics,
+    policy: Policy,
+    /// The node object that the annotation belongs to, once it was read.
+    uid: Option<String>,
+    backoff: Duration,
+    random: u64,
+}
+
+/// Why the annotation was not written.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error("the API server says: {0}")]
+    Api(#[source] Box<kube::core::Status>),
+    #[error("the API server can't be reached: {0}")]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the API server did not answer in time")]
+    Timeout,
+    #[error("the node {0} has no uid")]
+    NoUid(String),
+    #[error(transparent)]
+    DoesNotFit(#[from] EncodeError),
+    #[error(transparent)]
+    Owner(#[from] Refusal),
+}
+
+impl Publisher {
+    /// A publisher for the node called `node`.
+    pub fn new(
+        client: kube::Client,
+        node: String,
+        owner: Handle,
+        metrics: Metrics,
+        intervals: policy::Intervals,
+    ) -> Self {
+        let random = std::hash::RandomState::new().build_hasher().finish() | 1;
+        let policy = Policy::new(intervals);
+        Self { api: Api::all(client), node, owner, metrics, policy, uid: None, backoff: BACKOFF.0, random }
+    }
+
+    /// Publishes until `phase` says to end, then once more.
+    pub async fn run(mut self, mut phase: watch::Receiver<Phase>) {
+        let mut changes = self.owner.changes();
+        loop {
+            let pause = self.look().await;
+            let wait = async {
+                // Changes come in crowds.
+                sleep(LOOK_PAUSE.min(pause)).await;
+                tokio::select! {
+                    () = sleep(pause.saturating_sub(LOOK_PAUSE)) => {}
+                    changed = changes.changed(), if self.backoff == BACKOFF.0 => {
+                        if changed.is_err() {
+                            // No owner, no change; the end is near.
+                            sleep(LOOK_AT_LEAST).await;
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                () = wait => {}
+                () = server::ended(&mut phase) => break,
+            }
+        }
+        match timeout(LAST_WRITE_TIMEOUT, self.write()).await {
+            Ok(Ok(state)) => info!(boot = state.boot, seq = state.seq, "Last state published"),
+            Ok(Err(error)) => warn!(%error, "Last state not published"),
+            Err(_) => warn!("Last state not published in time"),
+        }
+    }
+
+    /// Looks at the state, publishes it if it is time, and says when to look again.
+    async fn look(&mut self) -> Duration {
+        let state = match self.owner.measure().await {
+            Ok(state) => state,
+            Err(error) => {
+                debug!(%error, "State not read");
+                return LOOK_AT_LEAST;
+            }
+        };
+        match self.policy.decide(&state, Instant::now().into_std()) {
+            Decision::Wait(wait) => wait.min(LOOK_AT_LEAST),
+            Decision::Write(reason) => match self.write().await {
+                Ok(state) => {
+                    debug!(boot = state.boot, seq = state.seq, ?reason, "State published");
+                    self.metrics.truncated.set(i64::from(state.truncated));
+                    let jitter = self.jitter();
+                    self.policy.wrote(state, Instant::now().into_std(), jitter);
+                    self.backoff = BACKOFF.0;
+                    LOOK_PAUSE
+                }
+                Err(error) => {
+                    let pause = self.backoff.mul_f64(0.5 + self.jitter() / 2.0);
+                    warn!(node = %self.node, %error, ?pause, "State not published");
+                    // Never quite the first pause again, so that a failure can be told from none.
+                    self.backoff = (self.backoff * 2).min(BACKOFF.1);
+                    pause
+                }
+            },
+        }
+    }
+
+    /// Writes the annotation, and counts how that ended.
+    async fn write(&mut self) -> Result<NodeState, WriteError> {
+        let result = self.try_write().await;
+        let outcome = match &result {
+            Ok(_) => Some(PublicationOutcome::Written),
+            Err(error) => error.outcome(),
+        };
+        if let Some(outcome) = outcome {
+            self.metrics.count_publication(outcome);
+        }
+        if matches!(outcome, Some(PublicationOutcome::Conflict | PublicationOutcome::NoSuchNode)) {
+            // The node was deleted, and perhaps made anew: its annotation has to be read again.
+            self.uid = None;
+        }
+        result
+    }
+
+    async fn try_write(&mut self) -> Result<NodeState, WriteError> {
+        let uid = match self.uid.clone() {
+            Some(uid) => uid,
+            None => self.read_node().await?,
+        };
+        let state = self.owner.publish().await?;
+        let text = node_state::encode(&state)?;
+        let patch = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            // With the uid, a node that is gone is a conflict; without it, a write would make a new one.
+            "metadata": { "name": self.node, "uid": uid, "annotations": { (node_state::ANNOTATION): text } },
+        });
+        let params = PatchParams::apply(node_state::FIELD_MANAGER).force();
+        let patch = Patch::Apply(patch);
+        within(self.api.patch_metadata(&self.node, &params, &patch)).await?;
+        Ok(state)
+    }
+
+    /// Finds the node object and what its annotation still tells.
+    async fn read_node(&mut self) -> Result<String, WriteError> {
+        let node: PartialObjectMeta<Node> = within(self.api.get_metadata(&self.node)).await?;
+        let text = node.metadata.annotations.as_ref().and_then(|all| all.get(node_state::ANNOTATION));
+        match text.map(|text| node_state::decode(text)) {
+            Some(Ok(seen)) => self.owner.seen(seen).await?,
+            Some(Err(error)) => warn!(node = %self.node, %error, "Annotation unreadable; it is replaced"),
+            None => {}
+        }
+        let uid = node.metadata.uid.ok_or_else(|| WriteError::NoUid(self.node.clone()))?;
+        Ok(self.uid.insert(uid).clone())
+    }
+
+    /// Between 0 and 1.
+    fn jitter(&mut self) -> f64 {
+        // xorshift64: jitter needs no better.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are enough")]
+        let fraction = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
+        fraction
+    }
+}
+
+impl WriteError {
+    /// How it counts; what is not about the annotation does not.
+    fn outcome(&self) -> Option<PublicationOutcome> {
+        Some(match self {
+            Self::Api(status) => match status.code {
+                409 => PublicationOutcome::Conflict,
+                429 => PublicationOutcome::Throttled,
+                401 | 403 => PublicationOutcome::Forbidden,
+                404 => PublicationOutcome::NoSuchNode,
+                code if code >= 500 => PublicationOutcome::ServerError,
+                _ => PublicationOutcome::Refused,
+            },
+            Self::NoUid(_) => PublicationOutcome::Refused,
+            Self::Unreachable(_) | Self::Timeout => PublicationOutcome::Unreachable,
+            Self::DoesNotFit(_) => PublicationOutcome::DoesNotFit,
+            Self::Owner(_) => return None,
+        })
+    }
+}
+
+async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+    match timeout(CALL_TIMEOUT, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(kube::Error::Api(status))) => Err(WriteError::Api(status)),
+        Ok(Err(error)) => Err(WriteError::Unreachable(Box::new(error))),
+        Err(_) => Err(WriteError::Timeout),
+    }
+}

@@ -1,0 +1,292 @@
+//! When the annotation is written. Pure: every write wakes all who watch nodes, so it is done on change and seldom, but
+//! at once where a rejected pod may wait for it.
+
+use fpga_core::device::Health;
+use fpga_core::node_state::{DeviceState, NodeState};
+use fpga_core::units::Millis;
+use std::time::{Duration, Instant};
+
+/// Urgent writes are this far apart at least: a board that flaps must not flood the cluster.
+const URGENT_INTERVAL: Duration = Duration::from_secs(1);
+/// Usage that is off by more than this share of what the slots can do in the window is a change.
+const USAGE_SHARE: u64 = 100;
+/// The same for reconfiguration time, of which there is far less.
+const RECONFIGURATION_SHARE: u64 = 1000;
+
+/// How often to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intervals {
+    /// The shortest time between two writes on change.
+    pub min: Duration,
+    /// The longest time between two writes.
+    pub heartbeat: Duration,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Write.
+    Write(Reason),
+    /// Nothing for so long, unless the state changes.
+    Wait(Duration),
+}
+
+/// Why to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing was written yet.
+    First,
+    /// The node can take pods now that it couldn't before.
+    Urgent,
+    /// Something changed meaningfully.
+    Changed,
+    /// It is time.
+    Heartbeat,
+}
+
+/// Remembers the last write.
+#[derive(Debug)]
+pub struct Policy {
+    intervals: Intervals,
+    last: Option<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    state: NodeState,
+    at: Instant,
+    /// Intervals until the next write, with jitter: nodes that started together don't write together for ever.
+    min: Duration,
+    heartbeat: Duration,
+}
+
+impl Policy {
+    /// A policy for a node that was not written yet.
+    pub const fn new(intervals: Intervals) -> Self {
+        Self { intervals, last: None }
+    }
+
+    /// Notes that `state` was written at `at`; `jitter` is between 0 and 1.
+    pub fn wrote(&mut self, state: NodeState, at: Instant, jitter: f64) {
+        let Intervals { min, heartbeat } = self.intervals;
+        let jitter = jitter.clamp(0.0, 1.0);
+        self.last = Some(Written {
+            state,
+            at,
+            min: min.mul_f64(1.0 + jitter / 5.0),
+            // Never later than was declared.
+            heartbeat: heartbeat.mul_f64(1.0 - jitter / 10.0),
+        });
+    }
+
+    /// What to do with `current` at `now`.
+    pub fn decide(&self, current: &NodeState, now: Instant) -> Decision {
+        let Some(last) = &self.last else { return Decision::Write(Reason::First) };
+        let passed = now.saturating_duration_since(last.at);
+        if passed >= last.heartbeat {
+            return Decision::Write(Reason::Heartbeat);
+        }
+        let (reason, due) = if lets_pods_in(&last.state, current) {
+            (Reason::Urgent, URGENT_INTERVAL.min(last.min))
+        } else if differs(&last.state, current) {
+            (Reason::Changed, last.min)
+        } else {
+            return Decision::Wait(last.heartbeat - passed);
+        };
+        if passed >= due {
+            Decision::Write(reason)
+        } else {
+            Decision::Wait((due - passed).min(last.heartbeat - passed))
+        }
+    }
+}
+
+/// Whether a pod that was rejected for `old` may be accepted for `new`: only such a write makes kube-scheduler try it
+/// again.
+fn lets_pods_in(old: &NodeState, new: &NodeState) -> bool {
+    new.devices.iter().filter(|device| device.health == Health::Healthy).any(|device| {
+        let before = old.devices.iter().find(|before| before.id == device.id);
+        before.is_none_or(|before| {
+            before.health != Health::Healthy || before.slots < device.slots || facts(before) != facts(device)
+        })
+    })
+}
+
+/// Whether `new` would be scored or filtered differently from what a reader makes of `old` by now.
+fn differs(old: &NodeState, new: &NodeState) -> bool {
+    let age = new.measured_at - old.measured_at;
+    let slots = new.devices.iter().map(|device| u64::from(device.slots)).sum::<u64>().max(1);
+    let capacity = new.window.0.saturating_mul(slots);
+    let off = |is: Millis, was: Millis, share: u64| is.0.abs_diff(was.0) > (capacity / share).max(1);
+    off(new.usage, old.usage_at(age), USAGE_SHARE)
+        || off(new.reconfiguration, old.reconfiguration_at(age), RECONFIGURATION_SHARE)
+        || new.devices.len() != old.devices.len()
+        || new.devices.iter().zip(&old.devices).any(|(is, was)| device_differs((old, was), (new, is)))
+        || has_news(old, new)
+}
+
+fn device_differs((old, was): (&NodeState, &DeviceState), (new, is): (&NodeState, &DeviceState)) -> bool {
+    (&is.id, facts(is), is.slots, is.health, is.queued > 0)
+        != (&was.id, facts(was), was.slots, was.health, was.queued > 0)
+        || loaded(new, is) != loaded(old, was)
+}
+
+fn facts(device: &DeviceState) -> [&str; 4] {
+    [&device.vendor, &device.platform, &device.board, &device.shell]
+}
+
+/// Name and digest of what a device's slots hold, in no order that matters.
+fn loaded<'a>(state: &'a NodeState, device: &DeviceState) -> Vec<impl Ord + use<'a>> {
+    let entry = |index: &u32| state.bitstreams.get(*index as usize);
+    let mut loaded: Vec<_> =
+        device.loaded.iter().filter_map(entry).map(|entry| (entry.digest, entry.name.as_deref())).collect();
+    loaded.sort_unstable();
+    loaded
+}
+
+/// Whether a bitstream was used that the old state does not list; that one fades is for the reader to reckon.
+fn has_news(old: &NodeState, new: &NodeState) -> bool {
+    let listed = |digest, name: &Option<String>| {
+        old.bitstreams.iter().any(|entry| (entry.digest, &entry.name) == (digest, name))
+    };
+    new.bitstreams.iter().any(|entry| !listed(entry.digest, &entry.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_core::node_state::{Buckets, RecentBitstream};
+
+    const INTERVALS: Intervals =
+        Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
+
+    fn mk_device(id: &str) -> DeviceState {
+        DeviceState {
+            id: id.to_owned(),
+            vendor: "intel".to_owned(),
+            platform: String::new(),
+            board: String::new(),
+            shell: String::new(),
+            slots: 4,
+            loaded: Vec::new(),
+            usage: Millis::ZERO,
+            reconfiguration: Millis::ZERO,
+            queued: 0,
+            health: Health::Healthy,
+        }
+    }
+
+    fn mk_state(measured_at: u64) -> NodeState {
+        NodeState {
+            boot: 1,
+            seq: 1,
+            heartbeat: Millis(60_000),
+            measured_at: Millis(measured_at),
+            window: Millis(300_000),
+            usage: Millis::ZERO,
+            reconfiguration: Millis::ZERO,
+            devices: vec![mk_device("dm0")],
+            bitstreams: Vec::new(),
+            buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
+            truncated: 0,
+        }
+    }
+
+    fn mk_policy(state: &NodeState, at: Instant) -> Policy {
+        let mut policy = Policy::new(INTERVALS);
+        assert_eq!(policy.decide(state, at), Decision::Write(Reason::First));
+        policy.wrote(state.clone(), at, 0.0);
+        policy
+    }
+
+    fn after(at: Instant, seconds: u64) -> Instant {
+        at + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn without_a_change_only_the_heart_beats() {
+        let at = Instant::now();
+        let state = mk_state(1_000_000);
+        let policy = mk_policy(&state, at);
+        assert_eq!(policy.decide(&state, after(at, 50)), Decision::Wait(Duration::from_secs(10)));
+        assert_eq!(policy.decide(&state, after(at, 60)), Decision::Write(Reason::Heartbeat));
+    }
+
+    #[test]
+    fn a_meaningful_change_waits_for_the_interval_and_noise_does_not_count() {
+        let at = Instant::now();
+        let policy = mk_policy(&mk_state(1_000_000), at);
+        let mut noise = mk_state(1_005_000);
+        noise.usage = Millis(11_000);
+        assert_eq!(policy.decide(&noise, after(at, 5)), Decision::Wait(Duration::from_secs(55)));
+        let mut busy = noise.clone();
+        busy.usage = Millis(20_000);
+        assert_eq!(policy.decide(&busy, after(at, 5)), Decision::Wait(Duration::from_secs(5)));
+        assert_eq!(policy.decide(&busy, after(at, 10)), Decision::Write(Reason::Changed));
+        let mut used = noise;
+        let sobel =
+            RecentBitstream { name: Some("sobel".to_owned()), digest: None, last_used_ago: Millis(1) };
+        used.bitstreams.push(sobel);
+        assert_eq!(policy.decide(&used, after(at, 10)), Decision::Write(Reason::Changed));
+    }
+
+    #[test]
+    fn usage_that_fades_as_readers_reckon_is_no_change() {
+        let at = Instant::now();
+        let mut busy = mk_state(1_000_000);
+        busy.usage = Millis(100_000);
+        busy.buckets.usage = vec![Millis::ZERO, Millis(100_000)];
+        let policy = mk_policy(&busy, at);
+        let idle = mk_state(1_320_000);
+        assert!(matches!(policy.decide(&idle, after(at, 20)), Decision::Wait(_)));
+    }
+
+    #[test]
+    fn what_lets_pods_in_is_written_at_once_but_not_in_a_flood() {
+        let at = Instant::now();
+        let mut sick = mk_state(1_000_000);
+        sick.devices[0].health = Health::Unhealthy;
+        let policy = mk_policy(&sick, at);
+        let well = mk_state(1_001_000);
+        assert_eq!(policy.decide(&well, after(at, 1)), Decision::Write(Reason::Urgent));
+        let soon = at + Duration::from_millis(400);
+        assert_eq!(policy.decide(&well, soon), Decision::Wait(Duration::from_millis(600)));
+
+        let policy = mk_policy(&well, at);
+        let mut more = well;
+        more.devices.push(mk_device("dm1"));
+        assert_eq!(policy.decide(&more, after(at, 1)), Decision::Write(Reason::Urgent));
+        assert!(matches!(policy.decide(&sick, after(at, 1)), Decision::Wait(_)), "the bad news can wait");
+        assert_eq!(policy.decide(&sick, after(at, 10)), Decision::Write(Reason::Changed));
+    }
+
+    #[test]
+    fn a_bitstream_that_moves_into_a_slot_is_a_change_wherever_it_is_listed() {
+        let at = Instant::now();
+        let entry = |name: &str| RecentBitstream {
+            name: Some(name.to_owned()),
+            digest: None,
+            last_used_ago: Millis(1),
+        };
+        let mut old = mk_state(1_000_000);
+        old.bitstreams = vec![entry("a"), entry("b")];
+        old.devices[0].loaded = vec![0];
+        let policy = mk_policy(&old, at);
+        let mut same = old.clone();
+        same.bitstreams.reverse();
+        same.devices[0].loaded = vec![1];
+        assert!(matches!(policy.decide(&same, after(at, 10)), Decision::Wait(_)));
+        let mut other = old;
+        other.devices[0].loaded = vec![1];
+        assert_eq!(policy.decide(&other, after(at, 10)), Decision::Write(Reason::Changed));
+    }
+
+    #[test]
+    fn jitter_moves_writes_apart_but_never_past_the_heartbeat() {
+        let at = Instant::now();
+        let state = mk_state(1_000_000);
+        let mut policy = Policy::new(INTERVALS);
+        policy.wrote(state.clone(), at, 1.0);
+        assert_eq!(policy.decide(&state, after(at, 54)), Decision::Write(Reason::Heartbeat));
+    }
+}
