@@ -1,0 +1,65 @@
+//! The contract of the C API, over a real device manager and PoCL, in C programs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where cargo puts what it builds for this test, and the binaries a folder above.
+fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// The device manager's binary, which this package doesn't depend on.
+fn manager() -> PathBuf {
+    let folder = built().parent().unwrap().to_owned();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "fpga-device-manager", "--bin", "fpga-device-manager"]);
+    build.arg("--target-dir").arg(folder.parent().unwrap());
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "the device manager doesn't build");
+    folder.join("fpga-device-manager")
+}
+
+fn compile(folder: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
+    let program = folder.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(source).arg("-lOpenCL");
+    assert!(cc.status().expect("a C compiler, cc").success(), "is libOpenCL with its headers installed?");
+    program
+}
+
+fn exec(arguments: &[&str], program: &Path) -> Output {
+    Command::new(manager())
+        .arg("exec")
+        .args(arguments)
+        .arg("--icd")
+        .arg(built().join("libfpga_opencl_icd.so"))
+        .arg("--")
+        .args(["timeout", "120"])
+        .arg(program)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_contract_holds_over_a_unix_socket_and_over_tcp() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "contract");
+    for transport in [&[][..], &["--tcp"]] {
+        let output = exec(transport, &program);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{transport:?}: {}\n{text}{output:?}", output.status);
+        assert_eq!(text, "0 failures\n", "{transport:?}");
+    }
+}
+
+#[test]
+fn a_forked_child_has_a_session_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = exec(&[], &compile(folder.path(), "fork"));
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
