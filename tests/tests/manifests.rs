@@ -5,6 +5,7 @@
 use anyhow::{Context as _, Result, ensure};
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::programs::built;
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
@@ -104,6 +105,51 @@ async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
         assert!(output.contains("serverside-applied"), "{folder}: {output}");
         assert!(!output.contains("Warning"), "{folder}: {output}");
     }
+    plane.stop().await;
+}
+
+/// What the program that a container runs says to `--help`.
+async fn help(container: &Value) -> String {
+    let image = container["image"].as_str().unwrap();
+    let program = image.strip_prefix("kube-fpga/").unwrap().split(':').next().unwrap();
+    let mut command = tokio::process::Command::new(built(program).unwrap());
+    // The commands of a program with several are the first argument.
+    let first = container["args"][0].as_str().filter(|argument| !argument.starts_with('-'));
+    let output = command.args(first).arg("--help").output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "base").await.unwrap();
+    let list = ["get", "deployments,daemonsets,configmaps", "-n", NAMESPACE, "-o", "json"];
+    let list: Value = serde_json::from_str(&kubectl(&plane, &list).await.unwrap()).unwrap();
+    let items = list["items"].as_array().unwrap();
+    let mut settings = 0;
+    for item in items {
+        for container in item["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten() {
+            let help = help(container).await;
+            let named = container["env"].as_array().into_iter().flatten();
+            let mut names: Vec<String> = named.map(|env| env["name"].as_str().unwrap().to_owned()).collect();
+            for from in container["envFrom"].as_array().into_iter().flatten() {
+                let name = &from["configMapRef"]["name"];
+                let map = items
+                    .iter()
+                    .find(|item| item["kind"] == "ConfigMap" && &item["metadata"]["name"] == name);
+                names.extend(map.unwrap()["data"].as_object().unwrap().keys().cloned());
+            }
+            for name in names.iter().filter(|name| name.starts_with("FPGA_")) {
+                assert!(help.contains(&format!("[env: {name}=")), "{name} is no setting of:\n{help}");
+                settings += 1;
+            }
+            for argument in container["args"].as_array().into_iter().flatten() {
+                let flag = argument.as_str().unwrap().split('=').next().unwrap();
+                assert!(help.contains(flag), "{flag} is no argument of:\n{help}");
+            }
+        }
+    }
+    assert!(settings > 8, "only {settings} settings were found");
     plane.stop().await;
 }
 
