@@ -11,6 +11,7 @@ use crate::programs::{Program, digest};
 use crate::store::{StoreError, digest_of};
 use crate::transfers::{TransferError, Transfers, join};
 use crate::vendor::{ClError, ClResult};
+use bytes::Bytes;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::reply::Result as Answer;
@@ -232,12 +233,12 @@ impl Calls<'_> {
         })
     }
 
-    fn store(&self, announced: fpga_core::bitstream::Digest, bytes: bytes::Bytes) -> ClResult<()> {
+    fn store(&self, announced: fpga_core::bitstream::Digest, bytes: Bytes) -> ClResult<()> {
         if digest_of(&bytes) != announced {
             return Err(ClError(CL_INVALID_BINARY));
         }
         // Copied: the pieces would keep the messages that they came in.
-        let bytes = bytes::Bytes::copy_from_slice(&bytes);
+        let bytes = Bytes::copy_from_slice(&bytes);
         self.config.store.insert_as(announced, bytes).map_err(|error: StoreError| {
             tracing::warn!(%announced, %error, "A bitstream can't be stored");
             ClError(CL_OUT_OF_RESOURCES)
@@ -246,13 +247,13 @@ impl Calls<'_> {
 
     /// Loads the program if all its binaries are here, else says which are missing.
     fn complete(&self, program: &Program) -> Answered {
-        let mut missing: Vec<bytes::Bytes> = Vec::new();
+        let mut missing: Vec<Bytes> = Vec::new();
         let mut present = Vec::new();
         for digest in program.digests() {
             match self.config.store.get(digest) {
                 Some(bytes) => present.push(bytes),
                 None if missing.iter().any(|other| other.as_ref() == digest.as_bytes()) => {}
-                None => missing.push(bytes::Bytes::copy_from_slice(digest.as_bytes())),
+                None => missing.push(Bytes::copy_from_slice(digest.as_bytes())),
             }
         }
         if !missing.is_empty() {

@@ -108,6 +108,19 @@ pub struct Launch {
     pub local: Option<Vec<usize>>,
 }
 
+/// What a message asks for, with what must be taken of it also where it fails: its transfer is over, its arguments
+/// count for later launches.
+enum Asked {
+    Launch(ClResult<Launch>),
+    Write(v1::WriteBuffer, Vec<Bytes>),
+    Read(v1::ReadBuffer),
+    Copy(v1::CopyBuffer),
+    Fill(v1::FillBuffer),
+    Marker(Waits),
+    Barrier(Waits),
+    Nothing,
+}
+
 /// Makes a command of its message.
 ///
 /// # Errors
@@ -119,26 +132,31 @@ pub fn item(
     budget: &Budget,
 ) -> Result<Item<Body>, TransferError> {
     let v1::Command { event, queue: queue_id, wait, operation } = command;
-    // Also of a command that fails: its transfer is over.
-    let (operation, pieces) = match operation {
+    let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
+    let asked = match operation {
+        Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
         Some(Wire::WriteBuffer(mut write)) => {
             let pieces = transfers.take(write.data.take())?;
-            (Some(Wire::WriteBuffer(write)), pieces)
+            Asked::Write(write, pieces)
         }
-        other => (other, Vec::new()),
+        Some(Wire::ReadBuffer(read)) => Asked::Read(read),
+        Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
+        Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
+        Some(Wire::Marker(_)) => Asked::Marker(waits),
+        Some(Wire::Barrier(_)) => Asked::Barrier(waits),
+        None => Asked::Nothing,
     };
-    let fence = match &operation {
-        Some(Wire::Marker(_)) => Fence::Marker,
-        Some(Wire::Barrier(_)) => Fence::Barrier,
+    let fence = match asked {
+        Asked::Marker(_) => Fence::Marker,
+        Asked::Barrier(_) => Fence::Barrier,
         _ => Fence::None,
     };
     let queue = objects.queue(queue_id);
     let order = queue.as_ref().map_or(QueueOrder::InOrder, |queue| queue.order);
-    let body = if event == 0 || wait.len() > MAX_WAIT {
+    let body = if wait.len() > MAX_WAIT {
         Err(ClError(CL_INVALID_VALUE))
     } else {
-        let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
-        queue.and_then(|queue| body(queue, operation, pieces, waits, objects, budget))
+        queue.and_then(|queue| body(queue, asked, objects, budget))
     };
     Ok(Item {
         event: EventId(event),
@@ -150,14 +168,7 @@ pub fn item(
     })
 }
 
-fn body(
-    queue: Arc<Queue>,
-    operation: Option<Wire>,
-    pieces: Vec<Bytes>,
-    waits: Waits,
-    objects: &Objects,
-    budget: &Budget,
-) -> ClResult<Body> {
+fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> ClResult<Body> {
     let buffer = |id| {
         let buffer = objects.buffer(id)?;
         let same = Arc::ptr_eq(&buffer.context, &queue.context);
@@ -165,9 +176,9 @@ fn body(
     };
     let mut need = Need::Nothing;
     let mut held = 0;
-    let operation = match operation.ok_or(ClError(CL_INVALID_OPERATION))? {
-        Wire::NdRange(range) => {
-            let launch = launch(range, objects)?;
+    let operation = match asked {
+        Asked::Launch(launch) => {
+            let launch = launch?;
             let program = lock(&launch.kernel).program.clone();
             if !Arc::ptr_eq(&program.context, &queue.context) {
                 return Err(ClError(CL_INVALID_CONTEXT));
@@ -175,26 +186,26 @@ fn body(
             need = program.need(queue.device.id);
             Operation::Launch(Box::new(launch))
         }
-        Wire::WriteBuffer(write) => {
+        Asked::Write(write, pieces) => {
             let buffer = buffer(write.buffer)?;
             let size = pieces.iter().map(Bytes::len).sum();
             let offset = range(&buffer, write.offset, size as u64)?.0;
             held = size as u64;
             Operation::Write { buffer, offset, pieces, size }
         }
-        Wire::ReadBuffer(read) => {
+        Asked::Read(read) => {
             let buffer = buffer(read.buffer)?;
             let (offset, size) = range(&buffer, read.offset, read.size)?;
             held = read.size;
             Operation::Read { buffer, offset, size }
         }
-        Wire::CopyBuffer(copy) => {
+        Asked::Copy(copy) => {
             let (source, target) = (buffer(copy.source)?, buffer(copy.target)?);
             let (source_offset, size) = range(&source, copy.source_offset, copy.size)?;
             let (target_offset, _) = range(&target, copy.target_offset, copy.size)?;
             Operation::Copy { source: (source, source_offset), target: (target, target_offset), size }
         }
-        Wire::FillBuffer(fill) => {
+        Asked::Fill(fill) => {
             let buffer = buffer(fill.buffer)?;
             let (offset, size) = range(&buffer, fill.offset, fill.size)?;
             let length = fill.pattern.len();
@@ -204,8 +215,9 @@ fn body(
             }
             Operation::Fill { buffer, pattern: fill.pattern, offset, size }
         }
-        Wire::Marker(_) => Operation::Marker(waits),
-        Wire::Barrier(_) => Operation::Barrier(waits),
+        Asked::Marker(waits) => Operation::Marker(waits),
+        Asked::Barrier(waits) => Operation::Barrier(waits),
+        Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
     };
     Ok(Body { queue, operation, need, hold: budget.hold(held) })
 }

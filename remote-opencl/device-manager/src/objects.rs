@@ -265,7 +265,8 @@ impl Buffer {
         }
         let vendor = parent.vendor.sub(flags, origin, size)?;
         let contents = Mutex::new(Contents::Own);
-        Ok(Self { vendor, size, context: parent.context.clone(), parent: Some(parent.clone()), contents })
+        let (context, parent) = (parent.context.clone(), Some(parent.clone()));
+        Ok(Self { vendor, size, context, parent, contents })
     }
 
     /// What a command that uses the buffer has to wait for, so that it finds nobody else's bytes: nothing in most

@@ -19,8 +19,6 @@ use tonic::Status;
 const MAX_COMPLETIONS: usize = 4096;
 /// Data inside one message of completions, with the same reason.
 const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
-/// Transfers that are not the data of a command have this bit in their ids.
-const OTHER_TRANSFER: u64 = 1 << 63;
 
 /// Marks the ids of transfers that are not the data of a command: those have the ids of events.
 const OTHER_TRANSFER: u64 = 1 << 63;

@@ -11,7 +11,7 @@ use crate::outgoing::{Messages, Outgoing};
 use crate::peer::{Peer, Socket};
 use crate::session::{Session, Shared};
 use crate::shutdown::Shutdown;
-use fpga_protocol::limits::{MAX_MESSAGE_BYTES, WINDOW_BYTES};
+use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
 use fpga_protocol::v1;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
 use hyper::server::conn::http2;
@@ -34,8 +34,6 @@ const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a failing `accept` is left alone, as when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Largest HTTP/2 frame that is taken: a chunk in few of them.
-const MAX_FRAME_BYTES: u32 = 1 << 20;
 /// What may wait in a connection for its socket.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Longest headers of a request.

@@ -40,7 +40,7 @@ const MAX_EVENTS: usize = 1 << 20;
 const MAX_DEFERRED: usize = 1 << 16;
 /// Most commands of one Flush.
 const MAX_FLUSH: usize = 1 << 14;
-/// Most objects and events of one Release.
+/// What clients hear at the end.
 const LAST_STATUS: &str = "the device manager is stopping";
 
 /// What all sessions of a manager share.

@@ -57,6 +57,8 @@ fn open_transfers_are_bounded() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
     #[test]
     fn what_is_cut_into_chunks_comes_together_again(length in 1_usize..3 * MAX_CHUNK_BYTES, seed in any::<u8>()) {
         let data: Bytes = (0..length).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect::<Vec<_>>().into();

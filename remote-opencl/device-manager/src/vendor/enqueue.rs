@@ -29,7 +29,10 @@ pub struct Enqueued {
 enum Host {
     Nothing,
     /// Read by the vendor.
-    Source(Vec<Bytes>),
+    Source {
+        #[expect(dead_code, reason = "kept for the vendor, who has its address")]
+        pieces: Vec<Bytes>,
+    },
     /// Written by the vendor up to its capacity; its length is 0 until then.
     Target(Vec<u8>, usize),
 }
@@ -129,7 +132,7 @@ impl Queue {
             }
             at = at.saturating_add(piece.len());
         }
-        let host = Host::Source(pieces);
+        let host = Host::Source { pieces };
         if let (1, None) = (parts.len(), refused)
             && let Some(event) = parts.pop()
         {

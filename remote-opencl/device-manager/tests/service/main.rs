@@ -1,0 +1,345 @@
+//! The service over a real OpenCL runtime, spoken to by hand.
+
+mod harness;
+mod hostile;
+
+use bytes::Bytes;
+use fpga_protocol::v1;
+use fpga_protocol::v1::call::Method;
+use fpga_protocol::v1::command::Operation;
+use fpga_protocol::v1::kernel_arg::Value;
+use harness::{Client, Manager, after};
+
+const ADD: &str = "kernel void add(global const int *a, global const int *b, global int *c) {
+    size_t i = get_global_id(0);
+    c[i] = a[i] + b[i];
+}";
+
+/// Adds `by` to each element.
+const INCREASE: &str = "kernel void increase(global int *a, int by) { a[get_global_id(0)] += by; }";
+
+/// Keeps one work-item busy for `rounds`.
+const BUSY: &str = "kernel void busy(global uint *a, ulong rounds) {
+    uint x = a[0];
+    for (ulong i = 0; i < rounds; i++) { x = x * 1664525u + 1013904223u; a[1] = x; }
+    a[0] = x | 1u;
+}";
+
+const OUT_OF_ORDER: u64 = 1;
+
+fn ints(numbers: impl IntoIterator<Item = i32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(i32::to_le_bytes).collect()
+}
+
+fn scalar(bytes: &[u8]) -> Value {
+    Value::Scalar(Bytes::copy_from_slice(bytes))
+}
+
+#[tokio::test]
+async fn a_welcome_tells_the_vendors_names_verbatim() {
+    let manager = Manager::start(&[]);
+    let client = Client::connect(&manager).await;
+    let platform = &client.welcome.platforms[0];
+    let text = |info: &[v1::Info], param| {
+        let info = info.iter().find(|info| info.param == param).unwrap();
+        String::from_utf8(info.value.to_vec()).unwrap()
+    };
+    assert!(!text(&platform.info, 0x0902).is_empty(), "CL_PLATFORM_NAME");
+    assert!(text(&platform.devices[0].info, 0x102F).starts_with("OpenCL "), "CL_DEVICE_VERSION");
+    assert!(platform.devices[0].info.iter().all(|info| info.param != 0x1031), "no handles");
+}
+
+#[tokio::test]
+async fn a_vector_sum_from_source_is_right_and_measured() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let program = client.source(context, ADD).await;
+    let (status, build) = client.build(program).await;
+    assert_eq!(status, 0, "{:?}", build.devices);
+    let info = &build.kernels[0];
+    assert_eq!((info.name.as_str(), info.num_args, info.args.len()), ("add", 3, 3));
+    assert_eq!((info.args[2].name.as_str(), info.args[2].type_name.as_str()), ("c", "int*"));
+    let kernel = client.kernel(program, "add").await;
+    let [a, b, c] = [
+        client.buffer(context, 4000).await,
+        client.buffer(context, 4000).await,
+        client.buffer(context, 4000).await,
+    ];
+    let commands = vec![
+        client.write(queue, a, ints(0..1000)).await,
+        client.write(queue, b, ints(1000..2000)).await,
+        client.launch(queue, kernel, vec![Value::Buffer(a), Value::Buffer(b), Value::Buffer(c)], 1000),
+        client.read(queue, c, 4000),
+    ];
+    let events: Vec<u64> = commands.iter().map(|command| command.event).collect();
+    client.flush(commands).await;
+    let (read, data) = client.completion(events[3]).await;
+    assert_eq!((read.status, data), (0, ints((0..1000).map(|i| 2 * i + 1000))));
+    let (launch, _) = client.completion(events[2]).await;
+    assert!(launch.queued_ns <= launch.submitted_ns && launch.submitted_ns <= launch.started_ns);
+    assert!(launch.started_ns < launch.ended_ns && launch.ended_ns <= read.ended_ns);
+    assert!(client.welcome.manager_ns < launch.queued_ns);
+}
+
+#[tokio::test]
+async fn a_binary_is_sent_once_and_then_known_to_all_sessions() {
+    let manager = Manager::start(&["--slots", "1", "--reconfiguration-time", "20ms"]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let source = client.source(context, INCREASE).await;
+    assert_eq!(client.build(source).await.0, 0);
+    let binary = client.binary(source).await;
+    for expected_missing in [1, 0] {
+        let mut client = Client::connect(&manager).await;
+        let context = client.context().await;
+        let (program, missing) = client.program_from(context, &binary).await;
+        assert_eq!(missing, expected_missing);
+        let kernel = client.kernel(program, "increase").await;
+        let queue = client.queue(context, 0).await;
+        let buffer = client.buffer(context, 40).await;
+        let commands = vec![
+            client.write(queue, buffer, ints(0..10)).await,
+            client.launch(queue, kernel, vec![Value::Buffer(buffer), scalar(&5_i32.to_le_bytes())], 10),
+            client.read(queue, buffer, 40),
+        ];
+        let last = commands[2].event;
+        let since = std::time::Instant::now();
+        client.flush(commands).await;
+        let (read, data) = client.completion(last).await;
+        assert_eq!((read.status, data), (0, ints(5..15)));
+        if expected_missing == 1 {
+            assert!(since.elapsed().as_millis() >= 20, "loading takes its modelled time");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_queues_that_wait_for_each_other_end() {
+    let manager = Manager::start(&["--slots", "1"]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let (one, two) = (client.queue(context, 0).await, client.queue(context, 0).await);
+    let buffer = client.buffer(context, 4).await;
+    let a = client.write(one, buffer, ints([1])).await;
+    let b = client.read(two, buffer, 4);
+    let c = client.write(one, buffer, ints([2])).await;
+    let (first, second, third) = (a.event, b.event, c.event);
+    client.flush(vec![a, after(b, &[first]), after(c, &[second])]).await;
+    assert_eq!(client.completion(second).await.1, ints([1]));
+    assert_eq!(client.status(third).await, 0);
+}
+
+#[tokio::test]
+async fn what_comes_before_a_user_events_waiter_completes_before_the_event_is_set() {
+    let manager = Manager::start(&["--slots", "1"]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let buffer = client.buffer(context, 4).await;
+    let user = client.user_event(context).await;
+    let a = client.write(queue, buffer, ints([7])).await;
+    let c = client.read(queue, buffer, 4);
+    let (first, second) = (a.event, c.event);
+    client.flush(vec![a, after(c, &[user])]).await;
+    assert_eq!(client.status(first).await, 0);
+    assert!(!client.has_completed(second));
+    assert_eq!(client.set(user, 0).await, 0);
+    assert_eq!(client.completion(second).await.1, ints([7]));
+    assert_eq!(client.set(user, 0).await, -59, "it is set once");
+}
+
+#[tokio::test]
+async fn a_failed_user_event_fails_what_waits_for_it_and_nothing_else() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let (one, two) = (client.queue(context, 0).await, client.queue(context, 0).await);
+    let buffer = client.buffer(context, 4).await;
+    let user = client.user_event(context).await;
+    let waits = client.write(one, buffer, ints([7])).await;
+    let behind = client.read(one, buffer, 4);
+    let other = client.read(two, buffer, 4);
+    let events = [waits.event, behind.event, other.event];
+    client.flush(vec![after(waits, &[user]), behind, other]).await;
+    assert_eq!(client.status(events[2]).await, 0);
+    assert_eq!(client.set(user, -1).await, 0);
+    assert_eq!((client.status(events[0]).await, client.status(events[1]).await), (-14, -14));
+}
+
+#[tokio::test]
+async fn a_launch_that_waits_aside_keeps_its_arguments() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let (one, two) = (client.queue(context, 0).await, client.queue(context, 0).await);
+    let program = client.source(context, INCREASE).await;
+    assert_eq!(client.build(program).await.0, 0);
+    let kernel = client.kernel(program, "increase").await;
+    let (x, y) = (client.buffer(context, 4).await, client.buffer(context, 4).await);
+    let user = client.user_event(context).await;
+    let by = |number: i32| scalar(&number.to_le_bytes());
+    let waits = client.launch(one, kernel, vec![Value::Buffer(x), by(1)], 1);
+    let runs = client.launch(two, kernel, vec![Value::Buffer(y), by(10)], 1);
+    let (read_x, read_y) = (client.read(one, x, 4), client.read(two, y, 4));
+    let (x_event, y_event) = (read_x.event, read_y.event);
+    client.flush(vec![after(waits, &[user]), runs, read_x, read_y]).await;
+    assert_eq!(client.completion(y_event).await.1, ints([10]));
+    assert_eq!(client.set(user, 0).await, 0);
+    assert_eq!(client.completion(x_event).await.1, ints([1]), "buffers start as zeros");
+}
+
+#[tokio::test]
+async fn much_data_goes_both_ways_in_chunks() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, OUT_OF_ORDER).await;
+    let size = 5 * 1024 * 1024 + 12;
+    let buffer = client.buffer(context, size).await;
+    let bytes: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+    let write = client.write(queue, buffer, bytes.clone()).await;
+    let read = client.read(queue, buffer, size);
+    let (first, second) = (write.event, read.event);
+    client.flush(vec![write, after(read, &[first])]).await;
+    let (completion, data) = client.completion(second).await;
+    assert_eq!(completion.status, 0);
+    assert!(data == bytes, "the bytes come back");
+}
+
+#[tokio::test]
+async fn a_buffer_holds_its_initial_bytes_and_may_be_released_before_they_are_there() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    for length in [64_usize, 3 << 20] {
+        let bytes = vec![7; length];
+        let (buffer, short, unused) = (client.id(), client.id(), client.id());
+        for (buffer, size) in [(buffer, length as u64), (unused, length as u64), (short, length as u64 + 1)] {
+            let initial = Some(client.data(bytes.clone()).await);
+            let create = v1::CreateBuffer { buffer, context, flags: 1, size, initial };
+            let expected = if buffer == short { -30 } else { 0 };
+            assert_eq!(client.call(Method::CreateBuffer(create)).await.status, expected);
+            if buffer == unused {
+                client.cast(Method::Release(v1::Release { objects: vec![unused], events: vec![] })).await;
+            }
+        }
+        let read = client.read(queue, buffer, length as u64);
+        let event = read.event;
+        client.flush(vec![read]).await;
+        assert!(client.completion(event).await.1 == bytes);
+    }
+}
+
+#[tokio::test]
+async fn copies_fills_regions_markers_and_barriers_do_what_they_say() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, OUT_OF_ORDER).await;
+    let (a, b) = (client.buffer(context, 4096).await, client.buffer(context, 4096).await);
+    let region = client.id();
+    let create = v1::CreateSubBuffer { buffer: region, parent: b, flags: 0, origin: 1024, size: 1024 };
+    assert_eq!(client.call(Method::CreateSubBuffer(create)).await.status, 0);
+    let fill = v1::FillBuffer { buffer: a, pattern: Bytes::from_static(b"abcd"), offset: 0, size: 4096 };
+    let copy = v1::CopyBuffer { source: a, target: region, source_offset: 8, target_offset: 4, size: 1000 };
+    let commands = vec![
+        client.command(queue, Operation::FillBuffer(fill)),
+        client.command(queue, Operation::Barrier(v1::Barrier {})),
+        client.command(queue, Operation::CopyBuffer(copy)),
+        client.command(queue, Operation::Marker(v1::Marker {})),
+    ];
+    let marker = commands[3].event;
+    let read = client.read(queue, b, 4096);
+    let last = read.event;
+    client.flush(commands).await;
+    client.flush(vec![after(read, &[marker])]).await;
+    let (_, data) = client.completion(last).await;
+    let mut expected = vec![0; 4096];
+    for (at, byte) in expected[1028..2028].iter_mut().enumerate() {
+        *byte = b"abcd"[at % 4];
+    }
+    assert!(data == expected);
+    assert_eq!(client.status(marker).await, 0);
+}
+
+#[tokio::test]
+async fn what_a_command_needs_outlives_its_release() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let buffer = client.buffer(context, 4).await;
+    let user = client.user_event(context).await;
+    let write = client.write(queue, buffer, ints([3])).await;
+    let read = client.read(queue, buffer, 4);
+    let (first, last) = (write.event, read.event);
+    client.flush(vec![after(write, &[user]), read]).await;
+    client
+        .cast(Method::Release(v1::Release {
+            objects: vec![buffer, queue, context],
+            events: vec![first, last],
+        }))
+        .await;
+    assert_eq!(client.set(user, 0).await, 0);
+    assert_eq!(client.completion(last).await.1, ints([3]));
+}
+
+#[tokio::test]
+async fn a_failed_build_tells_why_and_the_session_goes_on() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let program = client.source(context, "kernel void broken( { }").await;
+    let (status, build) = client.build(program).await;
+    assert_eq!(status, -11);
+    assert!(build.devices[0].log.contains("error"), "{:?}", build.devices[0].log);
+    let program = client.source(context, ADD).await;
+    assert_eq!(client.build(program).await.0, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_during_its_task_leaves_the_slot_to_others() {
+    let manager = Manager::start(&["--slots", "1"]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let program = client.source(context, BUSY).await;
+    assert_eq!(client.build(program).await.0, 0);
+    let kernel = client.kernel(program, "busy").await;
+    let queue = client.queue(context, 0).await;
+    let buffer = client.buffer(context, 8).await;
+    let rounds = scalar(&200_000_000_u64.to_le_bytes());
+    let user = client.user_event(context).await;
+    let mark = client.write(queue, buffer, vec![1; 8]).await;
+    let busy = client.launch(queue, kernel, vec![Value::Buffer(buffer), rounds], 1);
+    let never = client.read(queue, buffer, 8);
+    let first = mark.event;
+    client.flush(vec![mark, busy, after(never, &[user])]).await;
+    assert_eq!(client.status(first).await, 0);
+    drop(client);
+
+    let mut other = Client::connect(&manager).await;
+    let context = other.context().await;
+    let program = other.source(context, INCREASE).await;
+    assert_eq!(other.build(program).await.0, 0);
+    let kernel = other.kernel(program, "increase").await;
+    let queue = other.queue(context, 0).await;
+    let buffer = other.buffer(context, 4).await;
+    let launch = other.launch(queue, kernel, vec![Value::Buffer(buffer), scalar(&1_i32.to_le_bytes())], 1);
+    let event = launch.event;
+    other.flush(vec![launch]).await;
+    assert_eq!(other.status(event).await, 0);
+}
+
+#[tokio::test]
+async fn a_manager_that_is_told_to_stop_tells_its_clients_and_ends() {
+    let mut manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    client.context().await;
+    let stopped = tokio::task::spawn_blocking(move || manager.stop());
+    let status = client.end().await.unwrap();
+    assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
+    assert!(stopped.await.unwrap().success());
+}
