@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Urgent writes are this far apart at least: a board that flaps must not flood the cluster.
 const URGENT_INTERVAL: Duration = Duration::from_secs(1);
+/// What lets pods in is written a second time so much later. kube-scheduler and the extender learn of a write from watches
+/// of their own: were kube-scheduler's ahead by a millisecond, it would try a waiting pod before the extender knows, and
+/// not again before the next write.
+const ECHO: Duration = Duration::from_secs(1);
 /// Usage that is off by more than this share of what the slots can do in the window is a change.
 const USAGE_SHARE: u64 = 100;
 /// The same for reconfiguration time, of which there is far less.
@@ -38,6 +42,8 @@ pub enum Reason {
     First,
     /// The node can take pods now that it couldn't before.
     Urgent,
+    /// The same once more, for pods that were tried before the extender knew.
+    Echo,
     /// Something changed meaningfully.
     Changed,
     /// It is time.
@@ -58,6 +64,8 @@ struct Written {
     /// Intervals until the next write, with jitter: nodes that started together don't write together for ever.
     min: Duration,
     heartbeat: Duration,
+    /// Whether it let pods in that were rejected before.
+    let_pods_in: bool,
 }
 
 impl Policy {
@@ -70,12 +78,17 @@ impl Policy {
     pub fn wrote(&mut self, state: NodeState, at: Instant, jitter: f64) {
         let Intervals { min, heartbeat } = self.intervals;
         let jitter = jitter.clamp(0.0, 1.0);
+        let let_pods_in = match &self.last {
+            Some(last) => lets_pods_in(&last.state, &state),
+            None => !state.devices.is_empty(),
+        };
         self.last = Some(Written {
             state,
             at,
             min: min.mul_f64(1.0 + jitter / 5.0),
             // Never later than was declared.
             heartbeat: heartbeat.mul_f64(1.0 - jitter / 10.0),
+            let_pods_in,
         });
     }
 
@@ -88,6 +101,8 @@ impl Policy {
         }
         let (reason, due) = if lets_pods_in(&last.state, current) {
             (Reason::Urgent, URGENT_INTERVAL.min(last.min))
+        } else if last.let_pods_in {
+            (Reason::Echo, ECHO.min(last.heartbeat))
         } else if differs(&last.state, current) {
             (Reason::Changed, last.min)
         } else {
@@ -196,6 +211,8 @@ mod tests {
         let mut policy = Policy::new(INTERVALS);
         assert_eq!(policy.decide(state, at), Decision::Write(Reason::First));
         policy.wrote(state.clone(), at, 0.0);
+        // The echo, so that tests begin with a policy at rest.
+        policy.wrote(state.clone(), at, 0.0);
         policy
     }
 
@@ -258,6 +275,25 @@ mod tests {
         assert_eq!(policy.decide(&more, after(at, 1)), Decision::Write(Reason::Urgent));
         assert!(matches!(policy.decide(&sick, after(at, 1)), Decision::Wait(_)), "the bad news can wait");
         assert_eq!(policy.decide(&sick, after(at, 10)), Decision::Write(Reason::Changed));
+    }
+
+    #[test]
+    fn what_lets_pods_in_is_written_twice_in_case_the_scheduler_knew_before_the_extender() {
+        let at = Instant::now();
+        let state = mk_state(1_000_000);
+        let mut policy = Policy::new(INTERVALS);
+        policy.wrote(state.clone(), at, 0.0);
+        let soon = at + Duration::from_millis(400);
+        assert_eq!(policy.decide(&state, soon), Decision::Wait(Duration::from_millis(600)));
+        assert_eq!(policy.decide(&state, after(at, 1)), Decision::Write(Reason::Echo));
+        policy.wrote(state.clone(), after(at, 1), 0.0);
+        assert_eq!(policy.decide(&state, after(at, 2)), Decision::Wait(Duration::from_secs(59)));
+
+        let mut nothing = state;
+        nothing.devices.clear();
+        let mut policy = Policy::new(INTERVALS);
+        policy.wrote(nothing.clone(), at, 0.0);
+        assert_eq!(policy.decide(&nothing, after(at, 1)), Decision::Wait(Duration::from_secs(59)));
     }
 
     #[test]
