@@ -1,8 +1,10 @@
 //! The contract of the C API, over a real device manager and PoCL, in C programs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Where cargo puts what it builds for this test, and the binaries a folder above.
 fn built() -> PathBuf {
@@ -62,4 +64,59 @@ fn a_forked_child_has_a_session_of_its_own() {
     let output = exec(&[], &compile(folder.path(), "fork"));
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+/// A manager that listens on `socket`, killed when dropped.
+struct Serving(Child);
+
+impl Serving {
+    fn start(manager: &Path, socket: &str, ready: &Path) -> Self {
+        let _ = std::fs::remove_file(ready);
+        let mut serve = Command::new(manager);
+        serve.args(["serve", "--log", "warn", "--listen", socket, "--ready-file"]).arg(ready);
+        let mut serving = Self(serve.spawn().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !ready.exists() {
+            assert!(serving.0.try_wait().unwrap().is_none(), "the manager ended");
+            assert!(Instant::now() < deadline, "the manager isn't ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        serving
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_program_outlives_its_manager_and_finds_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, program) = (manager(), compile(folder.path(), "restart"));
+    let socket = format!("unix:{}", folder.path().join("dm0.sock").display());
+    let ready = folder.path().join("ready");
+    let vendors = folder.path().join("fpga.icd");
+    std::fs::write(&vendors, built().join("libfpga_opencl_icd.so").to_str().unwrap()).unwrap();
+
+    let serving = Serving::start(&manager, &socket, &ready);
+    let mut child = Command::new("timeout")
+        .arg("60")
+        .arg(program)
+        .env("OCL_ICD_VENDORS", vendors)
+        .env("FPGA_DEVICE_MANAGERS", &socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(output.next().unwrap().unwrap(), "ready");
+    drop(serving);
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let _serving = Serving::start(&manager, &socket, &ready);
+    let status = child.wait().unwrap();
+    let rest: Vec<_> = output.map(Result::unwrap).collect();
+    assert!(status.success(), "{status}: {rest:?}");
 }
