@@ -85,7 +85,7 @@ impl Calls<'_> {
     /// [`CallError`].
     pub fn run(&mut self, id: u64, method: Method) -> Result<Outcome, CallError> {
         let (status, result) = match method {
-            Method::CreateContext(create) => self.create_context(create)?,
+            Method::CreateContext(create) => self.create_context(&create)?,
             Method::CreateQueue(create) => {
                 let made = self.queue(&create);
                 self.keep(create.queue, made)?
@@ -133,7 +133,7 @@ impl Calls<'_> {
         Ok((status, None))
     }
 
-    fn create_context(&mut self, create: v1::CreateContext) -> Result<Answered, CallError> {
+    fn create_context(&mut self, create: &v1::CreateContext) -> Result<Answered, CallError> {
         let devices = create.devices.iter().map(|id| self.inventory.device(*id)).collect::<Option<Vec<_>>>();
         let made = match devices {
             Some(devices) if devices.is_empty() => Err(ClError(CL_INVALID_VALUE)),
@@ -224,7 +224,7 @@ impl Calls<'_> {
         // Only what was asked for is stored.
         let announced = digest(&provide.digest).filter(|digest| program.digests().contains(digest));
         let stored = match announced {
-            Some(announced) => self.store(announced, bytes),
+            Some(announced) => self.store(announced, &bytes),
             None => Err(ClError(CL_INVALID_BINARY)),
         };
         Ok(match stored {
@@ -233,12 +233,12 @@ impl Calls<'_> {
         })
     }
 
-    fn store(&self, announced: fpga_core::bitstream::Digest, bytes: Bytes) -> ClResult<()> {
-        if digest_of(&bytes) != announced {
+    fn store(&self, announced: fpga_core::bitstream::Digest, bytes: &Bytes) -> ClResult<()> {
+        if digest_of(bytes) != announced {
             return Err(ClError(CL_INVALID_BINARY));
         }
         // Copied: the pieces would keep the messages that they came in.
-        let bytes = Bytes::copy_from_slice(&bytes);
+        let bytes = Bytes::copy_from_slice(bytes);
         self.config.store.insert_as(announced, bytes).map_err(|error: StoreError| {
             tracing::warn!(%announced, %error, "A bitstream can't be stored");
             ClError(CL_OUT_OF_RESOURCES)

@@ -221,7 +221,7 @@ impl ServeArgs {
         if reporter.is_some() {
             tell_progress(&config.dispatcher).context("cannot start a thread")?;
         }
-        let served = server::serve(config, listeners, shutdown).context("the service ended");
+        let served = server::serve(config, listeners, &shutdown).context("the service ended");
         if let Some(reporter) = reporter {
             reporter.device_gone(&id);
             if let Err(unsent) = reporter.shutdown(LAST_REPORTS) {

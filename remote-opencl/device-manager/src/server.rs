@@ -54,7 +54,7 @@ pub enum ServeError {
 ///
 /// # Errors
 /// [`ServeError`], before anything is served.
-pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: Shutdown) -> Result<(), ServeError> {
+pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> Result<(), ServeError> {
     let inventory = Inventory::read()?;
     let shared = Arc::new(Shared {
         config,

@@ -188,9 +188,8 @@ impl Session {
     async fn hello(&mut self, client: &mut impl Incoming) -> Result<(), Status> {
         let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
         let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
-        let hello = match first.and_then(|message| message.kind) {
-            Some(Kind::Hello(hello)) => hello,
-            _ => return Err(Status::invalid_argument(Violation::Hello.to_string())),
+        let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
+            return Err(Status::invalid_argument(Violation::Hello.to_string()));
         };
         let theirs = hello.protocol_version;
         if theirs != PROTOCOL_VERSION {
@@ -322,7 +321,7 @@ impl Session {
                         match started {
                             Ok(_) => self.building = Building::Yes,
                             Err(_) => {
-                                self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None))
+                                self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None));
                             }
                         }
                     }

@@ -203,7 +203,7 @@ proptest! {
         let mut run = |ready: &mut Ready<u64>, step: Step<u64>, set: &HashSet<u64>, flushed: usize| {
             assert!(step.failed.is_empty());
             for command in step.ready {
-                let at = (command.event.0 - 100) as usize;
+                let at = usize::try_from(command.event.0 - 100).unwrap();
                 for before in &depends[at] {
                     assert!(done.contains(before) || set.contains(before), "{} before {before}", command.event.0);
                 }

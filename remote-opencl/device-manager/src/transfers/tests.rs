@@ -61,7 +61,7 @@ proptest! {
 
     #[test]
     fn what_is_cut_into_chunks_comes_together_again(length in 1_usize..3 * MAX_CHUNK_BYTES, seed in any::<u8>()) {
-        let data: Bytes = (0..length).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect::<Vec<_>>().into();
+        let data: Bytes = (0..length).map(|at| at.wrapping_mul(31).to_le_bytes()[0] ^ seed).collect::<Vec<_>>().into();
         let mut transfers = Transfers::default();
         for chunk in chunks(7, &data) {
             transfers.chunk(chunk).unwrap();

@@ -69,8 +69,8 @@ pub fn devices(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
 /// # Errors
 /// The vendor's.
 pub fn platform_info(platform: PlatformId, param: u32) -> ClResult<Vec<u8>> {
-    // SAFETY: the platform is live; `query` passes valid pointers.
     query(|size, value, needed| {
+        // SAFETY: the platform is live; `query` passes valid pointers.
         Ok(unsafe { call!(clGetPlatformInfo(platform.0, param, size, value, needed)) })
     })
 }
@@ -80,8 +80,10 @@ pub fn platform_info(platform: PlatformId, param: u32) -> ClResult<Vec<u8>> {
 /// # Errors
 /// The vendor's.
 pub fn device_info(device: DeviceId, param: u32) -> ClResult<Vec<u8>> {
-    // SAFETY: the device is live; `query` passes valid pointers.
-    query(|size, value, needed| Ok(unsafe { call!(clGetDeviceInfo(device.0, param, size, value, needed)) }))
+    query(|size, value, needed| {
+        // SAFETY: the device is live; `query` passes valid pointers.
+        Ok(unsafe { call!(clGetDeviceInfo(device.0, param, size, value, needed)) })
+    })
 }
 
 /// Asks for the length, then for the bytes.

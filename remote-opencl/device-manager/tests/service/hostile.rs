@@ -200,14 +200,14 @@ async fn a_binary_that_is_not_what_it_was_announced_as_is_refused() {
 
 #[tokio::test]
 async fn a_tenants_bytes_are_not_found_in_anothers_new_buffer() {
-    const SIZE: u64 = 1 << 20;
+    const SIZE: usize = 1 << 20;
     let manager = Manager::start(&[]);
     for _ in 0..8 {
         let mut owner = Client::connect(&manager).await;
         let context = owner.context().await;
         let queue = owner.queue(context, 0).await;
-        let buffer = owner.buffer(context, SIZE).await;
-        let write = owner.write(queue, buffer, vec![0xA5; SIZE as usize]).await;
+        let buffer = owner.buffer(context, SIZE as u64).await;
+        let write = owner.write(queue, buffer, vec![0xA5; SIZE]).await;
         let event = write.event;
         owner.flush(vec![write]).await;
         assert_eq!(owner.status(event).await, 0);
@@ -216,10 +216,10 @@ async fn a_tenants_bytes_are_not_found_in_anothers_new_buffer() {
         let mut other = Client::connect(&manager).await;
         let context = other.context().await;
         let (one, two) = (other.queue(context, 0).await, other.queue(context, 0).await);
-        let buffer = other.buffer(context, SIZE).await;
+        let buffer = other.buffer(context, SIZE as u64).await;
         // A first write that covers all spares the zeros; one beside it must not see what was there.
         let part = other.write(one, buffer, ints([1])).await;
-        let read = other.read(two, buffer, SIZE);
+        let read = other.read(two, buffer, SIZE as u64);
         let event = read.event;
         other.flush(vec![part, read]).await;
         let (_, data) = other.completion(event).await;

@@ -1,4 +1,5 @@
 //! The service over a real OpenCL runtime, spoken to by hand.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod harness;
 mod hostile;
@@ -198,7 +199,7 @@ async fn much_data_goes_both_ways_in_chunks() {
     let queue = client.queue(context, OUT_OF_ORDER).await;
     let size = 5 * 1024 * 1024 + 12;
     let buffer = client.buffer(context, size).await;
-    let bytes: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..size).map(|at| (at * 31 % 251).to_le_bytes()[0]).collect();
     let write = client.write(queue, buffer, bytes.clone()).await;
     let read = client.read(queue, buffer, size);
     let (first, second) = (write.event, read.event);
