@@ -27,7 +27,7 @@ const JOURNAL_PREFIX: &str = "journal-";
 /// A journal of so many bytes is worth a snapshot: it is read in well under a second.
 const COMPACT_AT_BYTES: u64 = 4 * 1024 * 1024;
 /// How long to wait for a predecessor that still ends.
-const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The open checkpoint.
 #[derive(Debug)]

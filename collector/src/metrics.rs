@@ -1,7 +1,7 @@
 //! What the collector says of itself, for Prometheus.
 
 use crate::state::State;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -49,7 +49,7 @@ pub struct EventLabels {
 }
 
 /// What became of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventResult {
     /// It counted.
     Accepted,
@@ -65,7 +65,7 @@ pub struct RefusedLabels {
 }
 
 /// Why a request was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusedReason {
     /// It is not what it should be.
     Malformed,
@@ -87,7 +87,7 @@ struct AnomalyLabels {
     kind: Anomaly,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Anomaly {
     FromFuture,
     TooOld,
@@ -104,7 +104,7 @@ pub struct PublicationLabels {
 }
 
 /// How a write of the annotation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PublicationOutcome {
     /// It is there.
     Written,
@@ -124,6 +124,51 @@ pub enum PublicationOutcome {
     Unreachable,
     /// The state doesn't fit into the annotation.
     DoesNotFit,
+}
+
+/// Gives each value of a label its text.
+macro_rules! label_texts {
+    ($($label:ident { $($value:ident => $text:literal,)+ })+) => {$(
+        impl EncodeLabelValue for $label {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+                let text = match self { $(Self::$value => $text,)+ };
+                EncodeLabelValue::encode(&text, encoder)
+            }
+        }
+    )+};
+}
+
+label_texts! {
+    EventResult {
+        Accepted => "accepted",
+        Duplicate => "duplicate",
+    }
+    RefusedReason {
+        Malformed => "malformed",
+        TooLarge => "too_large",
+        Incomplete => "incomplete",
+        Busy => "busy",
+        NoRoom => "no_room",
+        Storage => "storage",
+    }
+    Anomaly {
+        FromFuture => "from_future",
+        TooOld => "too_old",
+        ProgressSkipped => "progress_skipped",
+        ClockJump => "clock_jump",
+        GapGivenUp => "gap_given_up",
+    }
+    PublicationOutcome {
+        Written => "written",
+        Conflict => "conflict",
+        Throttled => "throttled",
+        Forbidden => "forbidden",
+        NoSuchNode => "no_such_node",
+        Refused => "refused",
+        ServerError => "server_error",
+        Unreachable => "unreachable",
+        DoesNotFit => "does_not_fit",
+    }
 }
 
 impl Metrics {
