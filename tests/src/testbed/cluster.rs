@@ -88,8 +88,26 @@ impl Cluster {
         cluster.plane.start_scheduler(&config).await?;
         for board in &cluster.boards {
             board.node.wait_ready(START).await?;
+            cluster.wait_until_known(board).await?;
         }
         Ok(cluster)
+    }
+
+    /// Waits until the extender knows the board from the collector's annotation.
+    async fn wait_until_known(&self, board: &Board) -> Result<()> {
+        let spec = board.spec();
+        if spec.runtime.is_none() || spec.collector == CollectorChoice::None {
+            return Ok(());
+        }
+        let url = self.extender_url("/nodes");
+        wait::until(&format!("the extender to know the board of {}", spec.name), START, async || {
+            let known = self.http.get(&url).await?.json()?;
+            let mut nodes = known.as_array().into_iter().flatten();
+            let node = nodes.find(|node| node["name"] == spec.name.as_str());
+            let has_device = node.is_some_and(|node| !node["known"]["state"]["devices"][0].is_null());
+            Ok(has_device.then_some(()))
+        })
+        .await
     }
 
     fn scheduler_config(&self) -> Result<SchedulerConfig> {
