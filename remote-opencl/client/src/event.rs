@@ -138,7 +138,7 @@ impl Event {
         }
         if self.now() > cl::COMPLETE && session.flush().is_err() {
             // Lost, and so ended or about to be.
-            return self.now().min(ClError::OUT_OF_RESOURCES.0);
+            return if self.now() <= cl::COMPLETE { self.now() } else { ClError::OUT_OF_RESOURCES.0 };
         }
         self.now()
     }
@@ -332,12 +332,12 @@ impl Event {
     fn take_data(&self, data: Option<v1::Data>) -> bool {
         let wanted = lock(&self.inner).uses.target.as_ref().map(HostTarget::len);
         let Some(wanted) = wanted else { return true };
-        let inline = match data.and_then(|data| data.form) {
-            Some(Form::Inline(bytes)) => self.receive(wanted as u64, 0, &bytes),
+        let taken = match data.and_then(|data| data.form) {
+            Some(Form::Inline(bytes)) => bytes.len() == wanted && self.receive(wanted as u64, 0, &bytes),
             Some(Form::Transfer(transfer)) => transfer.id == self.id,
             None => false,
         };
-        inline && lock(&self.inner).received == wanted
+        taken && lock(&self.inner).received == wanted
     }
 
     /// Ends it; false if it has ended before.

@@ -1,0 +1,65 @@
+//! The client against a manager that does what a test tells it: batches, events, transfers, and what goes wrong.
+//!
+//! Whether real managers and runtimes do what this one does is for the tests over PoCL to say.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a test that can't go on shall fail"
+)]
+
+mod commands;
+mod events;
+mod failures;
+mod maps;
+mod scripted_manager;
+mod transfers;
+mod waiting;
+
+use fpga_client::{Buffer, Client, Context, Device, HostSource, HostTarget, Initial, Queue};
+use scripted_manager::ScriptedManager;
+use std::sync::Arc;
+
+/// A client of a scripted manager, with what most tests need.
+struct Setup {
+    manager: ScriptedManager,
+    client: Client,
+    device: Arc<Device>,
+    context: Arc<Context>,
+    queue: Arc<Queue>,
+}
+
+const PROFILING: u64 = fpga_client::cl::QUEUE_PROFILING_ENABLE;
+
+impl Setup {
+    fn new() -> Self {
+        Self::with_properties(PROFILING)
+    }
+
+    fn with_properties(properties: u64) -> Self {
+        let manager = ScriptedManager::start();
+        let client = Client::with_managers(manager.address()).unwrap();
+        let platforms = client.platforms();
+        let device = Arc::clone(&platforms[0].devices()[0]);
+        let context = Context::new(&[Arc::clone(&device)]).unwrap();
+        let queue = Queue::new(&context, &device, properties).unwrap();
+        Self { manager, client, device, context, queue }
+    }
+
+    fn buffer(&self, size: usize) -> Arc<Buffer> {
+        Buffer::new(&self.context, 0, size, Initial::Nothing).unwrap()
+    }
+}
+
+/// A target over `bytes`, which must live until the read has ended.
+fn target(bytes: &mut [u8]) -> HostTarget {
+    // SAFETY: every test that uses this waits for the read before it looks at the bytes or lets go of them.
+    unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// A source over `bytes`, which must live until the write has ended.
+fn source(bytes: &[u8]) -> HostSource {
+    // SAFETY: every test that uses this waits for the write before it lets go of the bytes.
+    unsafe { HostSource::borrowed(bytes.as_ptr(), bytes.len()) }
+}

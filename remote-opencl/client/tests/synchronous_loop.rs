@@ -1,0 +1,37 @@
+//! A program that waits for what it enqueues moves the bytes itself: the background thread sleeps. In a process of its
+//! own, since that thread serves all tests of a process.
+#![allow(dead_code, reason = "the scripted manager can do more than this test needs")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a test that can't go on shall fail"
+)]
+
+#[path = "client/scripted_manager.rs"]
+mod scripted_manager;
+
+use fpga_client::{Client, Context, Operation, Queue};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_synchronous_loop_is_driven_by_its_own_thread_alone() {
+    let manager = scripted_manager::ScriptedManager::start();
+    let client = Client::with_managers(manager.address()).unwrap();
+    let device = Arc::clone(&client.platforms()[0].devices()[0]);
+    let context = Context::new(&[Arc::clone(&device)]).unwrap();
+    let queue = Queue::new(&context, &device, 0).unwrap();
+    let before = Client::background_turns();
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(500) {
+        let begin = Instant::now();
+        queue.enqueue(Operation::Marker, &[]).unwrap();
+        queue.finish().unwrap();
+        times.push(begin.elapsed());
+    }
+    times.sort();
+    println!("{} iterations, p50 {:?}", times.len(), times[times.len() / 2]);
+    assert_eq!(Client::background_turns(), before);
+}
