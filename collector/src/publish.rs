@@ -117,7 +117,6 @@ impl Publisher {
             Decision::Write(reason) => match self.write().await {
                 Ok(state) => {
                     debug!(boot = state.boot, seq = state.seq, ?reason, "State published");
-                    self.metrics.truncated.set(i64::from(state.truncated));
                     let jitter = self.jitter();
                     self.policy.wrote(state, Instant::now().into_std(), jitter);
                     self.backoff = BACKOFF.0;
@@ -126,7 +125,7 @@ impl Publisher {
                 Err(error) => {
                     let pause = self.backoff.mul_f64(0.5 + self.jitter() / 2.0);
                     warn!(node = %self.node, %error, ?pause, "State not published");
-                    // Never quite the first pause again, so that a failure can be told from none.
+                    // From the second pause on a failure shows: changes don't cut it short.
                     self.backoff = (self.backoff * 2).min(BACKOFF.1);
                     pause
                 }
@@ -158,6 +157,9 @@ impl Publisher {
         };
         let state = self.owner.publish().await?;
         let text = node_state::encode(&state)?;
+        // How much was left out is known to the text only.
+        let truncated = node_state::decode(&text).map_or(0, |written| written.truncated);
+        self.metrics.truncated.set(i64::from(truncated));
         let patch = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Node",

@@ -264,8 +264,9 @@ impl Dispatch {
         }
         queue.set_idle(false);
         if self.lost_the_collector() {
-            // It went away in silence: go and see whether another one is there, with the devices.
+            // It went away in silence: go and see whether another one is there, if there is a device to tell of.
             self.shared.devices.confirm_none();
+            self.collector = Collector::Unknown;
         }
     }
 

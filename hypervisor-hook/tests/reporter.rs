@@ -278,6 +278,21 @@ fn statuses_are_repeated_though_nothing_changes() {
 }
 
 #[test]
+fn an_event_after_any_pause_is_sent_soon() {
+    let seen = Shared::default();
+    let server = Server::start(&any_port(), &seen);
+    // Nothing but the event itself wakes the reporter.
+    let config = Config { device_interval: Duration::from_secs(3600), ..mk_config(&server.endpoint) };
+    let reporter = Reporter::start(config).unwrap();
+    for n in 1..=500 {
+        reporter.report(mk_event(n, "sobel"));
+        wait_until("it is sent", || reporter.stats().sent == n);
+        // Into every phase of the background thread's round, its falling asleep among them.
+        std::thread::sleep(Duration::from_micros(n * 13 % 5000));
+    }
+}
+
+#[test]
 fn one_refused_event_does_not_hold_up_the_others() {
     let seen = Shared::default();
     seen.lock().unwrap().poison = Some("bad");

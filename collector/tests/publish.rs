@@ -1,0 +1,281 @@
+//! The annotation, as an API server sees it being written: a stand-in on the loopback that fails, forgets and comes back. The same
+//! against a real API server is in the end-to-end test.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use common::{Collector, DEADLINE, event, now_ms, wait_until};
+use fpga_core::node_state::{ANNOTATION, NodeState, decode};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// The stand-in's node object, what was written to it, and how it is to fail.
+#[derive(Default)]
+struct Api {
+    uid: String,
+    annotation: Option<String>,
+    writes: Vec<(Instant, NodeState)>,
+    fail: Vec<u16>,
+    gets: usize,
+}
+
+type Shared = Arc<Mutex<Api>>;
+
+struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    address: String,
+}
+
+impl Server {
+    fn start(address: &str, api: &Shared) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (bound, is_bound) = std::sync::mpsc::channel();
+        let app =
+            Router::new().route("/api/v1/nodes/{name}", get(read).patch(write)).with_state(Arc::clone(api));
+        let address = address.to_owned();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
+                bound.send(listener.local_addr().unwrap().to_string()).unwrap();
+                tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
+            });
+        });
+        let address = is_bound.recv_timeout(DEADLINE).unwrap();
+        Self { stop: Some(stop), thread: Some(thread), address }
+    }
+
+    fn kubeconfig(&self, dir: &std::path::Path) -> PathBuf {
+        let path = dir.join("kubeconfig");
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{}", self.address)}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+        });
+        std::fs::write(&path, config.to_string()).unwrap();
+        path
+    }
+
+    fn stop(mut self) -> String {
+        self.end();
+        self.address.clone()
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn status(code: u16) -> Response {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "as told", "reason": "Test", "code": code});
+    (StatusCode::from_u16(code).unwrap(), Json(body)).into_response()
+}
+
+fn node(api: &Api) -> Response {
+    let annotations: HashMap<_, _> = api.annotation.iter().map(|text| (ANNOTATION, text)).collect();
+    let metadata = json!({"name": "node-1", "uid": api.uid, "annotations": annotations});
+    Json(json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}))
+        .into_response()
+}
+
+async fn read(State(api): State<Shared>, Path(name): Path<String>) -> Response {
+    let mut api = api.lock().unwrap();
+    api.gets += 1;
+    if name == "node-1" && !api.uid.is_empty() { node(&api) } else { status(404) }
+}
+
+async fn write(
+    State(api): State<Shared>,
+    Path(name): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let mut api = api.lock().unwrap();
+    if !api.fail.is_empty() {
+        return status(api.fail.remove(0));
+    }
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(name, "node-1");
+    assert_eq!(headers["content-type"], "application/apply-patch+yaml");
+    assert_eq!((query["fieldManager"].as_str(), query["force"].as_str()), ("fpga-collector", "true"));
+    if body["metadata"]["uid"] != json!(api.uid) {
+        return status(409);
+    }
+    let text = body["metadata"]["annotations"][ANNOTATION].as_str().unwrap();
+    assert!(text.len() <= 4096);
+    api.writes.push((Instant::now(), decode(text).unwrap()));
+    api.annotation = Some(text.to_owned());
+    node(&api)
+}
+
+fn mk_api() -> Shared {
+    Arc::new(Mutex::new(Api { uid: "u1".to_owned(), ..Api::default() }))
+}
+
+fn start(dir: &std::path::Path, server: &Server, flags: &[&str]) -> Collector {
+    let kubeconfig = server.kubeconfig(dir);
+    let mut args = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
+    args.extend(flags);
+    Collector::start_with(dir, &args)
+}
+
+fn last(api: &Shared) -> Option<NodeState> {
+    api.lock().unwrap().writes.last().map(|(_, state)| state.clone())
+}
+
+#[test]
+fn the_first_state_a_new_board_and_the_last_word_are_written_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    // So long that only what is urgent is written.
+    let flags = ["--min-write-interval", "10m", "--heartbeat", "30m"];
+    let collector = start(dir.path(), &server, &flags);
+    wait_until("the first state", || last(&api).is_some());
+    collector.put_board();
+    wait_until("the board", || last(&api).is_some_and(|state| state.devices.len() == 1));
+    for seq in 1..=50 {
+        collector.post(&event(1, seq, 0));
+    }
+    let writes = api.lock().unwrap().writes.len();
+    assert_eq!(writes, 2, "events of a known board wait");
+    assert_eq!(collector.terminate().code(), Some(0));
+    assert_eq!(last(&api).unwrap().usage.0, 50);
+    let api = api.lock().unwrap();
+    assert!(api.writes.iter().all(|(_, state)| state.boot == 1));
+    assert!(api.writes.windows(2).all(|pair| pair[0].1.version() < pair[1].1.version()));
+    assert_eq!(api.gets, 1);
+}
+
+#[test]
+fn changes_are_written_no_more_often_than_the_interval_and_the_heart_beats() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let flags = ["--min-write-interval", "400ms", "--heartbeat", "1s", "--window", "10s"];
+    let collector = start(dir.path(), &server, &flags);
+    collector.put_board();
+    wait_until("the board", || last(&api).is_some_and(|state| state.devices.len() == 1));
+    let from = api.lock().unwrap().writes.len() - 1;
+    let mut seq = 0;
+    wait_until("six writes under load", || {
+        seq += 1;
+        let busy = event(1, seq, 0).replace("\"duration_ms\":1,", "\"duration_ms\":5000,");
+        collector.post(&busy);
+        api.lock().unwrap().writes.len() > from + 6
+    });
+    let writes = api.lock().unwrap().writes[from..].to_vec();
+    for pair in writes.windows(2) {
+        let apart = pair[1].0 - pair[0].0;
+        assert!(apart.as_millis() >= 350, "{apart:?}");
+    }
+    let count = api.lock().unwrap().writes.len();
+    wait_until("the heart beats without load", || api.lock().unwrap().writes.len() > count + 3);
+}
+
+#[test]
+fn while_the_api_server_is_away_events_are_acknowledged_and_published_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let away = Server::start("127.0.0.1:0", &api);
+    let kubeconfig = away.kubeconfig(dir.path());
+    let address = away.stop();
+    let collector = Collector::start_with(dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
+    let unreachable = "fpga_collector_publications_total{outcome=\"unreachable\"}";
+    wait_until("a failure is counted", || collector.metric(unreachable) > 0.0);
+    assert_eq!(collector.request("GET", "/readyz", b"").status, 200);
+    let _back = Server::start(&address, &api);
+    wait_until("the event is published", || last(&api).is_some_and(|state| state.usage.0 == 1));
+}
+
+#[test]
+fn refusals_of_the_api_server_are_counted_by_kind_and_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    api.lock().unwrap().fail = vec![429, 500, 403];
+    let server = Server::start("127.0.0.1:0", &api);
+    let collector = start(dir.path(), &server, &[]);
+    wait_until("it is written", || last(&api).is_some());
+    for outcome in ["throttled", "server_error", "forbidden"] {
+        let name = format!("fpga_collector_publications_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(collector.metric(&name), 1.0, "{outcome}");
+    }
+}
+
+#[test]
+fn a_node_that_was_made_anew_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let collector = start(dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
+    wait_until("the first state", || last(&api).is_some());
+    let writes = {
+        let mut api = api.lock().unwrap();
+        (api.uid, api.annotation) = ("u2".to_owned(), None);
+        api.writes.len()
+    };
+    wait_until("the new node has it", || api.lock().unwrap().writes.len() > writes);
+    assert!(collector.metric("fpga_collector_publications_total{outcome=\"conflict\"}") >= 1.0);
+}
+
+#[test]
+fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_window_back() {
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let first_dir = tempfile::tempdir().unwrap();
+    let first = start(first_dir.path(), &server, &[]);
+    first.put_board();
+    for seq in 1..=40 {
+        first.post(&event(1, seq, 100));
+    }
+    assert_eq!(first.terminate().code(), Some(0));
+    let published = last(&api).unwrap();
+    assert_eq!((published.boot, published.usage.0), (1, 40));
+    let ago = now_ms() - published.measured_at.0;
+
+    // Another disk, as after the loss of the first.
+    let second_dir = tempfile::tempdir().unwrap();
+    let second = start(second_dir.path(), &server, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    assert_eq!(second.usage(), 40, "{ago} ms later");
+    assert_eq!(second.state()["bitstreams"][0]["name"], json!("sobel"));
+    second.kill();
+
+    // Killed and started on its own checkpoint: the annotation adds nothing to it.
+    let third = start(second_dir.path(), &server, &[]);
+    wait_until("the boot after that is published", || last(&api).is_some_and(|state| state.boot == 3));
+    assert_eq!(third.usage(), 40);
+}
+
+#[test]
+fn garbage_in_the_annotation_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    api.lock().unwrap().annotation = Some("{\"v\":1,\"boot\":".to_owned());
+    let server = Server::start("127.0.0.1:0", &api);
+    let _collector = start(dir.path(), &server, &[]);
+    wait_until("it is replaced", || last(&api).is_some_and(|state| state.boot == 1));
+}
