@@ -294,7 +294,10 @@ impl State {
             let ready = self.waiting.iter().position(|command| {
                 let ready = command.wait.iter().all(|event| self.ended.contains_key(event));
                 // In-order queues: nothing overtakes what waits.
-                ready && !blocked.contains(&command.queue) || !blocked.insert(command.queue) && false
+                if !ready {
+                    blocked.insert(command.queue);
+                }
+                ready && !blocked.contains(&command.queue)
             });
             let Some(ready) = ready else { break };
             let command = self.waiting.remove(ready);
