@@ -17,7 +17,9 @@ use fpga_core::units::Millis;
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
+use fpga_scheduler_extender::metrics::Verb;
 use fpga_scheduler_extender::serve::serve;
+use fpga_scheduler_extender::verbs::answer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -37,38 +39,45 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let state = cluster();
     let routes = Routes { prefix: String::new(), max_body_bytes: 64 << 20 };
-    let extender = start(&runtime, app(state, &routes));
+    let extender = start(&runtime, app(Arc::clone(&state), &routes));
 
     println!("extender latency over HTTP on loopback, {calls} calls each, microseconds");
     println!(
-        "{:<11} {:>6} {:>9} {:>9} {:>9} {:>12} {:>12}",
-        "verb", "names", "p50", "p99", "max", "nothing p50", "nothing p99"
+        "{:<11} {:>6} {:>9} {:>9} {:>9} {:>12} {:>12} {:>13} {:>13}",
+        "verb", "names", "min", "p50", "p99", "nothing p50", "nothing p99", "in memory min", "in memory p50"
     );
-    for verb in ["filter", "prioritize"] {
+    for verb in [Verb::Filter, Verb::Prioritize] {
         for size in SIZES {
             let body = request(size);
             let mut ours = Connection::open(extender, verb, &body);
-            let answer = ours.call();
-            check(verb, &answer, size);
-            let nothing = start(&runtime, do_nothing(answer));
+            let canned = ours.call();
+            check(verb, &canned, size);
+            let nothing = start(&runtime, do_nothing(canned));
             let mut theirs = Connection::open(nothing, verb, &body);
             for _ in 0..WARM_UP.min(calls) {
-                (ours.call(), theirs.call());
+                ours.call();
+                theirs.call();
             }
-            let (mut our_times, mut their_times) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
+            let (mut our_times, mut their_times, mut memory_times) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..calls {
                 our_times.push(timed(&mut ours));
                 their_times.push(timed(&mut theirs));
+                memory_times.push(timed_in_memory(&state, verb, &body));
             }
             our_times.sort_unstable();
             their_times.sort_unstable();
+            memory_times.sort_unstable();
             println!(
-                "{verb:<11} {size:>6} {:>9} {:>9} {:>9} {:>12} {:>12}",
+                "{:<11} {:>6} {:>9} {:>9} {:>9} {:>12} {:>12} {:>13} {:>13}",
+                verb.name(),
+                size,
+                micros(&our_times, 0),
                 micros(&our_times, 50),
                 micros(&our_times, 99),
-                micros(&our_times, 100),
                 micros(&their_times, 50),
-                micros(&their_times, 99)
+                micros(&their_times, 99),
+                micros(&memory_times, 0),
+                micros(&memory_times, 50)
             );
         }
     }
@@ -77,6 +86,13 @@ fn main() {
 fn timed(connection: &mut Connection) -> Duration {
     let started = Instant::now();
     connection.call();
+    started.elapsed()
+}
+
+/// The same without HTTP: decode, decide, encode.
+fn timed_in_memory(state: &App, verb: Verb, body: &[u8]) -> Duration {
+    let started = Instant::now();
+    answer(state, verb, body).unwrap();
     started.elapsed()
 }
 
@@ -156,9 +172,9 @@ fn request(size: usize) -> Vec<u8> {
 }
 
 /// The answer is a real one: all nodes pass, all have scores, and not all the same.
-fn check(verb: &str, answer: &[u8], size: usize) {
+fn check(verb: Verb, answer: &[u8], size: usize) {
     let answer: serde_json::Value = serde_json::from_slice(answer).unwrap();
-    if verb == "filter" {
+    if verb == Verb::Filter {
         assert_eq!(answer["NodeNames"].as_array().unwrap().len(), size);
     } else {
         let scores: HashSet<_> =
@@ -176,13 +192,14 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(address: SocketAddr, verb: &str, body: &[u8]) -> Self {
+    fn open(address: SocketAddr, verb: Verb, body: &[u8]) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut head = String::new();
         write!(
             head,
-            "POST /{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST /{} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            verb.name(),
             body.len()
         )
         .unwrap();
