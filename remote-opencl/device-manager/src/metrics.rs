@@ -2,13 +2,20 @@
 //!
 //! Labels come from enums: no tenant, bitstream or session names.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
-use prometheus_client::metrics::counter::Counter;
+use crate::store::BitstreamStore;
+use fpga_hook::Reporter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+const PREFIX: &str = "fpga_device_manager";
 
 /// Counters of one device manager. Clones count in the same place.
 #[derive(Debug, Clone)]
@@ -54,7 +61,7 @@ pub enum Direction {
 impl Metrics {
     /// Registers all of them under `fpga_device_manager_`.
     pub fn register(registry: &mut Registry) -> Self {
-        let registry = registry.sub_registry_with_prefix("fpga_device_manager");
+        let registry = registry.sub_registry_with_prefix(PREFIX);
         // 16 µs to 17 s: from a null kernel to a video.
         let task_seconds = Histogram::new(exponential_buckets(16e-6, 2.0, 21));
         let metrics = Self {
@@ -109,6 +116,48 @@ impl Metrics {
     /// Counts bytes of buffers and programs.
     pub fn count_bytes(&self, direction: Direction, bytes: u64) {
         self.bytes.get_or_create(&BytesLabels { direction }).inc_by(bytes);
+    }
+}
+
+/// What others count, asked when somebody looks.
+#[derive(Debug)]
+pub struct AtScrape {
+    /// The store.
+    pub store: Arc<BitstreamStore>,
+    /// The reporter, where there is a collector.
+    pub reporter: Option<Reporter>,
+}
+
+impl AtScrape {
+    /// Registers them beside [`Metrics`].
+    pub fn register(self, registry: &mut Registry) {
+        registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(self));
+    }
+}
+
+impl Collector for AtScrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let bytes = ConstGauge::new(i64::try_from(self.store.bytes()).unwrap_or(i64::MAX));
+        let help = "Bitstreams that are kept";
+        let store = encoder.encode_descriptor("store", help, Some(&Unit::Bytes), bytes.metric_type())?;
+        bytes.encode(store)?;
+        let Some(reporter) = &self.reporter else { return Ok(()) };
+        let stats = reporter.stats();
+        let queued = ConstGauge::new(i64::try_from(stats.queued).unwrap_or(i64::MAX));
+        let help = "Events that the collector has not acknowledged";
+        let metric = encoder.encode_descriptor("reports_queued", help, None, queued.metric_type())?;
+        queued.encode(metric)?;
+        for (name, help, value) in [
+            ("reports_sent", "Events that the collector has acknowledged", stats.sent),
+            ("reports_merged", "Events that found the queue full and went into a sum", stats.merged),
+            ("reports_refused", "Events that the collector refused", stats.refused),
+            ("report_retries", "Requests to the collector that failed and were tried again", stats.retries),
+        ] {
+            let counter = ConstCounter::new(value);
+            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
+        }
+        Ok(())
     }
 }
 

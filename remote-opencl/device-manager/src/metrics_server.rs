@@ -1,5 +1,6 @@
 //! `/metrics`, `/healthz` and `/readyz` for those who watch the manager, on a thread of their own.
 
+use crate::shutdown::Shutdown;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -14,11 +15,12 @@ use tracing::warn;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `registry` on `address` until the process ends; the address that was bound.
+/// Serves `registry` on `address` until the process ends; the address that was bound. Not ready once the shutdown is
+/// requested.
 ///
 /// # Errors
 /// The system's, if the address can't be bound.
-pub fn start(address: SocketAddr, registry: Registry) -> io::Result<SocketAddr> {
+pub fn start(address: SocketAddr, registry: Registry, shutdown: Shutdown) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
@@ -26,7 +28,7 @@ pub fn start(address: SocketAddr, registry: Registry) -> io::Result<SocketAddr> 
     thread::Builder::new().name("metrics".to_owned()).spawn(move || {
         let served = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            axum::serve(listener, app(registry)).await
+            axum::serve(listener, app(registry, shutdown)).await
         });
         if let Err(error) = served {
             warn!(%error, "Metrics are not served any more");
@@ -36,12 +38,21 @@ pub fn start(address: SocketAddr, registry: Registry) -> io::Result<SocketAddr> 
 }
 
 /// The routes.
-pub fn app(registry: Registry) -> Router {
+pub fn app(registry: Registry, shutdown: Shutdown) -> Router {
+    let readyz = || async move { ready(&shutdown) };
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
         .with_state(Arc::new(registry))
+}
+
+fn ready(shutdown: &Shutdown) -> (StatusCode, &'static str) {
+    if shutdown.is_requested() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
 }
 
 async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
@@ -67,7 +78,7 @@ mod tests {
         metrics.sessions_opened.inc();
         metrics.count_bytes(Direction::Received, 7);
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
-        let response = app(registry).oneshot(request).await.unwrap();
+        let response = app(registry, Shutdown::new()).oneshot(request).await.unwrap();
         let text = to_bytes(response.into_body(), 1 << 20).await.unwrap();
         let text = String::from_utf8_lossy(&text);
         for line in [
@@ -77,5 +88,19 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_manager_that_drains_is_healthy_and_not_ready() {
+        let shutdown = Shutdown::new();
+        let app = app(Registry::default(), shutdown.clone());
+        let status = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            app.clone().oneshot(request).await.unwrap().status()
+        };
+        assert_eq!(status("/readyz").await, StatusCode::OK);
+        shutdown.request();
+        assert_eq!(status("/readyz").await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(status("/healthz").await, StatusCode::OK);
     }
 }

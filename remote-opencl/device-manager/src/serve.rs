@@ -6,7 +6,7 @@ use crate::dispatcher::Dispatcher;
 use crate::humane;
 use crate::listen::{Address, Listener};
 use crate::log::LogArgs;
-use crate::metrics::Metrics;
+use crate::metrics::{AtScrape, Metrics};
 use crate::metrics_server;
 use crate::reporting::{DeviceFacts, Reports};
 use crate::runtime::Runtime;
@@ -184,11 +184,6 @@ impl ServeArgs {
         });
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        if let Some(address) = metrics_listen {
-            let bound = metrics_server::start(address, registry)
-                .with_context(|| format!("--metrics-listen {address}"))?;
-            info!(%bound, "Serving metrics");
-        }
         let platforms = entered.load()?;
         let facts = DeviceFacts {
             id: device_id,
@@ -202,6 +197,12 @@ impl ServeArgs {
             .map(|endpoint| Reporter::start(fpga_hook::Config::new(endpoint)))
             .transpose()
             .context("--collector")?;
+        AtScrape { store: Arc::clone(&store), reporter: reporter.clone() }.register(&mut registry);
+        if let Some(address) = metrics_listen {
+            let bound = metrics_server::start(address, registry, shutdown.clone())
+                .with_context(|| format!("--metrics-listen {address}"))?;
+            info!(%bound, "Serving metrics");
+        }
         let id = facts.id.clone();
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports = Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone());
@@ -223,8 +224,10 @@ impl ServeArgs {
         }
         let served = server::serve(config, listeners, &shutdown).context("the service ended");
         if let Some(reporter) = reporter {
+            // The last events first: they are the device's.
+            let flushed = reporter.flush(LAST_REPORTS);
             reporter.device_gone(&id);
-            if let Err(unsent) = reporter.shutdown(LAST_REPORTS) {
+            if let Err(unsent) = flushed.and_then(|()| reporter.shutdown(LAST_REPORTS)) {
                 warn!(%unsent, "Last reports were not delivered");
             }
         }

@@ -1,4 +1,5 @@
 //! `exec` from outside: what passes through, and that nothing is left behind. The programs here use no OpenCL.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! `serve` and `build-bitstream` from outside, over PoCL.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
@@ -90,7 +91,10 @@ fn metrics_and_health_are_served_where_asked() {
         text
     };
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
-    assert!(get("/metrics").contains("fpga_device_manager_sessions 0"));
+    let metrics = get("/metrics");
+    for line in ["fpga_device_manager_sessions 0", "fpga_device_manager_store_bytes 0"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
 }
 
 #[test]
