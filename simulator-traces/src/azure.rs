@@ -28,10 +28,10 @@ pub enum TraceError {
     #[error("the trace is not CSV with the columns app, func, end_timestamp, duration: {0}")]
     Csv(#[from] csv::Error),
     /// A number makes no sense.
-    #[error("row {row} of the trace: {column} is {value}; write seconds from 0 to {LONGEST}")]
+    #[error("line {line} of the trace: {column} is {value}; write seconds from 0 to {LONGEST}")]
     Range {
-        /// The row, counted from 1, without the header.
-        row: usize,
+        /// The line, counted from 1, the header included.
+        line: u64,
         /// The column.
         column: &'static str,
         /// Its value.
@@ -40,30 +40,68 @@ pub enum TraceError {
 }
 
 #[derive(Deserialize)]
-struct Row {
-    app: String,
-    func: String,
+struct Row<'a> {
+    app: &'a str,
+    func: &'a str,
     end_timestamp: f64,
     duration: f64,
 }
 
-/// Reads a trace; the invocations are in the order of their start.
+/// The invocations of a trace one by one as they are read, in the order of its rows: that of their ends.
 ///
-/// # Errors
-/// [`TraceError`]; nothing is skipped.
-pub fn read(csv: impl Read) -> Result<Vec<Invocation>, TraceError> {
-    let mut invocations = Vec::new();
-    for (index, row) in csv::Reader::from_reader(csv).into_deserialize::<Row>().enumerate() {
-        let Row { app, func: function, end_timestamp, duration } = row?;
+/// A bad row is an item too; what comes after it can still be read.
+pub struct Invocations<R> {
+    rows: csv::Reader<R>,
+    columns: Option<csv::StringRecord>,
+    row: csv::StringRecord,
+}
+
+impl<R: Read> Invocations<R> {
+    /// Those in `csv`, which may be larger than memory.
+    pub fn new(csv: R) -> Self {
+        let rows = csv::Reader::from_reader(csv);
+        Self { rows, columns: None, row: csv::StringRecord::new() }
+    }
+
+    fn read_row(&mut self) -> Result<Option<Invocation>, TraceError> {
+        let columns = match &self.columns {
+            Some(columns) => columns,
+            None => {
+                let columns = self.rows.headers()?.clone();
+                self.columns.insert(columns)
+            }
+        };
+        if !self.rows.read_record(&mut self.row)? {
+            return Ok(None);
+        }
+        let Row { app, func, end_timestamp, duration } = self.row.deserialize(Some(columns))?;
         for (column, value) in [("end_timestamp", end_timestamp), ("duration", duration)] {
             if !(0.0..=LONGEST).contains(&value) {
-                return Err(TraceError::Range { row: index + 1, column, value });
+                let line = self.row.position().map_or(0, csv::Position::line);
+                return Err(TraceError::Range { line, column, value });
             }
         }
         // What began before the trace did, begins with it.
         let start = Duration::from_secs_f64((end_timestamp - duration).max(0.0));
-        invocations.push(Invocation { app, function, start, duration: Duration::from_secs_f64(duration) });
+        let duration = Duration::from_secs_f64(duration);
+        Ok(Some(Invocation { app: app.to_owned(), function: func.to_owned(), start, duration }))
     }
+}
+
+impl<R: Read> Iterator for Invocations<R> {
+    type Item = Result<Invocation, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read_row().transpose()
+    }
+}
+
+/// Reads a trace whole; the invocations are in the order of their start.
+///
+/// # Errors
+/// The first [`TraceError`]; nothing is skipped.
+pub fn read(csv: impl Read) -> Result<Vec<Invocation>, TraceError> {
+    let mut invocations = Invocations::new(csv).collect::<Result<Vec<_>, _>>()?;
     invocations.sort_by_key(|invocation| invocation.start);
     Ok(invocations)
 }
@@ -98,7 +136,21 @@ mod tests {
         assert!(error(&format!("{HEADER}a,f,x,1\n")).contains("line: 2"));
         for bad in ["-1", "NaN", "inf", "1e300"] {
             let text = error(&format!("{HEADER}a,f,{bad},1\n"));
-            assert!(text.contains("row 1") && text.contains("end_timestamp"), "{text}");
+            assert!(text.contains("line 2") && text.contains("end_timestamp"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_stream_goes_on_after_a_bad_row() {
+        let text = format!("{HEADER}a,f,2,1\na,f,-1,1\na,f\na,f,x,1\na,g,4,1\n");
+        let items: Vec<_> = Invocations::new(text.as_bytes()).collect();
+        let lines = [3, 4, 5].map(|line| format!("line{}{line}", if line == 3 { " " } else { ": " }));
+        for (item, line) in items[1..4].iter().zip(lines) {
+            let error = item.as_ref().unwrap_err().to_string();
+            assert!(error.contains(&line), "{error}");
+        }
+        assert_eq!(items[0].as_ref().unwrap().start, Duration::from_secs(1));
+        assert_eq!(items[4].as_ref().unwrap().function, "g");
+        assert_eq!(items.len(), 5);
     }
 }
