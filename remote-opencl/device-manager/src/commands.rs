@@ -33,6 +33,17 @@ pub struct Body {
     pub hold: Hold,
 }
 
+impl Body {
+    /// How many bytes came with it.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        match &self.operation {
+            Operation::Write { size, .. } => *size as u64,
+            _ => 0,
+        }
+    }
+}
+
 /// An operation on objects.
 #[derive(Debug)]
 pub enum Operation {

@@ -10,8 +10,36 @@ use crate::objects::{Buffer, Moments, Queue, lock};
 use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
 use crate::vendor::{self, ClResult, Enqueued, Event};
 use bytes::Bytes;
+use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Something to tell the client, in this order.
+#[derive(Debug)]
+pub enum Report {
+    /// A piece of what a read gives, before it has ended.
+    Piece {
+        /// The event of the read.
+        event: EventId,
+        /// How long the whole is.
+        length: u64,
+        /// Where the piece begins.
+        offset: u64,
+        /// It.
+        data: Bytes,
+    },
+    /// A command has ended.
+    Ended(Ended),
+}
+
+/// What a read gave.
+#[derive(Debug)]
+pub enum Got {
+    /// These few bytes.
+    Bytes(Bytes),
+    /// As many, all told in pieces before.
+    Pieces(u64),
+}
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -23,7 +51,15 @@ pub struct Ended {
     /// When what happened.
     pub moments: Moments,
     /// What a read gave.
-    pub data: Option<Bytes>,
+    pub data: Option<Got>,
+}
+
+impl Ended {
+    /// One that never reached the device.
+    #[must_use]
+    pub fn at_once(event: EventId, status: i32) -> Self {
+        Self { event, status, moments: Moments::now(), data: None }
+    }
 }
 
 /// The commands of one session that the vendor has.
@@ -39,6 +75,8 @@ pub struct Executor<N> {
 pub trait Notify: Clone + Send + 'static {
     /// The command has ended with this status. Must not block.
     fn ended(&self, event: EventId, status: i32);
+    /// A piece of the command has ended. Must not block.
+    fn piece_ended(&self, event: EventId);
 }
 
 #[derive(Debug)]
@@ -46,6 +84,8 @@ struct Running {
     task: TaskId,
     enqueued: Enqueued,
     enqueued_at: u64,
+    /// How many pieces of a read were told.
+    told: usize,
     /// Kept until the end: queue, buffers, kernel and arguments.
     body: Body,
 }
@@ -56,7 +96,7 @@ impl<N: Notify> Executor<N> {
         Self { running: HashMap::new(), outstanding: HashMap::new(), notify }
     }
 
-    /// Enqueues the commands of a task. What ends at once, by an error, is added to `ended`.
+    /// Enqueues the commands of a task. What ends at once, by an error, is added to `reports`.
     ///
     /// Returns whether the task has ended with that.
     pub fn start(
@@ -64,7 +104,7 @@ impl<N: Notify> Executor<N> {
         task: TaskId,
         commands: Vec<Command<Body>>,
         ready: &mut Ready<Body>,
-        ended: &mut Vec<Ended>,
+        reports: &mut Vec<Report>,
     ) -> bool {
         let mut broken: Vec<QueueId> = Vec::new();
         let mut queues: Vec<Arc<Queue>> = Vec::new();
@@ -78,20 +118,20 @@ impl<N: Notify> Executor<N> {
             match enqueued {
                 Ok(None) => {
                     ready.ended(event, 0);
-                    ended.push(Ended { event, status: 0, moments: Moments::now(), data: None });
+                    reports.push(Report::Ended(Ended::at_once(event, 0)));
                 }
                 Ok(Some(enqueued)) => {
                     self.watch(event, &enqueued);
                     if !queues.iter().any(|other| Arc::ptr_eq(other, &body.queue)) {
                         queues.push(body.queue.clone());
                     }
-                    self.running.insert(event, Running { task, enqueued, enqueued_at, body });
+                    self.running.insert(event, Running { task, enqueued, enqueued_at, told: 0, body });
                     outstanding += 1;
                 }
                 Err(status) => {
                     broken.push(queue);
                     ready.ended(event, status);
-                    ended.push(Ended { event, status, moments: Moments::now(), data: None });
+                    reports.push(Report::Ended(Ended::at_once(event, status)));
                 }
             }
         }
@@ -106,34 +146,47 @@ impl<N: Notify> Executor<N> {
         outstanding == 0
     }
 
-    /// The vendor says that a command has ended; the task, if it was its last.
+    /// The vendor says that a piece of a command has ended: the client gets what it gave.
+    pub fn piece_ended(&mut self, event: EventId, reports: &mut Vec<Report>) {
+        if let Some(running) = self.running.get_mut(&event) {
+            running.tell_pieces(event, reports);
+        }
+    }
+
+    /// The vendor says that a command has ended. Returns the task, if it was its last command.
     pub fn finish(
         &mut self,
         event: EventId,
         status: i32,
         ready: &mut Ready<Body>,
-    ) -> Option<(Ended, Option<TaskId>)> {
-        let Running { task, mut enqueued, enqueued_at, body } = self.running.remove(&event)?;
-        let outcome = enqueued.outcome();
-        let (status, data) = match outcome {
-            Ok(data) if status >= 0 => (0, data),
-            Ok(_) => (status, None),
-            Err(error) => (if status < 0 { status } else { error.0 }, None),
+        reports: &mut Vec<Report>,
+    ) -> Option<TaskId> {
+        let mut running = self.running.remove(&event)?;
+        let status = match running.enqueued.outcome() {
+            _ if status < 0 => status,
+            Ok(()) => 0,
+            Err(error) => error.0,
         };
+        let data = if status == 0 { running.got(event, reports) } else { None };
+        let Running { task, enqueued, enqueued_at, body, .. } = running;
         let moments = match enqueued.profile() {
             Some(profile) if status == 0 => body.queue.moments(enqueued_at, profile),
             _ => Moments { queued: enqueued_at, ..Moments::now() },
         };
         ready.ended(event, status);
-        let left = self.outstanding.get_mut(&task).map_or(0, |left| {
-            *left -= 1;
-            *left
-        });
-        let task = (left == 0).then(|| {
-            self.outstanding.remove(&task);
-            task
-        });
-        Some((Ended { event, status, moments, data }, task))
+        reports.push(Report::Ended(Ended { event, status, moments, data }));
+        let left = self.outstanding.get_mut(&task)?;
+        *left -= 1;
+        if *left > 0 {
+            return None;
+        }
+        self.outstanding.remove(&task);
+        Some(task)
+    }
+
+    /// The tasks that run.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.outstanding.keys().copied()
     }
 
     /// Whether nothing runs.
@@ -143,6 +196,14 @@ impl<N: Notify> Executor<N> {
     }
 
     fn watch(&self, event: EventId, enqueued: &Enqueued) {
+        // The last piece is told with the whole.
+        if let Some((_, parts)) = enqueued.parts().split_last() {
+            for part in parts {
+                let notify = self.notify.clone();
+                // Without the callback the piece is told later.
+                let _ = vendor::on_end(part, move |_| notify.piece_ended(event));
+            }
+        }
         let notify = self.notify.clone();
         if vendor::on_end(enqueued.event(), move |status| notify.ended(event, status)).is_err() {
             // A runtime without callbacks: wait here, correct if slow.
@@ -171,6 +232,26 @@ impl<N: Notify> Executor<N> {
     }
 }
 
+impl Running {
+    fn tell_pieces(&mut self, event: EventId, reports: &mut Vec<Report>) {
+        let Operation::Read { size, .. } = self.body.operation else { return };
+        while let Some(data) = self.enqueued.take_piece(self.told) {
+            let offset = (self.told * MAX_CHUNK_BYTES) as u64;
+            self.told += 1;
+            reports.push(Report::Piece { event, length: size as u64, offset, data });
+        }
+    }
+
+    fn got(&mut self, event: EventId, reports: &mut Vec<Report>) -> Option<Got> {
+        let Operation::Read { size, .. } = self.body.operation else { return None };
+        if size <= MAX_INLINE_BYTES {
+            return self.enqueued.take_piece(0).map(Got::Bytes);
+        }
+        self.tell_pieces(event, reports);
+        Some(Got::Pieces(size as u64))
+    }
+}
+
 fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
     let queue = &body.queue.vendor;
     match &body.operation {
@@ -192,7 +273,7 @@ fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
         }
         Operation::Read { buffer, offset, size } => {
             wait.extend(buffer.own_contents()?);
-            queue.read(&buffer.vendor, *offset, *size, &references(wait))
+            queue.read(&buffer.vendor, *offset, *size, MAX_CHUNK_BYTES, &references(wait))
         }
         Operation::Copy { source, target, size } => {
             for (buffer, _) in [source, target] {

@@ -19,6 +19,7 @@ pub mod humane;
 pub mod inventory;
 pub mod listen;
 pub mod log;
+pub mod memory;
 pub mod metrics;
 pub mod metrics_server;
 pub mod objects;

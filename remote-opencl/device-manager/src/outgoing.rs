@@ -1,7 +1,7 @@
 //! What a session says to its client: replies, results in chunks, and completions in as few messages as there can be.
 
 use crate::budget::{Budget, Hold};
-use crate::execute::Ended;
+use crate::execute::{Ended, Got, Report};
 use crate::metrics::{Direction, Metrics};
 use crate::transfers::chunks;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ const MAX_COMPLETIONS: usize = 4096;
 /// Data inside one message of completions, with the same reason.
 const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
 
-/// Marks the ids of transfers that are not the data of a command: those have the ids of events.
+/// In the ids of transfers that are not the data of a command: those have the ids of events.
 const OTHER_TRANSFER: u64 = 1 << 63;
 
 type Item = (Result<v1::ServerMessage, Status>, Option<Hold>);
@@ -63,39 +63,45 @@ impl Outgoing {
 
     /// Data of a reply in the form that suits its size; chunks are sent at once.
     pub fn data(&mut self, bytes: Bytes) -> v1::Data {
-        self.last_transfer += 1;
-        self.data_as(OTHER_TRANSFER | self.last_transfer, bytes)
-    }
-
-    /// The same with the id of its transfer: of the command's event where it is a command's.
-    fn data_as(&self, id: u64, bytes: Bytes) -> v1::Data {
         self.metrics.count_bytes(Direction::Sent, bytes.len() as u64);
         if bytes.len() <= MAX_INLINE_BYTES {
             return v1::Data { form: Some(Form::Inline(bytes)) };
         }
+        self.last_transfer += 1;
+        let id = OTHER_TRANSFER | self.last_transfer;
         for chunk in chunks(id, &bytes) {
-            let hold = self.budget.hold(chunk.data.len() as u64);
-            self.send(Kind::Chunk(chunk), Some(hold));
+            self.chunk(chunk);
         }
         v1::Data { form: Some(Form::Transfer(v1::Transfer { id, length: bytes.len() as u64 })) }
     }
 
-    /// All commands that have ended, emptied.
-    pub fn completions(&mut self, ended: &mut Vec<Ended>) {
-        let mut completions = Vec::with_capacity(ended.len().min(MAX_COMPLETIONS));
+    fn chunk(&self, chunk: v1::Chunk) {
+        let hold = self.budget.hold(chunk.data.len() as u64);
+        self.send(Kind::Chunk(chunk), Some(hold));
+    }
+
+    /// All that there is to report, emptied: pieces at once, what has ended in as few messages as can be.
+    pub fn reports(&mut self, reports: &mut Vec<Report>) {
+        if reports.is_empty() {
+            return;
+        }
+        let mut completions = Vec::with_capacity(reports.len().min(MAX_COMPLETIONS));
         let mut inside = 0;
-        for Ended { event, status, moments, data } in ended.drain(..) {
-            inside += data.as_ref().map_or(0, |data| data.len().min(MAX_INLINE_BYTES));
-            let data = data.map(|data| self.data_as(event.0, data));
-            completions.push(v1::Completion {
-                event: event.0,
-                status,
-                queued_ns: moments.queued,
-                submitted_ns: moments.submitted,
-                started_ns: moments.started,
-                ended_ns: moments.ended,
-                data,
-            });
+        for report in reports.drain(..) {
+            match report {
+                Report::Piece { event, length, offset, data } => {
+                    self.metrics.count_bytes(Direction::Sent, data.len() as u64);
+                    // The data of a command travels under the name of its event.
+                    self.chunk(v1::Chunk { transfer: event.0, length, offset, data });
+                }
+                Report::Ended(ended) => {
+                    if let Some(Got::Bytes(bytes)) = &ended.data {
+                        inside += bytes.len();
+                        self.metrics.count_bytes(Direction::Sent, bytes.len() as u64);
+                    }
+                    completions.push(completion(ended));
+                }
+            }
             if completions.len() == MAX_COMPLETIONS || inside >= MAX_COMPLETIONS_BYTES {
                 let completions = std::mem::take(&mut completions);
                 self.send_completions(completions, inside);
@@ -120,6 +126,23 @@ impl Outgoing {
     /// Waits until the client has gone.
     pub async fn closed(&self) {
         self.messages.closed().await;
+    }
+}
+
+fn completion(ended: Ended) -> v1::Completion {
+    let Ended { event, status, moments, data } = ended;
+    let form = data.map(|data| match data {
+        Got::Bytes(bytes) => Form::Inline(bytes),
+        Got::Pieces(length) => Form::Transfer(v1::Transfer { id: event.0, length }),
+    });
+    v1::Completion {
+        event: event.0,
+        status,
+        queued_ns: moments.queued,
+        submitted_ns: moments.submitted,
+        started_ns: moments.started,
+        ended_ns: moments.ended,
+        data: form.map(|form| v1::Data { form: Some(form) }),
     }
 }
 

@@ -14,6 +14,8 @@ use tokio::sync::mpsc::UnboundedSender;
 pub enum Input {
     /// A command has ended with this status.
     Ended(EventId, i32),
+    /// A piece of a command has ended.
+    PieceEnded(EventId),
     /// A task of the session may start.
     Granted(Grant),
     /// A build has ended.
@@ -34,6 +36,10 @@ impl Notify for Inbox {
     fn ended(&self, event: EventId, status: i32) {
         // A session lives until all its commands have ended.
         let _ = self.0.send(Input::Ended(event, status));
+    }
+
+    fn piece_ended(&self, event: EventId) {
+        let _ = self.0.send(Input::PieceEnded(event));
     }
 }
 

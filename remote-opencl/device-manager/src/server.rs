@@ -7,6 +7,7 @@ use crate::budget::Budget;
 use crate::config::Config;
 use crate::inventory::{Inventory, InventoryError};
 use crate::listen::Listener;
+use crate::memory;
 use crate::outgoing::{Messages, Outgoing};
 use crate::peer::{Peer, Socket};
 use crate::session::{Session, Shared};
@@ -55,6 +56,7 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], before anything is served.
 pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> Result<(), ServeError> {
+    memory::keep_freed();
     let inventory = Inventory::read()?;
     let shared = Arc::new(Shared {
         config,

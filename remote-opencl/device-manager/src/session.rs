@@ -10,9 +10,10 @@ use crate::clock;
 use crate::commands::{self, Body};
 use crate::config::Config;
 use crate::dispatcher::{Grant, Load, SessionId, TaskId, TaskRequest, Tenant};
-use crate::execute::{Ended, Executor};
+use crate::execute::{Ended, Executor, Report};
 use crate::inventory::Inventory;
-use crate::objects::{Moments, Objects};
+use crate::metrics::Direction;
+use crate::objects::{AddError, Objects};
 use crate::outgoing::Outgoing;
 use crate::ready::{Command, EventId, Ready, Step, UsedTwice};
 use crate::reporting::Reconfigured;
@@ -40,6 +41,8 @@ const MAX_EVENTS: usize = 1 << 20;
 const MAX_DEFERRED: usize = 1 << 16;
 /// Most commands of one Flush.
 const MAX_FLUSH: usize = 1 << 14;
+/// Most input that is taken before the client is told.
+const MAX_ROUND: usize = 256;
 /// What clients hear at the end.
 const LAST_STATUS: &str = "the device manager is stopping";
 
@@ -87,8 +90,9 @@ pub struct Session {
     granted: VecDeque<Grant>,
     loading: Option<Loading>,
     building: Building,
-    /// What has ended since the last message of completions.
-    ended: Vec<Ended>,
+    /// What the client has not been told yet.
+    reports: Vec<Report>,
+    closed: Closed,
 }
 
 /// A modelled reconfiguration.
@@ -101,6 +105,13 @@ struct Loading {
 /// Whether a build runs on a thread of its own; what comes after it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Building {
+    Yes,
+    No,
+}
+
+/// Whether the session has left nothing behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
     Yes,
     No,
 }
@@ -156,7 +167,8 @@ impl Session {
             granted: VecDeque::new(),
             loading: None,
             building: Building::No,
-            ended: Vec::new(),
+            reports: Vec::new(),
+            closed: Closed::No,
         };
         (session, input)
     }
@@ -189,7 +201,7 @@ impl Session {
         let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
         let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
         let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
-            return Err(Status::invalid_argument(Violation::Hello.to_string()));
+            return Err(Violation::Hello.status());
         };
         let theirs = hello.protocol_version;
         if theirs != PROTOCOL_VERSION {
@@ -231,8 +243,11 @@ impl Session {
                 biased;
                 Some(first) = input.recv() => {
                     self.take(first);
-                    while let Ok(more) = input.try_recv() {
-                        self.take(more);
+                    for _ in 0..MAX_ROUND {
+                        match input.try_recv() {
+                            Ok(more) => self.take(more),
+                            Err(_) => break,
+                        }
                     }
                 }
                 () = sleep_until(loading.unwrap_or_else(Instant::now)), if loading.is_some() => self.loaded(),
@@ -240,7 +255,7 @@ impl Session {
                     Ok(None) => return None,
                     Ok(Some(message)) => {
                         if let Err(violation) = self.message(message) {
-                            return Some(Status::invalid_argument(violation.to_string()));
+                            return Some(violation.status());
                         }
                     }
                     Err(status) => return Some(status),
@@ -249,7 +264,7 @@ impl Session {
                 () = self.budget.freed(), if full => {}
                 () = &mut requested => return Some(Status::unavailable(LAST_STATUS)),
             }
-            self.outgoing.completions(&mut self.ended);
+            self.outgoing.reports(&mut self.reports);
         }
     }
 
@@ -357,6 +372,10 @@ impl Session {
             self.new_event(command.event)?;
             items.push(commands::item(command, &self.objects, &mut self.transfers, &self.budget)?);
         }
+        let received: u64 = items.iter().map(|item| item.body.as_ref().map_or(0, Body::received)).sum();
+        if received > 0 {
+            self.shared.config.metrics.count_bytes(Direction::Received, received);
+        }
         let step = self.ready.flush(items)?;
         if self.ready.deferred() > MAX_DEFERRED {
             return Err(Violation::Deferred);
@@ -372,12 +391,8 @@ impl Session {
     /// Submits what can run and notes what has failed.
     fn go(&mut self, step: Step<Body>) {
         let Step { ready, failed } = step;
-        self.ended.extend(failed.into_iter().map(|(event, status)| Ended {
-            event,
-            status,
-            moments: Moments::now(),
-            data: None,
-        }));
+        let failed = failed.into_iter().map(|(event, status)| Report::Ended(Ended::at_once(event, status)));
+        self.reports.extend(failed);
         if ready.is_empty() {
             return;
         }
@@ -395,7 +410,7 @@ impl Session {
                     for Command { event, .. } in commands {
                         let status = opencl_sys::CL_OUT_OF_RESOURCES;
                         self.ready.ended(event, status);
-                        self.ended.push(Ended { event, status, moments: Moments::now(), data: None });
+                        self.reports.push(Report::Ended(Ended::at_once(event, status)));
                     }
                 }
             }
@@ -456,7 +471,7 @@ impl Session {
 
     fn start(&mut self, task: TaskId) {
         let commands = self.submitted.remove(&task).unwrap_or_default();
-        if self.executor.start(task, commands, &mut self.ready, &mut self.ended) {
+        if self.executor.start(task, commands, &mut self.ready, &mut self.reports) {
             self.task_ended(task);
         }
     }
@@ -471,14 +486,13 @@ impl Session {
     fn take(&mut self, input: Input) {
         match input {
             Input::Ended(event, status) => {
-                if let Some((ended, task)) = self.executor.finish(event, status, &mut self.ready) {
-                    self.ended.push(ended);
-                    if let Some(task) = task {
-                        self.task_ended(task);
-                        self.start_granted();
-                    }
+                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                if let Some(task) = last {
+                    self.task_ended(task);
+                    self.start_granted();
                 }
             }
+            Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
             Input::Granted(grant) => self.grant([grant]),
             Input::Built(reply) => {
                 self.building = Building::No;
@@ -506,26 +520,37 @@ impl Session {
         while let Ok(next) = input.try_recv() {
             self.wind_up(next);
         }
-        self.outgoing.completions(&mut self.ended);
+        self.outgoing.reports(&mut self.reports);
+        self.closed = Closed::Yes;
         tracing::debug!(session = self.id.0, "Session closed");
     }
 
     fn wind_up(&mut self, input: Input) {
         match input {
             Input::Ended(event, status) => {
-                if let Some((ended, task)) = self.executor.finish(event, status, &mut self.ready) {
-                    self.ended.push(ended);
-                    if let Some(task) = task {
-                        let grants = self.shared.config.dispatcher.finished(task);
-                        self.give_back(grants);
-                    }
+                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                if let Some(task) = last {
+                    let grants = self.shared.config.dispatcher.finished(task);
+                    self.give_back(grants);
                 }
             }
+            Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
             Input::Granted(grant) => {
                 let grants = self.shared.config.dispatcher.finished(grant.task);
                 self.give_back(grants);
             }
             Input::Built(_) => self.building = Building::No,
+        }
+    }
+
+    /// After a panic, when nobody closed the session: the others get the slots that it held.
+    fn abandon(&mut self) {
+        let dispatcher = self.shared.config.dispatcher.clone();
+        self.give_back(dispatcher.cancel_session(self.id));
+        self.shared.router.remove(self.id);
+        let granted = std::mem::take(&mut self.granted).into_iter().map(|grant| grant.task);
+        for task in self.executor.tasks().chain(granted).collect::<Vec<_>>() {
+            self.give_back(dispatcher.finished(task));
         }
     }
 
@@ -537,5 +562,26 @@ impl Session {
             let mine = self.shared.router.deliver(left, self.id, dispatcher);
             left = mine.into_iter().flat_map(|grant| dispatcher.finished(grant.task)).collect();
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.closed == Closed::No {
+            self.abandon();
+        }
+    }
+}
+
+impl Violation {
+    fn status(&self) -> Status {
+        let code = match self {
+            Self::Events
+            | Self::Deferred
+            | Self::Bytes(_)
+            | Self::Call(CallError::Add(AddError::TooMany)) => Code::ResourceExhausted,
+            _ => Code::InvalidArgument,
+        };
+        Status::new(code, self.to_string())
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Enqueued {
     /// Completes with the whole command.
     event: Arc<Event>,
-    /// The pieces of a write in several.
+    /// The pieces, where there are several.
     parts: Vec<Event>,
     /// Set when a later piece was refused after the first had been taken.
     refused: Option<ClError>,
@@ -33,8 +33,15 @@ enum Host {
         #[expect(dead_code, reason = "kept for the vendor, who has its address")]
         pieces: Vec<Bytes>,
     },
-    /// Written by the vendor up to its capacity; its length is 0 until then.
-    Target(Vec<u8>, usize),
+    /// Written by the vendor, one for each piece.
+    Targets(Vec<Target>),
+}
+
+/// Room for `size` bytes, whose length is 0 until they are there.
+#[derive(Debug)]
+struct Target {
+    bytes: Vec<u8>,
+    size: usize,
 }
 
 /// Moments of a command on the vendor's clock, in ns.
@@ -132,7 +139,11 @@ impl Queue {
             }
             at = at.saturating_add(piece.len());
         }
-        let host = Host::Source { pieces };
+        self.together(parts, refused, Host::Source { pieces })
+    }
+
+    /// A command of the pieces that were taken, and the reason why the next one was not.
+    fn together(&self, mut parts: Vec<Event>, refused: Option<ClError>, host: Host) -> ClResult<Enqueued> {
         if let (1, None) = (parts.len(), refused)
             && let Some(event) = parts.pop()
         {
@@ -171,16 +182,48 @@ impl Queue {
         Event::own(event, status)
     }
 
-    /// Reads `size` bytes from `offset`; [`Enqueued::outcome`] has them in the end.
+    /// Reads `size` bytes from `offset` in pieces of up to `piece` bytes, which [`Enqueued::take_piece`] has as they end.
     ///
     /// # Errors
-    /// The vendor's, and -6 where there is no memory for them.
-    pub fn read(&self, memory: &Memory, offset: usize, size: usize, wait: &[&Event]) -> ClResult<Enqueued> {
-        let mut target: Vec<u8> = Vec::new();
-        target.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+    /// The vendor's, and -6 where there is no memory, if not even the first piece is taken.
+    pub fn read(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        size: usize,
+        piece: usize,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
+        let mut parts = Vec::new();
+        let mut targets = Vec::new();
+        let mut refused = None;
+        for at in (0..size).step_by(piece.max(1)) {
+            match self.read_piece(memory, offset + at, piece.min(size - at), &wait) {
+                Ok((event, target)) => {
+                    parts.push(event);
+                    targets.push(target);
+                }
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        self.together(parts, refused, Host::Targets(targets))
+    }
+
+    fn read_piece(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        size: usize,
+        wait: &WaitList,
+    ) -> ClResult<(Event, Target)> {
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live. The vendor writes `size` bytes, which `target` has room for, until the event
+        // SAFETY: all handles are live. The vendor writes `size` bytes, which `bytes` has room for, until the event
         // has ended: `Enqueued` keeps the allocation, which never moves.
         let status = unsafe {
             call!(clEnqueueReadBuffer(
@@ -189,16 +232,13 @@ impl Queue {
                 CL_FALSE,
                 offset,
                 size,
-                target.as_mut_ptr().cast(),
+                bytes.as_mut_ptr().cast(),
                 wait.len(),
                 wait.pointer(),
                 &raw mut event
             ))
         };
-        let event = Event::own(event, status)?;
-        let mut enqueued = Enqueued::new(event);
-        enqueued.host = Host::Target(target, size);
-        Ok(enqueued)
+        Ok((Event::own(event, status)?, Target { bytes, size }))
     }
 
     /// Copies between buffers.
@@ -306,11 +346,31 @@ impl Enqueued {
         &self.event
     }
 
-    /// After the command has ended: what a read gave, or the error.
+    /// The events of its pieces, where there are several.
+    #[must_use]
+    pub fn parts(&self) -> &[Event] {
+        &self.parts
+    }
+
+    /// What a piece of a read gave, once and as soon as that piece has completed.
+    pub fn take_piece(&mut self, index: usize) -> Option<Bytes> {
+        let event = if self.parts.is_empty() { &*self.event } else { self.parts.get(index)? };
+        if event.status() != Ok(opencl_sys::CL_COMPLETE) {
+            return None;
+        }
+        let Host::Targets(targets) = &mut self.host else { return None };
+        let target = targets.get_mut(index).filter(|target| target.bytes.capacity() >= target.size)?;
+        let mut bytes = take(&mut target.bytes);
+        // SAFETY: the capacity is `size` or more, and the read of this piece, which has completed, wrote as many bytes.
+        unsafe { bytes.set_len(target.size) };
+        Some(Bytes::from(bytes))
+    }
+
+    /// After the command has ended: whether it ended well.
     ///
     /// # Errors
     /// The command's, and -9999 where it has not ended.
-    pub fn outcome(&mut self) -> ClResult<Option<Bytes>> {
+    pub fn outcome(&self) -> ClResult<()> {
         const NOT_ENDED: ClError = ClError(-9999);
         if let Some(error) = self.refused {
             return Err(error);
@@ -322,12 +382,7 @@ impl Enqueued {
                 error => return Err(ClError(error)),
             }
         }
-        let Host::Target(target, size) = &mut self.host else { return Ok(None) };
-        let mut bytes = take(target);
-        // SAFETY: the capacity is `size` or more, and the read, which has completed, has written as many bytes.
-        unsafe { bytes.set_len(*size) };
-        self.host = Host::Nothing;
-        Ok(Some(Bytes::from(bytes)))
+        Ok(())
     }
 
     /// The vendor's measurement; nothing where it has none.

@@ -73,6 +73,11 @@ impl Manager {
         }
     }
 
+    pub async fn tcp_channel(&self) -> Channel {
+        let address = self.addresses.iter().find_map(|address| address.strip_prefix("tcp://")).unwrap();
+        Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+    }
+
     pub async fn channel(&self) -> Channel {
         let socket = self.socket();
         let connect = tower::service_fn(move |_: tonic::transport::Uri| {

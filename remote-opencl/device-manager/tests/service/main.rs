@@ -210,6 +210,21 @@ async fn much_data_goes_both_ways_in_chunks() {
 }
 
 #[tokio::test]
+async fn a_session_over_tcp_is_the_same() {
+    let manager = Manager::start(&["--listen", "tcp://127.0.0.1:0", "--insecure-tcp"]);
+    let mut client = Client::over(manager.tcp_channel().await).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let size = 3 << 20;
+    let buffer = client.buffer(context, size).await;
+    let write = client.write(queue, buffer, vec![9; 3 << 20]).await;
+    let read = client.read(queue, buffer, size);
+    let event = read.event;
+    client.flush(vec![write, read]).await;
+    assert!(client.completion(event).await.1 == vec![9; 3 << 20]);
+}
+
+#[tokio::test]
 async fn a_buffer_holds_its_initial_bytes_and_may_be_released_before_they_are_there() {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
