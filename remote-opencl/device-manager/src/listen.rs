@@ -50,6 +50,9 @@ pub enum ListenError {
     /// The path holds something that is no socket, which is left alone.
     #[error("{} exists and is no socket; remove it, or name another path", .0.display())]
     NotASocket(PathBuf),
+    /// The folder of the socket isn't there.
+    #[error("the folder of {} does not exist; make it, or name another path", .0.display())]
+    NoFolder(PathBuf),
     /// The system refuses.
     #[error("cannot listen on {address}: {source}")]
     Bind {
@@ -95,7 +98,11 @@ fn bind_unix(
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(failed(error)),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if path.parent().is_some_and(|folder| !folder.is_dir()) {
+                return Err(ListenError::NoFolder(path.to_owned()));
+            }
+        }
         Err(error) => return Err(failed(error)),
     }
     // Short: a socket's path has 108 bytes.

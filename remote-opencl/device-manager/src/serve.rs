@@ -12,7 +12,7 @@ use crate::reporting::{DeviceFacts, Reports};
 use crate::runtime::Runtime;
 use crate::server;
 use crate::shutdown::Shutdown;
-use crate::signals::{self, SocketFiles};
+use crate::signals::{self, AtEnd};
 use crate::store::BitstreamStore;
 use crate::vendor;
 use anyhow::{Context as _, bail};
@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -116,8 +116,22 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
     drain_timeout: Duration,
 
+    /// Folder of `exec`, which may be killed before it can remove it itself.
+    #[arg(long, hide = true, value_name = "DIR")]
+    own_folder: Option<PathBuf>,
+
     #[command(flatten)]
     log: LogArgs,
+}
+
+/// A folder that goes when the manager goes.
+struct OwnFolder(PathBuf);
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        // Who made it may have been faster.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// How a board is reconfigured.
@@ -154,6 +168,7 @@ impl ServeArgs {
             collector,
             metrics_listen,
             drain_timeout,
+            own_folder,
             log,
         } = self;
         if reconfiguration == Reconfiguration::Full {
@@ -168,12 +183,14 @@ impl ServeArgs {
         }
         let entered = runtime.enter()?;
         log.init()?;
-        let files = SocketFiles::default();
+        let at_end = AtEnd::default();
         let shutdown = Shutdown::new();
-        signals::handle(shutdown.clone(), Arc::clone(&files), drain_timeout)
-            .context("cannot handle signals")?;
+        signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
-        let (listeners, bound) = bind(&listen, &files)?;
+        let (listeners, bound) = bind(&listen, &at_end)?;
+        if let Some(folder) = own_folder {
+            at_end.add(OwnFolder(folder));
+        }
         let store = Arc::new(match &store {
             Some(folder) => BitstreamStore::in_folder(store_limit, folder)?,
             None => BitstreamStore::in_memory(store_limit),
@@ -231,19 +248,21 @@ impl ServeArgs {
                 warn!(%unsent, "Last reports were not delivered");
             }
         }
-        files.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        at_end.drop_all();
         served
     }
 }
 
-fn bind(addresses: &[Address], files: &SocketFiles) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
+fn bind(addresses: &[Address], at_end: &AtEnd) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
     let mut listeners = Vec::new();
     let mut all_bound = Vec::new();
     for address in addresses {
         let (listener, bound, file) = address.bind()?;
         listeners.push(listener);
         all_bound.push(bound);
-        files.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
+        if let Some(file) = file {
+            at_end.add(file);
+        }
     }
     Ok((listeners, all_bound))
 }

@@ -1,10 +1,9 @@
 //! SIGTERM and SIGINT as a [`Shutdown`]: the first drains, the second or the deadline ends the process.
 
-use crate::listen::SocketFile;
 use crate::shutdown::Shutdown;
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -12,15 +11,32 @@ use tracing::{info, warn};
 /// Signals so close to the first are the same wish: timeout(1) sends one to its child and one to the group.
 const SAME_WISH: Duration = Duration::from_millis(300);
 
-/// The socket files, to be removed however the process ends.
-pub type SocketFiles = Arc<Mutex<Vec<SocketFile>>>;
+/// What is dropped however the process ends, in this order: socket files, folders.
+#[derive(Clone, Default)]
+pub struct AtEnd(Arc<Mutex<Vec<Box<dyn Send>>>>);
+
+impl AtEnd {
+    /// Drops `guard` at the end, after those that are there.
+    pub fn add(&self, guard: impl Send + 'static) {
+        self.lock().push(Box::new(guard));
+    }
+
+    /// The end.
+    pub fn drop_all(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn Send>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Handles the signals from now on in a thread of its own. Call it before other threads are started: they take over
 /// that the signals are blocked.
 ///
 /// # Errors
 /// The system's.
-pub fn handle(shutdown: Shutdown, files: SocketFiles, drain: Duration) -> io::Result<()> {
+pub fn handle(shutdown: Shutdown, at_end: AtEnd, drain: Duration) -> io::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block()?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -28,28 +44,28 @@ pub fn handle(shutdown: Shutdown, files: SocketFiles, drain: Duration) -> io::Re
         let came = Instant::now();
         info!(signal = %first, "Draining");
         shutdown.request();
-        let of_deadline = Arc::clone(&files);
+        let of_deadline = at_end.clone();
         let deadline = thread::Builder::new().name("drain-deadline".to_owned()).spawn(move || {
             thread::sleep(drain);
             warn!(?drain, "Sessions did not end in time; ending without them");
             end(&of_deadline, first);
         });
         if deadline.is_err() {
-            end(&files, first);
+            end(&at_end, first);
         }
         while let Ok(second) = signals.wait() {
             if came.elapsed() < SAME_WISH {
                 continue;
             }
             warn!(signal = %second, "Second signal; ending at once");
-            end(&files, second);
+            end(&at_end, second);
         }
     })?;
     Ok(())
 }
 
-fn end(files: &SocketFiles, signal: Signal) -> ! {
-    files.lock().unwrap_or_else(PoisonError::into_inner).clear();
+fn end(at_end: &AtEnd, signal: Signal) -> ! {
+    at_end.drop_all();
     // No destructors: a vendor's runtime may wait in them for kernels that don't end.
     // SAFETY: `_exit` takes any status and touches no memory of ours.
     unsafe { libc::_exit(128 + signal as i32) }

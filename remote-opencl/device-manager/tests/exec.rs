@@ -120,6 +120,14 @@ fn without_a_library_or_with_a_wrong_runtime_it_says_what_to_do() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_the_program_as_it_would_natively() {
+    let folder = folder();
+    let mut child = exec(folder.path(), "exec yes").stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(lines(&mut child).next().as_deref(), Some("y"));
+    assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGPIPE));
+}
+
+#[test]
 fn signals_are_passed_on_to_the_program() {
     let folder = folder();
     for (name, sent) in [("TERM", Signal::SIGTERM), ("INT", Signal::SIGINT), ("USR1", Signal::SIGUSR1)] {
@@ -148,6 +156,7 @@ fn neither_manager_nor_program_outlives_a_killed_exec() {
     signal(&child, Signal::SIGKILL);
     child.wait().unwrap();
     until("both to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
+    assert_eq!(left_in(folder.path()), [""; 0]);
 }
 
 #[test]

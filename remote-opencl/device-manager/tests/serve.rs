@@ -126,7 +126,7 @@ fn what_can_not_be_is_refused_with_what_to_write_instead() {
         (&["serve", "--reconfiguration-time", "10"], "`10ms`"),
         (&["serve", "--slots", "0"], "--slots"),
         (&["serve", "--collector", "127.0.0.1:9460"], "http://HOST:PORT"),
-        (&["serve", "--listen", "unix:/nonexistent/dm.sock"], "unix:/nonexistent/dm.sock"),
+        (&["serve", "--listen", "unix:/nonexistent/dm.sock"], "/nonexistent/dm.sock does not exist"),
         (
             &["serve", "--bitstreams", "/nonexistent", "--listen", "tcp://127.0.0.1:0", "--insecure-tcp"],
             "--bitstreams",

@@ -75,6 +75,8 @@ impl Manager {
             .args(["--reconfiguration-time", &format!("{}us", settings.reconfiguration_time.as_micros())])
             .args(["--ready-file", &format!("/dev/fd/{}", ready_of_child.as_raw_fd())])
             .args(["--log", &settings.log])
+            .arg("--own-folder")
+            .arg(folder)
             .stdin(Stdio::null());
         if settings.tcp {
             command.arg("--insecure-tcp");
