@@ -46,9 +46,13 @@ pub struct Args {
     #[arg(long, env = "FPGA_LISTEN")]
     listen: Option<SocketAddr>,
 
-    /// Unix socket to listen on.
+    /// Unix socket to listen on, for the collector's own user and group.
     #[arg(long, env = "FPGA_LISTEN_UNIX", value_name = "PATH")]
     listen_unix: Option<PathBuf>,
+
+    /// TCP address for probes and metrics only, for where strangers may connect; port 0 takes a free one.
+    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
 
     /// Folder for what must survive a restart. Each collector needs its own, on a local disk.
     #[arg(long, env = "FPGA_CHECKPOINT_DIR", value_name = "DIR")]
@@ -136,6 +140,7 @@ impl Args {
             node_name,
             listen,
             listen_unix,
+            metrics_listen,
             checkpoint_dir,
             window,
             heartbeat,
@@ -175,7 +180,7 @@ impl Args {
             owner::start(config, checkpoint, recovered, &metrics).context("cannot start")?;
 
         let default = if listen_unix.is_none() { Some(DEFAULT_LISTEN.parse()?) } else { None };
-        let listeners = Listeners::bind(listen.or(default), listen_unix.as_deref()).await?;
+        let listeners = Listeners::bind(listen.or(default), listen_unix.as_deref(), metrics_listen).await?;
         let addresses = listeners.addresses()?;
         let (phase, phases) = watch::channel(Phase::Serve);
         let (publishing_phase, publishing_phases) = watch::channel(Phase::Serve);
@@ -190,7 +195,7 @@ impl Args {
                 Some(tokio::spawn(publisher.run(publishing_phases)))
             }
         };
-        let app = App::new(handle.clone(), metrics, registry, max_body_bytes, max_in_flight).router();
+        let app = App::new(handle.clone(), metrics, registry, max_body_bytes, max_in_flight).routers();
         let mut server = tokio::spawn(listeners.serve(app, phases));
         if let Some(path) = &ready_file {
             write_ready_file(path, &addresses)?;

@@ -3,6 +3,7 @@
 use crate::intake;
 use crate::metrics::{Metrics, RefusedReason};
 use crate::owner::{Handle, Refusal, Storage};
+use crate::server::Routers;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -52,15 +53,17 @@ impl App {
     }
 
     /// Its routes.
-    pub fn router(self) -> Router {
-        Router::new()
-            .route("/v1/events", post(events))
-            .route("/v1/devices/{id}", put(device).delete(device_gone))
-            .route("/v1/state", get(state))
+    pub fn routers(self) -> Routers {
+        let probes = Router::new()
             .route("/healthz", get(async || "ok\n"))
             .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
-            .with_state(self)
+            .route("/metrics", get(metrics));
+        let all = probes
+            .clone()
+            .route("/v1/events", post(events))
+            .route("/v1/devices/{id}", put(device).delete(device_gone))
+            .route("/v1/state", get(state));
+        Routers { all: all.with_state(self.clone()), probes: probes.with_state(self) }
     }
 
     fn enter(&self) -> Result<SemaphorePermit<'_>, Refused> {

@@ -33,6 +33,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Listeners {
     tcp: Option<TcpListener>,
     unix: Option<(UnixListener, PathBuf)>,
+    /// Probes and metrics only.
+    metrics: Option<TcpListener>,
+}
+
+/// What is served where.
+#[derive(Debug, Clone)]
+pub struct Routers {
+    /// Everything.
+    pub all: Router,
+    /// What strangers may see.
+    pub probes: Router,
 }
 
 /// Whether the server is to go on.
@@ -49,12 +60,12 @@ impl Listeners {
     ///
     /// # Errors
     /// What the system says, with the address.
-    pub async fn bind(tcp: Option<SocketAddr>, unix: Option<&Path>) -> io::Result<Self> {
-        let mut listeners = Self::default();
-        if let Some(address) = tcp {
-            let listener = TcpListener::bind(address).await;
-            listeners.tcp = Some(listener.map_err(|error| at(&address, &error))?);
-        }
+    pub async fn bind(
+        tcp: Option<SocketAddr>,
+        unix: Option<&Path>,
+        metrics: Option<SocketAddr>,
+    ) -> io::Result<Self> {
+        let mut listeners = Self { tcp: bind_tcp(tcp).await?, metrics: bind_tcp(metrics).await?, unix: None };
         if let Some(path) = unix {
             let listener = bind_unix(path).await.map_err(|error| at(&path.display(), &error))?;
             listeners.unix = Some((listener, path.to_owned()));
@@ -62,7 +73,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// The addresses that were bound, as `host:port` and `unix:/path`.
+    /// The addresses that were bound, as `host:port`, `unix:/path` and `metrics:host:port`.
     ///
     /// # Errors
     /// What the system says.
@@ -74,29 +85,36 @@ impl Listeners {
         if let Some((_, path)) = &self.unix {
             addresses.push(format!("unix:{}", path.display()));
         }
+        if let Some(metrics) = &self.metrics {
+            addresses.push(format!("metrics:{}", metrics.local_addr()?));
+        }
         Ok(addresses)
     }
 
-    /// Serves `app` until `phase` says to end, then lets requests end.
-    pub async fn serve(self, app: Router, mut phase: watch::Receiver<Phase>) {
+    /// Serves until `phase` says to end, then lets requests end.
+    pub async fn serve(self, routers: Routers, mut phase: watch::Receiver<Phase>) {
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
             tokio::select! {
                 stream = accept_tcp(self.tcp.as_ref()) => {
-                    let connection = serve_connection(stream, app.clone(), phase.clone());
+                    let connection = serve_connection(stream, routers.all.clone(), phase.clone());
                     connections.spawn(async move { connection.await; drop(permit); });
                 }
                 stream = accept_unix(self.unix.as_ref()) => {
-                    let connection = serve_connection(stream, app.clone(), phase.clone());
+                    let connection = serve_connection(stream, routers.all.clone(), phase.clone());
+                    connections.spawn(async move { connection.await; drop(permit); });
+                }
+                stream = accept_tcp(self.metrics.as_ref()) => {
+                    let connection = serve_connection(stream, routers.probes.clone(), phase.clone());
                     connections.spawn(async move { connection.await; drop(permit); });
                 }
                 Some(_) = connections.join_next() => {}
                 () = ended(&mut phase) => break,
             }
         }
-        drop(self.tcp);
+        drop((self.tcp, self.metrics));
         if let Some((_, path)) = &self.unix {
             // Nobody should find a socket that leads nowhere; if it is gone already, so much the better.
             let _ = std::fs::remove_file(path);
@@ -163,7 +181,13 @@ async fn serve_connection(
     }
 }
 
-/// Binds `path`; a socket that a predecessor left behind is replaced, one that is alive is not.
+async fn bind_tcp(address: Option<SocketAddr>) -> io::Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|error| at(&address, &error))
+}
+
+/// Binds `path` for its owner and group, whatever the umask; a socket that a predecessor left behind is replaced, one
+/// that is alive is not.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

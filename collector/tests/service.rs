@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Collector, DEADLINE, event, now_ms, try_request_unix, wait_until};
+use common::{Collector, DEADLINE, event, now_ms, try_request, try_request_unix, wait_until};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -107,14 +108,44 @@ fn too_many_requests_at_once_are_sent_away_not_kept() {
     let collector = Collector::start_with(dir.path(), &["--no-publish", "--max-in-flight", "1"]);
     let mut slow = TcpStream::connect(&collector.tcp).unwrap();
     let event = event(1, 1, 0);
-    let head = format!("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", event.len());
-    slow.write_all(head.as_bytes()).unwrap();
-    wait_until("the slow request is in", || collector.post("[]").status == 429);
+    slow.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head = "POST /v1/events HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: ";
+    slow.write_all(format!("{head}{}\r\n\r\n", event.len()).as_bytes()).unwrap();
+    let mut go_on = [0; 25];
+    slow.read_exact(&mut go_on).unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n", "the slow request is in");
+    assert_eq!(collector.post("[]").status, 429);
     slow.write_all(event.as_bytes()).unwrap();
     let mut answer = [0; 12];
     slow.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
     assert_eq!(collector.post("[]").status, 200);
+}
+
+#[test]
+fn the_address_for_metrics_takes_no_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = Collector::start_with(dir.path(), &["--no-publish", "--metrics-listen", "127.0.0.1:0"]);
+    let ready = std::fs::read_to_string(dir.path().join("ready")).unwrap();
+    let address = ready.lines().find_map(|line| line.strip_prefix("metrics:")).unwrap();
+    let status = |method, path| try_request(address, method, path, b"[]").unwrap().status;
+    assert_eq!(
+        (status("GET", "/metrics"), status("GET", "/readyz"), status("GET", "/healthz")),
+        (200, 200, 200)
+    );
+    assert_eq!(
+        (status("POST", "/v1/events"), status("DELETE", "/v1/devices/dm0"), status("GET", "/v1/state")),
+        (404, 404, 404)
+    );
+    assert_eq!(collector.post("[]").status, 200);
+}
+
+#[test]
+fn the_socket_is_for_the_owner_and_the_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let _collector = Collector::start(dir.path());
+    let mode = std::fs::metadata(dir.path().join("collector.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
 }
 
 #[test]

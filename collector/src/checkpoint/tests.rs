@@ -73,6 +73,10 @@ fn a_journal_cut_at_any_byte_keeps_what_came_before_and_counts_a_retry_once() {
         assert_eq!(recovered.records, acknowledged, "cut at {cut}");
         assert_eq!(recovered.torn_bytes, cut - ends[usize::try_from(acknowledged).unwrap()]);
         assert_eq!(usage(&recovered.state), 1000 * acknowledged);
+        // The rest costs many a sync of the disk: at a few bytes of each part of a record.
+        if cut % 8 != 0 {
+            continue;
+        }
         // The reporter has no acknowledgement of anything and retries all of it.
         for seq in 1..=3 {
             apply(&mut checkpoint, &mut recovered.state, &body(seq));
