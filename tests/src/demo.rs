@@ -30,6 +30,9 @@ use tokio::time::Instant;
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 /// How often the picture is drawn.
 const PERIOD: Duration = Duration::from_secs(5);
+/// The window of usage is 5 minutes and compressed like the trace, but not below what can be followed by eye.
+const WINDOW: Duration = Duration::from_secs(300);
+const SHORTEST_WINDOW: Duration = Duration::from_secs(10);
 /// How long the last invocations may take after the trace has ended.
 const LAST: Duration = Duration::from_secs(30);
 
@@ -88,9 +91,10 @@ impl Args {
         let functions_dir = artifacts::functions()?;
         let bitstreams = artifacts::bitstreams(runtime)?;
         progress.step("control plane, extender, three nodes with collector and device manager");
+        let window = WINDOW.mul_f64(plan.scale()).max(SHORTEST_WINDOW);
         let board = |name| BoardSpec {
             bitstreams: Some(bitstreams.clone()),
-            collector_args: ["--min-write-interval", "1s"].map(str::to_owned).to_vec(),
+            collector_args: collector_args(window),
             ..BoardSpec::new(name, Some(runtime))
         };
         let cluster = Cluster::start(ClusterSpec {
@@ -102,7 +106,7 @@ impl Args {
         })
         .await?;
         progress.say(&format!("    logs: {}", cluster.logs().display()));
-        progress.step("deploying the functions");
+        progress.step("deploying the functions, one after the other, each called a few times");
         let functions = Functions::deploy(&cluster, runtime, &functions_dir, &bitstreams).await?;
         progress.step("a first picture through Sobel");
         let size = functions.sobel_picture(&cluster, &picture).await?;
@@ -124,14 +128,14 @@ impl Args {
                 Err(_) if Instant::now() > deadline => {
                     bail!("the invocations did not end within {LAST:?} after the trace; is a function stuck?")
                 }
-                Err(_) => progress.draw(&picture::draw(&snapshot::take(&cluster).await?, &tally)),
+                Err(_) => progress.draw(&picture::draw(&snapshot::take(&cluster).await?, window, &tally)),
             }
             cluster.check_running()?;
         };
         ended.context("the invoker failed")??;
         scaling.abort();
         let last = snapshot::take(&cluster).await?;
-        progress.draw(&picture::draw(&last, &tally));
+        progress.draw(&picture::draw(&last, window, &tally));
         progress.step("stopping everything");
         let decisions = functions.decisions(&cluster).await?;
         cluster.stop().await;
@@ -141,6 +145,11 @@ impl Args {
         progress.say(&format!("    the demo took        {:.0} s", progress.elapsed().as_secs_f64()));
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+fn collector_args(window: Duration) -> Vec<String> {
+    let window = format!("{}ms", window.as_millis());
+    ["--min-write-interval", "500ms", "--window", &window].map(str::to_owned).to_vec()
 }
 
 fn stopped(by: &str, code: u8) -> ExitCode {

@@ -50,7 +50,8 @@ pub(super) fn photograph() -> Result<Picture> {
 }
 
 impl Functions {
-    /// Deploys one replica of each and waits until all are available.
+    /// Deploys one replica of each. A function is ready, called and known to the extender before the next comes, so that
+    /// each placement has something to go by.
     pub async fn deploy(
         cluster: &Cluster,
         runtime: Runtime,
@@ -58,28 +59,41 @@ impl Functions {
         bitstreams: &Path,
     ) -> Result<Self> {
         let deployments: Api<Deployment> = Api::default_namespaced(cluster.plane().client().clone());
-        for function in Function::ALL {
-            let workload = Workload::accelerated(
-                function.name(),
-                [programs.join(function.name()).display().to_string()],
-            )
-            .requires("fpga-vendor", runtime.vendor())
-            .bitstreams(function.name())
-            .env("BITSTREAM", bitstreams.join(format!("{function}.bitstream")).display().to_string())
-            .env("PORT", FUNCTION_PORT.to_string())
-            .port(FUNCTION_PORT);
-            let deployment = serde_json::from_value(workload.deployment(1)).context("no deployment")?;
-            deployments.create(&PostParams::default(), &deployment).await?;
-        }
         let endpoints = Endpoints::default();
         let tracker = tokio::spawn(track(cluster.pods(), endpoints.clone())).abort_handle();
-        wait::until("all functions to be ready", DEPLOY, async || {
+        let functions = Self { deployments, endpoints, tracker };
+        for function in Function::ALL {
+            let program = programs.join(function.name()).display().to_string();
+            let workload = Workload::accelerated(function.name(), [program])
+                .requires("fpga-vendor", runtime.vendor())
+                .bitstreams(function.name())
+                .env("BITSTREAM", bitstreams.join(format!("{function}.bitstream")).display().to_string())
+                .env("PORT", FUNCTION_PORT.to_string())
+                .port(FUNCTION_PORT);
+            let deployment = serde_json::from_value(workload.deployment(1)).context("no deployment")?;
+            functions.deployments.create(&PostParams::default(), &deployment).await?;
+            functions.try_out(cluster, function).await?;
+        }
+        Ok(functions)
+    }
+
+    async fn try_out(&self, cluster: &Cluster, function: Function) -> Result<()> {
+        let what = format!("{function} to be ready");
+        let address = wait::until(&what, DEPLOY, async || {
             cluster.check_running()?;
-            let all = Function::ALL.into_iter().all(|function| endpoints.next(function).is_some());
-            Ok(all.then_some(()))
+            Ok(self.endpoints.next(function))
+        });
+        let address = address.await?;
+        let case = Case::new(function, 64, 1)?;
+        for _ in 0..3 {
+            case.invoke(cluster.http(), &address).await?;
+        }
+        let url = cluster.extender_url("/nodes");
+        let quoted = format!("\"{function}\"");
+        wait::until(&format!("the extender to know of {function}"), DEPLOY, async || {
+            Ok(cluster.http().get(&url).await?.text().contains(&quoted).then_some(()))
         })
-        .await?;
-        Ok(Self { deployments, endpoints, tracker })
+        .await
     }
 
     /// Sends the photograph through Sobel, checks the result and writes it as PNG; returns its size.

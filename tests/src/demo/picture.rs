@@ -5,22 +5,25 @@ use super::invoker::Tally;
 use super::snapshot::{Decision, Snapshot};
 use crate::functions::Function;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 const BAR: u64 = 20;
 
 /// Draws one moment.
-pub(super) fn draw(snapshot: &Snapshot, tally: &Tally) -> String {
+pub(super) fn draw(snapshot: &Snapshot, window: Duration, tally: &Tally) -> String {
     let mut text = String::new();
     // Writing to a string can't fail.
-    let _ = draw_into(&mut text, snapshot, tally);
+    let _ = draw_into(&mut text, snapshot, window, tally);
     text
 }
 
-fn draw_into(out: &mut String, snapshot: &Snapshot, tally: &Tally) -> std::fmt::Result {
+fn draw_into(out: &mut String, snapshot: &Snapshot, window: Duration, tally: &Tally) -> std::fmt::Result {
     let most = snapshot.nodes.iter().map(|node| node.usage_ms).max().unwrap_or(0).max(1);
+    let title = format!("usage of the last {:.0} s", window.as_secs_f64());
     writeln!(
         out,
-        "  node     usage of the last 5 min               reconf.   tasks  loads  clients  bitstreams in slots"
+        "  {:<8} {title:<33} {:>9} {:>7} {:>6} {:>8}  bitstreams in slots",
+        "node", "reconf.", "tasks", "loads", "clients"
     )?;
     for node in &snapshot.nodes {
         let filled = usize::try_from(node.usage_ms * BAR / most).unwrap_or(0);

@@ -24,6 +24,7 @@ pub(super) struct Plan {
     pub span: Duration,
     /// Where it is from.
     pub source: String,
+    scale: f64,
 }
 
 /// One invocation of the trace.
@@ -51,6 +52,11 @@ impl Plan {
         Ok(Self::compress(&invocations, time, source))
     }
 
+    /// How much faster than the trace the plan is: 0.05 is twenty times as fast.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
     fn compress(invocations: &[azure::Invocation], time: Duration, source: String) -> Self {
         let span = invocations.iter().map(|invocation| invocation.start).max().unwrap_or_default();
         let scale = if span.is_zero() { 1.0 } else { time.as_secs_f64() / span.as_secs_f64() };
@@ -61,7 +67,7 @@ impl Plan {
             let calls = (1..LONGEST_BURST).find(|calls| f64::from(*calls) >= pieces).unwrap_or(LONGEST_BURST);
             Some(Planned { at: invocation.start.mul_f64(scale), function, calls })
         });
-        Self { invocations: planned.collect(), trace_functions: stand_ins.len(), span, source }
+        Self { invocations: planned.collect(), trace_functions: stand_ins.len(), span, source, scale }
     }
 }
 

@@ -99,7 +99,7 @@ impl fmt::Display for Summary {
         writeln!(f, "    scaled               {} times up, {} times down", scaled.0, scaled.1)?;
         let usage: Vec<String> =
             self.usage_ms.iter().map(|(node, usage)| format!("{node} {usage} ms")).collect();
-        write!(f, "    usage of the window  {}", usage.join(", "))
+        write!(f, "    usage at the end     {}", usage.join(", "))
     }
 }
 
