@@ -6,7 +6,7 @@
 
 use crate::bitstream::Digest;
 use crate::slots::{Assignment, Demand, Load, SessionId, SlotIndex, SlotTable};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,14 +107,21 @@ pub struct Dispatch {
     claimed_by: Vec<Option<TaskId>>,
     /// Counts holds.
     holds: u64,
-    /// All sessions' waiting tasks in the order of arrival.
-    waiting: VecDeque<Waiting>,
+    /// The waiting tasks of each session that has any, in the order of arrival.
+    waiting: BTreeMap<SessionId, VecDeque<Waiting>>,
+    /// The sessions with waiting tasks by the arrival of their first one. That one always wants slots: one that wants
+    /// none starts when it becomes the first.
+    heads: BTreeMap<u64, SessionId>,
+    waiting_ids: HashSet<TaskId>,
+    /// Counts arrivals.
+    arrivals: u64,
     running: BTreeMap<TaskId, Running>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     request: TaskRequest,
+    arrival: u64,
     since: Duration,
 }
 
@@ -160,7 +167,10 @@ impl Dispatch {
             claimed_by: vec![None; slots.len()],
             holds: 0,
             slots,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            waiting_ids: HashSet::new(),
+            arrivals: 0,
             running: BTreeMap::new(),
         }
     }
@@ -174,7 +184,7 @@ impl Dispatch {
     /// How many tasks wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting_ids.len()
     }
 
     /// How many tasks run.
@@ -192,22 +202,23 @@ impl Dispatch {
         if needed > self.slots.len() {
             return Err(Refusal::TooManyBitstreams { needed, slots: self.slots.len() });
         }
-        let task = request.task;
-        if self.running.contains_key(&task) || self.waiting.iter().any(|other| other.request.task == task) {
+        let (session, task) = (request.session, request.task);
+        if self.running.contains_key(&task) || self.waiting_ids.contains(&task) {
             return Err(Refusal::Known(task));
         }
-        let behind = self.waiting.iter().any(|other| {
-            other.request.session == request.session || (needed > 0 && other.request.demand.slots() > 0)
-        });
-        let waiting = Waiting { request, since: now };
-        if behind {
-            self.waiting.push_back(waiting);
-            return Ok(None);
-        }
-        match self.start(waiting, now) {
+        let behind = self.waiting.contains_key(&session) || (needed > 0 && !self.heads.is_empty());
+        self.arrivals += 1;
+        let waiting = Waiting { request, arrival: self.arrivals, since: now };
+        let waiting = if behind { Err(waiting) } else { self.start(waiting, now) };
+        match waiting {
             Ok(grant) => Ok(Some(grant)),
             Err(waiting) => {
-                self.waiting.push_back(waiting);
+                self.waiting_ids.insert(task);
+                let queue = self.waiting.entry(session).or_default();
+                if queue.is_empty() {
+                    self.heads.insert(waiting.arrival, session);
+                }
+                queue.push_back(waiting);
                 Ok(None)
             }
         }
@@ -244,9 +255,12 @@ impl Dispatch {
 
     /// A session has gone: its waiting tasks are dropped. Its running ones hold their slots until they are finished.
     pub fn cancel(&mut self, session: SessionId, now: Duration) -> Vec<Grant> {
-        let before = self.waiting.len();
-        self.waiting.retain(|waiting| waiting.request.session != session);
-        if self.waiting.len() == before { Vec::new() } else { self.start_waiting(now) }
+        let Some(dropped) = self.waiting.remove(&session) else { return Vec::new() };
+        for waiting in dropped {
+            self.heads.remove(&waiting.arrival);
+            self.waiting_ids.remove(&waiting.request.task);
+        }
+        self.start_waiting(now)
     }
 
     /// Ids of a session's running tasks.
@@ -254,30 +268,48 @@ impl Dispatch {
         self.running.iter().filter(move |(_, running)| running.session == session).map(|(task, _)| *task)
     }
 
+    /// Starts what may start now. The first head that gets no slots holds back all others, since all want some.
     fn start_waiting(&mut self, now: Duration) -> Vec<Grant> {
         let mut grants = Vec::new();
-        let mut still: VecDeque<Waiting> = VecDeque::with_capacity(self.waiting.len());
-        let mut blocked: BTreeSet<SessionId> = BTreeSet::new();
-        let mut slots_wanted = false;
-        while let Some(waiting) = self.waiting.pop_front() {
-            let wants_slots = waiting.request.demand.slots() > 0;
-            let session = waiting.request.session;
-            let outcome = if blocked.contains(&session) || (wants_slots && slots_wanted) {
-                Err(waiting)
-            } else {
-                self.start(waiting, now)
+        while let Some((arrival, session)) = self.heads.pop_first() {
+            let Some(grant) = self.start_first_of(session, now) else {
+                self.heads.insert(arrival, session);
+                break;
             };
-            match outcome {
-                Ok(grant) => grants.push(grant),
-                Err(waiting) => {
-                    slots_wanted |= wants_slots;
-                    blocked.insert(session);
-                    still.push_back(waiting);
+            grants.push(grant);
+            while self.first_of(session).is_some_and(|next| next.request.demand == Demand::Nothing) {
+                grants.extend(self.start_first_of(session, now));
+            }
+            match self.first_of(session).map(|next| next.arrival) {
+                Some(next) => {
+                    self.heads.insert(next, session);
+                }
+                None => {
+                    self.waiting.remove(&session);
                 }
             }
         }
-        self.waiting = still;
         grants
+    }
+
+    fn first_of(&self, session: SessionId) -> Option<&Waiting> {
+        self.waiting.get(&session).and_then(VecDeque::front)
+    }
+
+    /// Starts the first waiting task of a session, if it gets its slots.
+    fn start_first_of(&mut self, session: SessionId, now: Duration) -> Option<Grant> {
+        let waiting = self.waiting.get_mut(&session)?.pop_front()?;
+        let task = waiting.request.task;
+        match self.start(waiting, now) {
+            Ok(grant) => {
+                self.waiting_ids.remove(&task);
+                Some(grant)
+            }
+            Err(waiting) => {
+                self.waiting.entry(session).or_default().push_front(waiting);
+                None
+            }
+        }
     }
 
     /// Starts a task that no other is before, if it gets its slots.

@@ -133,6 +133,22 @@ fn the_end_of_an_unknown_task_changes_nothing() {
     assert_eq!(dispatch.slots().in_use(), 1);
 }
 
+#[test]
+fn a_long_queue_is_served_in_order_and_costs_no_more_per_task() {
+    let mut dispatch = dispatch(1);
+    assert!(started(&mut dispatch, task(A, 1, &[1])));
+    // With a cost that grew with the queue, this would take minutes.
+    const TASKS: u64 = 200_000;
+    for id in 2..=TASKS {
+        let session = if id % 2 == 0 { B } else { C };
+        assert!(!started(&mut dispatch, task(session, id, &[1])));
+    }
+    for id in 1..TASKS {
+        assert_eq!(ids(&dispatch.finish(TaskId(id), ms(id)).grants), [id + 1]);
+    }
+    assert_eq!(dispatch.waiting(), 0);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Submit { session: u64, bitstreams: Vec<u8>, source: bool },
