@@ -6,13 +6,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::locality::locality;
+use crate::locality::Wanted;
 use crate::matching::{Rejection, UnlabelledNodes, matches};
 use crate::node_facts::NodeFacts;
 use crate::rank::ranks;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, PerSignal, Weights};
-use crate::staleness::{Freshness, StalePolicies, StalePolicy};
+use crate::signals::Load;
+use crate::staleness::{Freshness, Knowledge, StalePolicies, StalePolicy};
 use crate::units::Millis;
 use serde::Serialize;
 
@@ -53,7 +54,7 @@ pub struct NodeScore {
     /// What kube-scheduler is told: 0 to [`Rules::max_score`].
     pub score: u32,
     /// Weighted mean of the terms, 0..=1.
-    pub mean: f64,
+    pub mean: f32,
     /// The terms.
     #[serde(flatten)]
     pub terms: PerSignal<Term>,
@@ -69,7 +70,7 @@ pub struct NodeScore {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Term {
     /// The value, higher is better.
-    pub value: f64,
+    pub value: f32,
     /// Where it comes from.
     pub basis: Basis,
 }
@@ -142,61 +143,64 @@ pub fn prioritize(
     rules: &Rules,
     now: Millis,
 ) -> ScoreDecision {
-    let fresh: Vec<_> =
-        candidates.iter().map(|candidate| candidate.and_then(|node| node.knowledge.fresh(now))).collect();
-    let measured: Vec<Measured> = fresh
-        .iter()
-        .flatten()
-        .map(|(state, age)| Measured {
-            usage: state.usage_at(*age),
-            reconfiguration: state.reconfiguration_at(*age),
-            age: *age,
-        })
-        .collect();
-    let usage_ranks = ranks(&measured.iter().map(|node| node.usage).collect::<Vec<_>>());
-    let reconfiguration_ranks = ranks(&measured.iter().map(|node| node.reconfiguration).collect::<Vec<_>>());
+    let fresh = |candidate: &Candidate<'_>| {
+        let received = (*candidate)?.knowledge.fresh(now)?;
+        let age = received.age(now);
+        let Load { usage, reconfiguration } = received.signals().load_at(age);
+        Some(Measured { usage, reconfiguration, age })
+    };
+    let measured: Vec<Option<Measured>> = candidates.iter().map(fresh).collect();
+    let ranks_by = |value: fn(&Measured) -> Millis| {
+        ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>()).into_iter()
+    };
+    let mut usage_ranks = ranks_by(|measured| measured.usage);
+    let mut reconfiguration_ranks = ranks_by(|measured| measured.reconfiguration);
+    let wanted = Wanted::by(asked);
 
-    let is_measured = |value| Term { value, basis: Basis::Measured };
-    let mut ranked = measured.iter().zip(usage_ranks.iter().zip(&reconfiguration_ranks));
     let mut nodes: Vec<NodeScore> = Vec::with_capacity(candidates.len());
-    for (candidate, state) in candidates.iter().zip(&fresh) {
-        // `ranked` has exactly one entry per fresh candidate, in the same order.
-        let ranks = state.and_then(|(state, age)| Some((state, age, ranked.next()?)));
-        let (terms, measured) = match ranks {
-            Some((state, age, (measured, (usage, reconfiguration)))) => (
-                PerSignal {
-                    locality: is_measured(locality(asked, state, age)),
-                    usage: is_measured(*usage),
-                    reconfiguration: is_measured(*reconfiguration),
-                },
-                Some(*measured),
-            ),
-            None => (unranked(rules.stale), None),
+    for (candidate, measured) in candidates.iter().zip(&measured) {
+        let knowledge = candidate.map(|node| &node.knowledge);
+        // The ranks are those of the measured nodes, in the same order.
+        let values = match (knowledge, measured) {
+            (Some(Knowledge::Known(received)), Some(measured)) => PerSignal {
+                locality: (wanted.share_on(received, measured.age), Basis::Measured),
+                usage: (usage_ranks.next().unwrap_or_default(), Basis::Measured),
+                reconfiguration: (reconfiguration_ranks.next().unwrap_or_default(), Basis::Measured),
+            },
+            _ => unranked(rules.stale),
         };
-        let mean = rules.weights.mean(PerSignal {
-            locality: terms.locality.value,
-            usage: terms.usage.value,
-            reconfiguration: terms.reconfiguration.value,
+        let mean = rules.weights.mean(values.map(|(value, _)| value));
+        nodes.push(NodeScore {
+            score: rules.max_score.score(mean),
+            mean: shown(mean),
+            terms: values.map(|(value, basis)| Term { value: shown(value), basis }),
+            freshness: knowledge.map_or(Freshness::Absent, |knowledge| knowledge.freshness(now)),
+            measured: *measured,
+            capped: Capped::No,
         });
-        let freshness = candidate.map_or(Freshness::Absent, |node| node.knowledge.freshness(now));
-        let score = rules.max_score.score(mean);
-        nodes.push(NodeScore { score, mean, terms, freshness, measured, capped: Capped::No });
     }
     cap_unranked(&mut nodes);
     ScoreDecision { nodes }
 }
 
-fn unranked(policies: StalePolicies) -> PerSignal<Term> {
-    let term = |policy| match policy {
-        StalePolicy::Neutral => Term { value: 0.5, basis: Basis::Neutral },
-        // The filter excludes; a node that went stale after it must not win.
-        StalePolicy::Penalise | StalePolicy::Exclude => Term { value: 0.0, basis: Basis::Penalised },
+fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {
+    let policies = PerSignal {
+        locality: policies.locality,
+        usage: policies.usage,
+        reconfiguration: policies.reconfiguration,
     };
-    PerSignal {
-        locality: term(policies.locality),
-        usage: term(policies.usage),
-        reconfiguration: term(policies.reconfiguration),
-    }
+    policies.map(|policy| match policy {
+        StalePolicy::Neutral => (0.5, Basis::Neutral),
+        // The filter excludes; a node that went stale after it must not win.
+        StalePolicy::Penalise | StalePolicy::Exclude => (0.0, Basis::Penalised),
+    })
+}
+
+/// Explanations are kept by the hundred thousand and need no more digits than this.
+fn shown(value: f64) -> f32 {
+    #[expect(clippy::cast_possible_truncation, reason = "it is 0..=1 and only shown")]
+    let value = value as f32;
+    value
 }
 
 /// A node without fresh state stays below the best one that has it.

@@ -57,6 +57,6 @@ pub(crate) fn mk_bitstream(name: &str, ago: u64) -> RecentBitstream {
 
 /// A node without labels whose state came in at 0.
 pub(crate) fn mk_node(state: NodeState) -> NodeFacts {
-    let received = Received { state, at: Millis::ZERO, age_then: Millis::ZERO };
+    let received = Received::new(state, Millis::ZERO, Millis::ZERO);
     NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Known(Box::new(received)) }
 }

@@ -18,6 +18,7 @@ pub mod node_state;
 pub mod rank;
 pub mod requirement;
 pub mod score;
+pub mod signals;
 pub mod slots;
 pub mod staleness;
 pub mod units;

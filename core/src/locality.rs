@@ -3,45 +3,64 @@
 use crate::bitstream::BitstreamId;
 use crate::device::Health;
 use crate::matching::is_kind;
-use crate::node_state::{DigestPrefix, NodeState};
+use crate::node_state::{DeviceState, NodeState};
 use crate::requirement::Requirement;
+use crate::signals::Key;
+use crate::staleness::Received;
 use crate::units::Millis;
 
-/// The share of the asked bitstreams that the node has: in a slot, or used within its window. 1 if none is asked.
-///
-/// A digest means the same everywhere. A name means the same on one board and shell only: it counts in the slot of a
-/// board of the asked kind, and as recently used where all boards of the node are of one kind, and the asked one.
-#[must_use]
-pub fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {
-    if asked.bitstreams.is_empty() {
-        return 1.0;
-    }
-    let present = asked.bitstreams.iter().filter(|wanted| has(asked, wanted, state, age)).count();
-    present as f64 / asked.bitstreams.len() as f64
+/// The bitstreams that a pod will use, ready to be looked for on many nodes.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    asked: &'a Requirement,
+    keys: Vec<Key>,
 }
 
-fn has(asked: &Requirement, wanted: &BitstreamId, state: &NodeState, age: Millis) -> bool {
-    let is_loaded = |index: usize, of_kind: &dyn Fn(&crate::node_state::DeviceState) -> bool| {
-        state.devices.iter().any(|device| {
-            device.health == Health::Healthy
-                && of_kind(device)
-                && device.loaded.iter().any(|loaded| *loaded as usize == index)
-        })
-    };
-    let mut listed = state.bitstreams.iter().enumerate();
-    match wanted {
-        BitstreamId::Digest(digest) => {
-            let prefix = DigestPrefix::from(digest);
-            listed.any(|(index, bitstream)| {
-                bitstream.digest == Some(prefix)
-                    && (bitstream.is_recent(state.window, age) || is_loaded(index, &|_| true))
-            })
+impl<'a> Wanted<'a> {
+    /// Those of `asked`.
+    #[must_use]
+    pub fn by(asked: &'a Requirement) -> Self {
+        Self { asked, keys: asked.bitstreams.iter().map(Key::of).collect() }
+    }
+
+    /// The share of them that the node has: in a slot, or used within its window. 1 if none is asked.
+    ///
+    /// A digest means the same everywhere. A name means the same on one board and shell only: it counts in the slot of
+    /// a board of the asked kind, and as recently used where all boards of the node are of one kind, and the asked one.
+    #[must_use]
+    pub fn share_on(&self, node: &Received, age: Millis) -> f64 {
+        let wanted = &self.asked.bitstreams;
+        if wanted.is_empty() {
+            return 1.0;
         }
-        BitstreamId::Name(name) => listed.any(|(index, bitstream)| {
-            bitstream.name.as_ref() == Some(name)
-                && (bitstream.is_recent(state.window, age) && only_kind(asked, state)
-                    || is_loaded(index, &|device| is_kind(asked, device)))
-        }),
+        let is_there = |(id, key): &(&BitstreamId, &Key)| {
+            node.signals().bitstreams_with(**key).any(|index| self.counts(id, index, node.state(), age))
+        };
+        let present = wanted.iter().zip(&self.keys).filter(is_there).count();
+        present as f64 / wanted.len() as f64
+    }
+
+    /// Whether the node's bitstream at `index` is this one, and there for us.
+    fn counts(&self, wanted: &BitstreamId, index: usize, state: &NodeState, age: Millis) -> bool {
+        let Some(bitstream) = state.bitstreams.get(index) else { return false };
+        let is_recent = bitstream.is_recent(state.window, age);
+        let is_loaded = |of_kind: &dyn Fn(&DeviceState) -> bool| {
+            state.devices.iter().any(|device| {
+                device.health == Health::Healthy
+                    && of_kind(device)
+                    && device.loaded.iter().any(|loaded| *loaded as usize == index)
+            })
+        };
+        match wanted {
+            BitstreamId::Digest(digest) => {
+                bitstream.digest == Some(digest.into()) && (is_recent || is_loaded(&|_| true))
+            }
+            BitstreamId::Name(name) => {
+                bitstream.name.as_ref() == Some(name)
+                    && (is_recent && only_kind(self.asked, state)
+                        || is_loaded(&|device| is_kind(self.asked, device)))
+            }
+        }
     }
 }
 
@@ -57,11 +76,15 @@ fn only_kind(asked: &Requirement, state: &NodeState) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{mk_bitstream, mk_device, mk_state};
-    use crate::node_state::RecentBitstream;
+    use crate::node_state::{DigestPrefix, RecentBitstream};
 
     fn asked(bitstreams: &[&str]) -> Requirement {
         let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
         Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams }
+    }
+
+    fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {
+        Wanted::by(asked).share_on(&Received::new(state.clone(), Millis::ZERO, Millis::ZERO), age)
     }
 
     fn near(is: f64, should: f64) -> bool {

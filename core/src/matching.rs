@@ -96,7 +96,7 @@ impl fmt::Display for Rejection {
 /// The reason if it has not.
 pub fn matches(asked: &Requirement, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<(), Rejection> {
     match &node.knowledge {
-        Knowledge::Known(received) => state_matches(asked, &received.state),
+        Knowledge::Known(received) => state_matches(asked, received.state()),
         Knowledge::Absent | Knowledge::Unreadable => labels_match(asked, &node.labels, unlabelled),
     }
 }

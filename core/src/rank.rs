@@ -7,11 +7,24 @@ use crate::units::Millis;
 /// The least value has 1, equal values share a rank, and the greatest of n distinct ones has 1 / n.
 #[must_use]
 pub fn ranks(values: &[Millis]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
+    let n = values.len();
+    // Value and place in one number: sorts fastest, and says where each rank belongs.
+    let mut sorted: Vec<u128> =
+        values.iter().zip(0_u128..).map(|(value, place)| u128::from(value.0) << 64 | place).collect();
     sorted.sort_unstable();
-    let n = sorted.len();
-    let rank = |value: &Millis| (n - sorted.partition_point(|other| other < value)) as f64 / n as f64;
-    values.iter().map(rank).collect()
+    let mut ranks = vec![0.0; n];
+    let (mut first_equal, mut value_there) = (0, None);
+    for (index, entry) in sorted.into_iter().enumerate() {
+        let value = entry >> 64;
+        if value_there != Some(value) {
+            (first_equal, value_there) = (index, Some(value));
+        }
+        let place = usize::try_from(entry & u128::from(u64::MAX)).unwrap_or(usize::MAX);
+        if let Some(rank) = ranks.get_mut(place) {
+            *rank = (n - first_equal) as f64 / n as f64;
+        }
+    }
+    ranks
 }
 
 #[cfg(test)]

@@ -50,6 +50,17 @@ pub enum InvalidWeights {
 #[error("{0:?} can't be the greatest score; write a whole number from 1 to {MAX_MAX_SCORE}")]
 pub struct InvalidMaxScore(String);
 
+impl<T> PerSignal<T> {
+    /// The same with `f` applied to each.
+    pub fn map<U>(self, f: impl Fn(T) -> U) -> PerSignal<U> {
+        PerSignal {
+            locality: f(self.locality),
+            usage: f(self.usage),
+            reconfiguration: f(self.reconfiguration),
+        }
+    }
+}
+
 impl Weights {
     /// Weights of this size.
     ///

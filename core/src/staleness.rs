@@ -3,6 +3,7 @@
 //! The author's own clock (`measured_at`) plays no part: whoever receives a state says when, and how old it was then.
 
 use crate::node_state::NodeState;
+use crate::signals::Signals;
 use crate::units::Millis;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,12 +12,10 @@ use std::str::FromStr;
 /// A state and when it came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// What was received.
-    pub state: NodeState,
-    /// When, on the receiver's clock.
-    pub at: Millis,
-    /// How old it was then: zero, but at first sight what the API server's date says.
-    pub age_then: Millis,
+    state: NodeState,
+    signals: Signals,
+    at: Millis,
+    age_then: Millis,
 }
 
 /// What is known of a node's boards.
@@ -75,6 +74,26 @@ pub struct StalePolicies {
 pub struct InvalidStalePolicy(String);
 
 impl Received {
+    /// `state` as it came in `at` that moment of the receiver's clock, `age_then` old: zero, but at first sight what
+    /// the API server's date says.
+    #[must_use]
+    pub fn new(state: NodeState, at: Millis, age_then: Millis) -> Self {
+        let signals = Signals::of(&state);
+        Self { state, signals, at, age_then }
+    }
+
+    /// What was received.
+    #[must_use]
+    pub fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// What decisions need of it.
+    #[must_use]
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
     /// How old it is.
     #[must_use]
     pub fn age(&self, now: Millis) -> Millis {
@@ -89,11 +108,11 @@ impl Received {
 }
 
 impl Knowledge {
-    /// The state and its age, if it is fresh.
+    /// The state, if it is fresh.
     #[must_use]
-    pub fn fresh(&self, now: Millis) -> Option<(&NodeState, Millis)> {
+    pub fn fresh(&self, now: Millis) -> Option<&Received> {
         match self {
-            Self::Known(received) if !received.is_stale(now) => Some((&received.state, received.age(now))),
+            Self::Known(received) if !received.is_stale(now) => Some(received),
             _ => None,
         }
     }
@@ -147,7 +166,7 @@ mod tests {
     use crate::fixtures::mk_state;
 
     fn received(at: u64, age_then: u64) -> Received {
-        Received { state: mk_state(), at: Millis(at), age_then: Millis(age_then) }
+        Received::new(mk_state(), Millis(at), Millis(age_then))
     }
 
     #[test]

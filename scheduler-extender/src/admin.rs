@@ -47,7 +47,7 @@ pub async fn nodes(State(app): State<Arc<App>>) -> Response {
     let at = app.clock.read();
     let body = {
         let known = app.index.read();
-        let mut nodes: Vec<_> = known.values().map(|node| NodeView::of(node, at)).collect();
+        let mut nodes: Vec<_> = known.iter().map(|(name, node)| NodeView::of(name, node, at)).collect();
         nodes.sort_by_key(|node| node.name);
         serde_json::to_vec(&nodes)
     };
@@ -113,22 +113,23 @@ struct KnownView<'a> {
 }
 
 impl<'a> NodeView<'a> {
-    fn of(node: &'a Node, at: Moment) -> Self {
+    fn of(name: &'a str, node: &'a Node, at: Moment) -> Self {
         let known = match &node.facts.knowledge {
             Knowledge::Known(received) => {
-                let age = received.age(at.now);
+                let (state, age) = (received.state(), received.age(at.now));
+                let load = received.signals().load_at(age);
                 Some(KnownView {
                     age_ms: age,
-                    version: received.state.version(),
-                    usage_ms: received.state.usage_at(age),
-                    reconfiguration_ms: received.state.reconfiguration_at(age),
-                    state: &received.state,
+                    version: state.version(),
+                    usage_ms: load.usage,
+                    reconfiguration_ms: load.reconfiguration,
+                    state,
                 })
             }
             Knowledge::Absent | Knowledge::Unreadable => None,
         };
         Self {
-            name: &node.name,
+            name,
             labels: &node.facts.labels,
             freshness: node.facts.knowledge.freshness(at.now),
             source: node.source,

@@ -6,6 +6,7 @@ use fpga_core::decide::NodeScore;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
 use fpga_core::units::Millis;
+use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,50 +42,37 @@ pub struct Explanation {
     pub requirement: Requirement,
     /// The last filter.
     #[serde(serialize_with = "as_optional")]
-    pub filter: Option<Arc<Decided<FilterRow>>>,
+    pub filter: Option<Arc<Decided<Result<(), Rejection>>>>,
     /// The prioritize after it; kube-scheduler leaves it out if one node is left.
     #[serde(serialize_with = "as_optional")]
-    pub prioritize: Option<Arc<Decided<ScoreRow>>>,
+    pub prioritize: Option<Arc<Decided<NodeScore>>>,
 }
 
-/// One decision.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Decided<R> {
+/// One decision over many nodes.
+#[derive(Debug)]
+pub struct Decided<V> {
     /// When, milliseconds since the epoch.
-    pub at_ms: Millis,
-    /// Per node what was decided.
-    pub nodes: Vec<R>,
+    pub at: Millis,
+    /// The nodes.
+    pub names: Names,
+    /// What was decided of each, in the same order.
+    pub verdicts: Vec<V>,
 }
 
-/// What filter said of a node.
-#[derive(Debug, Serialize)]
-pub struct FilterRow {
-    /// Its name.
-    #[serde(serialize_with = "as_text")]
-    pub node: Arc<str>,
-    /// Why it was rejected; nothing if it was not.
-    pub rejection: Option<Rejection>,
-}
-
-/// What prioritize said of a node.
-#[derive(Debug, Serialize)]
-pub struct ScoreRow {
-    /// Its name.
-    #[serde(serialize_with = "as_text")]
-    pub node: Arc<str>,
-    /// Its score and where it comes from.
-    #[serde(flatten)]
-    pub score: NodeScore,
+/// Names of nodes, in one piece: keeping and forgetting thousands of them costs as much as a few.
+#[derive(Debug, Default)]
+pub struct Names {
+    text: String,
+    ends: Vec<usize>,
 }
 
 /// A decision to be remembered.
 #[derive(Debug)]
 pub enum Decision {
     /// Of filter: what was decided before is forgotten.
-    Filter(Decided<FilterRow>),
+    Filter(Decided<Result<(), Rejection>>),
     /// Of prioritize.
-    Prioritize(Decided<ScoreRow>),
+    Prioritize(Decided<NodeScore>),
 }
 
 #[derive(Debug, Default)]
@@ -157,8 +145,8 @@ impl Ring {
 
 impl Explanation {
     fn rows(&self) -> usize {
-        let filter = self.filter.as_ref().map_or(0, |filter| filter.nodes.len());
-        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.nodes.len())
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.verdicts.len());
+        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.verdicts.len())
     }
 }
 
@@ -170,8 +158,75 @@ fn as_optional<T: Serialize, S: Serializer>(
     value.as_deref().serialize(serializer)
 }
 
-fn as_text<S: Serializer>(value: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(value)
+/// What `/explain` shows of a verdict.
+trait Shown {
+    type As<'v>: Serialize
+    where
+        Self: 'v;
+
+    fn shown(&self) -> Self::As<'_>;
+}
+
+#[derive(Serialize)]
+struct Rejected {
+    rejection: Option<Rejection>,
+}
+
+impl Shown for Result<(), Rejection> {
+    type As<'v> = Rejected;
+
+    fn shown(&self) -> Rejected {
+        Rejected { rejection: self.err() }
+    }
+}
+
+impl Shown for NodeScore {
+    type As<'v> = &'v Self;
+
+    fn shown(&self) -> &Self {
+        self
+    }
+}
+
+impl<V: Shown> Serialize for Decided<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'r, V> {
+            node: &'r str,
+            #[serde(flatten)]
+            verdict: V,
+        }
+        let rows = self.names.iter().zip(&self.verdicts);
+        let rows: Vec<_> = rows.map(|(node, verdict)| Row { node, verdict: verdict.shown() }).collect();
+        let mut decided = serializer.serialize_struct("Decided", 2)?;
+        decided.serialize_field("atMs", &self.at)?;
+        decided.serialize_field("nodes", &rows)?;
+        decided.end()
+    }
+}
+
+impl Names {
+    /// The names one by one.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let name = self.text.get(start..*end).unwrap_or_default();
+            start = *end;
+            name
+        })
+    }
+}
+
+impl<'n> FromIterator<&'n str> for Names {
+    fn from_iter<I: IntoIterator<Item = &'n str>>(names: I) -> Self {
+        let names = names.into_iter();
+        let mut all = Self { text: String::new(), ends: Vec::with_capacity(names.size_hint().0) };
+        for name in names {
+            all.text.push_str(name);
+            all.ends.push(all.text.len());
+        }
+        all
+    }
 }
 
 #[cfg(test)]
@@ -187,12 +242,12 @@ mod tests {
     }
 
     fn filter(nodes: usize) -> Decision {
-        let row = || FilterRow { node: "n".into(), rejection: None };
-        Decision::Filter(Decided { at_ms: Millis(1), nodes: (0..nodes).map(|_| row()).collect() })
+        let names = (0..nodes).map(|_| "n").collect();
+        Decision::Filter(Decided { at: Millis(1), names, verdicts: vec![Ok(()); nodes] })
     }
 
     fn scores() -> Decision {
-        Decision::Prioritize(Decided { at_ms: Millis(2), nodes: Vec::new() })
+        Decision::Prioritize(Decided { at: Millis(2), names: Names::default(), verdicts: Vec::new() })
     }
 
     #[test]
@@ -206,6 +261,12 @@ mod tests {
         assert!(all.of(&pod("p")).unwrap().prioritize.is_none());
         all.remember(pod("p"), "another", asked(), scores());
         assert!(all.of(&pod("p")).unwrap().filter.is_none(), "a pod of the same name is another pod");
+    }
+
+    #[test]
+    fn names_come_back_as_they_went_in() {
+        let names = ["a", "", "node-ü", "b"];
+        assert_eq!(names.into_iter().collect::<Names>().iter().collect::<Vec<_>>(), names);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod tests;
 
 use crate::clock::Moment;
+use foldhash::fast::RandomState;
 use fpga_core::node_facts::{NodeFacts, NodeLabels};
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
 use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, HEARTBEATS_UNTIL_STALE, NodeState, decode};
@@ -18,8 +19,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// All nodes by name.
-pub type Nodes = HashMap<Arc<str>, Node>;
+/// All nodes by name. Looked up by the thousand in every decision; their names come from the API server, not from
+/// whoever asks, so a fast hash will do.
+pub type Nodes = HashMap<Box<str>, Arc<Node>, RandomState>;
 
 /// The nodes that the reflector has shown.
 #[derive(Debug, Default)]
@@ -31,8 +33,6 @@ pub struct NodeIndex {
 /// One node.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name, shared with whoever keeps it longer than the node.
-    pub name: Arc<str>,
     /// What decisions see of it.
     pub facts: NodeFacts,
     /// How its state came here.
@@ -115,19 +115,19 @@ impl NodeIndex {
                     None => {
                         let first = shown == Shown::Listed || known.is_none();
                         let (source, age_then) = if first { dated(&node, &state, at) } else { WATCHED };
-                        let received = Received { state, at: at.now, age_then };
+                        let received = Received::new(state, at.now, age_then);
                         (Knowledge::Known(Box::new(received)), source, None, Noted::Fine)
                     }
                 },
             },
         };
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).cloned();
-        let name: Arc<str> = known.map_or_else(|| name.into(), |known| Arc::clone(&known.name));
+        let name: Box<str> = name.into();
         drop(nodes);
 
         let facts = NodeFacts { labels, knowledge };
-        let node = Node { name: Arc::clone(&name), facts, source, problem, uid: node.uid, annotation };
-        self.write().insert(name, node);
+        let node = Node { facts, source, problem, uid: node.uid, annotation };
+        self.write().insert(name, Arc::new(node));
         noted
     }
 
@@ -154,7 +154,7 @@ const WATCHED: (Source, Millis) = (Source::Watched, Millis::ZERO);
 /// count is believed again after three heartbeats.
 fn outdates(known: &Knowledge, state: &NodeState, now: Millis) -> bool {
     matches!(known, Knowledge::Known(received)
-        if received.state.version() >= state.version() && !received.is_stale(now))
+        if received.state().version() >= state.version() && !received.is_stale(now))
 }
 
 /// Age of a state at first sight, by the date that the API server gave its author's fields.

@@ -1,11 +1,12 @@
 //! What kube-scheduler asks and is told: decode, ask core, encode. Synchronous, from memory, one look at the clock.
 
 use crate::app::App;
-use crate::explain::{Decided, Decision, FilterRow, PodName, ScoreRow};
+use crate::explain::{Decided, Decision, PodName};
 use crate::index::{Node, Nodes as KnownNodes};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::wire::{
-    self, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs, PreemptionResult,
+    Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
+    PreemptionResult,
 };
 use fpga_core::decide::{Candidate, filter, prioritize};
 use fpga_core::matching::Rejection;
@@ -103,16 +104,12 @@ fn decide_filter(
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
-    let rows = nodes.names().zip(&found).zip(&verdicts);
-    let rows = rows.map(|((name, node), verdict)| FilterRow {
-        node: shared_name(name, *node),
-        rejection: verdict.err(),
-    });
-    let rows = rows.collect();
     drop(known);
     app.metrics.filtered(&verdicts);
-    remember(app, pod, asked, Decision::Filter(Decided { at_ms: at.wall, nodes: rows }));
-    Ok(verdicts.into_iter().map(|verdict| verdict.err().map(Rejection::text)).collect())
+    let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
+    let names = nodes.names().collect();
+    remember(app, pod, asked, Decision::Filter(Decided { at: at.wall, names, verdicts }));
+    Ok(rejections)
 }
 
 fn answer_prioritize(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, Refusal> {
@@ -138,12 +135,11 @@ fn decide_prioritize(
     let at = app.clock.read();
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let decided = prioritize(&asked, &candidates(&found), &app.rules, at.now).nodes;
-    let scores = decided.iter().map(|node| node.score).collect();
-    let rows = nodes.names().zip(&found).zip(decided);
-    let rows = rows.map(|((name, node), score)| ScoreRow { node: shared_name(name, *node), score }).collect();
+    let verdicts = prioritize(&asked, &candidates(&found), &app.rules, at.now).nodes;
     drop(known);
-    remember(app, pod, asked, Decision::Prioritize(Decided { at_ms: at.wall, nodes: rows }));
+    let scores = verdicts.iter().map(|node| node.score).collect();
+    let names = nodes.names().collect();
+    remember(app, pod, asked, Decision::Prioritize(Decided { at: at.wall, names, verdicts }));
     Ok(scores)
 }
 
@@ -168,7 +164,7 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
             Vec::new()
         }
     };
-    let body = wire::encode(&PreemptionResult { candidates: kept }, 4096).map_err(Refusal::Answer)?;
+    let body = serde_json::to_vec(&PreemptionResult { candidates: kept }).map_err(Refusal::Answer)?;
     Ok(Answer { mode: ModeLabel::Unknown, body })
 }
 
@@ -176,12 +172,8 @@ fn ensure_synced(app: &App) -> Result<(), Refusal> {
     if app.index.is_synced() { Ok(()) } else { Err(Refusal::NotSynced) }
 }
 
-fn candidates<'k>(found: &[Option<&'k Node>]) -> Vec<Candidate<'k>> {
+fn candidates<'k>(found: &[Option<&'k Arc<Node>>]) -> Vec<Candidate<'k>> {
     found.iter().map(|node| node.map(|node| &node.facts)).collect()
-}
-
-fn shared_name(name: &str, node: Option<&Node>) -> Arc<str> {
-    node.map_or_else(|| name.into(), |node| Arc::clone(&node.name))
 }
 
 fn remember(app: &App, pod: &Pod<'_>, asked: Requirement, decision: Decision) {
@@ -189,13 +181,14 @@ fn remember(app: &App, pod: &Pod<'_>, asked: Requirement, decision: Decision) {
     app.explanations.remember(name, pod.uid(), asked, decision);
 }
 
-fn encode(nodes: &Nodes<'_>, answer: &impl serde::Serialize) -> Result<Answer, Refusal> {
-    // Enough for a name and a score, or a node as it came, so that the answer doesn't grow by copying.
-    let per_node = 64;
-    let whole: usize = match nodes {
-        Nodes::Names(_) => 0,
+fn encode(nodes: &Nodes<'_>, answer: &impl Encode) -> Result<Answer, Refusal> {
+    // Room for every name with a score or a node as it came, so that the answer doesn't grow by copying.
+    let per_node = 32;
+    let received: usize = match nodes {
+        Nodes::Names(names) => names.iter().map(|name| name.as_str().len()).sum(),
         Nodes::Full(nodes) => nodes.iter().map(|(_, raw)| raw.get().len()).sum(),
     };
-    let body = wire::encode(answer, 256 + whole + nodes.len() * per_node).map_err(Refusal::Answer)?;
+    let mut body = Vec::with_capacity(256 + received + nodes.len() * per_node);
+    answer.encode(&mut body).map_err(Refusal::Answer)?;
     Ok(Answer { mode: ModeLabel::Of(nodes.mode()), body })
 }

@@ -13,14 +13,15 @@ pub use pod::Pod;
 pub use preemption::{PreemptionArgs, PreemptionResult};
 pub use text::Text;
 
-use serde::Serialize;
-
 /// Why a request can't be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
     /// Not the JSON of such a request.
     #[error("the request can't be read: {0}")]
     Json(#[from] serde_json::Error),
+    /// Not even text.
+    #[error("the request is not UTF-8: {0}")]
+    Utf8(#[from] std::str::Utf8Error),
     /// There is no pod in it.
     #[error("the request has no `Pod`")]
     NoPod,
@@ -29,12 +30,12 @@ pub enum Malformed {
     NamelessNode(usize),
 }
 
-/// `answer` as bytes of JSON.
-///
-/// # Errors
-/// None with the types of this module: their keys are strings and none of their parts fails.
-pub fn encode(answer: &impl Serialize, capacity: usize) -> Result<Vec<u8>, serde_json::Error> {
-    let mut bytes = Vec::with_capacity(capacity);
-    serde_json::to_writer(&mut bytes, answer)?;
-    Ok(bytes)
+/// An answer that writes itself as JSON. By hand where it has thousands of names: those that needed no unescaping to
+/// be read need no escaping to be written.
+pub trait Encode {
+    /// Writes it at the end of `out`.
+    ///
+    /// # Errors
+    /// None so far: serde_json's signature.
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error>;
 }

@@ -40,7 +40,7 @@ fn known(index: &NodeIndex) -> (Source, Option<(u64, u64)>) {
     let nodes = index.read();
     let node = &nodes["n"];
     let Knowledge::Known(received) = &node.facts.knowledge else { return (node.source, None) };
-    (node.source, Some((received.state.seq, received.age(Millis(1_000)).0)))
+    (node.source, Some((received.state().seq, received.age(Millis(1_000)).0)))
 }
 
 #[test]

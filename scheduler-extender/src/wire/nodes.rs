@@ -1,9 +1,8 @@
 //! Requests and answers of filter and prioritize, in both cache modes.
 
-use super::{Malformed, Pod, Text};
+use super::{Encode, Malformed, Pod, Text};
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
-use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
@@ -70,7 +69,8 @@ impl<'a> ExtenderArgs<'a> {
     /// # Errors
     /// [`Malformed::Json`] if it is none.
     pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        Ok(serde_json::from_slice(body)?)
+        // Checked once as a whole: cheaper than string by string.
+        Ok(serde_json::from_str(std::str::from_utf8(body)?)?)
     }
 
     /// Pod and candidates.
@@ -121,90 +121,82 @@ impl<'a> Nodes<'a> {
 
     /// The name of each, in the order of the request.
     pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.texts().map(Text::as_str)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &Text<'a>> {
         let (names, nodes) = match self {
             Self::Names(names) => (names.as_slice(), [].as_slice()),
             Self::Full(nodes) => ([].as_slice(), nodes.as_slice()),
         };
-        names.iter().map(Text::as_str).chain(nodes.iter().map(|(name, _)| name.as_str()))
+        names.iter().chain(nodes.iter().map(|(name, _)| name))
     }
 }
 
-impl Serialize for FilterResult<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let passes = |index: usize| self.rejections.get(index).is_some_and(Option::is_none);
-        let mut result = serializer.serialize_struct("ExtenderFilterResult", 5)?;
+impl Encode for FilterResult<'_> {
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        let passes = |index: &usize| self.rejections.get(*index).is_some_and(Option::is_none);
         match self.nodes {
             Nodes::Names(names) => {
-                result.serialize_field("Nodes", &())?;
-                result.serialize_field("NodeNames", &Chosen(names, &passes))?;
+                out.extend_from_slice(br#"{"Nodes":null,"NodeNames":["#);
+                let passed = names.iter().enumerate().filter(|(index, _)| passes(index));
+                list(out, passed, |out, (_, name)| name.encode(out))?;
+                out.extend_from_slice(b"]");
             }
             Nodes::Full(nodes) => {
-                result.serialize_field("Nodes", &PassedList { nodes, passes: &passes })?;
-                result.serialize_field("NodeNames", &())?;
+                out.extend_from_slice(br#"{"Nodes":{"metadata":{},"items":["#);
+                let passed = nodes.iter().enumerate().filter(|(index, _)| passes(index));
+                list(out, passed, |out, (_, (_, node))| {
+                    out.extend_from_slice(node.get().as_bytes());
+                    Ok(())
+                })?;
+                out.extend_from_slice(br#"]},"NodeNames":null"#);
             }
         }
-        result.serialize_field("FailedNodes", &NoMap {})?;
-        result.serialize_field("FailedAndUnresolvableNodes", &Rejected(self))?;
-        result.serialize_field("Error", self.error)?;
-        result.end()
+        out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
+        let rejected = self.nodes.texts().zip(self.rejections);
+        let rejected = rejected.filter_map(|(name, rejection)| Some((name, (*rejection)?)));
+        list(out, rejected, |out, (name, reason)| {
+            name.encode(out)?;
+            out.push(b':');
+            serde_json::to_writer(out, reason)
+        })?;
+        out.extend_from_slice(br#"},"Error":"#);
+        serde_json::to_writer(&mut *out, self.error)?;
+        out.push(b'}');
+        Ok(())
     }
 }
 
-#[derive(Serialize)]
-struct NoMap {}
+impl Encode for HostPriorities<'_> {
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        out.push(b'[');
+        list(out, self.nodes.texts().zip(self.scores), |out, (host, score)| {
+            out.extend_from_slice(br#"{"Host":"#);
+            host.encode(out)?;
+            out.extend_from_slice(br#","Score":"#);
+            serde_json::to_writer(&mut *out, score)?;
+            out.push(b'}');
+            Ok(())
+        })?;
+        out.push(b']');
+        Ok(())
+    }
+}
 
-struct Chosen<'s, T>(&'s [T], &'s dyn Fn(usize) -> bool);
-
-impl<T: Serialize> Serialize for Chosen<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut seq = serializer.serialize_seq(None)?;
-        for (_, item) in self.0.iter().enumerate().filter(|(index, _)| self.1(*index)) {
-            seq.serialize_element(item)?;
+/// Writes `items` with commas between.
+fn list<T>(
+    out: &mut Vec<u8>,
+    items: impl Iterator<Item = T>,
+    mut encode: impl FnMut(&mut Vec<u8>, T) -> Result<(), serde_json::Error>,
+) -> Result<(), serde_json::Error> {
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(b',');
         }
-        seq.end()
+        encode(out, item)?;
     }
-}
-
-struct PassedList<'s> {
-    nodes: &'s [(Text<'s>, &'s RawValue)],
-    passes: &'s dyn Fn(usize) -> bool,
-}
-
-impl Serialize for PassedList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let items: Vec<&RawValue> = self.nodes.iter().map(|(_, raw)| *raw).collect();
-        let mut list = serializer.serialize_struct("NodeList", 2)?;
-        list.serialize_field("metadata", &NoMap {})?;
-        list.serialize_field("items", &Chosen(&items, self.passes))?;
-        list.end()
-    }
-}
-
-struct Rejected<'s>(&'s FilterResult<'s>);
-
-impl Serialize for Rejected<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, rejection) in self.0.nodes.names().zip(self.0.rejections) {
-            if let Some(reason) = rejection {
-                map.serialize_entry(name, reason)?;
-            }
-        }
-        map.end()
-    }
-}
-
-impl Serialize for HostPriorities<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct HostPriority<'s> {
-            host: &'s str,
-            score: u32,
-        }
-        let priorities = self.nodes.names().zip(self.scores);
-        serializer.collect_seq(priorities.map(|(host, score)| HostPriority { host, score: *score }))
-    }
+    Ok(())
 }
 
 /// `metadata.name` of a node. Reads no further than there; as Go writes a node, that is near its start.
@@ -266,6 +258,22 @@ mod tests {
         parts(body).unwrap().1.names().map(str::to_owned).collect()
     }
 
+    fn encoded(answer: &impl Encode) -> String {
+        let mut out = Vec::new();
+        answer.encode(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn names_that_need_escapes_get_them() {
+        let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["\"q\\","p","\u0001"]}"#).unwrap();
+        let result = FilterResult { nodes: &nodes, rejections: &[None, None, Some("no")], error: "\"" };
+        let value: serde_json::Value = serde_json::from_str(&encoded(&result)).unwrap();
+        assert_eq!(value["NodeNames"], serde_json::json!(["\"q\\", "p"]));
+        assert_eq!(value["FailedAndUnresolvableNodes"], serde_json::json!({"\u{1}": "no"}));
+        assert_eq!(value["Error"], "\"");
+    }
+
     #[test]
     fn both_cache_modes_are_read_with_null_or_nothing_for_the_other() {
         for (body, mode) in [
@@ -319,7 +327,7 @@ mod tests {
         let (_, nodes) = parts(&body).unwrap();
         let result = FilterResult { nodes: &nodes, rejections: &[Some("no"), None], error: "" };
         assert_eq!(
-            serde_json::to_string(&result).unwrap(),
+            encoded(&result),
             format!(
                 r#"{{"Nodes":{{"metadata":{{}},"items":[{kept}]}},"NodeNames":null,"FailedNodes":{{}},"FailedAndUnresolvableNodes":{{"a":"no"}},"Error":""}}"#
             )
@@ -330,10 +338,7 @@ mod tests {
     fn priorities_are_a_bare_array_of_integers() {
         let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["a","b"]}"#).unwrap();
         let priorities = HostPriorities { nodes: &nodes, scores: &[7, 0] };
-        assert_eq!(
-            serde_json::to_string(&priorities).unwrap(),
-            r#"[{"Host":"a","Score":7},{"Host":"b","Score":0}]"#
-        );
+        assert_eq!(encoded(&priorities), r#"[{"Host":"a","Score":7},{"Host":"b","Score":0}]"#);
     }
 
     proptest::proptest! {

@@ -82,7 +82,7 @@ impl<'a> PreemptionArgs<'a> {
     /// # Errors
     /// [`Malformed::Json`] if it is none.
     pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        Ok(serde_json::from_slice(body)?)
+        Ok(serde_json::from_str(std::str::from_utf8(body)?)?)
     }
 
     /// Pod and candidates. One without victims is left out: returned, it would fail the preemption as a whole.

@@ -11,7 +11,7 @@ const OWN_PREFIX: &str = "fpga-scheduling.io/";
 
 /// A string of the request: borrowed, unless it is written with escapes.
 #[derive(Debug, Clone, PartialEq, Eq, DeriveDeserialize, Serialize)]
-pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
+pub struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The labels or annotations that are for us; all others are skipped as they are read.
 #[derive(Debug, Default)]
@@ -22,6 +22,23 @@ impl Text<'_> {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Writes it as JSON at the end of `out`.
+    ///
+    /// # Errors
+    /// None so far: serde_json's signature.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        match &self.0 {
+            // It lay between quotes like this: what would have to be escaped could not have been borrowed.
+            Cow::Borrowed(text) => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+                Ok(())
+            }
+            Cow::Owned(text) => serde_json::to_writer(out, text),
+        }
     }
 }
 
