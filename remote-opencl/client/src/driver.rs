@@ -63,10 +63,12 @@ impl Driver {
     /// Drives until `future` is ready.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` on a thread that is itself inside a tokio runtime, where it would block that.
+    /// `CL_INVALID_OPERATION` on a thread that is itself inside a tokio runtime, where it would block that, and on one
+    /// whose thread-locals are gone: destructors of a C++ program's globals run there.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
-        if Handle::try_current().is_ok() {
-            return Err(ClError::INVALID_OPERATION);
+        match Handle::try_current() {
+            Err(error) if error.is_missing_context() => {}
+            Ok(_) | Err(_) => return Err(ClError::INVALID_OPERATION),
         }
         let turns = &self.turns;
         turns.waiting.fetch_add(1, Ordering::SeqCst);

@@ -12,6 +12,9 @@ use std::task::{Context, Poll, Waker};
 /// Bytes of one chunk that is sent: they pass through two caches' worth of copies, so smaller than the limit.
 pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
 
+/// Entries that may wait to be sent before whoever enqueues more has to wait (bounded queues, T-5): a batch is 1 MiB.
+const MAX_ENTRIES: usize = 64;
+
 /// One message on its way out.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
@@ -47,6 +50,7 @@ pub(crate) struct Outbox(Mutex<Inner>);
 struct Inner {
     entries: VecDeque<Entry>,
     waker: Option<Waker>,
+    waiting_for_room: Vec<Waker>,
     closed: bool,
 }
 
@@ -104,19 +108,54 @@ impl Outbox {
         }
     }
 
+    /// Whether more may be enqueued without waiting.
+    pub(crate) fn has_room(&self) -> bool {
+        lock(&self.0).has_room()
+    }
+
+    /// Ready when more may be enqueued.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = lock(&self.0);
+        if inner.has_room() {
+            return Poll::Ready(());
+        }
+        if !inner.waiting_for_room.iter().any(|waker| waker.will_wake(cx.waker())) {
+            inner.waiting_for_room.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
     /// Ends the stream; what is still in it is dropped, and no source is read again.
     pub(crate) fn close(&self) {
-        let entries = {
+        let (entries, waiting) = {
             let mut inner = lock(&self.0);
             inner.closed = true;
-            std::mem::take(&mut inner.entries)
+            (std::mem::take(&mut inner.entries), std::mem::take(&mut inner.waiting_for_room))
         };
+        for waker in waiting {
+            waker.wake();
+        }
         for entry in &entries {
             if let Entry::Upload { upload, .. } = entry {
                 upload.give_up();
             }
         }
         self.wake();
+    }
+}
+
+impl Inner {
+    fn has_room(&self) -> bool {
+        self.closed || self.entries.len() < MAX_ENTRIES
+    }
+
+    /// Wakes who waits for room once half of it is free, so that nobody is woken for every message.
+    fn wake_waiting(&mut self) {
+        if self.entries.len() < MAX_ENTRIES / 2 {
+            for waker in self.waiting_for_room.drain(..) {
+                waker.wake();
+            }
+        }
     }
 }
 
@@ -150,6 +189,7 @@ impl Stream for OutboxStream {
             Some(Entry::Message(message)) => {
                 let message = std::mem::take(message);
                 inner.entries.pop_front();
+                inner.wake_waiting();
                 Poll::Ready(Some(Outgoing::Message(message)))
             }
         }

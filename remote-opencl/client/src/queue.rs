@@ -422,7 +422,8 @@ impl Queue {
     /// What was sent without a flush point gets out at once, or it would be in vain.
     fn after(&self, sent: Sent) {
         if sent == Sent::Yes {
-            self.session().push_out();
+            // An error: this thread must not wait, and so may fill the memory.
+            let _ = self.session().push_out_and_wait_for_room();
         }
     }
 }

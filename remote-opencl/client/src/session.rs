@@ -16,6 +16,7 @@ use crate::transport::Connection;
 use bytes::{Bytes, BytesMut};
 use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form, server_message};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::oneshot;
@@ -209,6 +210,18 @@ impl Session {
     pub(crate) fn push_out(&self) {
         self.outbox.wake();
         self.driver.turn();
+    }
+
+    /// As [`Self::push_out`], and waits while far too much waits to be sent already (T-5).
+    pub(crate) fn push_out_and_wait_for_room(&self) -> Result<()> {
+        if self.outbox.has_room() {
+            self.push_out();
+            return Ok(());
+        }
+        self.driver.block_on(async {
+            self.outbox.wake();
+            poll_fn(|cx| self.outbox.poll_room(cx)).await;
+        })
     }
 
     fn send_locked(&self, state: &mut State) -> Sent {

@@ -5,7 +5,7 @@
 
 use crate::address::ManagerAddress;
 use crate::fork::ClosedInChildren;
-use nix::sys::socket::{MsgFlags, sendmsg};
+use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,6 +13,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+/// Seconds without a byte after which the kernel asks the other end.
+const KEEPALIVE_IDLE_S: u32 = 15;
+/// Seconds between its questions.
+const KEEPALIVE_INTERVAL_S: u32 = 5;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -37,11 +42,22 @@ impl Socket {
                 let stream = TcpStream::connect(resolved).await?;
                 // A command is small and somebody waits for its answer: never held back for more.
                 stream.set_nodelay(true)?;
+                notice_silent_death(&stream)?;
                 Stream::Tcp(stream)
             }
         };
         Ok(Self { _closed_in_children: ClosedInChildren::register(&stream), stream })
     }
+}
+
+/// Has the kernel end a connection whose other end fell silent (a node without power says no goodbye), after
+/// [`KEEPALIVE_IDLE_S`] + 3 × [`KEEPALIVE_INTERVAL_S`], or half a minute with data on its way.
+fn notice_silent_death(stream: &TcpStream) -> nix::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &KEEPALIVE_IDLE_S)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &KEEPALIVE_INTERVAL_S)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &3)?;
+    setsockopt(stream, sockopt::TcpUserTimeout, &30_000)
 }
 
 impl AsRawFd for Stream {
