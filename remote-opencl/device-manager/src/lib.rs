@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod arguments;
+pub mod backlog;
 pub mod budget;
 pub mod build_bitstream;
 pub mod calls;

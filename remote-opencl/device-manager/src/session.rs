@@ -4,6 +4,7 @@
 //! the ends of builds come through its inbox. When the client goes, whatever way, waiting tasks are dropped, running
 //! ones come to their end, and only then the session's objects are released.
 
+use crate::backlog::Backlog;
 use crate::budget::{Budget, HARD_LIMIT, SOFT_LIMIT};
 use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::clock;
@@ -26,7 +27,6 @@ use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -84,10 +84,8 @@ pub struct Session {
     transfers: Transfers,
     ready: Ready<Body>,
     executor: Executor<Inbox>,
-    /// Tasks that have no grant yet.
-    submitted: HashMap<TaskId, Vec<Command<Body>>>,
-    /// Grants in their order; the first may be loading.
-    granted: VecDeque<Grant>,
+    /// Tasks that have not started; the first may be loading.
+    backlog: Backlog<Vec<Command<Body>>>,
     loading: Option<Loading>,
     building: Building,
     /// What the client has not been told yet.
@@ -163,8 +161,7 @@ impl Session {
             objects: Objects::default(),
             transfers: Transfers::default(),
             ready: Ready::default(),
-            submitted: HashMap::new(),
-            granted: VecDeque::new(),
+            backlog: Backlog::default(),
             loading: None,
             building: Building::No,
             reports: Vec::new(),
@@ -402,8 +399,10 @@ impl Session {
             let request = TaskRequest { session: self.id, task, tenant: self.tenant.clone(), demand };
             match dispatcher.submit(request) {
                 Ok(grant) => {
-                    self.submitted.insert(task, commands);
-                    self.grant(grant);
+                    self.backlog.push(task, commands);
+                    if let Some(grant) = grant {
+                        self.grant(grant);
+                    }
                 }
                 Err(refusal) => {
                     tracing::error!(task = task.0, %refusal, "A task was refused");
@@ -417,15 +416,18 @@ impl Session {
         }
     }
 
-    fn grant(&mut self, grants: impl IntoIterator<Item = Grant>) {
-        self.granted.extend(grants);
+    fn grant(&mut self, grant: Grant) {
+        if let Err(unknown) = self.backlog.grant(grant) {
+            tracing::error!(task = unknown.task.0, "A task was granted that is not waiting");
+            self.give_back(vec![unknown]);
+        }
         self.start_granted();
     }
 
     /// Starts what has its slots, in the order of the grants; stops where one has to load.
     fn start_granted(&mut self) {
         while self.loading.is_none()
-            && let Some(grant) = self.granted.front()
+            && let Some(grant) = self.backlog.first()
         {
             let time = self.shared.config.reconfiguration_time;
             let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX);
@@ -438,24 +440,20 @@ impl Session {
                 }
                 self.report_load();
             }
-            if let Some(grant) = self.granted.pop_front() {
-                self.start(grant.task);
-            }
+            self.start_first();
         }
     }
 
     /// The modelled time of the first grant is over.
     fn loaded(&mut self) {
         self.report_load();
-        if let Some(grant) = self.granted.pop_front() {
-            self.start(grant.task);
-        }
+        self.start_first();
         self.start_granted();
     }
 
     fn report_load(&mut self) {
         let Some(Loading { since, .. }) = self.loading.take() else { return };
-        let Some(grant) = self.granted.front() else { return };
+        let Some(grant) = self.backlog.first() else { return };
         let took =
             if self.shared.config.reconfiguration_time.is_zero() { Duration::ZERO } else { since.elapsed() };
         let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
@@ -469,8 +467,8 @@ impl Session {
         }
     }
 
-    fn start(&mut self, task: TaskId) {
-        let commands = self.submitted.remove(&task).unwrap_or_default();
+    fn start_first(&mut self) {
+        let Some((task, commands)) = self.backlog.pop() else { return };
         if self.executor.start(task, commands, &mut self.ready, &mut self.reports) {
             self.task_ended(task);
         }
@@ -480,7 +478,12 @@ impl Session {
         let dispatcher = &self.shared.config.dispatcher;
         let grants = dispatcher.finished(task);
         let mine = self.shared.router.deliver(grants, self.id, dispatcher);
-        self.granted.extend(mine);
+        for grant in mine {
+            // Its turn comes in `start_granted`, which all callers go on with.
+            if let Err(unknown) = self.backlog.grant(grant) {
+                self.give_back(vec![unknown]);
+            }
+        }
     }
 
     fn take(&mut self, input: Input) {
@@ -493,7 +496,7 @@ impl Session {
                 }
             }
             Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
-            Input::Granted(grant) => self.grant([grant]),
+            Input::Granted(grant) => self.grant(grant),
             Input::Built(reply) => {
                 self.building = Building::No;
                 self.answer(*reply);
@@ -508,11 +511,9 @@ impl Session {
         self.shared.router.remove(self.id);
         self.give_back(others);
         self.loading = None;
-        for grant in std::mem::take(&mut self.granted) {
-            let grants = dispatcher.finished(grant.task);
-            self.give_back(grants);
+        for task in self.backlog.clear() {
+            self.give_back(dispatcher.finished(task));
         }
-        self.submitted.clear();
         while !self.executor.is_idle() || self.building == Building::Yes {
             let Some(next) = input.recv().await else { break };
             self.wind_up(next);
@@ -548,7 +549,7 @@ impl Session {
         let dispatcher = self.shared.config.dispatcher.clone();
         self.give_back(dispatcher.cancel_session(self.id));
         self.shared.router.remove(self.id);
-        let granted = std::mem::take(&mut self.granted).into_iter().map(|grant| grant.task);
+        let granted = self.backlog.clear();
         for task in self.executor.tasks().chain(granted).collect::<Vec<_>>() {
             self.give_back(dispatcher.finished(task));
         }
