@@ -10,10 +10,12 @@ use fpga_tests::testbed::cluster::{
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -202,6 +204,42 @@ async fn only_a_board_that_fits_will_do_with_full_nodes() {
     only_a_board_that_fits_will_do(NodeCache::FullNodes).await;
 }
 
+async fn preemption_evicts_only_where_the_board_fits(node_cache: NodeCache) {
+    let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
+    let classes: Api<PriorityClass> = Api::all(bed.cluster.plane().client().clone());
+    let high = json!({"metadata": {"name": "high"}, "value": 1000});
+    classes.create(&PostParams::default(), &serde_json::from_value(high).unwrap()).await.unwrap();
+    let special = State { board: Some("alveo"), ..State::used(0) };
+    bed.publish([State::used(0), State::used(0), special]).await;
+    // Every node is full of pods without priority.
+    let mut low = BTreeMap::new();
+    for pod in ["low-1", "low-2", "low-3"] {
+        bed.cluster.create(&sleeper(pod).cpu("60")).await.unwrap();
+        low.insert(bed.cluster.node_of(pod).await.unwrap(), pod);
+    }
+    assert_eq!(low.len(), NODES.len());
+
+    // In-tree any of them could make room; only one has the board.
+    let important = sleeper("important").requires("board", "alveo").cpu("60").priority_class("high");
+    bed.cluster.create(&important).await.unwrap();
+    assert_eq!(bed.cluster.node_of("important").await.unwrap(), "n3");
+    for (node, pod) in low {
+        let there = bed.cluster.pods().get_opt(pod).await.unwrap().is_some();
+        assert_eq!(there, node != "n3", "{pod} on {node}");
+    }
+    bed.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn preemption_evicts_only_where_the_board_fits_with_node_names() {
+    preemption_evicts_only_where_the_board_fits(NodeCache::Capable).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn preemption_evicts_only_where_the_board_fits_with_full_nodes() {
+    preemption_evicts_only_where_the_board_fits(NodeCache::FullNodes).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_extender_is_what_the_configuration_says_and_recovers() {
     let mut bed = Bed::start("1-2-2", NodeCache::Capable, &[]).await;
@@ -251,7 +289,7 @@ async fn garbage_is_answered_and_counted() {
     assert!(bed.metric("fpga_extender_errors_total").await >= 15.0);
 
     // A node whose annotation is garbage, were it ever so idle before, is never the best.
-    let unreadable = "fpga_extender_unreadable_annotations_total";
+    let unreadable = "fpga_extender_unreadable_states_total";
     let before = bed.metric(unreadable).await;
     for garbage in ["not JSON", "{}", "{\"v\":99}", "[]", &"x".repeat(100_000)] {
         bed.annotate("n2", garbage).await;

@@ -15,6 +15,8 @@ pub struct Workload {
     accelerated: bool,
     port: Option<u16>,
     restart_policy: &'static str,
+    cpu: Option<String>,
+    priority_class: Option<String>,
 }
 
 impl Workload {
@@ -30,6 +32,8 @@ impl Workload {
             accelerated: false,
             port: None,
             restart_policy: "Always",
+            cpu: None,
+            priority_class: None,
         }
     }
 
@@ -74,6 +78,20 @@ impl Workload {
         self
     }
 
+    /// Requests so much CPU, which here only counts when pods are placed.
+    #[must_use]
+    pub fn cpu(mut self, amount: &str) -> Self {
+        self.cpu = Some(amount.to_owned());
+        self
+    }
+
+    /// Has this priority class.
+    #[must_use]
+    pub fn priority_class(mut self, name: &str) -> Self {
+        self.priority_class = Some(name.to_owned());
+        self
+    }
+
     fn template(&self) -> Value {
         let mut labels = self.requirements.clone();
         labels.insert("app".to_owned(), self.name.clone());
@@ -84,13 +102,18 @@ impl Workload {
         let env: Vec<Value> =
             self.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         let ports: Vec<Value> = self.port.iter().map(|port| json!({"containerPort": port})).collect();
-        let resource = json!({"fpga-scheduling.io/accelerated": "1"});
-        let resources =
-            if self.accelerated { json!({"requests": resource, "limits": resource}) } else { json!({}) };
+        let mut resources = BTreeMap::new();
+        if self.accelerated {
+            resources.insert("fpga-scheduling.io/accelerated", "1");
+        }
+        if let Some(cpu) = &self.cpu {
+            resources.insert("cpu", cpu);
+        }
         json!({
             "metadata": {"labels": labels, "annotations": annotations},
             "spec": {
                 "restartPolicy": self.restart_policy,
+                "priorityClassName": self.priority_class,
                 "terminationGracePeriodSeconds": 2,
                 "containers": [{
                     "name": "main",
@@ -98,7 +121,7 @@ impl Workload {
                     "command": self.command,
                     "env": env,
                     "ports": ports,
-                    "resources": resources,
+                    "resources": {"requests": resources, "limits": resources},
                 }],
             },
         })

@@ -1,0 +1,85 @@
+//! The demo, shortened: it succeeds, and however it ends it leaves no process behind.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::process::{Process, ProcessSpec};
+use fpga_tests::testbed::wait;
+use nix::sys::signal::Signal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(120);
+
+struct Demo {
+    process: Process,
+    dir: tempfile::TempDir,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = ProcessSpec::new("fpga-demo", env!("CARGO_BIN_EXE_fpga-demo"), dir.path().join("log"))
+            .args(["--seconds", "5", "--picture"])
+            .arg(dir.path().join("sobel.png"))
+            // For the run's own folder, so that what belongs to it can be told by its path.
+            .env("TMPDIR", dir.path().display().to_string());
+        Self { process: Process::start(&spec).unwrap(), dir }
+    }
+
+    async fn wait_until_it_says(&self, what: &str) {
+        let look = async || {
+            self.process.check_running()?;
+            Ok(std::fs::read_to_string(self.process.log())?.contains(what).then_some(()))
+        };
+        wait::until(&format!("the demo to say {what:?}"), LONG, look).await.unwrap();
+    }
+
+    async fn assert_nothing_is_left(&self) {
+        let look = async || Ok(processes_of(self.dir.path()).is_empty().then_some(()));
+        let result = wait::until("the demo's processes to end", Duration::from_secs(10), look).await;
+        result.unwrap_or_else(|error| panic!("{error}: {:?}", processes_of(self.dir.path())));
+    }
+}
+
+/// The processes that were told a path in `dir`, by arguments or environment.
+fn processes_of(dir: &Path) -> Vec<String> {
+    let dir = dir.display().to_string();
+    let mentions = |process: &PathBuf, file: &str| {
+        let text = std::fs::read(process.join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&text).contains(&dir)
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    processes
+        .filter(|process| mentions(process, "cmdline") || mentions(process, "environ"))
+        .map(|process| std::fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_succeeds_and_leaves_a_picture_and_no_process() {
+    let demo = Demo::start();
+    let status = tokio::time::timeout(LONG, demo.process.wait()).await.unwrap();
+    let log = std::fs::read_to_string(demo.process.log()).unwrap();
+    assert!(status.success(), "{status}: {log}");
+    for word in ["verified results", "reconfigurations", "placements", "score per node"] {
+        assert!(log.contains(word), "no {word} in {log}");
+    }
+    let picture = std::fs::read(demo.dir.path().join("sobel.png")).unwrap();
+    assert!(picture.starts_with(b"\x89PNG"));
+    demo.assert_nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interrupted_or_killed_it_leaves_no_process() {
+    for (signal, code) in [(Signal::SIGINT, Some(130)), (Signal::SIGTERM, Some(143)), (Signal::SIGKILL, None)]
+    {
+        let demo = Demo::start();
+        demo.wait_until_it_says("following the trace").await;
+        assert!(processes_of(demo.dir.path()).len() >= 15, "{:?}", processes_of(demo.dir.path()));
+        // As Ctrl-C does, to the demo alone: its children are in groups of their own.
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(demo.process.pid()), signal).unwrap();
+        let status = tokio::time::timeout(Duration::from_secs(20), demo.process.wait()).await.unwrap();
+        assert_eq!(status.code(), code, "{signal}");
+        demo.assert_nothing_is_left().await;
+    }
+}
