@@ -13,5 +13,6 @@ pub mod platform;
 pub mod program;
 pub mod queue;
 pub mod transfer;
+pub mod transfer_rect;
 
 mod wait_list;

@@ -5,6 +5,7 @@
 
 use crate::api::{
     context, device, event, extension, kernel, launch, memory, platform, program, queue, transfer,
+    transfer_rect,
 };
 use crate::cl;
 use crate::unsupported::Stub;
@@ -144,9 +145,9 @@ dispatch_table! {
     clSetMemObjectDestructorCallback = memory
     clCreateUserEvent = event
     clSetUserEventStatus = event
-    clEnqueueReadBufferRect = unsupported
-    clEnqueueWriteBufferRect = unsupported
-    clEnqueueCopyBufferRect = unsupported
+    clEnqueueReadBufferRect = transfer_rect
+    clEnqueueWriteBufferRect = transfer_rect
+    clEnqueueCopyBufferRect = transfer_rect
     clCreateSubDevicesEXT = unsupported
     clRetainDeviceEXT = unsupported
     clReleaseDeviceEXT = unsupported

@@ -17,4 +17,5 @@ mod masks;
 mod memory;
 mod objects;
 mod platforms;
+mod rect;
 mod unsupported;

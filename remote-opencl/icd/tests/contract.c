@@ -207,6 +207,22 @@ static void check_buffers(void) {
     OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
     for (int i = 0; i < 64; i++) WANT(back[i] == 7);
 
+    /* A rectangle of 3 rows with 2 numbers each, out of an 8 by 8 square. */
+    int square[64], corner[6] = {0}, put[4] = {-1, -2, -3, -4};
+    for (int i = 0; i < 64; i++) square[i] = i;
+    size_t from[3] = {2 * sizeof(int), 1, 0}, zero[3] = {0, 0, 0}, region3[3] = {2 * sizeof(int), 3, 1};
+    size_t region2[3] = {2 * sizeof(int), 2, 1}, none[3] = {0, 1, 1}, row = 8 * sizeof(int);
+    OK(clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, sizeof square, square, 0, NULL, NULL));
+    OK(clEnqueueReadBufferRect(queue, buffer, CL_TRUE, from, zero, region3, row, 0, 0, 0, corner, 0, NULL, NULL));
+    WANT(corner[0] == 10 && corner[1] == 11 && corner[2] == 18 && corner[5] == 27);
+    OK(clEnqueueWriteBufferRect(queue, buffer, CL_FALSE, from, zero, region2, row, 0, 0, 0, put, 0, NULL, NULL));
+    OK(clEnqueueCopyBufferRect(queue, buffer, buffer, from, zero, region2, row, 0, row, 0, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
+    WANT(back[10] == -1 && back[11] == -2 && back[18] == -3 && back[19] == -4 && back[26] == 26);
+    WANT(back[0] == -1 && back[1] == -2 && back[8] == -3 && back[9] == -4 && back[2] == 2);
+    CODE(clEnqueueReadBufferRect(queue, buffer, CL_TRUE, from, zero, none, row, 0, 0, 0, corner, 0, NULL, NULL), CL_INVALID_VALUE);
+    CODE(clEnqueueCopyBufferRect(queue, buffer, buffer, zero, zero, region2, row, 0, row, 0, 0, NULL, NULL), CL_MEM_COPY_OVERLAP);
+
     cl_uint align = 0;
     OK(clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align, &align, NULL));
     cl_mem big, part;
