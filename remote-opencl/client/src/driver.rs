@@ -3,7 +3,7 @@
 //! An application thread that waits drives the sockets itself ([`Driver::block_on`]): no thread hop between it and the
 //! manager. When no application thread has driven for a while (1 ms with commands outstanding, 50 ms without), a
 //! background thread does, blocked in `epoll` while nothing happens, and lets go as soon as an application thread
-//! wants to. A synchronous loop never wakes the background thread but for its 50 ms look.
+//! wants to. While application threads drive, the background thread looks once a second.
 
 use crate::error::{ClError, Result};
 use crate::session::Session;
@@ -23,6 +23,9 @@ const GRACE: Duration = Duration::from_millis(1);
 
 /// How long the connections may be left alone when nothing is outstanding.
 const IDLE_GRACE: Duration = Duration::from_millis(50);
+
+/// How often the background thread looks while an application thread drives.
+const DRIVEN_GRACE: Duration = Duration::from_secs(1);
 
 /// The runtime, and the turn of driving it.
 #[derive(Debug)]
@@ -158,13 +161,16 @@ impl Driver {
             } else {
                 let guard = lock(&turns.armed_lock);
                 let armed = || turns.armed.load(Ordering::SeqCst);
-                let waited = turns.armed_signal.wait_timeout_while(guard, IDLE_GRACE, |()| !armed());
+                let driven = turns.waiting.load(Ordering::SeqCst) > 0;
+                let grace = if driven { DRIVEN_GRACE } else { IDLE_GRACE };
+                let waited = turns.armed_signal.wait_timeout_while(guard, grace, |()| !armed());
                 drop(waited);
                 if armed() {
                     continue;
                 }
             }
-            if turns.taken.load(Ordering::Relaxed) != taken {
+            let driven = turns.waiting.load(Ordering::SeqCst) > 0;
+            if driven || turns.taken.load(Ordering::Relaxed) != taken {
                 continue;
             }
             turns.in_background.store(true, Ordering::SeqCst);

@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::sync::lock;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, kernel_arg};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Size of a `cl_mem` on the host, which `clSetKernelArg` names for a buffer.
 const HANDLE_BYTES: u64 = 8;
@@ -34,7 +34,9 @@ struct Arg {
 #[derive(Debug, Clone)]
 enum Value {
     Scalar(Bytes),
-    Buffer(Arc<Buffer>),
+    /// Users may not rely on a kernel to retain what its arguments are: a buffer that they let go is gone, and its
+    /// destructor callbacks run, whatever kernels it was given to.
+    Buffer(u64, Weak<Buffer>),
     NullOfSize(u64),
 }
 
@@ -164,7 +166,7 @@ impl Kernel {
             ArgValue::Scalar(bytes) => Value::Scalar(Bytes::copy_from_slice(bytes)),
             ArgValue::NullOfSize(size) => Value::NullOfSize(size),
             ArgValue::Buffer(buffer) if Arc::ptr_eq(buffer.context(), self.program.context()) => {
-                Value::Buffer(buffer)
+                Value::Buffer(buffer.id(), Arc::downgrade(&buffer))
             }
             ArgValue::Buffer(_) => return Err(ClError::INVALID_MEM_OBJECT),
         };
@@ -172,10 +174,7 @@ impl Kernel {
         let mut args = lock(&self.args);
         let arg = args.get_mut(index).ok_or(ClError::INVALID_ARG_INDEX)?;
         arg.changed |= arg.value.as_ref().is_none_or(|old| !old.is(&value));
-        let old = arg.value.replace(value);
-        drop(args);
-        // Possibly the last hold on a buffer.
-        drop(old);
+        arg.value = Some(value);
         Ok(())
     }
 
@@ -213,8 +212,8 @@ impl Kernel {
         let mut buffers = Vec::new();
         for (index, arg) in (0u32..).zip(args.iter()) {
             let value = arg.value.as_ref().ok_or(ClError::INVALID_KERNEL_ARGS)?;
-            if let Value::Buffer(buffer) = value {
-                buffers.push(Arc::clone(buffer));
+            if let Value::Buffer(_, buffer) = value {
+                buffers.push(buffer.upgrade().ok_or(ClError::INVALID_KERNEL_ARGS)?);
             }
             if arg.changed {
                 changed.push(v1::KernelArg { index, value: Some(value.to_message()) });
@@ -242,8 +241,7 @@ impl Value {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Scalar(a), Self::Scalar(b)) => a == b,
-            (Self::Buffer(a), Self::Buffer(b)) => Arc::ptr_eq(a, b),
-            (Self::NullOfSize(a), Self::NullOfSize(b)) => a == b,
+            (Self::Buffer(a, _), Self::Buffer(b, _)) | (Self::NullOfSize(a), Self::NullOfSize(b)) => a == b,
             _ => false,
         }
     }
@@ -251,7 +249,7 @@ impl Value {
     fn to_message(&self) -> kernel_arg::Value {
         match self {
             Self::Scalar(bytes) => kernel_arg::Value::Scalar(bytes.clone()),
-            Self::Buffer(buffer) => kernel_arg::Value::Buffer(buffer.id()),
+            Self::Buffer(id, _) => kernel_arg::Value::Buffer(*id),
             Self::NullOfSize(size) => kernel_arg::Value::NullOfSize(*size),
         }
     }

@@ -13,6 +13,7 @@ mod commands;
 mod events;
 mod failures;
 mod maps;
+mod random_programs;
 mod scripted_manager;
 mod transfers;
 mod waiting;
