@@ -42,6 +42,10 @@ lint: ## Check the format; clippy with warnings denied
 .PHONY: test
 test: setup control-plane lint build ## Everything that must pass: lint, unit, integration and end-to-end tests
 	cargo test --workspace
+	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
+	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
+	    RUNTIME=intel-fpga cargo test -p fpga-tests --test full_loop; \
+	fi
 
 .PHONY: demo
 demo: setup control-plane build ## The whole loop on this machine, in under 3 minutes

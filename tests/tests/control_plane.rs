@@ -13,7 +13,7 @@ async fn it_starts_and_holds_everyone_to_his_rights() {
     let mut plane = ControlPlane::start(&["n1"]).await.unwrap();
     plane.start_scheduler(&SchedulerConfig::without_extender()).await.unwrap();
     let version = plane.client().apiserver_version().await.unwrap();
-    assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));
+    assert_eq!(version.major, "1");
 
     let as_node = plane.client_of(&Identity::Node("n1".into())).await.unwrap();
     let pods: Api<Pod> = Api::all(as_node);
