@@ -38,19 +38,17 @@ pub(crate) struct Unconfirmed {
 }
 
 impl Devices {
-    /// Notes a status or a departure; says whether it is news.
-    pub(crate) fn set(&self, id: &str, wanted: Wanted) -> bool {
+    /// Notes a status or a departure.
+    pub(crate) fn set(&self, id: &str, wanted: Wanted) {
         let mut entries = lock(&self.entries);
         match entries.get_mut(id) {
-            Some(entry) if entry.wanted == wanted => false,
+            Some(entry) if entry.wanted == wanted => {}
             Some(entry) => {
                 entry.wanted = wanted;
                 entry.version += 1;
-                true
             }
             None => {
                 entries.insert(id.to_owned(), Entry { wanted, version: 1, confirmed: None });
-                true
             }
         }
     }
@@ -66,11 +64,6 @@ impl Devices {
                 version: entry.version,
             })
             .collect()
-    }
-
-    /// Whether there is nothing that the collector has not confirmed.
-    pub(crate) fn all_confirmed(&self) -> bool {
-        lock(&self.entries).values().all(|entry| entry.confirmed == Some(entry.version))
     }
 
     /// Notes that the collector knows `told`.
@@ -113,15 +106,15 @@ mod tests {
     #[test]
     fn only_the_newest_status_is_told_and_only_until_it_is_confirmed() {
         let devices = Devices::default();
-        assert!(devices.set("dm0", mk_status(1)));
-        assert!(!devices.set("dm0", mk_status(1)));
+        devices.set("dm0", mk_status(1));
         let old = devices.unconfirmed();
-        assert!(devices.set("dm0", mk_status(2)));
+        devices.set("dm0", mk_status(2));
         devices.confirm(&old[0]);
         let new = devices.unconfirmed();
         assert_eq!((new.len(), &new[0].wanted), (1, &mk_status(2)));
         devices.confirm(&new[0]);
-        assert!(devices.all_confirmed());
+        devices.set("dm0", mk_status(2));
+        assert!(devices.unconfirmed().is_empty(), "the same is no news");
         devices.confirm_none();
         assert_eq!(devices.unconfirmed().len(), 1);
     }

@@ -249,20 +249,12 @@ impl Dispatch {
         }
     }
 
-    /// Gathers for a while after work; sleeps until there is some after none.
+    /// Gathers for a while after work, and for a longer while after none; a half full queue, a flush and a connection
+    /// that ended cut it short.
     async fn pause(&mut self, idle: bool) {
-        let queue = &self.shared.queue;
-        if !idle {
-            // Woken early by a half full queue, by a flush and by a connection that ended.
-            let _ = tokio::time::timeout(self.config.gather, queue.woken()).await;
-            return;
-        }
-        queue.set_idle(true);
-        // Whoever reports from here on sees that this thread sleeps; what came before is seen here.
-        if queue.len() == 0 && self.shared.nothing_to_do() && !self.lost_the_collector() {
-            let _ = tokio::time::timeout_at(self.next_refresh, queue.woken()).await;
-        }
-        queue.set_idle(false);
+        let pause = if idle { self.config.idle } else { self.config.gather };
+        // Whether it was cut short makes no difference.
+        let _ = tokio::time::timeout(pause, self.shared.queue.woken()).await;
         if self.lost_the_collector() {
             // It went away in silence: go and see whether another one is there, if there is a device to tell of.
             self.shared.devices.confirm_none();

@@ -42,11 +42,6 @@ impl Overflow {
         }
     }
 
-    /// Whether nothing is in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sums.is_empty() && self.whole.is_empty()
-    }
-
     /// What was put in.
     pub(crate) fn into_events(self) -> impl Iterator<Item = Event> {
         self.whole.into_iter().chain(self.sums.into_values())

@@ -6,7 +6,7 @@
 use crate::merge::Overflow;
 use fpga_core::event::{Event, Phase};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use tokio::sync::Notify;
@@ -28,8 +28,6 @@ pub(crate) struct Queue {
     /// Tasks whose progress was reported and whose end was not.
     announced: Mutex<HashSet<u64>>,
     announced_len: AtomicUsize,
-    /// Whether the background thread sleeps until it is woken.
-    idle: AtomicBool,
     wake: Notify,
     pub(crate) merged: AtomicU64,
     pub(crate) progress_skipped: AtomicU64,
@@ -47,7 +45,6 @@ impl Queue {
             overflow: std::array::from_fn(|_| Mutex::default()),
             announced: Mutex::default(),
             announced_len: AtomicUsize::new(0),
-            idle: AtomicBool::new(false),
             wake: Notify::new(),
             merged: AtomicU64::new(0),
             progress_skipped: AtomicU64::new(0),
@@ -82,8 +79,6 @@ impl Queue {
                 overflow.merge(event);
                 self.merged.fetch_add(1, Ordering::Relaxed);
             }
-            drop(overflow);
-            self.wake_if_idle();
         }
     }
 
@@ -92,10 +87,9 @@ impl Queue {
         match self.sender.try_send(event) {
             Ok(()) => {
                 let queued = self.queued.fetch_add(1, Ordering::Relaxed) + 1;
+                // To wake a thread costs more than a hundred events: it looks by itself often enough, but for this.
                 if queued == self.capacity.div_ceil(2) {
                     self.wake.notify_one();
-                } else {
-                    self.wake_if_idle();
                 }
                 Ok(())
             }
@@ -137,15 +131,6 @@ impl Queue {
         known
     }
 
-    /// Wakes the background thread where it sleeps; costs one load otherwise.
-    pub(crate) fn wake_if_idle(&self) {
-        // The queue's own operations and these are sequentially consistent, so either the background thread sees what
-        // was just put in before it sleeps, or it is seen here to sleep.
-        if self.idle.load(Ordering::SeqCst) && self.idle.swap(false, Ordering::SeqCst) {
-            self.wake.notify_one();
-        }
-    }
-
     /// Wakes the background thread from whatever pause it makes.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
@@ -154,11 +139,6 @@ impl Queue {
     /// Waits to be woken.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
-    }
-
-    /// Says that the background thread is about to sleep until woken, or that it no longer does.
-    pub(crate) fn set_idle(&self, idle: bool) {
-        self.idle.store(idle, Ordering::SeqCst);
     }
 
     /// Takes out all that was reported before the call, oldest first and sums last, and at most two queues full of it.
@@ -176,11 +156,6 @@ impl Queue {
         // A receiver can be ahead of a sender that has not counted yet.
         let queued = self.queued.load(Ordering::Relaxed);
         if queued > usize::MAX / 2 { 0 } else { queued }
-    }
-
-    /// Whether something waits, merged or not.
-    pub(crate) fn has_overflow(&self) -> bool {
-        self.overflow.iter().any(|shard| !lock(shard).is_empty())
     }
 }
 

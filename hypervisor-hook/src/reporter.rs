@@ -138,17 +138,12 @@ impl Reporter {
     pub fn device(&self, status: DeviceStatus) {
         let shared = &self.inner.shared;
         let id = status.id.clone();
-        if shared.devices.set(&id, Wanted::Status(Box::new(status))) {
-            shared.queue.wake_if_idle();
-        }
+        shared.devices.set(&id, Wanted::Status(Box::new(status)));
     }
 
     /// Tells the collector that a device is gone for good, as at an orderly end of its runtime.
     pub fn device_gone(&self, id: &str) {
-        let shared = &self.inner.shared;
-        if shared.devices.set(id, Wanted::Gone) {
-            shared.queue.wake_if_idle();
-        }
+        self.inner.shared.devices.set(id, Wanted::Gone);
     }
 
     /// Waits until the collector has acknowledged all that was reported before the call.
@@ -243,14 +238,6 @@ impl Shared {
             done.flush = flush;
             self.flush_changed.notify_all();
         }
-    }
-
-    /// Whether no sum, no device and no flush waits.
-    pub(crate) fn nothing_to_do(&self) -> bool {
-        !self.is_stopped()
-            && self.flush_wanted() == lock(&self.flush_done).flush
-            && self.devices.all_confirmed()
-            && !self.queue.has_overflow()
     }
 }
 

@@ -147,6 +147,7 @@ fn mk_device(queued: u32) -> DeviceStatus {
 fn mk_config(endpoint: &Endpoint) -> Config {
     Config {
         gather: Duration::from_millis(2),
+        idle: Duration::from_millis(5),
         backoff_min: Duration::from_millis(5),
         backoff_max: Duration::from_millis(50),
         ..Config::new(endpoint.clone())
@@ -281,7 +282,7 @@ fn statuses_are_repeated_though_nothing_changes() {
 fn an_event_after_any_pause_is_sent_soon() {
     let seen = Shared::default();
     let server = Server::start(&any_port(), &seen);
-    // Nothing but the event itself wakes the reporter.
+    // No device's refresh helps.
     let config = Config { device_interval: Duration::from_secs(3600), ..mk_config(&server.endpoint) };
     let reporter = Reporter::start(config).unwrap();
     for n in 1..=500 {
