@@ -57,6 +57,23 @@ struct Turns {
     sessions: Mutex<Vec<Weak<Session>>>,
 }
 
+/// An application thread that drives or waits for its turn; ends also when it panics.
+#[derive(Debug)]
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Driver {
     pub(crate) fn new() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -74,14 +91,14 @@ impl Driver {
             Ok(_) | Err(_) => return Err(ClError::INVALID_OPERATION),
         }
         let turns = &self.turns;
-        turns.waiting.fetch_add(1, Ordering::SeqCst);
+        let waiting = Waiting::begin(&turns.waiting);
         turns.taken.fetch_add(1, Ordering::Relaxed);
         // The background thread sets its flag before it looks at ours: one of us sees the other.
         if turns.in_background.load(Ordering::SeqCst) {
             turns.let_go.notify_one();
         }
         let output = self.runtime.block_on(future);
-        turns.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(waiting);
         if turns.outstanding.load(Ordering::Relaxed) > 0 {
             self.arm();
         }

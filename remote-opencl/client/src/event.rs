@@ -119,14 +119,19 @@ impl Event {
             return Err(ClError::INVALID_VALUE);
         }
         let session = self.session();
-        session.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        if !session.is_own() {
+            return Err(ClError::DEVICE_NOT_AVAILABLE);
+        }
         if !self.end(status, None) {
             return Err(ClError::INVALID_OPERATION);
         }
-        // What was enqueued before is sent before: it may wait for this event.
-        session.send();
-        session.cast(Method::SetUserEvent(v1::SetUserEvent { event: self.id, status }))?;
-        session.push_out();
+        // Without a manager there is nobody else to tell; who waits in this process has heard of it.
+        if session.is_usable() {
+            // What was enqueued before is sent before: it may wait for this event.
+            session.send();
+            session.cast(Method::SetUserEvent(v1::SetUserEvent { event: self.id, status }))?;
+            session.push_out();
+        }
         Ok(())
     }
 

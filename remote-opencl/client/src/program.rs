@@ -116,12 +116,18 @@ impl Program {
             v1::CreateProgramWithBinary { program: id, context: context.id(), binaries: refs.collect() };
         let reply = session.call(Method::CreateProgramWithBinary(create))?;
         let mut result = binaries_result(reply)?;
-        for missing in std::mem::take(&mut result.missing) {
+        let mut missing = std::mem::take(&mut result.missing);
+        missing.sort();
+        missing.dedup();
+        for missing in missing {
             let index = digests.iter().position(|digest| *digest == missing);
             let (_, bytes) = index.and_then(|at| binaries.get(at)).ok_or(ClError::OUT_OF_RESOURCES)?;
             let data = Some(session.data(Bytes::copy_from_slice(bytes)));
             let provide = v1::ProvideBinary { program: id, digest: missing, data };
             result = binaries_result(session.call(Method::ProvideBinary(provide))?)?;
+        }
+        if !result.missing.is_empty() {
+            return Err(ClError::OUT_OF_RESOURCES.into());
         }
         let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
         let program = Arc::new(Self::new(id, context, devices, Bytes::new()));

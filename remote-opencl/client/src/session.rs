@@ -26,8 +26,11 @@ use tonic::transport::Channel;
 /// Set in the ids of transfers that aren't a command's data.
 const OTHER_TRANSFER: u64 = 1 << 63;
 
-/// Largest transfer that is kept in memory until somebody takes it (a program's binary).
+/// Most bytes of transfers that are kept in memory until somebody takes them (programs' binaries).
 const MAX_DOWNLOAD_BYTES: u64 = 1 << 30;
+
+/// Most transfers that are kept.
+const MAX_DOWNLOADS: usize = 1024;
 
 /// A session with a manager.
 #[derive(Debug)]
@@ -321,11 +324,18 @@ impl Session {
             return if fits { Ok(()) } else { Err(violation) };
         }
         let mut state = lock(&self.state);
-        let download = state.downloads.entry(chunk.transfer);
-        let download = download.or_insert_with(|| Download { length: chunk.length, bytes: BytesMut::new() });
+        let downloads = &mut state.downloads;
+        if !downloads.contains_key(&chunk.transfer) {
+            let others: u64 = downloads.values().map(|download| download.length).sum();
+            let room = MAX_DOWNLOAD_BYTES - others;
+            if chunk.length > room || downloads.len() >= MAX_DOWNLOADS {
+                return Err(violation);
+            }
+        }
+        let new = Download { length: chunk.length, bytes: BytesMut::new() };
+        let download = downloads.entry(chunk.transfer).or_insert(new);
         let received = download.bytes.len() as u64;
         let fits = chunk.length == download.length
-            && chunk.length <= MAX_DOWNLOAD_BYTES
             && chunk.offset == received
             && chunk.data.len() as u64 <= download.length - received;
         if !fits {

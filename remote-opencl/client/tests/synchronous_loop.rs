@@ -24,14 +24,19 @@ fn a_synchronous_loop_is_driven_by_its_own_thread_alone() {
     let queue = Queue::new(&context, &device, 0).unwrap();
     let before = Client::background_turns();
     let mut times = Vec::new();
+    let mut stalls = 0;
     let begin = Instant::now();
+    let mut end = begin;
     while begin.elapsed() < Duration::from_millis(500) {
         let begin = Instant::now();
+        // On a busy machine this thread may be kept from running for so long that it looks idle.
+        stalls += u64::from(begin - end > Duration::from_millis(10));
         queue.enqueue(Operation::Marker, &[]).unwrap();
         queue.finish().unwrap();
-        times.push(begin.elapsed());
+        end = Instant::now();
+        times.push(end - begin);
     }
     times.sort();
     println!("{} iterations, p50 {:?}", times.len(), times[times.len() / 2]);
-    assert_eq!(Client::background_turns(), before);
+    assert!(Client::background_turns() - before <= stalls);
 }

@@ -60,6 +60,22 @@ fn a_large_write_to_a_manager_that_died_fails() {
 }
 
 #[test]
+fn user_events_still_wake_who_waits_when_the_manager_is_gone() {
+    let mut setup = Setup::new();
+    let user = Event::user(&setup.context).unwrap();
+    setup.manager.kill();
+    let waits = std::thread::spawn({
+        let user = Arc::clone(&user);
+        move || user.wait()
+    });
+    user.set_user_status(0).unwrap();
+    waits.join().unwrap().unwrap();
+    let marker = setup.queue.enqueue(Operation::Marker, &[]);
+    assert!(marker.and_then(|marker| marker.wait_for_status()).is_err());
+    assert_eq!(Event::user(&setup.context).map(|_| ()), Err(ClError::DEVICE_NOT_AVAILABLE));
+}
+
+#[test]
 fn callbacks_hear_of_a_manager_that_dies() {
     let mut setup = Setup::new();
     setup.manager.script().hold.store(true, Ordering::SeqCst);
