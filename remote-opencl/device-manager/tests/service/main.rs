@@ -1,6 +1,7 @@
 //! The service over a real OpenCL runtime, spoken to by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+mod crowd;
 mod harness;
 mod hostile;
 

@@ -1,0 +1,77 @@
+//! The end of a session: nothing of it is left in the dispatcher, on the device or in memory.
+
+use super::{Building, Closed, Session};
+use crate::dispatcher::Grant;
+use crate::router::Input;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+impl Session {
+    /// Nothing of the session is left behind: not in the dispatcher, not on the device, not in memory.
+    pub(super) async fn close(&mut self, input: &mut UnboundedReceiver<Input>) {
+        let dispatcher = self.shared.config.dispatcher.clone();
+        let others = dispatcher.cancel_session(self.id);
+        self.shared.router.remove(self.id);
+        self.give_back(others);
+        self.loading = None;
+        for task in self.backlog.clear() {
+            self.give_back(dispatcher.finished(task));
+        }
+        while !self.executor.is_idle() || self.building == Building::Yes {
+            let Some(next) = input.recv().await else { break };
+            self.wind_up(next);
+        }
+        while let Ok(next) = input.try_recv() {
+            self.wind_up(next);
+        }
+        self.outgoing.reports(&mut self.reports);
+        self.closed = Closed::Yes;
+        tracing::debug!(session = self.id.0, "Session closed");
+    }
+
+    fn wind_up(&mut self, input: Input) {
+        match input {
+            Input::Ended(event, status) => {
+                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                if let Some(task) = last {
+                    let grants = self.shared.config.dispatcher.finished(task);
+                    self.give_back(grants);
+                }
+            }
+            Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
+            Input::Granted(grant) => {
+                let grants = self.shared.config.dispatcher.finished(grant.task);
+                self.give_back(grants);
+            }
+            Input::Built(_) => self.building = Building::No,
+        }
+    }
+
+    /// After a panic, when nobody closed the session: the others get the slots that it held.
+    fn abandon(&mut self) {
+        let dispatcher = self.shared.config.dispatcher.clone();
+        self.give_back(dispatcher.cancel_session(self.id));
+        self.shared.router.remove(self.id);
+        let granted = self.backlog.clear();
+        for task in self.executor.tasks().chain(granted).collect::<Vec<_>>() {
+            self.give_back(dispatcher.finished(task));
+        }
+    }
+
+    /// Delivers grants of others; own ones, which come too late, are finished at once.
+    pub(super) fn give_back(&self, grants: Vec<Grant>) {
+        let dispatcher = &self.shared.config.dispatcher;
+        let mut left = grants;
+        while !left.is_empty() {
+            let mine = self.shared.router.deliver(left, self.id, dispatcher);
+            left = mine.into_iter().flat_map(|grant| dispatcher.finished(grant.task)).collect();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.closed == Closed::No {
+            self.abandon();
+        }
+    }
+}

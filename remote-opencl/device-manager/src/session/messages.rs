@@ -1,0 +1,130 @@
+//! What the messages of a client do, in the order in which they come.
+
+use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
+use super::{Building, Session};
+use crate::budget::HARD_LIMIT;
+use crate::calls::{CallError, Calls, Outcome, reply};
+use crate::commands::{self, Body};
+use crate::metrics::Direction;
+use crate::ready::EventId;
+use crate::router::Input;
+use crate::vendor::ClError;
+use fpga_protocol::v1;
+use fpga_protocol::v1::call::Method;
+use fpga_protocol::v1::client_message::Kind;
+
+impl Session {
+    pub(super) fn message(&mut self, message: v1::ClientMessage) -> Result<(), Violation> {
+        match message.kind.ok_or(Violation::NoKind)? {
+            Kind::Hello(_) => Err(Violation::Hello),
+            Kind::Chunk(chunk) => {
+                self.transfers.chunk(chunk)?;
+                let held = self.transfers.bytes() + self.budget.held();
+                if held > HARD_LIMIT { Err(Violation::Bytes(held)) } else { Ok(()) }
+            }
+            Kind::Flush(flush) => self.flush(flush),
+            Kind::Call(call) => self.call(call),
+        }
+    }
+
+    fn call(&mut self, call: v1::Call) -> Result<(), Violation> {
+        let id = call.id;
+        match call.method.ok_or(CallError::NoMethod)? {
+            Method::CreateUserEvent(create) => {
+                let context = self.objects.context(create.context);
+                self.new_event(create.event)?;
+                self.ready.create_user_event(EventId(create.event))?;
+                self.answer(reply(id, context.map(|_| ()), None));
+            }
+            Method::SetUserEvent(set) => {
+                let step = self.ready.set_user_event(EventId(set.event), set.status);
+                let status = match step {
+                    Ok(step) => {
+                        self.go(step);
+                        Ok(())
+                    }
+                    Err(code) => Err(ClError(code)),
+                };
+                self.answer(reply(id, status, None));
+            }
+            Method::Release(release) => {
+                for object in release.objects {
+                    self.objects.release(object);
+                }
+                for event in release.events {
+                    self.ready.forget(EventId(event));
+                }
+                self.answer(reply(id, Ok(()), None));
+            }
+            method => {
+                let mut calls = Calls {
+                    config: &self.shared.config,
+                    inventory: &self.shared.inventory,
+                    objects: &mut self.objects,
+                    transfers: &mut self.transfers,
+                    outgoing: &mut self.outgoing,
+                };
+                match calls.run(id, method)? {
+                    Outcome::Done(reply) => self.answer(reply),
+                    Outcome::Build(build) => {
+                        let inbox = self.inbox.clone();
+                        let thread = std::thread::Builder::new().name("build".to_owned());
+                        let started = thread.spawn(move || {
+                            // The session waits for it, so the inbox is open.
+                            let _ = inbox.0.send(Input::Built(Box::new(build.run())));
+                        });
+                        match started {
+                            Ok(_) => self.building = Building::Yes,
+                            Err(_) => {
+                                self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn answer(&self, reply: v1::Reply) {
+        if reply.id != 0 {
+            self.outgoing.reply(reply);
+        }
+    }
+
+    fn new_event(&self, event: u64) -> Result<(), Violation> {
+        if event == 0 {
+            Err(Violation::ZeroEvent)
+        } else if self.ready.events() >= MAX_EVENTS {
+            Err(Violation::Events)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush(&mut self, flush: v1::Flush) -> Result<(), Violation> {
+        let count = flush.commands.len();
+        if count > MAX_FLUSH {
+            return Err(Violation::Flush(count));
+        }
+        let mut items = Vec::with_capacity(count);
+        for command in flush.commands {
+            self.new_event(command.event)?;
+            items.push(commands::item(command, &self.objects, &mut self.transfers, &self.budget)?);
+        }
+        let received: u64 = items.iter().map(|item| item.body.as_ref().map_or(0, Body::received)).sum();
+        if received > 0 {
+            self.shared.config.metrics.count_bytes(Direction::Received, received);
+        }
+        let step = self.ready.flush(items)?;
+        if self.ready.deferred() > MAX_DEFERRED {
+            return Err(Violation::Deferred);
+        }
+        let held = self.transfers.bytes() + self.budget.held();
+        if held > HARD_LIMIT {
+            return Err(Violation::Bytes(held));
+        }
+        self.go(step);
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! From commands that can run to tasks that have ended: submission, grants, modelled loading, completions.
+
+use super::{Building, Loading, Session};
+use crate::commands::Body;
+use crate::dispatcher::{Grant, Load, TaskId, TaskRequest};
+use crate::execute::{Ended, Report};
+use crate::ready::{Command, Step};
+use crate::reporting::Reconfigured;
+use crate::router::Input;
+use crate::task;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl Session {
+    /// Submits what can run and notes what has failed.
+    pub(super) fn go(&mut self, step: Step<Body>) {
+        let Step { ready, failed } = step;
+        let failed = failed.into_iter().map(|(event, status)| Report::Ended(Ended::at_once(event, status)));
+        self.reports.extend(failed);
+        if ready.is_empty() {
+            return;
+        }
+        let dispatcher = self.shared.config.dispatcher.clone();
+        for task::Task { commands, demand } in task::split(ready, dispatcher.slots(), |body| body.need) {
+            let task = dispatcher.new_task();
+            let request = TaskRequest { session: self.id, task, tenant: self.tenant.clone(), demand };
+            match dispatcher.submit(request) {
+                Ok(grant) => {
+                    self.backlog.push(task, commands);
+                    if let Some(grant) = grant {
+                        self.grant(grant);
+                    }
+                }
+                Err(refusal) => {
+                    tracing::error!(task = task.0, %refusal, "A task was refused");
+                    for Command { event, .. } in commands {
+                        let status = opencl_sys::CL_OUT_OF_RESOURCES;
+                        self.ready.ended(event, status);
+                        self.reports.push(Report::Ended(Ended::at_once(event, status)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn grant(&mut self, grant: Grant) {
+        if let Err(unknown) = self.backlog.grant(grant) {
+            tracing::error!(task = unknown.task.0, "A task was granted that is not waiting");
+            self.give_back(vec![unknown]);
+        }
+        self.start_granted();
+    }
+
+    /// Starts what has its slots, in the order of the grants; stops where one has to load.
+    fn start_granted(&mut self) {
+        while self.loading.is_none()
+            && let Some(grant) = self.backlog.first()
+        {
+            let time = self.shared.config.reconfiguration_time;
+            let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX);
+            if loads > 0 {
+                // One after the other: a board has one configuration port.
+                let since = Instant::now();
+                self.loading = Some(Loading { since, until: since + time.saturating_mul(loads) });
+                if !time.is_zero() {
+                    return;
+                }
+                self.report_load();
+            }
+            self.start_first();
+        }
+    }
+
+    /// The modelled time of the first grant is over.
+    pub(super) fn loaded(&mut self) {
+        self.report_load();
+        self.start_first();
+        self.start_granted();
+    }
+
+    fn report_load(&mut self) {
+        let Some(Loading { since, .. }) = self.loading.take() else { return };
+        let Some(grant) = self.backlog.first() else { return };
+        let took =
+            if self.shared.config.reconfiguration_time.is_zero() { Duration::ZERO } else { since.elapsed() };
+        let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
+        for Load { slot, bitstream } in &grant.load {
+            self.shared.config.reports.reconfigured(&Reconfigured {
+                slot: *slot,
+                bitstream: *bitstream,
+                took: took / loads,
+                tenant: self.tenant.clone(),
+            });
+        }
+    }
+
+    fn start_first(&mut self) {
+        let Some((task, commands)) = self.backlog.pop() else { return };
+        if self.executor.start(task, commands, &mut self.ready, &mut self.reports) {
+            self.task_ended(task);
+        }
+    }
+
+    fn task_ended(&mut self, task: TaskId) {
+        let dispatcher = &self.shared.config.dispatcher;
+        let grants = dispatcher.finished(task);
+        let mine = self.shared.router.deliver(grants, self.id, dispatcher);
+        for grant in mine {
+            // Its turn comes in `start_granted`, which all callers go on with.
+            if let Err(unknown) = self.backlog.grant(grant) {
+                self.give_back(vec![unknown]);
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, input: Input) {
+        match input {
+            Input::Ended(event, status) => {
+                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                if let Some(task) = last {
+                    self.task_ended(task);
+                    self.start_granted();
+                }
+            }
+            Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
+            Input::Granted(grant) => self.grant(grant),
+            Input::Built(reply) => {
+                self.building = Building::No;
+                self.answer(*reply);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How a client breaks the protocol or exceeds its bounds, and what it hears then.
+
+use crate::budget::HARD_LIMIT;
+use crate::calls::CallError;
+use crate::objects::AddError;
+use crate::ready::UsedTwice;
+use crate::transfers::TransferError;
+use tonic::{Code, Status};
+
+/// Most events of a session that it has not released.
+pub(super) const MAX_EVENTS: usize = 1 << 20;
+/// Most commands of a session that wait aside for user events.
+pub(super) const MAX_DEFERRED: usize = 1 << 16;
+/// Most commands of one Flush.
+pub(super) const MAX_FLUSH: usize = 1 << 14;
+
+/// How a client breaks the protocol; the session ends with that.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Violation {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    #[error(transparent)]
+    UsedTwice(#[from] UsedTwice),
+    #[error("a message is empty, or this device manager does not know its kind")]
+    NoKind,
+    #[error("Hello is the first message, and only that")]
+    Hello,
+    #[error("an event id is 0")]
+    ZeroEvent,
+    #[error("a Flush has {0} commands; at most {MAX_FLUSH} are taken")]
+    Flush(usize),
+    #[error("the session has {MAX_EVENTS} events; release some")]
+    Events,
+    #[error("{MAX_DEFERRED} commands wait for user events; set some")]
+    Deferred,
+    #[error("the session makes the manager hold {0} bytes; at most {HARD_LIMIT} are held")]
+    Bytes(u64),
+}
+
+impl Violation {
+    /// With what the session ends.
+    pub(super) fn status(&self) -> Status {
+        let code = match self {
+            Self::Events
+            | Self::Deferred
+            | Self::Bytes(_)
+            | Self::Call(CallError::Add(AddError::TooMany)) => Code::ResourceExhausted,
+            _ => Code::InvalidArgument,
+        };
+        Status::new(code, self.to_string())
+    }
+}
