@@ -3,9 +3,9 @@
 use crate::bitstream::BitstreamId;
 use crate::device::Health;
 use crate::matching::is_kind;
-use crate::node_state::{DeviceState, NodeState};
+use crate::node_state::DeviceState;
 use crate::requirement::Requirement;
-use crate::signals::Key;
+use crate::signals::{Boards, Key};
 use crate::staleness::Received;
 use crate::units::Millis;
 
@@ -34,14 +34,15 @@ impl<'a> Wanted<'a> {
             return 1.0;
         }
         let is_there = |(id, key): &(&BitstreamId, &Key)| {
-            node.signals().bitstreams_with(**key).any(|index| self.counts(id, index, node.state(), age))
+            node.signals().bitstreams_with(**key).any(|index| self.counts(id, index, node, age))
         };
         let present = wanted.iter().zip(&self.keys).filter(is_there).count();
         present as f64 / wanted.len() as f64
     }
 
     /// Whether the node's bitstream at `index` is this one, and there for us.
-    fn counts(&self, wanted: &BitstreamId, index: usize, state: &NodeState, age: Millis) -> bool {
+    fn counts(&self, wanted: &BitstreamId, index: usize, node: &Received, age: Millis) -> bool {
+        let state = node.state();
         let Some(bitstream) = state.bitstreams.get(index) else { return false };
         let is_recent = bitstream.is_recent(state.window, age);
         let is_loaded = |of_kind: &dyn Fn(&DeviceState) -> bool| {
@@ -51,32 +52,26 @@ impl<'a> Wanted<'a> {
                     && device.loaded.iter().any(|loaded| *loaded as usize == index)
             })
         };
+        // A name without a slot belongs to one of the boards, nobody knows which.
+        let only_kind = node.signals().boards() == Boards::Alike
+            && state.devices.first().is_some_and(|device| is_kind(self.asked, device));
         match wanted {
             BitstreamId::Digest(digest) => {
                 bitstream.digest == Some(digest.into()) && (is_recent || is_loaded(&|_| true))
             }
             BitstreamId::Name(name) => {
                 bitstream.name.as_ref() == Some(name)
-                    && (is_recent && only_kind(self.asked, state)
-                        || is_loaded(&|device| is_kind(self.asked, device)))
+                    && (is_recent && only_kind || is_loaded(&|device| is_kind(self.asked, device)))
             }
         }
     }
-}
-
-/// Whether all boards of the node are alike and of the asked kind: a name without a slot belongs to one of them.
-fn only_kind(asked: &Requirement, state: &NodeState) -> bool {
-    let Some(first) = state.devices.first() else { return false };
-    let alike =
-        state.devices.iter().all(|device| (&device.board, &device.shell) == (&first.board, &first.shell));
-    alike && is_kind(asked, first)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixtures::{mk_bitstream, mk_device, mk_state};
-    use crate::node_state::{DigestPrefix, RecentBitstream};
+    use crate::node_state::{DigestPrefix, NodeState, RecentBitstream};
 
     fn asked(bitstreams: &[&str]) -> Requirement {
         let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
@@ -124,6 +119,15 @@ mod tests {
             near(locality(&on("s10", "mm"), &state, Millis::ZERO), 0.0),
             "it may have run on the other board"
         );
+    }
+
+    #[test]
+    fn boards_of_two_vendors_are_of_two_kinds_however_little_is_known_of_them() {
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "", ""), mk_device("xilinx", "", "")];
+        state.bitstreams = vec![mk_bitstream("sobel", 0)];
+        let intel = Requirement { vendor: Some("intel".into()), ..asked(&["sobel"]) };
+        assert!(near(locality(&intel, &state, Millis::ZERO), 0.0));
     }
 
     #[test]

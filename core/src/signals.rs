@@ -4,7 +4,7 @@
 //! It says nothing that the state doesn't, and means nothing without it.
 
 use crate::bitstream::BitstreamId;
-use crate::node_state::{DigestPrefix, NodeState};
+use crate::node_state::{DeviceState, DigestPrefix, NodeState};
 use crate::units::Millis;
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -15,8 +15,18 @@ pub struct Signals {
     bucket: Millis,
     /// Entry `i` has the sums over the newest `i` slices.
     sums: Box<[Load]>,
-    /// Per bitstream of the state, in its order.
-    keys: Box<[BitstreamKeys]>,
+    /// Per bitstream of the state, in its order, the key of its name; after them all those of their digests.
+    keys: Box<[u64]>,
+    boards: Boards,
+}
+
+/// Whether a name means one thing on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boards {
+    /// All its boards are of one vendor, kind and shell.
+    Alike,
+    /// They are not, or there are none.
+    Mixed,
 }
 
 /// Slot time and reconfiguration time of a window.
@@ -26,12 +36,6 @@ pub struct Load {
     pub usage: Millis,
     /// Time spent reconfiguring.
     pub reconfiguration: Millis,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct BitstreamKeys {
-    name: Option<u64>,
-    digest: Option<u64>,
 }
 
 /// A number that equal names or digests share. Others may share it too, though hardly ever: look at what it is of.
@@ -55,11 +59,21 @@ impl Signals {
             sum.reconfiguration += reconfiguration.get(index).copied().unwrap_or_default();
             sums.push(sum);
         }
-        let keys = state.bitstreams.iter().map(|bitstream| BitstreamKeys {
-            name: bitstream.name.as_deref().map(name_key),
-            digest: bitstream.digest.map(digest_key),
-        });
-        Self { window: state.window, bucket: state.buckets.bucket, sums: sums.into(), keys: keys.collect() }
+        let names = state.bitstreams.iter().map(|bitstream| bitstream.name.as_deref().map_or(NONE, name_key));
+        let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
+        Self {
+            window: state.window,
+            bucket: state.buckets.bucket,
+            sums: sums.into(),
+            keys: names.chain(digests).collect(),
+            boards: Boards::of(state),
+        }
+    }
+
+    /// Whether its boards are alike.
+    #[must_use]
+    pub fn boards(&self) -> Boards {
+        self.boards
     }
 
     /// What lies in the window that ends `age` after the measurement, as [`NodeState::usage_at`] has it.
@@ -82,11 +96,22 @@ impl Signals {
 
     /// Indexes of the state's bitstreams that may be the one with this key.
     pub fn bitstreams_with(&self, key: Key) -> impl Iterator<Item = usize> {
-        let same = move |keys: &BitstreamKeys| match key {
-            Key::Name(key) => keys.name == Some(key),
-            Key::Digest(key) => keys.digest == Some(key),
+        let (names, digests) = self.keys.split_at(self.keys.len() / 2);
+        let (keys, wanted) = match key {
+            Key::Name(key) => (names, key),
+            Key::Digest(key) => (digests, key),
         };
-        self.keys.iter().enumerate().filter_map(move |(index, keys)| same(keys).then_some(index))
+        keys.iter().enumerate().filter_map(move |(index, key)| (*key == wanted).then_some(index))
+    }
+}
+
+impl Boards {
+    fn of(state: &NodeState) -> Self {
+        let Some(first) = state.devices.first() else { return Self::Mixed };
+        let like_first = |device: &DeviceState| {
+            (&device.vendor, &device.board, &device.shell) == (&first.vendor, &first.board, &first.shell)
+        };
+        if state.devices.iter().all(like_first) { Self::Alike } else { Self::Mixed }
     }
 }
 
@@ -100,6 +125,9 @@ impl Key {
         }
     }
 }
+
+/// In the place of a key where there is nothing to have one.
+const NONE: u64 = 0;
 
 fn name_key(name: &str) -> u64 {
     // Both sides are of one process, so it need not be the same in the next version of the standard library.
