@@ -58,9 +58,20 @@ impl Bed {
     }
 
     fn program(&self, pod: &str, program: &str, arguments: &[&str]) -> Workload {
+        // An absolute path replaces the folder.
         let path = self.programs.join(program).display().to_string();
         let words = std::iter::once(path.as_str()).chain(arguments.iter().copied());
         Workload::accelerated(pod, words).once()
+    }
+
+    /// Runs a workload to its end, which must be a good one; returns its output.
+    async fn run(&self, workload: &Workload) -> String {
+        self.cluster.create(workload).await.unwrap();
+        let code = self.cluster.exit_code(workload.name()).await.unwrap();
+        let log = self.cluster.boards[0].node.pod_dir(workload.name()).join("main.log");
+        let output = std::fs::read_to_string(log).unwrap_or_default();
+        assert_eq!(code, 0, "{}: {output}", workload.name());
+        output
     }
 
     /// What the collector of a node says of it.
@@ -164,6 +175,14 @@ json!({
     let answer = http.post(&url, body.clone()).await.unwrap();
     assert!(answer.status.is_success(), "{}", answer.text());
     assert_eq!(answer.json().unwrap()["accepted"], 100);
+    // What is no event is refused with a reason, counts nothing and breaks nothing.
+    for garbage in ["", "{", "7", "[{}]", "{\"timestamp_ms\": -1}"] {
+        let answer = http.post(&url, garbage).await.unwrap();
+        assert_eq!(answer.status.as_u16(), 400, "{garbage:?}: {}", answer.text());
+        assert!(answer.json().unwrap()["error"].is_string());
+    }
+    let oversized = http.post(&url, vec![b'['; (1 << 20) + 1]).await.unwrap();
+    assert_eq!(oversized.status.as_u16(), 413);
     let before = bed.state("n1").await;
     assert!(usage(&before) >= 700, "{before}");
 
@@ -284,11 +303,19 @@ async fn the_programs_that_must_end_end() {
     ];
     for program in programs {
         let pod = program.replace('_', "-");
-        bed.cluster.create(&bed.program(&pod, program, &[])).await.unwrap();
-        let code = bed.cluster.exit_code(&pod).await.unwrap();
-        let log = bed.cluster.boards[0].node.pod_dir(&pod).join("main.log");
-        assert_eq!(code, 0, "{program}: {}", std::fs::read_to_string(log).unwrap_or_default());
+        bed.run(&bed.program(&pod, program, &[])).await;
     }
+    // The same over TCP, and what everybody tries first.
+    let over_tcp =
+        |workload: Workload| workload.env("FPGA_DEVICE_MANAGERS", bed.cluster.boards[0].tcp_address());
+    for program in ["vector_add", "map_unmap"] {
+        let pod = format!("{}-tcp", program.replace('_', "-"));
+        bed.run(&over_tcp(bed.program(&pod, program, &[]))).await;
+    }
+    let list = bed.run(&bed.program("clinfo", "/usr/bin/env", &["clinfo", "-l"])).await;
+    assert!(list.contains("Platform #0") && list.contains("Device #0"), "{list}");
+    let detail = bed.run(&bed.program("clinfo-all", "/usr/bin/env", &["clinfo"])).await;
+    assert!(detail.contains("FPGA"), "our mark is missing: {detail}");
     bed.cluster.check_running().unwrap();
     bed.cluster.stop().await;
 }

@@ -76,7 +76,7 @@ impl Cluster {
     pub async fn start(spec: ClusterSpec) -> Result<Self> {
         let names: Vec<&str> = spec.boards.iter().map(|board| board.name.as_str()).collect();
         let plane = ControlPlane::start(&names).await?;
-        rbac::grant(plane.client()).await?;
+        rbac::grant(&plane).await?;
         let http = HttpClient::new(Duration::from_secs(10));
         let mut cluster = Self { spec, boards: Vec::new(), extender: None, plane, http };
         for (index, board) in cluster.spec.boards.clone().into_iter().enumerate() {

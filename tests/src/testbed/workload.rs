@@ -43,6 +43,12 @@ impl Workload {
         Self { accelerated: true, ..Self::ordinary(name, command) }
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Requires `fpga-scheduling.io/KEY` to be `value`.
     #[must_use]
     pub fn requires(mut self, key: &str, value: &str) -> Self {

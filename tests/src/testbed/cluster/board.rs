@@ -14,6 +14,7 @@ use std::time::Duration;
 
 const COLLECTOR_PORT: u16 = 9460;
 const MANAGER_METRICS_PORT: u16 = 9464;
+const MANAGER_TCP_PORT: u16 = 9465;
 
 /// What a board is.
 #[derive(Debug, Clone)]
@@ -58,6 +59,7 @@ pub struct Board {
     dir: PathBuf,
     collector_address: String,
     metrics_address: String,
+    tcp_address: String,
     kubeconfig: PathBuf,
     logs: PathBuf,
     collector: Option<Process>,
@@ -122,6 +124,7 @@ impl Board {
             node,
             collector_address: format!("{}:{COLLECTOR_PORT}", network.host()),
             metrics_address: format!("{}:{MANAGER_METRICS_PORT}", network.host()),
+            tcp_address: format!("tcp://{}:{MANAGER_TCP_PORT}", network.host()),
             kubeconfig: plane.kubeconfig(&Identity::Collector)?.to_owned(),
             logs: run_dir.path().join("logs"),
             collector: None,
@@ -155,6 +158,12 @@ impl Board {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.join("dm0.sock")
+    }
+
+    /// The device manager's TCP address, as in `FPGA_DEVICE_MANAGERS`.
+    #[must_use]
+    pub fn tcp_address(&self) -> &str {
+        &self.tcp_address
     }
 
     /// The URL of a path on the collector.
@@ -212,6 +221,7 @@ impl Board {
             .process("fpga-device-manager")?
             .args(["serve", "--listen"])
             .arg(format!("unix:{}", self.socket().display()))
+            .args(["--listen", &self.tcp_address, "--insecure-tcp"])
             .arg("--ready-file")
             .arg(&ready)
             .args(["--runtime", &runtime.to_string(), "--vendor", runtime.vendor(), "--device-id", "dm0"])
