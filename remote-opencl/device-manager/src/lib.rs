@@ -39,5 +39,6 @@ pub mod shutdown;
 pub mod signals;
 pub mod store;
 pub mod task;
+pub mod tenants;
 pub mod transfers;
 pub mod vendor;

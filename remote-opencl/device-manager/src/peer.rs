@@ -1,11 +1,21 @@
 //! Who is at the other end of a connection: what proves a tenant.
 
 use crate::dispatcher::Tenant;
-use nix::sys::socket::sockopt::{KeepAlive, PeerCredentials};
+use nix::sys::socket::sockopt::{
+    KeepAlive, PeerCredentials, SndBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval,
+};
 use nix::sys::socket::{getsockopt, setsockopt};
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+
+/// What may wait in a unix socket, as far as the system allows: a large result takes fewer wake-ups.
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// A silent TCP peer is asked after this long, this often, this many times: its slots are free within a minute.
+const KEEPALIVE_IDLE_SECONDS: u32 = 30;
+const KEEPALIVE_INTERVAL_SECONDS: u32 = 10;
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// An accepted connection.
 #[derive(Debug)]
@@ -32,11 +42,17 @@ impl Socket {
     /// The system's.
     pub fn peer(&self) -> io::Result<Peer> {
         match self {
-            Self::Unix(stream) => Ok(Peer::User(getsockopt(stream, PeerCredentials)?.uid())),
+            Self::Unix(stream) => {
+                setsockopt(stream, SndBuf, &SEND_BUFFER_BYTES)?;
+                Ok(Peer::User(getsockopt(stream, PeerCredentials)?.uid()))
+            }
             Self::Tcp(stream) => {
                 stream.set_nodelay(true)?;
                 // Finds clients whose machine has gone without a word.
                 setsockopt(stream, KeepAlive, &true)?;
+                setsockopt(stream, TcpKeepIdle, &KEEPALIVE_IDLE_SECONDS)?;
+                setsockopt(stream, TcpKeepInterval, &KEEPALIVE_INTERVAL_SECONDS)?;
+                setsockopt(stream, TcpKeepCount, &KEEPALIVE_PROBES)?;
                 Ok(Peer::Address(stream.peer_addr()?.ip()))
             }
         }

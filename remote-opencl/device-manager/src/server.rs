@@ -10,8 +10,10 @@ use crate::listen::Listener;
 use crate::memory;
 use crate::outgoing::{Messages, Outgoing};
 use crate::peer::{Peer, Socket};
+use crate::router::Router;
 use crate::session::{Session, Shared};
 use crate::shutdown::Shutdown;
+use crate::tenants::{MAX_SESSIONS, Tenants};
 use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
 use fpga_protocol::v1;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
@@ -61,7 +63,8 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
     let shared = Arc::new(Shared {
         config,
         inventory,
-        router: crate::router::Router::default(),
+        router: Router::default(),
+        tenants: Tenants::default(),
         shutdown: shutdown.clone(),
     });
     let connections = Connections::default();
@@ -278,13 +281,17 @@ impl DeviceManager for Service {
         &self,
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Messages>, Status> {
+        let tenant = self.peer.tenant();
+        let place = self.shared.tenants.enter(&tenant).ok_or_else(|| {
+            Status::resource_exhausted(format!("a tenant may have {MAX_SESSIONS} sessions; end some"))
+        })?;
         let budget = Budget::default();
         let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
-        let (session, input) = Session::new(self.shared.clone(), self.peer.tenant(), budget, outgoing);
+        let (session, input) = Session::new(self.shared.clone(), tenant, budget, outgoing);
         let counted = Counted::new(self);
         tokio::spawn(async move {
             session.run(input, request.into_inner()).await;
-            drop(counted);
+            drop((counted, place));
         });
         Ok(Response::new(messages))
     }

@@ -22,6 +22,7 @@ use crate::outgoing::Outgoing;
 use crate::ready::{Command, Ready};
 use crate::router::{Inbox, Input, Router};
 use crate::shutdown::Shutdown;
+use crate::tenants::Tenants;
 use crate::transfers::Transfers;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
@@ -49,6 +50,8 @@ pub struct Shared {
     pub inventory: Inventory,
     /// Its sessions.
     pub router: Router,
+    /// Whose they are.
+    pub tenants: Tenants,
     /// Whether it is to end.
     pub shutdown: Shutdown,
 }

@@ -11,6 +11,7 @@ use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
 use harness::{Client, Manager, after};
+use std::time::{Duration, Instant};
 
 const ADD: &str = "kernel void add(global const int *a, global const int *b, global int *c) {
     size_t i = get_global_id(0);
@@ -107,13 +108,35 @@ async fn a_binary_is_sent_once_and_then_known_to_all_sessions() {
             client.read(queue, buffer, 40),
         ];
         let last = commands[2].event;
-        let since = std::time::Instant::now();
+        let since = Instant::now();
         client.flush(commands).await;
         let (read, data) = client.completion(last).await;
         assert_eq!((read.status, data), (0, ints(5..15)));
         if expected_missing == 1 {
-            assert!(since.elapsed().as_millis() >= 20, "loading takes its modelled time");
+            assert!(since.elapsed() >= Duration::from_millis(20), "loading takes its modelled time");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_program_from_source_is_loaded_like_a_bitstream_where_that_is_asked_for() {
+    let manager =
+        Manager::start(&["--source-as-bitstream", "--slots", "1", "--reconfiguration-time", "50ms"]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let buffer = client.buffer(context, 4).await;
+    for source in [INCREASE, &INCREASE.replace("+=", "-=")] {
+        let program = client.source(context, source).await;
+        assert_eq!(client.build(program).await.0, 0);
+        let kernel = client.kernel(program, "increase").await;
+        let one = scalar(&1_i32.to_le_bytes());
+        let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), one], 1);
+        let event = launch.event;
+        let since = Instant::now();
+        client.flush(vec![launch]).await;
+        assert_eq!(client.status(event).await, 0);
+        assert!(since.elapsed() >= Duration::from_millis(50), "loading takes its modelled time");
     }
 }
 
