@@ -1,0 +1,94 @@
+//! Maps and unmaps: reads into, and writes from, the host memory of a buffer.
+
+use super::Queue;
+use crate::buffer::Buffer;
+use crate::cl;
+use crate::error::{ClError, Result};
+use crate::event::{Event, Uses};
+use crate::maps::{Access, MappedRegion};
+use crate::sync::lock;
+use std::sync::Arc;
+
+/// A mapped region: the address that the application gets, valid when the event has completed.
+#[derive(Debug)]
+pub struct Mapped {
+    /// The event of the map command.
+    pub event: Arc<Event>,
+    /// Address of the region's first byte.
+    pub address: usize,
+}
+
+impl Queue {
+    /// `clEnqueueMapBuffer`; `flags` are `cl_map_flags`. Fetches the content, unless it is to be overwritten.
+    ///
+    /// # Errors
+    /// The codes of the C call.
+    pub fn map(
+        self: &Arc<Self>,
+        buffer: &Arc<Buffer>,
+        flags: u64,
+        offset: usize,
+        size: usize,
+        wait: &[Arc<Event>],
+    ) -> Result<Mapped> {
+        let wait = self.checked_wait_list(wait)?;
+        let access = Access::of_flags(flags).ok_or(ClError::INVALID_VALUE)?;
+        self.check_region(buffer, offset, size)?;
+        if flags & cl::MAP_READ != 0 {
+            buffer.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
+        }
+        if access.writes_back() {
+            buffer.check_host_access(cl::MEM_HOST_READ_ONLY)?;
+        }
+        let target = buffer.host_memory(offset, size)?;
+        let address = target.address();
+        let event = if access.reads_back() {
+            self.read(cl::COMMAND_MAP_BUFFER, buffer, offset, target, wait)?
+        } else {
+            self.nothing(cl::COMMAND_MAP_BUFFER, wait)?
+        };
+        lock(&buffer.maps).map(MappedRegion { offset, size, access });
+        Ok(Mapped { event, address })
+    }
+
+    /// `clEnqueueUnmapMemObject` of an address that [`Self::map`] returned; writes the content back if it was mapped
+    /// for writing.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` for an address that isn't mapped.
+    pub fn unmap(
+        self: &Arc<Self>,
+        buffer: &Arc<Buffer>,
+        address: usize,
+        wait: &[Arc<Event>],
+    ) -> Result<Arc<Event>> {
+        let wait = self.checked_wait_list(wait)?;
+        self.check_context(buffer.context())?;
+        let offset = buffer.offset_of(address).ok_or(ClError::INVALID_VALUE)?;
+        let region = lock(&buffer.maps).unmap(offset).ok_or(ClError::INVALID_VALUE)?;
+        let event = if region.access.writes_back() {
+            let memory = buffer.host_memory(region.offset, region.size)?;
+            let source = memory.part_as_source(0, region.size).ok_or(ClError::INVALID_VALUE)?;
+            self.write(cl::COMMAND_UNMAP_MEM_OBJECT, buffer, region.offset, source, wait)
+        } else {
+            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, wait)
+        };
+        event.inspect_err(|_| lock(&buffer.maps).map(region))
+    }
+
+    /// A command with nothing to do, that keeps its place in the order: a map of content that isn't wanted, an unmap
+    /// of content that didn't change. Where nothing comes before it, it completes at once.
+    pub(super) fn nothing(self: &Arc<Self>, command_type: u32, mut wait: Vec<u64>) -> Result<Arc<Event>> {
+        let out_of_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0;
+        if out_of_order {
+            let barrier = lock(&self.last_barrier).upgrade();
+            wait.extend(barrier.filter(|event| event.now() > cl::COMPLETE).map(|event| event.id()));
+        }
+        if wait.is_empty() && (out_of_order || self.progress.last().is_none()) {
+            let event = Event::of_command(self, self.session().new_id(), command_type, Uses::default());
+            event.complete_locally();
+            return Ok(event);
+        }
+        self.submit_marker(command_type, wait)
+    }
+}

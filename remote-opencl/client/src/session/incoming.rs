@@ -1,0 +1,125 @@
+//! What a manager sends: replies, completions, chunks. Managers are trusted with the program's data, but not with its
+//! memory: what doesn't fit what was asked for fails the command or ends the session.
+
+use super::{Download, OTHER_TRANSFER, Session};
+use crate::sync::lock;
+use bytes::BytesMut;
+use fpga_protocol::v1::{self, server_message};
+use std::sync::Weak;
+use tonic::Streaming;
+
+/// Most bytes of transfers that are kept in memory until somebody takes them (programs' binaries).
+const MAX_DOWNLOAD_BYTES: u64 = 1 << 30;
+
+/// Most transfers that are kept.
+const MAX_DOWNLOADS: usize = 1024;
+
+/// Why a manager's message ends the session.
+#[derive(Debug, thiserror::Error)]
+enum Violation {
+    #[error("a message of an unknown kind")]
+    Kind,
+    #[error("a chunk of transfer {0} that doesn't fit")]
+    Chunk(u64),
+}
+
+/// The reading task's hold on a session: however the task ends, the session doesn't go on without it.
+#[derive(Debug)]
+pub(super) struct Reader(pub(super) Weak<Session>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.upgrade() {
+            session.lose("nobody reads from it any more");
+        }
+    }
+}
+
+/// Reads until there is nothing more to read or nobody to read for.
+pub(super) async fn read(reader: Reader, mut inbox: Streaming<v1::ServerMessage>) {
+    loop {
+        let message = inbox.message().await;
+        let Some(session) = reader.0.upgrade() else { return };
+        match message {
+            Ok(Some(message)) => {
+                if let Err(violation) = session.handle(message) {
+                    tracing::warn!(%violation, "A device manager broke the protocol");
+                    return session.lose("protocol violation");
+                }
+            }
+            Ok(None) => return session.lose("the manager ended the session"),
+            Err(status) => return session.lose(status.message()),
+        }
+    }
+}
+
+impl Session {
+    fn handle(&self, message: v1::ServerMessage) -> Result<(), Violation> {
+        match message.kind {
+            Some(server_message::Kind::Completions(completions)) => {
+                self.complete(completions.completions);
+                Ok(())
+            }
+            Some(server_message::Kind::Chunk(chunk)) => self.receive(&chunk),
+            Some(server_message::Kind::Reply(reply)) => {
+                let call = lock(&self.state).calls.remove(&reply.id);
+                if let Some(call) = call {
+                    // Whoever waited may have given up.
+                    drop(call.send(reply));
+                }
+                Ok(())
+            }
+            Some(server_message::Kind::Welcome(_)) | None => Err(Violation::Kind),
+        }
+    }
+
+    fn receive(&self, chunk: &v1::Chunk) -> Result<(), Violation> {
+        let violation = Violation::Chunk(chunk.transfer);
+        if chunk.transfer & OTHER_TRANSFER == 0 {
+            let event = lock(&self.state).at_manager.get(&chunk.transfer).cloned();
+            let fits = event.is_some_and(|event| event.receive(chunk.length, chunk.offset, &chunk.data));
+            return if fits { Ok(()) } else { Err(violation) };
+        }
+        let mut state = lock(&self.state);
+        let downloads = &mut state.downloads;
+        if !downloads.contains_key(&chunk.transfer) {
+            let others: u64 = downloads.values().map(|download| download.length).sum();
+            let room = MAX_DOWNLOAD_BYTES - others;
+            if chunk.length > room || downloads.len() >= MAX_DOWNLOADS {
+                return Err(violation);
+            }
+        }
+        let new = Download { length: chunk.length, bytes: BytesMut::new() };
+        let download = downloads.entry(chunk.transfer).or_insert(new);
+        let received = download.bytes.len() as u64;
+        let fits = chunk.length == download.length
+            && chunk.offset == received
+            && chunk.data.len() as u64 <= download.length - received;
+        if !fits {
+            return Err(violation);
+        }
+        download.bytes.extend_from_slice(&chunk.data);
+        Ok(())
+    }
+
+    fn complete(&self, completions: Vec<v1::Completion>) {
+        let mut ended = Vec::with_capacity(completions.len());
+        {
+            let mut state = lock(&self.state);
+            for completion in completions {
+                if let Some(event) = state.at_manager.remove(&completion.event) {
+                    ended.push((event, completion));
+                }
+            }
+            // The manager has nothing of ours: whatever waits for a flush point may as well run (T-5).
+            if state.at_manager.is_empty() && !state.batch.is_empty() {
+                self.send_locked(&mut state);
+            }
+        }
+        self.driver.remove_outstanding(ended.len());
+        for (event, completion) in ended {
+            event.completed(completion, self.offset);
+        }
+        self.outbox.wake();
+    }
+}
