@@ -12,10 +12,13 @@ const URGENT_INTERVAL: Duration = Duration::from_secs(1);
 /// of their own: were kube-scheduler's ahead by a millisecond, it would try a waiting pod before the extender knows, and
 /// not again before the next write.
 const ECHO: Duration = Duration::from_secs(1);
-/// Usage that is off by more than this share of what the slots can do in the window is a change.
-const USAGE_SHARE: u64 = 100;
+/// A figure that is off by more than this share of itself is a change: nodes are ranked against each other, so a lightly
+/// used board's first second counts as much as a busy one's next minute.
+const RELATIVE_SHARE: u64 = 10;
+/// Usage below this share of what the slots can do in the window (0.12 s for 4 slots and 5 min) is noise.
+const USAGE_SHARE: u64 = 10_000;
 /// The same for reconfiguration time, of which there is far less.
-const RECONFIGURATION_SHARE: u64 = 1000;
+const RECONFIGURATION_SHARE: u64 = 100_000;
 
 /// How often to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +135,9 @@ fn differs(old: &NodeState, new: &NodeState) -> bool {
     let age = new.measured_at - old.measured_at;
     let slots = new.devices.iter().map(|device| u64::from(device.slots)).sum::<u64>().max(1);
     let capacity = new.window.0.saturating_mul(slots);
-    let off = |is: Millis, was: Millis, share: u64| is.0.abs_diff(was.0) > (capacity / share).max(1);
+    let off = |is: Millis, was: Millis, share: u64| {
+        is.0.abs_diff(was.0) > (was.0 / RELATIVE_SHARE).max(capacity / share).max(1)
+    };
     off(new.usage, old.usage_at(age), USAGE_SHARE)
         || off(new.reconfiguration, old.reconfiguration_at(age), RECONFIGURATION_SHARE)
         || new.devices.len() != old.devices.len()
@@ -234,10 +239,10 @@ mod tests {
         let at = Instant::now();
         let policy = mk_policy(&mk_state(1_000_000), at);
         let mut noise = mk_state(1_005_000);
-        noise.usage = Millis(11_000);
+        noise.usage = Millis(100);
         assert_eq!(policy.decide(&noise, after(at, 5)), Decision::Wait(Duration::from_secs(55)));
         let mut busy = noise.clone();
-        busy.usage = Millis(20_000);
+        busy.usage = Millis(1_000);
         assert_eq!(policy.decide(&busy, after(at, 5)), Decision::Wait(Duration::from_secs(5)));
         assert_eq!(policy.decide(&busy, after(at, 10)), Decision::Write(Reason::Changed));
         let mut used = noise;
@@ -245,6 +250,19 @@ mod tests {
             RecentBitstream { name: Some("sobel".to_owned()), digest: None, last_used_ago: Millis(1) };
         used.bitstreams.push(sobel);
         assert_eq!(policy.decide(&used, after(at, 10)), Decision::Write(Reason::Changed));
+    }
+
+    #[test]
+    fn a_busy_board_that_stays_as_busy_as_it_was_is_no_change() {
+        let at = Instant::now();
+        let mut busy = mk_state(1_000_000);
+        busy.usage = Millis(100_000);
+        busy.buckets.usage = vec![Millis(100_000)];
+        let policy = mk_policy(&busy, at);
+        busy.usage = Millis(109_000);
+        assert!(matches!(policy.decide(&busy, after(at, 20)), Decision::Wait(_)));
+        busy.usage = Millis(111_000);
+        assert_eq!(policy.decide(&busy, after(at, 20)), Decision::Write(Reason::Changed));
     }
 
     #[test]
