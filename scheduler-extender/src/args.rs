@@ -70,13 +70,13 @@ struct RulesArgs {
     #[arg(long, env = "FPGA_WEIGHTS", default_value_t = Weights::default())]
     weights: Weights,
     /// Weight of bitstream locality, instead of that in --weights.
-    #[arg(long, env = "FPGA_LOCALITY_WEIGHT", value_name = "NUMBER")]
+    #[arg(long, env = "FPGA_LOCALITY_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     locality_weight: Option<f64>,
     /// Weight of recent usage, instead of that in --weights.
-    #[arg(long, env = "FPGA_USAGE_WEIGHT", value_name = "NUMBER")]
+    #[arg(long, env = "FPGA_USAGE_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     usage_weight: Option<f64>,
     /// Weight of recent reconfiguration time, instead of that in --weights.
-    #[arg(long, env = "FPGA_RECONFIGURATION_WEIGHT", value_name = "NUMBER")]
+    #[arg(long, env = "FPGA_RECONFIGURATION_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     reconfiguration_weight: Option<f64>,
     /// The greatest score; 10 is kube-scheduler's convention, more makes finer steps.
     #[arg(long, env = "FPGA_MAX_SCORE", default_value_t = MaxScore::default())]

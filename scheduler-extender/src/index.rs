@@ -1,4 +1,4 @@
-//! What is known of the cluster's nodes, in memory: fed by the reflector, read by decisions.
+//! What is known of the cluster's nodes, in memory: fed by the reflector and by streams, read by decisions.
 //!
 //! A node's annotation is decoded once per change, when it arrives. No I/O here and no clock: whoever brings a node
 //! says when it was seen.
@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// All nodes by name. Looked up by the thousand in every decision; their names come from the API server, not from
 /// whoever asks, so a fast hash will do.
@@ -27,6 +27,9 @@ pub type Nodes = HashMap<Box<str>, Arc<Node>, RandomState>;
 #[derive(Debug, Default)]
 pub struct NodeIndex {
     nodes: RwLock<Nodes>,
+    /// Held by whoever changes a node from the look at what it was to the end: states come two ways. Decisions, which
+    /// hold `nodes`, don't wait for it.
+    changing: Mutex<()>,
     synced: AtomicBool,
 }
 
@@ -39,8 +42,8 @@ pub struct Node {
     pub source: Source,
     /// Why its annotation can't be read.
     pub problem: Option<Unreadable>,
-    uid: Option<String>,
-    annotation: Option<String>,
+    uid: Option<Arc<str>>,
+    annotation: Option<Arc<str>>,
 }
 
 /// How a state came here: that decides how old it was on arrival.
@@ -55,6 +58,8 @@ pub enum Source {
     Undated,
     /// Seen when it changed.
     Watched,
+    /// Sent by the collector itself.
+    Stream,
 }
 
 /// How a node was shown.
@@ -77,6 +82,28 @@ pub enum Noted {
     Outdated,
 }
 
+/// What became of a state that a collector sent itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streamed {
+    /// Decisions see it.
+    Taken,
+    /// A state at least as new is known.
+    Outdated,
+    /// There is no such node.
+    UnknownNode,
+    /// The node of this name is another object.
+    OtherUid,
+}
+
+/// How many nodes have a state, by what brought it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Census {
+    /// The annotation.
+    pub annotation: usize,
+    /// A stream.
+    pub stream: usize,
+}
+
 impl NodeIndex {
     /// The nodes as they are now; hold it for one decision only.
     pub fn read(&self) -> RwLockReadGuard<'_, Nodes> {
@@ -95,22 +122,33 @@ impl NodeIndex {
         let labels = NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str));
         let annotation = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
 
+        let _changing = self.change();
         let nodes = self.read();
         let known = nodes.get(name).filter(|known| known.uid == node.uid);
         if known.is_some_and(|known| known.facts.labels == labels && known.annotation.as_ref() == annotation)
         {
             return Noted::Fine;
         }
+        // What was streamed outlives a change of the annotation, unless that is newer.
+        let streamed = known.filter(|known| known.source == Source::Stream);
+        let streamed = streamed.filter(|known| known.facts.knowledge.fresh(at.now).is_some());
         let (knowledge, source, problem, noted) = match (annotation, known) {
+            (None, _) if let Some(streamed) = streamed => streamed.as_it_is(),
             (None, _) => (Knowledge::Absent, Source::None, None, Noted::Fine),
             (Some(text), Some(known)) if known.annotation.as_ref() == Some(text) => {
                 (known.facts.knowledge.clone(), known.source, known.problem.clone(), Noted::Fine)
             }
             (Some(text), known) => match decode(text) {
+                Err(problem) if let Some(streamed) = streamed => {
+                    let (knowledge, source, _, _) = streamed.as_it_is();
+                    (knowledge, source, Some(problem.clone()), Noted::Unreadable(problem))
+                }
                 Err(problem) => {
                     (Knowledge::Unreadable, Source::None, Some(problem.clone()), Noted::Unreadable(problem))
                 }
-                Ok(state) => match known.filter(|known| outdates(&known.facts.knowledge, &state, at.now)) {
+                Ok(state) => match known.filter(|known| known.facts.knowledge.outdates(&state, at.now)) {
+                    // The two ways overtake each other.
+                    Some(known) if streamed.is_some() => known.as_it_is(),
                     Some(known) => (known.facts.knowledge.clone(), known.source, None, Noted::Outdated),
                     None => {
                         let first = shown == Shown::Listed || known.is_none();
@@ -131,15 +169,72 @@ impl NodeIndex {
         noted
     }
 
+    /// A collector sent `state` for the node `name`, which it takes for the object `uid`.
+    pub fn stream(&self, name: &str, uid: &str, state: NodeState, at: Moment) -> Streamed {
+        // What was made of the state is reckoned before anybody has to wait.
+        let received = Received::new(state, at.now, Millis::ZERO);
+        let _changing = self.change();
+        let known = match self.find(name, uid) {
+            Ok(known) => known,
+            Err(refused) => return refused,
+        };
+        if known.facts.knowledge.outdates(received.state(), at.now) {
+            return Streamed::Outdated;
+        }
+        let node = Node {
+            facts: NodeFacts {
+                labels: known.facts.labels.clone(),
+                knowledge: Knowledge::Known(Box::new(received)),
+            },
+            source: Source::Stream,
+            problem: known.problem.clone(),
+            uid: known.uid.clone(),
+            annotation: known.annotation.clone(),
+        };
+        let replaced = self.write().get_mut(name).map(|slot| std::mem::replace(slot, Arc::new(node)));
+        // Freed after the lock is.
+        drop(replaced);
+        Streamed::Taken
+    }
+
+    /// The node `name`, if it is the object `uid`.
+    ///
+    /// # Errors
+    /// [`Streamed::UnknownNode`] or [`Streamed::OtherUid`].
+    pub fn find(&self, name: &str, uid: &str) -> Result<Arc<Node>, Streamed> {
+        let node = self.read().get(name).cloned().ok_or(Streamed::UnknownNode)?;
+        if node.uid.as_deref() == Some(uid) { Ok(node) } else { Err(Streamed::OtherUid) }
+    }
+
+    /// How many nodes have a state.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        for node in self.read().values() {
+            match node.source {
+                Source::None => {}
+                Source::Stream => census.stream += 1,
+                Source::FirstSight | Source::Undated | Source::Watched => census.annotation += 1,
+            }
+        }
+        census
+    }
+
     /// A node is gone.
     pub fn delete(&self, name: &str) {
+        let _changing = self.change();
         self.write().remove(name);
     }
 
     /// A list was shown to its end: who was not in it is gone.
     pub fn listed(&self, names: &HashSet<String>) {
+        let _changing = self.change();
         self.write().retain(|name, _| names.contains(&**name));
         self.synced.store(true, Ordering::Release);
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Nodes> {
@@ -147,15 +242,15 @@ impl NodeIndex {
     }
 }
 
+impl Node {
+    /// What is known of it, unchanged.
+    fn as_it_is(&self) -> (Knowledge, Source, Option<Unreadable>, Noted) {
+        (self.facts.knowledge.clone(), self.source, None, Noted::Fine)
+    }
+}
+
 /// From then on the extender's own receipt counts.
 const WATCHED: (Source, Millis) = (Source::Watched, Millis::ZERO);
-
-/// Whether what is known is at least as new as `state`. What has gone stale outdates nothing: an author that lost
-/// count is believed again after three heartbeats.
-fn outdates(known: &Knowledge, state: &NodeState, now: Millis) -> bool {
-    matches!(known, Knowledge::Known(received)
-        if received.state().version() >= state.version() && !received.is_stale(now))
-}
 
 /// Age of a state at first sight, by the date that the API server gave its author's fields.
 fn dated(node: &ObjectMeta, state: &NodeState, at: Moment) -> (Source, Millis) {

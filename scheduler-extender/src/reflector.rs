@@ -80,3 +80,74 @@ fn show(index: &NodeIndex, metrics: &Metrics, clock: &Clock, node: ObjectMeta, s
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Moment;
+    use fpga_core::node_state::ANNOTATION;
+    use fpga_core::units::Millis;
+    use prometheus_client::registry::Registry;
+
+    fn node(name: &str, annotation: Option<&str>) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.into()),
+            annotations: annotation.map(|text| [(ANNOTATION.to_owned(), text.to_owned())].into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    async fn after(events: Vec<Result<Event<ObjectMeta>, watcher::Error>>) -> (NodeIndex, Metrics) {
+        let (index, metrics) = (NodeIndex::default(), Metrics::register(&mut Registry::default()));
+        let clock = Clock::new(|| Moment { now: Millis(1), wall: Millis(1) });
+        follow(futures::stream::iter(events), &index, &metrics, &clock).await;
+        (index, metrics)
+    }
+
+    fn names(index: &NodeIndex) -> Vec<String> {
+        let mut names: Vec<_> = index.read().keys().map(ToString::to_string).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn nodes_are_known_when_the_first_list_is_complete() {
+        let begun = vec![Ok(Event::Init), Ok(Event::InitApply(node("a", None)))];
+        assert!(!after(begun).await.0.is_synced());
+        let done = vec![Ok(Event::Init), Ok(Event::InitApply(node("a", None))), Ok(Event::InitDone)];
+        assert!(after(done).await.0.is_synced());
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_fails_begins_anew_and_forgets_only_who_is_gone() {
+        let (index, metrics) = after(vec![
+            Ok(Event::Init),
+            Ok(Event::InitApply(node("a", None))),
+            Ok(Event::InitApply(node("b", None))),
+            Ok(Event::InitDone),
+            Err(watcher::Error::NoResourceVersion),
+            Ok(Event::Init),
+            Ok(Event::InitApply(node("b", None))),
+            Ok(Event::InitApply(node("c", None))),
+            Ok(Event::InitDone),
+            Ok(Event::Apply(node("d", Some("garbage")))),
+            Ok(Event::Delete(node("c", None))),
+        ])
+        .await;
+        assert_eq!(names(&index), ["b", "d"]);
+        assert_eq!((metrics.watch_errors.get(), metrics.unreadable_states.get()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn while_a_new_list_is_shown_the_old_nodes_are_still_known() {
+        let (index, _) = after(vec![
+            Ok(Event::Init),
+            Ok(Event::InitApply(node("a", None))),
+            Ok(Event::InitDone),
+            Ok(Event::Init),
+        ])
+        .await;
+        assert!(index.is_synced());
+        assert_eq!(names(&index), ["a"]);
+    }
+}

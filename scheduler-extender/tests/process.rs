@@ -1,0 +1,179 @@
+//! The program itself, with no API server to be had: it starts, says that it isn't ready, and ends as it should.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than the machine can be slow, shorter than the grace period of a shutdown.
+const DEADLINE: Duration = Duration::from_secs(8);
+
+const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}"#;
+
+struct Extender {
+    process: Child,
+    address: String,
+    _dir: TempDir,
+}
+
+impl Extender {
+    fn start(args: &[&str]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let (kubeconfig, ready) = (dir.path().join("kubeconfig"), dir.path().join("ready"));
+        std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender"))
+            .args(["--listen", "127.0.0.1:0", "--ready-file"])
+            .arg(&ready)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .args(args)
+            .env_clear()
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut extender = Self { process, address: String::new(), _dir: dir };
+        extender.address = until(|| read(&ready));
+        extender
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    /// Status and all, with the connection closed after it.
+    fn ask(&self, head: &str, body: &str) -> String {
+        let mut stream = self.connect();
+        let length = body.len();
+        write!(
+            stream,
+            "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.process.id()).unwrap()), signal).unwrap();
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        until(|| self.process.try_wait().unwrap())
+    }
+}
+
+impl Drop for Extender {
+    fn drop(&mut self) {
+        // It may have ended, as most tests want.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn read(path: &Path) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < DEADLINE, "it didn't happen in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn without_an_api_server_it_lives_and_is_not_ready() {
+    let mut extender = Extender::start(&[]);
+    assert!(extender.ask("GET /healthz", "").starts_with("HTTP/1.1 200"));
+    assert!(extender.ask("GET /readyz", "").starts_with("HTTP/1.1 503"));
+    let request =
+        r#"{"Pod":{"metadata":{"labels":{"fpga-scheduling.io/fpga-vendor":"intel"}}},"NodeNames":["n"]}"#;
+    assert!(extender.ask("POST /filter", request).starts_with("HTTP/1.1 503"));
+    assert!(extender.ask("POST /fpga/filter", "{").starts_with("HTTP/1.1 400"));
+    until(|| {
+        let metrics = extender.ask("GET /metrics", "");
+        let failed =
+            metrics.lines().find_map(|line| line.strip_prefix("fpga_extender_watch_errors_total "))?;
+        (failed != "0").then_some(())
+    });
+    assert!(extender.process.try_wait().unwrap().is_none(), "an API server that is away doesn't end it");
+}
+
+#[test]
+fn a_signal_ends_it_at_once_though_a_connection_is_kept() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut extender = Extender::start(&[]);
+        let mut kept = extender.connect();
+        kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut first = [0; 12];
+        kept.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        extender.signal(signal);
+        assert!(extender.ended().success());
+    }
+}
+
+#[test]
+fn a_request_in_progress_is_finished_before_it_ends() {
+    let mut extender = Extender::start(&[]);
+    let mut slow = extender.connect();
+    slow.write_all(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 32\r\nExpect: 100-continue\r\n\r\n")
+        .unwrap();
+    let mut going_on = [0; 12];
+    slow.read_exact(&mut going_on).unwrap();
+    assert_eq!(&going_on, b"HTTP/1.1 100", "it is waiting for the body");
+    extender.signal(Signal::SIGTERM);
+    until(|| TcpStream::connect(&extender.address).is_err().then_some(()));
+    slow.write_all(br#"{"Pod":{},"NodeNames":["a","b"]}"#).unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("200 OK") && answer.contains(r#""NodeNames":["a","b"]"#), "{answer}");
+    assert!(extender.ended().success());
+}
+
+#[test]
+fn a_second_signal_cuts_what_is_in_progress() {
+    let mut extender = Extender::start(&[]);
+    let mut stuck = extender.connect();
+    stuck
+        .write_all(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+        .unwrap();
+    stuck.read_exact(&mut [0; 12]).unwrap();
+    extender.signal(Signal::SIGTERM);
+    until(|| TcpStream::connect(&extender.address).is_err().then_some(()));
+    assert!(extender.process.try_wait().unwrap().is_none(), "it waits for the request");
+    extender.signal(Signal::SIGTERM);
+    assert!(extender.ended().success());
+}
+
+#[test]
+fn what_is_wrong_with_its_arguments_is_said_at_once() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender"))
+            .args(args)
+            .env_clear()
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(run(&["--kubeconfig", "/nonexistent"]).contains("can't read /nonexistent"));
+    assert!(run(&["--usage-weight", "-1"]).contains("-1 is not a weight"));
+    assert!(run(&["--weights", "x"]).contains("`1-2-2`"));
+    let help = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender")).arg("--help").output().unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().contains("Examples:"));
+}
