@@ -1,0 +1,28 @@
+//! Whether this process is the one that made a handle.
+//!
+//! A child of fork() has none of the parent's threads. Counting forks costs a load; asking for the process id would
+//! cost a system call per event.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Runs in the child, where only async-signal-safe work is allowed.
+extern "C" fn after_fork_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has forks counted from here on.
+pub fn watch() {
+    // Not a Once: a child forked while another thread runs it would wait forever.
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler is a function of this library, which is never unloaded (-z nodelete).
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+    }
+}
+
+/// Which process in a line of forks this is.
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}

@@ -1,0 +1,145 @@
+//! The handle: a reporter, the device that it speaks for, and the process that made it.
+
+use crate::entry::Failure;
+use crate::fork;
+use crate::hold::{Bitstream, Held};
+use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::event::{Event, Phase};
+use fpga_core::units::Millis;
+use hook::{Config, Endpoint, Reporter, WholeMillis};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Reports for one device; made by fpga_hook_start().
+#[derive(Debug)]
+pub struct FpgaHook {
+    /// Which process made it; see [`fork::generation`].
+    generation: u64,
+    reporter: Reporter,
+    /// All of the device but what changes.
+    device: DeviceStatus,
+    /// Holds count from here.
+    origin: Instant,
+    tasks: AtomicU64,
+    used: WholeMillis,
+    reconfigured: WholeMillis,
+}
+
+impl FpgaHook {
+    /// Starts reporting for `device`, which is told at once.
+    pub fn start(endpoint: &str, device: DeviceStatus) -> Result<Self, Failure> {
+        let endpoint: Endpoint =
+            endpoint.parse().map_err(|error: hook::InvalidEndpoint| Failure::invalid(error.to_string()))?;
+        fork::watch();
+        let generation = fork::generation();
+        let reporter = Reporter::start(Config::new(endpoint))
+            .map_err(|error| Failure::new(libc::EAGAIN, error.to_string()))?;
+        reporter.device(device.clone());
+        Ok(Self {
+            generation,
+            reporter,
+            device,
+            origin: Instant::now(),
+            tasks: AtomicU64::new(1),
+            used: WholeMillis::default(),
+            reconfigured: WholeMillis::default(),
+        })
+    }
+
+    /// Refuses in a child of the process that made it.
+    pub fn check_process(&self) -> Result<(), Failure> {
+        if self.generation == fork::generation() {
+            return Ok(());
+        }
+        Err(Failure::new(
+            libc::ECHILD,
+            "this hook is the parent's; after a fork the child needs one of its own",
+        ))
+    }
+
+    /// The reporter below.
+    pub fn reporter(&self) -> &Reporter {
+        &self.reporter
+    }
+
+    /// Since the handle was made.
+    pub fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// The number of a new task.
+    pub fn next_task(&self) -> u64 {
+        self.tasks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A task has released its slot.
+    pub fn released(&self, held: Held) {
+        let took = self.now().saturating_sub(held.started);
+        let duration_ms = self.used.take(took);
+        let task = Some(held.task);
+        self.report(Event { duration_ms, task, ..self.event(held.slot, held.bitstream, held.tenant) });
+    }
+
+    /// A task still holds its slot.
+    pub fn progress(&self, held: Held) {
+        let duration_ms = self.now().saturating_sub(held.started).into();
+        let (task, phase) = (Some(held.task), Phase::Running);
+        self.report(Event { duration_ms, task, phase, ..self.event(held.slot, held.bitstream, held.tenant) });
+    }
+
+    /// A task that someone else timed has ended now.
+    pub fn task_ended(&self, slot: u32, bitstream: Bitstream, tenant: String, took: Duration) {
+        let duration_ms = self.used.take(took);
+        let task = Some(self.next_task());
+        self.report(Event { duration_ms, task, ..self.event(slot, bitstream, tenant) });
+    }
+
+    /// A slot has been loaded.
+    pub fn reconfigured(&self, slot: u32, bitstream: Bitstream, took: Duration) {
+        let reconfiguration_ms = self.reconfigured.take(took);
+        self.report(Event { reconfiguration_ms, ..self.event(slot, bitstream, String::new()) });
+    }
+
+    /// The device's status has changed.
+    pub fn status(&self, loaded: Vec<fpga_core::device::LoadedBitstream>, queued: u32, health: Health) {
+        self.reporter.device(DeviceStatus { loaded, queued, health, ..self.device.clone() });
+    }
+
+    /// Says that the device is gone, and ends; whether all was acknowledged in time.
+    pub fn stop(self, deadline: Duration) -> Result<(), Failure> {
+        self.reporter.device_gone(&self.device.id);
+        self.reporter.shutdown(deadline).map_err(unsent)
+    }
+
+    /// How many slots the device has.
+    pub fn slots(&self) -> u32 {
+        self.device.slots
+    }
+
+    fn report(&self, event: Event) {
+        self.reporter.report(event);
+    }
+
+    fn event(&self, slot: u32, bitstream: Bitstream, tenant: String) -> Event {
+        Event {
+            // A clock before 1970 is the collector's to clamp.
+            timestamp_ms: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            duration_ms: Millis::ZERO,
+            reconfiguration_ms: Millis::ZERO,
+            bitstream_identifier: bitstream.id,
+            digest: bitstream.digest,
+            identity: None,
+            task: None,
+            phase: Phase::Final,
+            merged: None,
+            device: Some(self.device.id.clone()),
+            slot: Some(slot),
+            tenant: (!tenant.is_empty()).then_some(tenant),
+        }
+    }
+}
+
+/// What a deadline that passed is in C.
+pub fn unsent(unsent: hook::Unsent) -> Failure {
+    Failure::new(libc::ETIMEDOUT, unsent.to_string())
+}

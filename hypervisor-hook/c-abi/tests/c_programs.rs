@@ -1,0 +1,120 @@
+//! The library in C programs, reporting to a real collector.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Collector, build, wait_until};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+struct Bed {
+    folder: tempfile::TempDir,
+    built: PathBuf,
+    collector: Collector,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let built = build(&["fpga-hook-c", "fpga-collector"]);
+        let folder = tempfile::tempdir().unwrap();
+        let collector = Collector::start(&built.join("fpga-collector"), folder.path());
+        Self { folder, built, collector }
+    }
+
+    fn run(&self, name: &str, arguments: &[&str]) -> Output {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = self.folder.path().join(name);
+        // By its soname, as an installed library is found.
+        let library = self.folder.path().join("libfpga_hook.so.0");
+        if !library.exists() {
+            std::os::unix::fs::symlink(self.library(), &library).unwrap();
+        }
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]);
+        cc.arg("-I").arg(package.join("include")).arg("-o").arg(&program);
+        cc.arg(package.join("tests").join(format!("{name}.c"))).arg(&library).args(["-pthread", "-ldl"]);
+        assert!(cc.status().expect("a C compiler, cc").success(), "{name}.c doesn't compile");
+        let path = self.folder.path();
+        Command::new(&program).args(arguments).env("LD_LIBRARY_PATH", path).output().unwrap()
+    }
+
+    fn library(&self) -> PathBuf {
+        self.built.join("libfpga_hook.so")
+    }
+}
+
+fn assert_silent_success(output: &Output) {
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "it printed: {output:?}");
+}
+
+/// What `report` of hook.c does on a machine that may pause it, and never less; `more` is what else was reported.
+fn assert_reported(state: &serde_json::Value, more: u64) {
+    let usage = state["usageMs"].as_u64().unwrap();
+    assert!((350 + more..2000 + more).contains(&usage), "{state}");
+    assert_eq!(state["reconfigurationMs"], 40, "{state}");
+    let named = |name: &str| {
+        let bitstreams = state["bitstreams"].as_array().unwrap();
+        bitstreams.iter().find(|bitstream| bitstream["name"] == name).cloned()
+    };
+    assert_eq!(named("sobel").unwrap()["digest"], format!("abcd010203{}", "0".repeat(22)));
+    assert!(named("matmul").unwrap()["digest"].is_null(), "{state}");
+}
+
+#[test]
+fn a_c_program_reports_over_tcp_and_unix_sockets_and_may_exit_without_stopping() {
+    for endpoint in [Collector::tcp, Collector::unix] {
+        let bed = Bed::new();
+        assert_silent_success(&bed.run("hook", &["report", &endpoint(&bed.collector)]));
+        let state = bed.collector.state();
+        assert_reported(&state, 0);
+        let device = &state["devices"][0];
+        assert_eq!(
+            (&device["id"], &device["vendor"], &device["board"]),
+            (&"board0".into(), &"acme".into(), &"a10".into())
+        );
+        assert_eq!(
+            (&device["slots"], &device["queued"], &device["healthy"]),
+            (&2.into(), &3.into(), &true.into())
+        );
+        assert_eq!(device["loaded"].as_array().unwrap().len(), 1, "{state}");
+    }
+}
+
+#[test]
+fn misuse_gives_errors_and_a_stop_says_that_the_device_is_gone() {
+    let bed = Bed::new();
+    assert_silent_success(&bed.run("hook", &["misuse", &bed.collector.unix()]));
+    wait_until("the device is gone", || bed.collector.state().get("devices").is_none());
+    assert_eq!(bed.collector.state()["usageMs"], 0);
+}
+
+#[test]
+fn a_forked_child_can_not_use_the_parents_handle_and_can_have_its_own() {
+    let bed = Bed::new();
+    assert_silent_success(&bed.run("hook", &["fork", &bed.collector.unix()]));
+    assert_reported(&bed.collector.state(), 100);
+}
+
+#[test]
+fn nothing_blocks_where_no_collector_is() {
+    let bed = Bed::new();
+    assert_silent_success(&bed.run("hook", &["nobody", "http://127.0.0.1:1"]));
+}
+
+#[test]
+fn the_library_stays_when_it_is_unloaded() {
+    let bed = Bed::new();
+    let library = bed.library();
+    assert_silent_success(&bed.run("unload", &[library.to_str().unwrap(), &bed.collector.unix()]));
+    assert_eq!(bed.collector.state()["devices"][0]["id"], "board0");
+}
+
+#[test]
+#[ignore = "a measurement: cargo test --release -p fpga-hook-c --test c_programs -- --ignored --nocapture"]
+fn what_an_event_costs_its_thread() {
+    let bed = Bed::new();
+    let output = bed.run("hook", &["cost", &bed.collector.unix()]);
+    assert!(output.status.success(), "{output:?}");
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+}
