@@ -68,6 +68,11 @@ impl Answer {
         self.value(cl::cl_uint::from(value))
     }
 
+    /// Answers with a number of things, a C `cl_uint`.
+    pub fn count(self, number: usize) -> Result<(), ClError> {
+        self.value(memory::count(number)?)
+    }
+
     /// Answers with a string and its NUL.
     pub fn text(self, text: &[u8]) -> Result<(), ClError> {
         let mut bytes = text.to_vec();

@@ -64,10 +64,15 @@ pub unsafe fn write_list<T: Copy>(
             unsafe { target.add(index).write_unaligned(*value) };
         }
     }
-    let total = cl::cl_uint::try_from(values.len()).map_err(|_| ClError(cl::CL_OUT_OF_HOST_MEMORY))?;
+    let total = self::count(values.len())?;
     // SAFETY: NULL or writable by this function's contract.
     unsafe { write(count, total) };
     Ok(())
+}
+
+/// A length as the standard counts, in a `cl_uint`.
+pub fn count(length: usize) -> Result<cl::cl_uint, ClError> {
+    cl::cl_uint::try_from(length).map_err(|_| ClError(cl::CL_OUT_OF_HOST_MEMORY))
 }
 
 /// A list of pairs that ends with a zero key, as the properties of contexts and queues are.

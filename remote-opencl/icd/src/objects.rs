@@ -101,6 +101,7 @@ fn run_in_reverse(callbacks: &mut Mutex<Vec<Destructor>>, handle: *mut c_void) {
 }
 
 impl Memory {
+    /// The handle of a new buffer, or of a region of `parent`.
     pub fn new(
         client: Arc<client::Buffer>,
         context: Handle<Context>,
@@ -137,6 +138,7 @@ impl Memory {
 }
 
 impl Kernel {
+    /// The handle of a new kernel of `program`.
     pub fn new(client: Arc<client::Kernel>, program: &Handle<Program>) -> Handle<Self> {
         program.kernels.fetch_add(1, Ordering::Relaxed);
         Object::new(Self { client, program: Arc::clone(program) })

@@ -72,7 +72,7 @@ entry_points! {
         let answer = unsafe { Answer::new(room, value, size) };
         match param {
             cl::CL_CONTEXT_REFERENCE_COUNT => answer.value(context.references()),
-            cl::CL_CONTEXT_NUM_DEVICES => answer.value(count(context.devices.len())),
+            cl::CL_CONTEXT_NUM_DEVICES => answer.count(context.devices.len()),
             cl::CL_CONTEXT_DEVICES => answer.values(&device_handles(&context.devices)),
             cl::CL_CONTEXT_PROPERTIES => answer.values(&context.properties),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
@@ -178,9 +178,4 @@ fn check_notify(notify: Option<ContextNotify>, user_data: *mut c_void) -> Result
 /// The handles of devices, for answers.
 pub fn device_handles(devices: &[Handle<Device>]) -> Vec<*mut c_void> {
     devices.iter().map(|device| device.as_ptr()).collect()
-}
-
-/// A length as the standard's `cl_uint`.
-pub fn count(length: usize) -> cl::cl_uint {
-    cl::cl_uint::try_from(length).unwrap_or(cl::cl_uint::MAX)
 }

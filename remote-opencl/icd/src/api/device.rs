@@ -69,14 +69,13 @@ entry_points! {
 
     fn clCreateSubDevices(
         device: cl::cl_device_id,
-        properties: *const cl::cl_device_partition_property,
+        _properties: *const cl::cl_device_partition_property,
         _capacity: cl::cl_uint,
         _devices: *mut cl::cl_device_id,
         _count: *mut cl::cl_uint,
     ) -> status {
         lookup::<Device>(device)?;
         // CL_INVALID_VALUE if a partition type is not supported: none is.
-        let _ = properties;
         Err(ClError(cl::CL_INVALID_VALUE))
     }
 }

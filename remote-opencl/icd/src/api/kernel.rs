@@ -1,6 +1,5 @@
 //! Kernels and their arguments.
 
-use crate::api::context::count;
 use crate::cl;
 use crate::entry::entry_points;
 use crate::handle::{Handle, lookup, release, retain};
@@ -44,7 +43,7 @@ entry_points! {
             }
         }
         // SAFETY: NULL or writable.
-        unsafe { memory::write(number, count(infos.len())) };
+        unsafe { memory::write(number, memory::count(infos.len())?) };
         Ok(())
     }
 

@@ -103,7 +103,7 @@ entry_points! {
             cl::CL_MEM_FLAGS => answer.value(buffer.flags()),
             cl::CL_MEM_SIZE => answer.value(buffer.size()),
             cl::CL_MEM_HOST_PTR => answer.value(buffer.host_address()),
-            cl::CL_MEM_MAP_COUNT => answer.value(super::context::count(buffer.map_count())),
+            cl::CL_MEM_MAP_COUNT => answer.count(buffer.map_count()),
             cl::CL_MEM_REFERENCE_COUNT => answer.value(memory.references()),
             cl::CL_MEM_CONTEXT => answer.value(memory.context.as_ptr()),
             cl::CL_MEM_ASSOCIATED_MEMOBJECT => {

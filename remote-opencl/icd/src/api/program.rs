@@ -1,6 +1,6 @@
 //! Programs and their builds.
 
-use crate::api::context::{count, device_handles};
+use crate::api::context::device_handles;
 use crate::api::device;
 use crate::cl;
 use crate::entry::entry_points;
@@ -131,7 +131,7 @@ entry_points! {
         match param {
             cl::CL_PROGRAM_REFERENCE_COUNT => answer.value(program.references()),
             cl::CL_PROGRAM_CONTEXT => answer.value(program.context.as_ptr()),
-            cl::CL_PROGRAM_NUM_DEVICES => answer.value(count(program.devices.len())),
+            cl::CL_PROGRAM_NUM_DEVICES => answer.count(program.devices.len()),
             cl::CL_PROGRAM_DEVICES => answer.values(&device_handles(&program.devices)),
             cl::CL_PROGRAM_SOURCE => answer.text(program.client.source()),
             cl::CL_PROGRAM_BINARY_SIZES => {
