@@ -117,6 +117,15 @@ impl Knowledge {
         }
     }
 
+    /// Whether it is at least as new as `state`, by (boot, seq), and still fresh: then `state` comes too late. What has
+    /// gone stale outdates nothing: an author that lost count is believed again after three heartbeats.
+    ///
+    /// Both must be of the same node object; whoever keeps states by name compares UIDs first.
+    #[must_use]
+    pub fn outdates(&self, state: &NodeState, now: Millis) -> bool {
+        self.fresh(now).is_some_and(|received| received.state().version() >= state.version())
+    }
+
     /// What can be made of it now.
     #[must_use]
     pub fn freshness(&self, now: Millis) -> Freshness {
@@ -164,6 +173,7 @@ impl fmt::Display for StalePolicy {
 mod tests {
     use super::*;
     use crate::fixtures::mk_state;
+    use proptest::prelude::*;
 
     fn received(at: u64, age_then: u64) -> Received {
         Received::new(mk_state(), Millis(at), Millis(age_then))
@@ -187,6 +197,48 @@ mod tests {
         assert_eq!(known.freshness(Millis(limit)), Freshness::Fresh);
         assert_eq!(known.freshness(Millis(limit + 1)), Freshness::Stale);
         assert_eq!(known.fresh(Millis(limit + 1)), None);
+    }
+
+    fn version(boot: u64, seq: u64) -> NodeState {
+        NodeState { boot, seq, ..mk_state() }
+    }
+
+    /// What is known after `state` came in at `now`.
+    fn take(known: Knowledge, state: NodeState, now: u64) -> Knowledge {
+        if known.outdates(&state, Millis(now)) {
+            return known;
+        }
+        Knowledge::Known(Box::new(Received::new(state, Millis(now), Millis::ZERO)))
+    }
+
+    #[test]
+    fn an_author_that_lost_count_is_believed_again_when_its_last_word_is_stale() {
+        let limit = 3 * mk_state().heartbeat.0;
+        let known = take(Knowledge::Absent, version(5, 9), 0);
+        assert!(known.outdates(&version(1, 1), Millis(limit)));
+        assert!(!known.outdates(&version(1, 1), Millis(limit + 1)));
+        assert!(!Knowledge::Unreadable.outdates(&version(0, 0), Millis::ZERO));
+    }
+
+    proptest! {
+        // Two ways carry the same states; each may delay, repeat and reorder them, and collectors start anew.
+        #[test]
+        fn in_whatever_order_states_come_the_newest_is_known_and_repeats_make_nothing_younger(
+            deliveries in prop::collection::vec((1_u64..4, 1_u64..20), 1..60),
+        ) {
+            let mut known = Knowledge::Absent;
+            let mut newest: Option<((u64, u64), u64)> = None;
+            for (now, (boot, seq)) in (0_u64..).zip(deliveries) {
+                known = take(known, version(boot, seq), now);
+                if newest.is_none_or(|(version, _)| version < (boot, seq)) {
+                    newest = Some(((boot, seq), now));
+                }
+                let Knowledge::Known(received) = &known else { unreachable!() };
+                let (newest, first_seen) = newest.unwrap();
+                prop_assert_eq!((received.state().boot, received.state().seq), newest);
+                prop_assert_eq!(received.age(Millis(now)), Millis(now - first_seen));
+            }
+        }
     }
 
     #[test]

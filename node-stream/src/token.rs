@@ -1,0 +1,147 @@
+//! The token that all collectors and extender replicas share: whoever has it may speak for any node.
+//!
+//! It lies in a file, which is read whenever it is needed, so that a mounted Secret may change under a running program.
+
+use std::fmt;
+use std::io::Read as _;
+use std::path::PathBuf;
+use subtle::ConstantTimeEq as _;
+
+/// Shortest token: what `openssl rand -hex 16` makes has 32.
+pub const MIN_BYTES: usize = 16;
+/// Longest token.
+pub const MAX_BYTES: usize = 1024;
+
+/// Where the token lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenFile(PathBuf);
+
+/// A token; shown to nobody.
+#[derive(Clone)]
+pub struct Token(String);
+
+/// Whether streams prove anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// By the token in this file.
+    Token(TokenFile),
+    /// Whoever reaches the port may speak for any node.
+    Open,
+}
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file can't be read.
+    #[error("the token file {path} can't be read: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What it has is no token.
+    #[error(
+        "the token file {0} must have {MIN_BYTES} to {MAX_BYTES} visible ASCII characters; make one by `openssl rand -hex 32`"
+    )]
+    NoToken(PathBuf),
+}
+
+impl TokenFile {
+    /// The token in the file at `path`, whenever it is asked for.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The token as it is now; white space around it is no part of it.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn read(&self) -> Result<Token, TokenError> {
+        let mut text = String::new();
+        // A little more than a token, so that one that is too long is not taken for its beginning.
+        let limit = (MAX_BYTES + 64) as u64;
+        std::fs::File::open(&self.0)
+            .and_then(|file| file.take(limit).read_to_string(&mut text))
+            .map_err(|source| TokenError::Io { path: self.0.clone(), source })?;
+        let token = text.trim();
+        let fits = (MIN_BYTES..=MAX_BYTES).contains(&token.len());
+        if fits && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Token(token.to_owned()))
+        } else {
+            Err(TokenError::NoToken(self.0.clone()))
+        }
+    }
+}
+
+impl Token {
+    /// The value of the header `authorization`.
+    #[must_use]
+    pub fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+
+    /// Whether the header's value is this token, in a time that tells nothing but its length.
+    #[must_use]
+    pub fn is_proved_by(&self, header: &[u8]) -> bool {
+        let Some((scheme, token)) = header.split_at_checked(b"Bearer ".len()) else { return false };
+        scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(token.ct_eq(self.0.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Token, TokenError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        TokenFile::new(file.path()).read()
+    }
+
+    #[test]
+    fn a_token_is_proved_by_itself_alone() {
+        let token = read("0123456789abcdef\n").unwrap();
+        assert!(token.is_proved_by(token.header().as_bytes()));
+        assert!(token.is_proved_by(b"bearer 0123456789abcdef"));
+        for wrong in [
+            "",
+            "Bearer ",
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdef0",
+            "0123456789abcdef",
+            "Basic x",
+        ] {
+            assert!(!token.is_proved_by(wrong.as_bytes()), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_with_how_to_make_one() {
+        let long = "x".repeat(MAX_BYTES + 1);
+        for text in [
+            "",
+            "short",
+            "with space inside it",
+            "\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}",
+            &long,
+        ] {
+            assert!(read(text).unwrap_err().to_string().contains("openssl"), "{text:?}");
+        }
+        assert!(matches!(TokenFile::new("/nowhere/token").read(), Err(TokenError::Io { .. })));
+    }
+
+    #[test]
+    fn nobody_is_shown_a_token() {
+        assert_eq!(format!("{:?}", read("0123456789abcdef").unwrap()), "Token(…)");
+    }
+}
