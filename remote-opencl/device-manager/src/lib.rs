@@ -37,6 +37,7 @@ pub mod server;
 pub mod session;
 pub mod shutdown;
 pub mod signals;
+pub mod socket;
 pub mod store;
 pub mod task;
 pub mod tenants;

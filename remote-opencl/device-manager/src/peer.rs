@@ -7,6 +7,7 @@ use nix::sys::socket::sockopt::{
 use nix::sys::socket::{getsockopt, setsockopt};
 use std::io;
 use std::net::{IpAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 /// What may wait in a unix socket, as far as the system allows: a large result takes fewer wake-ups.
@@ -19,7 +20,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// An accepted connection.
 #[derive(Debug)]
-pub enum Socket {
+pub enum Accepted {
     /// On the same node.
     Unix(UnixStream),
     /// Over the network.
@@ -35,7 +36,7 @@ pub enum Peer {
     Address(IpAddr),
 }
 
-impl Socket {
+impl Accepted {
     /// Finds out who it is, and prepares the socket for small messages.
     ///
     /// # Errors
@@ -59,6 +60,15 @@ impl Socket {
     }
 }
 
+impl From<Accepted> for OwnedFd {
+    fn from(accepted: Accepted) -> Self {
+        match accepted {
+            Accepted::Unix(stream) => stream.into(),
+            Accepted::Tcp(stream) => stream.into(),
+        }
+    }
+}
+
 impl Peer {
     /// The tenant that this proves.
     #[must_use]
@@ -78,6 +88,6 @@ mod tests {
     fn the_kernel_names_the_user_at_the_other_end() {
         let (one, _other) = UnixStream::pair().unwrap();
         let uid = nix::unistd::getuid().as_raw();
-        assert_eq!(Socket::Unix(one).peer().unwrap().tenant(), Tenant::new(&format!("uid:{uid}")));
+        assert_eq!(Accepted::Unix(one).peer().unwrap().tenant(), Tenant::new(&format!("uid:{uid}")));
     }
 }

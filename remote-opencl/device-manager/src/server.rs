@@ -9,10 +9,11 @@ use crate::inventory::{Inventory, InventoryError};
 use crate::listen::Listener;
 use crate::memory;
 use crate::outgoing::{Messages, Outgoing};
-use crate::peer::{Peer, Socket};
+use crate::peer::{Accepted, Peer};
 use crate::router::Router;
 use crate::session::{Session, Shared};
 use crate::shutdown::Shutdown;
+use crate::socket::Socket;
 use crate::tenants::{MAX_SESSIONS, Tenants};
 use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
 use fpga_protocol::v1;
@@ -141,10 +142,10 @@ impl Acceptor {
         }
     }
 
-    async fn accept(&self) -> io::Result<Socket> {
+    async fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Self::Unix(listener) => listener.accept().await?.0.into_std().map(Socket::Unix),
-            Self::Tcp(listener) => listener.accept().await?.0.into_std().map(Socket::Tcp),
+            Self::Unix(listener) => listener.accept().await?.0.into_std().map(Accepted::Unix),
+            Self::Tcp(listener) => listener.accept().await?.0.into_std().map(Accepted::Tcp),
         }
     }
 }
@@ -152,7 +153,7 @@ impl Acceptor {
 async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connections) {
     loop {
         match acceptor.accept().await {
-            Ok(socket) => start(socket, shared.clone(), &connections),
+            Ok(accepted) => start(accepted, shared.clone(), &connections),
             Err(error) => {
                 tracing::warn!(%error, "A connection can't be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -161,13 +162,13 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connection
     }
 }
 
-fn start(socket: Socket, shared: Arc<Shared>, connections: &Connections) {
+fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
     let Some(open) = connections.open() else {
         tracing::warn!(limit = MAX_CONNECTIONS, "A connection was closed: there are too many");
         return;
     };
     let started = thread::Builder::new().name("session".to_owned()).spawn(move || {
-        if let Err(error) = connection(socket, &shared) {
+        if let Err(error) = connection(accepted, &shared) {
             tracing::debug!(%error, "A connection failed");
         }
         drop(open);
@@ -178,32 +179,20 @@ fn start(socket: Socket, shared: Arc<Shared>, connections: &Connections) {
 }
 
 /// All of a connection's life, on its own thread.
-fn connection(socket: Socket, shared: &Arc<Shared>) -> io::Result<()> {
-    let peer = socket.peer()?;
+fn connection(accepted: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
+    let peer = accepted.peer()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let service =
         Service { shared: shared.clone(), peer, sessions: watch::Sender::new(0), opened: Arc::default() };
     runtime.block_on(async {
-        match socket {
-            Socket::Unix(stream) => {
-                stream.set_nonblocking(true)?;
-                http(tokio::net::UnixStream::from_std(stream)?, &service).await;
-            }
-            Socket::Tcp(stream) => {
-                stream.set_nonblocking(true)?;
-                http(tokio::net::TcpStream::from_std(stream)?, &service).await;
-            }
-        }
+        http(Socket::new(accepted.into())?, &service).await;
         // The socket may be gone; what runs on the device ends here.
         service.no_session().await;
         Ok(())
     })
 }
 
-async fn http(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    service: &Service,
-) {
+async fn http(stream: Socket, service: &Service) {
     let server = DeviceManagerServer::new(service.clone())
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
