@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::expected_load::{Expected, loads};
 use crate::locality::Wanted;
 use crate::matching::{Rejection, UnlabelledNodes, matches};
 use crate::node_facts::NodeFacts;
@@ -16,6 +17,8 @@ use crate::signals::Load;
 use crate::staleness::{Freshness, Knowledge, StalePolicies, StalePolicy};
 use crate::units::Millis;
 use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
 
 /// What the administrator chose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -28,7 +31,25 @@ pub struct Rules {
     pub stale: StalePolicies,
     /// What becomes of nodes with neither state nor label.
     pub unlabelled: UnlabelledNodes,
+    /// Whether pods that were just placed count before they are measured.
+    pub anti_herd: AntiHerd,
 }
+
+/// Whether pods that were just placed count towards the load of their node before they are measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AntiHerd {
+    /// They do.
+    #[default]
+    On,
+    /// Only what was measured counts, as in the paper (S-2): pods that come at once go to one node.
+    Off,
+}
+
+/// A text that is no [`AntiHerd`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a setting of anti-herd; write `on` or `off`")]
+pub struct InvalidAntiHerd(String);
 
 /// A node of the request; nothing if it was never seen.
 pub type Candidate<'a> = Option<&'a NodeFacts>;
@@ -62,6 +83,9 @@ pub struct NodeScore {
     pub freshness: Freshness,
     /// What was measured; nothing if the state is not fresh.
     pub measured: Option<Measured>,
+    /// What was expected beyond that; nothing if that was nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<ExpectedShare>,
     /// Whether the score was lowered so that a node without fresh state doesn't look best.
     pub capped: Capped,
 }
@@ -113,6 +137,17 @@ pub struct Measured {
     pub age: Millis,
 }
 
+/// What a decision adds to the measured usage of a node, for pods that were placed there a moment ago.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedShare {
+    /// Slot time: for pods that nothing is known of, what it takes to cost one rank each among these candidates.
+    #[serde(rename = "usageMs")]
+    pub usage: Millis,
+    /// How many pods; those that are not bound yet count by the chance that they come here.
+    pub pods: f32,
+}
+
 /// Which of `candidates` have what is asked. What asks for nothing of ours is not brought here: it passes untouched.
 #[must_use]
 pub fn filter(
@@ -135,11 +170,25 @@ pub fn filter(
     FilterDecision { verdicts: candidates.iter().map(verdict).collect() }
 }
 
-/// How good each of `candidates` is for what is asked. Ranks are among the candidates with fresh state only.
+/// How good each of `candidates` is for what is asked, by what was measured alone. Ranks are among the candidates with
+/// fresh state only.
 #[must_use]
 pub fn prioritize(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
+    rules: &Rules,
+    now: Millis,
+) -> ScoreDecision {
+    prioritize_expecting(asked, candidates, &[], rules, now)
+}
+
+/// The same, where pods that were placed a moment ago count towards the usage of their nodes: per candidate what is
+/// expected there, or nothing at all.
+#[must_use]
+pub fn prioritize_expecting(
+    asked: &Requirement,
+    candidates: &[Candidate<'_>],
+    expected: &[Expected],
     rules: &Rules,
     now: Millis,
 ) -> ScoreDecision {
@@ -150,15 +199,15 @@ pub fn prioritize(
         Some(Measured { usage, reconfiguration, age })
     };
     let measured: Vec<Option<Measured>> = candidates.iter().map(fresh).collect();
-    let ranks_by = |value: fn(&Measured) -> Millis| {
-        ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>()).into_iter()
-    };
-    let mut usage_ranks = ranks_by(|measured| measured.usage);
-    let mut reconfiguration_ranks = ranks_by(|measured| measured.reconfiguration);
+    let values = |value: fn(&Measured) -> Millis| measured.iter().flatten().map(value).collect::<Vec<_>>();
+    let usage = usage_loads(values(|measured| measured.usage), &measured, expected);
+    let mut usage_ranks = ranks(&usage).into_iter();
+    let mut usage = usage.into_iter();
+    let mut reconfiguration_ranks = ranks(&values(|measured| measured.reconfiguration)).into_iter();
     let wanted = Wanted::by(asked);
 
     let mut nodes: Vec<NodeScore> = Vec::with_capacity(candidates.len());
-    for (candidate, measured) in candidates.iter().zip(&measured) {
+    for (index, (candidate, measured)) in candidates.iter().zip(&measured).enumerate() {
         let knowledge = candidate.map(|node| &node.knowledge);
         // The ranks are those of the measured nodes, in the same order.
         let values = match (knowledge, measured) {
@@ -176,11 +225,26 @@ pub fn prioritize(
             terms: values.map(|(value, basis)| Term { value: shown(value), basis }),
             freshness: knowledge.map_or(Freshness::Absent, |knowledge| knowledge.freshness(now)),
             measured: *measured,
+            expected: measured.and_then(|measured| {
+                let usage = usage.next()? - measured.usage;
+                let pods = expected.get(index).map_or(0.0, |expected| shown(expected.pods));
+                (pods > 0.0).then_some(ExpectedShare { usage, pods })
+            }),
             capped: Capped::No,
         });
     }
     cap_unranked(&mut nodes);
     ScoreDecision { nodes }
+}
+
+/// The usage of the measured candidates, raised by what is expected on them.
+fn usage_loads(usage: Vec<Millis>, measured: &[Option<Measured>], expected: &[Expected]) -> Vec<Millis> {
+    if expected.is_empty() {
+        return usage;
+    }
+    let of_measured = measured.iter().zip(expected).filter(|(measured, _)| measured.is_some());
+    let expected: Vec<Expected> = of_measured.map(|(_, expected)| *expected).collect();
+    loads(&usage, &expected)
 }
 
 fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {
@@ -198,7 +262,7 @@ fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {
 
 /// Explanations are kept by the hundred thousand and need no more digits than this.
 fn shown(value: f64) -> f32 {
-    #[expect(clippy::cast_possible_truncation, reason = "it is 0..=1 and only shown")]
+    #[expect(clippy::cast_possible_truncation, reason = "it is small and only shown")]
     let value = value as f32;
     value
 }
@@ -212,5 +276,26 @@ fn cap_unranked(nodes: &mut [NodeScore]) {
     for node in nodes.iter_mut().filter(|node| node.measured.is_none() && node.score > cap) {
         node.score = cap;
         node.capped = Capped::Yes;
+    }
+}
+
+impl FromStr for AntiHerd {
+    type Err = InvalidAntiHerd;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err(InvalidAntiHerd(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for AntiHerd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::On => "on",
+            Self::Off => "off",
+        })
     }
 }

@@ -4,9 +4,11 @@ use crate::app::{App, Routes, app};
 use crate::clock::Clock;
 use crate::reflector;
 use crate::serve::{Signals, serve};
+use crate::stream::options::StreamArgs;
+use crate::stream::{self, Streams};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use fpga_core::decide::Rules;
+use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::matching::UnlabelledNodes;
 use fpga_core::score::{MaxScore, Weights};
 use fpga_core::staleness::{StalePolicies, StalePolicy};
@@ -21,6 +23,7 @@ use tracing_subscriber::EnvFilter;
 const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender --kubeconfig ~/.kube/config
   fpga-scheduler-extender serve --listen 0.0.0.0:9461 --weights 4-1-1 --stale-usage neutral
+  fpga-scheduler-extender --stream-listen 0.0.0.0:9463 --stream-token-file /etc/fpga/token
   curl -s localhost:9461/nodes; curl -s localhost:9461/explain/default/my-pod";
 
 /// The kube-scheduler extender of kube-fpga: filters and scores nodes by what their boards are really doing.
@@ -45,7 +48,7 @@ struct ServeArgs {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9461")]
     listen: SocketAddr,
-    /// File with the bound address, written when the port is open.
+    /// File with the bound address, written when the port is open; a second line has that of the streams as stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
     /// Configuration of the API server's client; else the pod's own, or KUBECONFIG.
@@ -57,6 +60,8 @@ struct ServeArgs {
     /// Longest request body in bytes; 5,000 whole nodes are about 31 MB.
     #[arg(long, env = "FPGA_MAX_BODY_BYTES", default_value_t = 64 << 20)]
     max_body_bytes: usize,
+    #[command(flatten)]
+    stream: StreamArgs,
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
@@ -93,6 +98,9 @@ struct RulesArgs {
     /// What becomes of nodes with neither FPGA state nor label: reject or pass.
     #[arg(long, env = "FPGA_UNLABELLED_NODES", default_value_t = UnlabelledNodes::default())]
     unlabelled_nodes: UnlabelledNodes,
+    /// Whether pods that were just placed count towards the usage of their nodes before they are measured: on or off.
+    #[arg(long, env = "FPGA_ANTI_HERD", default_value_t = AntiHerd::default())]
+    anti_herd: AntiHerd,
 }
 
 #[derive(Debug, clap::Args)]
@@ -130,23 +138,41 @@ impl Args {
 
 impl ServeArgs {
     async fn run(self) -> Result<()> {
-        let Self { listen, ready_file, kubeconfig, path_prefix, max_body_bytes, rules, log: _ } = self;
+        let Self { listen, ready_file, kubeconfig, path_prefix, max_body_bytes, stream, rules, log: _ } =
+            self;
         let rules = rules.rules()?;
+        let access = stream.access()?;
         let mut signals = Signals::install().context("can't take signals")?;
         let client = client(kubeconfig.as_deref()).await?;
         let listener = TcpListener::bind(listen)
             .await
             .with_context(|| format!("can't listen on {listen}; choose another address with --listen"))?;
         let bound = listener.local_addr()?;
+        let stream_listener = stream.bind().await?;
+        let mut ready = format!("{bound}\n");
+        if let Some(listener) = &stream_listener {
+            let bound = listener.local_addr()?;
+            ready += &format!("stream:{bound}\n");
+            info!(stream_listen = %bound, token = ?access, "Collectors may stream");
+        }
         info!(
             listen = %bound, path_prefix, max_body_bytes,
             weights = %rules.weights, max_score = %rules.max_score,
             stale_usage = %rules.stale.usage, stale_reconfiguration = %rules.stale.reconfiguration,
             stale_locality = %rules.stale.locality, unlabelled_nodes = %rules.unlabelled,
+            anti_herd = %rules.anti_herd,
             version = env!("CARGO_PKG_VERSION"), "Starting"
         );
         let clock = Clock::system();
         let state = Arc::new(App::new(rules, clock.clone()));
+        let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
+        let streams = Arc::new(Streams::new(index, metrics, clock.clone(), access));
+        let streams = async {
+            match stream_listener {
+                Some(listener) => stream::serve(listener, streams).await,
+                None => std::future::pending().await,
+            }
+        };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let router = app(state, &Routes { prefix: path_prefix, max_body_bytes });
         let (second, cut) = tokio::sync::oneshot::channel::<()>();
@@ -164,11 +190,15 @@ impl ServeArgs {
             }
         };
         if let Some(path) = ready_file {
-            write_ready_file(&path, bound).with_context(|| format!("can't write {}", path.display()))?;
+            write_ready_file(&path, &ready).with_context(|| format!("can't write {}", path.display()))?;
         }
         tokio::select! {
             served = serve(listener, router, stop, cut) => served.context("the listener failed"),
             () = reflector => bail!("the watch on nodes ended"),
+            ended = streams => {
+                ended.context("the streams' listener failed")?;
+                bail!("the streams' listener ended")
+            }
         }
     }
 }
@@ -190,6 +220,7 @@ impl RulesArgs {
                 reconfiguration: self.stale_reconfiguration,
             },
             unlabelled: self.unlabelled_nodes,
+            anti_herd: self.anti_herd,
         })
     }
 }
@@ -220,10 +251,10 @@ async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
 }
 
 /// Whole or not at all: who waits for it may read it at any moment.
-fn write_ready_file(path: &Path, bound: SocketAddr) -> std::io::Result<()> {
+fn write_ready_file(path: &Path, addresses: &str) -> std::io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
-    std::fs::write(&partial, format!("{bound}\n"))?;
+    std::fs::write(&partial, addresses)?;
     std::fs::rename(&partial, path)
 }
 
@@ -269,6 +300,7 @@ mod tests {
             (["--weights", "1-2"], "`1-2-2`"),
             (["--stale-usage", "ignore"], "`neutral`, `penalise` or `exclude`"),
             (["--unlabelled-nodes", "yes"], "`reject` or `pass`"),
+            (["--anti-herd", "yes"], "`on` or `off`"),
             (["--max-score", "0"], "whole number from 1"),
             (["--path-prefix", "fpga"], "`/fpga`"),
             (["--path-prefix", "/{x}"], "`/fpga`"),

@@ -148,6 +148,7 @@ prop_compose! {
             max_score: max_score.to_string().parse().unwrap(),
             stale: StalePolicies { locality: stale.0, usage: stale.1, reconfiguration: stale.2 },
             unlabelled: UnlabelledNodes::Reject,
+            anti_herd: AntiHerd::On,
         }
     }
 }

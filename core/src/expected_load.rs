@@ -1,0 +1,310 @@
+//! What pods that were placed a moment ago will add to a node's load before any measurement shows it (anti-herd).
+//!
+//! `load = measured + Σ e × max(0, 1 − elapsed / window)` over the pods seen bound on the node, `elapsed` since they were.
+//! `e` is what a pod is expected to use in a window: the mean of its owner's pods, else that of the cluster's, else the
+//! least that costs one rank ([`loads`]). Between a decision and its binding, a hint is split over the best nodes.
+//!
+//! **`e` ends early when the measurement shows the pod's own tasks.** A node's state does not say whose its usage is, so
+//! a pod's own is: of what the state measured since the pod was bound, an equal share among the node's pods; nothing
+//! while none of the bitstreams that it names was used since. What is so shown is taken off `e`, and no more is expected
+//! once it has reached `e`.
+//!
+//! Nothing here is truth: who forgets it all decides a little worse for one window.
+
+mod means;
+mod rank_cost;
+#[cfg(test)]
+mod tests;
+
+pub use means::Means;
+pub use rank_cost::loads;
+
+use crate::bitstream::BitstreamId;
+use crate::signals::Key;
+use crate::staleness::Received;
+use crate::units::Millis;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+/// Most pods of one node that are kept; Kubernetes recommends at most 110 on a node.
+pub const MAX_PODS_PER_NODE: usize = 1024;
+/// Most decisions that wait for their binding.
+pub const MAX_HINTS: usize = 4096;
+/// Most nodes that a hint is split over: a smaller share than that of one in so many says nothing.
+pub const MAX_HINTED_NODES: usize = 64;
+/// How long a decision waits for its binding.
+pub const HINT: Millis = Millis::from_secs(5);
+
+/// The pods that were seen bound, and the decisions that wait to be.
+#[derive(Debug, Default)]
+pub struct ExpectedLoads {
+    nodes: HashMap<Arc<str>, NodePods>,
+    places: HashMap<Arc<str>, Arc<str>>,
+    hints: HashMap<Arc<str>, Hinted>,
+    /// When each was given, the oldest first; also those that have ended or were given anew since.
+    hinted: VecDeque<(Millis, Arc<str>)>,
+    means: Means,
+}
+
+/// A pod that is bound to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedPod {
+    /// Its UID.
+    pub uid: String,
+    /// UID of its controller, if it has one.
+    pub owner: Option<String>,
+    /// Its node.
+    pub node: String,
+    /// What it names as its bitstreams.
+    pub bitstreams: Vec<BitstreamId>,
+}
+
+/// What is still expected on one node.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Expected {
+    /// Of pods whose usage can be foretold: how much more they will use.
+    pub usage: Millis,
+    /// Of pods that nothing is known of: how many, a pod counting less the longer it is there.
+    pub unknown: f64,
+    /// What of the node's measured usage is shown to be theirs.
+    pub shown: Millis,
+    /// All these pods together, hints by their share.
+    pub pods: f64,
+}
+
+/// What became of a pod that was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It is kept, or was before.
+    Yes,
+    /// Its node has too many.
+    NoRoom,
+}
+
+#[derive(Debug, Default)]
+struct NodePods {
+    /// The longest there first.
+    pods: Vec<Bound>,
+    hints: Vec<Hint>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    uid: Arc<str>,
+    owner: Option<Arc<str>>,
+    bitstreams: Box<[Key]>,
+    seen: Millis,
+    elapsed_then: Millis,
+}
+
+#[derive(Debug)]
+struct Hinted {
+    since: Millis,
+    nodes: Box<[Arc<str>]>,
+}
+
+#[derive(Debug)]
+struct Hint {
+    uid: Arc<str>,
+    owner: Option<Arc<str>>,
+    share: f64,
+    since: Millis,
+}
+
+impl ExpectedLoads {
+    /// `pod` was seen bound now, `elapsed_then` after it was: zero, but at first sight what the API server's date says.
+    /// A pod that is known keeps its time.
+    pub fn bound(&mut self, pod: &PlacedPod, elapsed_then: Millis, now: Millis) -> Kept {
+        self.end_hint(&pod.uid);
+        if self.places.get(pod.uid.as_str()).is_some_and(|node| **node == *pod.node) {
+            return Kept::Yes;
+        }
+        self.gone(&pod.uid);
+        let name = self.node_name(&pod.node);
+        let node = self.nodes.entry(Arc::clone(&name)).or_default();
+        if node.pods.len() >= MAX_PODS_PER_NODE {
+            return Kept::NoRoom;
+        }
+        let uid: Arc<str> = pod.uid.as_str().into();
+        let place = node.pods.partition_point(|other| other.elapsed(now) >= elapsed_then);
+        let bound = Bound {
+            uid: Arc::clone(&uid),
+            owner: pod.owner.as_deref().map(|owner| self.means.owner(owner)),
+            bitstreams: pod.bitstreams.iter().map(Key::of).collect(),
+            seen: now,
+            elapsed_then,
+        };
+        node.pods.insert(place, bound);
+        self.places.insert(uid, name);
+        Kept::Yes
+    }
+
+    /// The pod ended, or was deleted: nothing more is expected of it.
+    pub fn gone(&mut self, uid: &str) {
+        self.end_hint(uid);
+        let Some(name) = self.places.remove(uid) else { return };
+        self.on_node(&name, |node| node.pods.retain(|pod| &*pod.uid != uid));
+    }
+
+    /// A list was shown to its end: who was not in it is gone.
+    pub fn listed(&mut self, uids: &HashSet<String>) {
+        let gone: Vec<Arc<str>> =
+            self.places.keys().filter(|uid| !uids.contains(&***uid)).map(Arc::clone).collect();
+        for uid in gone {
+            self.gone(&uid);
+        }
+    }
+
+    /// A pod was scored just now and `best` are the nodes with the greatest score: one of them is likely to get it. Holds
+    /// for [`HINT`], until the pod is seen bound, or until it is scored again.
+    pub fn hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], now: Millis) {
+        self.forget_hints(now);
+        self.end_hint(uid);
+        if best.is_empty() || best.len() > MAX_HINTED_NODES || self.places.contains_key(uid) {
+            return;
+        }
+        if self.hinted.len() >= MAX_HINTS {
+            self.forget_oldest_hint();
+        }
+        let uid: Arc<str> = uid.into();
+        let owner = owner.map(|owner| self.means.owner(owner));
+        let share = 1.0 / best.len() as f64;
+        let names: Box<[Arc<str>]> = best.iter().map(|name| self.node_name(name)).collect();
+        for name in &names {
+            let (uid, owner) = (Arc::clone(&uid), owner.clone());
+            self.nodes.entry(Arc::clone(name)).or_default().hints.push(Hint {
+                uid,
+                owner,
+                share,
+                since: now,
+            });
+        }
+        self.hints.insert(Arc::clone(&uid), Hinted { since: now, nodes: names });
+        self.hinted.push_back((now, uid));
+    }
+
+    /// What is still expected on the node of this state.
+    #[must_use]
+    pub fn on(&self, node: &str, received: &Received, now: Millis) -> Expected {
+        let mut expected = Expected::default();
+        let Some(node) = self.nodes.get(node) else { return expected };
+        let window = received.state().window;
+        let mut usage = 0.0;
+        for pod in node.pods.iter().rev() {
+            let elapsed = pod.elapsed(now);
+            if elapsed >= window {
+                break;
+            }
+            let decay = 1.0 - elapsed.0 as f64 / window.0 as f64;
+            let shown = pod.shown(received, now) / node.pods.len() as f64;
+            expected.pods += 1.0;
+            match self.means.of(pod.owner.as_deref()) {
+                Some(mean) => usage += (mean * decay).min(mean - shown).max(0.0),
+                None => {
+                    expected.unknown += decay;
+                    expected.shown += whole(shown);
+                }
+            }
+        }
+        for hint in node.hints.iter().filter(|hint| now - hint.since < HINT) {
+            expected.pods += hint.share;
+            match self.means.of(hint.owner.as_deref()) {
+                Some(mean) => usage += mean * hint.share,
+                None => expected.unknown += hint.share,
+            }
+        }
+        expected.usage = whole(usage);
+        expected
+    }
+
+    /// What pods have been found to use, by the usage and the window of the nodes with fresh state.
+    #[must_use]
+    pub fn means(&self, usage_of: impl Fn(&str) -> Option<(Millis, Millis)>, now: Millis) -> Means {
+        let nodes = self.nodes.iter().filter_map(|(name, node)| Some((&node.pods, usage_of(name)?)));
+        Means::of_nodes(nodes, now)
+    }
+
+    /// From now on these are expected.
+    pub fn expect(&mut self, means: Means) {
+        self.means = means;
+    }
+
+    /// How many pods are kept.
+    #[must_use]
+    pub fn pods(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many decisions wait for their binding.
+    #[must_use]
+    pub fn hints(&self) -> usize {
+        self.hints.len()
+    }
+
+    /// Drops the decisions that waited too long.
+    pub fn forget_hints(&mut self, now: Millis) {
+        while self.hinted.front().is_some_and(|(since, _)| now - *since >= HINT) {
+            self.forget_oldest_hint();
+        }
+    }
+
+    fn forget_oldest_hint(&mut self) {
+        let Some((since, uid)) = self.hinted.pop_front() else { return };
+        // Not one that was given again since: that one has its own place.
+        if self.hints.get(&uid).is_some_and(|hint| hint.since == since) {
+            self.end_hint(&uid);
+        }
+    }
+
+    fn end_hint(&mut self, uid: &str) {
+        let Some(hint) = self.hints.remove(uid) else { return };
+        for name in &hint.nodes {
+            self.on_node(name, |node| node.hints.retain(|hint| &*hint.uid != uid));
+        }
+    }
+
+    /// Changes a node's pods, and forgets it if it has none left.
+    fn on_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodePods)) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        change(node);
+        if node.pods.is_empty() && node.hints.is_empty() {
+            self.nodes.remove(name);
+        }
+    }
+
+    fn node_name(&self, name: &str) -> Arc<str> {
+        self.nodes.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
+    }
+}
+
+impl Bound {
+    fn elapsed(&self, now: Millis) -> Millis {
+        self.elapsed_then + (now - self.seen)
+    }
+
+    /// Usage of the whole node that the state measured since this pod was bound, in milliseconds; none while the pod
+    /// can't have been part of it.
+    fn shown(&self, received: &Received, now: Millis) -> f64 {
+        let span = self.elapsed(now) - received.age(now);
+        if span == Millis::ZERO {
+            return 0.0;
+        }
+        let (state, signals) = (received.state(), received.signals());
+        let used_since = |index: usize| {
+            state.bitstreams.get(index).is_some_and(|bitstream| bitstream.last_used_ago <= span)
+        };
+        let its_own = |key: &Key| signals.bitstreams_with(*key).any(used_since);
+        if !self.bitstreams.is_empty() && !self.bitstreams.iter().any(its_own) {
+            return 0.0;
+        }
+        // What is left of the window once all but its newest part has passed.
+        signals.load_at(state.window - span).usage.0 as f64
+    }
+}
+
+/// Of a time in milliseconds, which is no negative number and far from the largest.
+fn whole(millis: f64) -> Millis {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+    let millis = millis.round() as u64;
+    Millis(millis)
+}
