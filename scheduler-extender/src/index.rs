@@ -74,8 +74,10 @@ pub enum Shown {
 /// What became of an annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Noted {
-    /// It was taken, or is the one that was there, or there is none.
+    /// It is the one that was there, or is older than what was streamed, or there is none.
     Fine,
+    /// Decisions see it.
+    Taken,
     /// It can't be read.
     Unreadable(Unreadable),
     /// It is not newer than the one that is known, and was ignored.
@@ -121,50 +123,47 @@ impl NodeIndex {
         let Some(name) = node.name.as_deref() else { return Noted::Fine };
         let labels = NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str));
         let annotation = node.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
+        let annotation = annotation.map(String::as_str);
 
         let _changing = self.change();
         let nodes = self.read();
-        let known = nodes.get(name).filter(|known| known.uid == node.uid);
-        if known.is_some_and(|known| known.facts.labels == labels && known.annotation.as_ref() == annotation)
-        {
+        let known = nodes.get(name).filter(|known| known.uid.as_deref() == node.uid.as_deref());
+        let same_text = known.is_some_and(|known| known.annotation.as_deref() == annotation);
+        if same_text && known.is_some_and(|known| known.facts.labels == labels) {
             return Noted::Fine;
         }
         // What was streamed outlives a change of the annotation, unless that is newer.
-        let streamed = known.filter(|known| known.source == Source::Stream);
-        let streamed = streamed.filter(|known| known.facts.knowledge.fresh(at.now).is_some());
-        let (knowledge, source, problem, noted) = match (annotation, known) {
-            (None, _) if let Some(streamed) = streamed => streamed.as_it_is(),
-            (None, _) => (Knowledge::Absent, Source::None, None, Noted::Fine),
-            (Some(text), Some(known)) if known.annotation.as_ref() == Some(text) => {
-                (known.facts.knowledge.clone(), known.source, known.problem.clone(), Noted::Fine)
-            }
+        let streamed = known
+            .filter(|known| known.source == Source::Stream && known.facts.knowledge.fresh(at.now).is_some());
+        let as_it_is = |known: &Node| (known.facts.knowledge.clone(), known.source);
+        let ((knowledge, source), problem, noted) = match (annotation, known) {
+            (_, Some(known)) if same_text => (as_it_is(known), known.problem.clone(), Noted::Fine),
+            (None, _) => (streamed.map_or(NOTHING, |known| as_it_is(known)), None, Noted::Fine),
             (Some(text), known) => match decode(text) {
-                Err(problem) if let Some(streamed) = streamed => {
-                    let (knowledge, source, _, _) = streamed.as_it_is();
-                    (knowledge, source, Some(problem.clone()), Noted::Unreadable(problem))
-                }
                 Err(problem) => {
-                    (Knowledge::Unreadable, Source::None, Some(problem.clone()), Noted::Unreadable(problem))
+                    let unreadable = (Knowledge::Unreadable, Source::None);
+                    let knowledge = streamed.map_or(unreadable, |known| as_it_is(known));
+                    (knowledge, Some(problem.clone()), Noted::Unreadable(problem))
                 }
                 Ok(state) => match known.filter(|known| known.facts.knowledge.outdates(&state, at.now)) {
                     // The two ways overtake each other.
-                    Some(known) if streamed.is_some() => known.as_it_is(),
-                    Some(known) => (known.facts.knowledge.clone(), known.source, None, Noted::Outdated),
+                    Some(known) if streamed.is_some() => (as_it_is(known), None, Noted::Fine),
+                    Some(known) => (as_it_is(known), None, Noted::Outdated),
                     None => {
                         let first = shown == Shown::Listed || known.is_none();
                         let (source, age_then) = if first { dated(&node, &state, at) } else { WATCHED };
                         let received = Received::new(state, at.now, age_then);
-                        (Knowledge::Known(Box::new(received)), source, None, Noted::Fine)
+                        ((Knowledge::Known(Box::new(received)), source), None, Noted::Taken)
                     }
                 },
             },
         };
-        let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).cloned();
+        let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
         let name: Box<str> = name.into();
         drop(nodes);
 
         let facts = NodeFacts { labels, knowledge };
-        let node = Node { facts, source, problem, uid: node.uid, annotation };
+        let node = Node { facts, source, problem, uid: node.uid.map(Arc::from), annotation };
         self.write().insert(name, Arc::new(node));
         noted
     }
@@ -242,12 +241,8 @@ impl NodeIndex {
     }
 }
 
-impl Node {
-    /// What is known of it, unchanged.
-    fn as_it_is(&self) -> (Knowledge, Source, Option<Unreadable>, Noted) {
-        (self.facts.knowledge.clone(), self.source, None, Noted::Fine)
-    }
-}
+/// Nobody said anything.
+const NOTHING: (Knowledge, Source) = (Knowledge::Absent, Source::None);
 
 /// From then on the extender's own receipt counts.
 const WATCHED: (Source, Millis) = (Source::Watched, Millis::ZERO);

@@ -1,6 +1,7 @@
 //! The extender that an unmodified kube-scheduler asks: which nodes fit a pod, how good each is, whom to preempt.
 //!
 //! ```text
+//!   collectors ─────────── stream ─────┐
 //!   API server ──watch──► reflector ──► index (memory) ◄── verbs ◄── wire ◄── HTTP ◄── kube-scheduler
 //!                                                            │
 //!                                                            └──► fpga_core::decide
@@ -18,5 +19,6 @@ pub mod index;
 pub mod metrics;
 pub mod reflector;
 pub mod serve;
+pub mod stream;
 pub mod verbs;
 pub mod wire;

@@ -1,9 +1,9 @@
 //! What the extender tells of itself at `/metrics`. kube-scheduler ignores errors of prioritize silently: here they show.
 
-use crate::index::NodeIndex;
+use crate::index::{NodeIndex, Source};
 use crate::wire::Mode;
 use fpga_core::matching::Rejection;
-use fpga_core::staleness::Freshness;
+use fpga_core::staleness::{Freshness, Knowledge};
 use fpga_core::units::Millis;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{self, Write as _};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Upper ends of the latency buckets in seconds: a good answer takes under a millisecond, a bad one under 5 s.
@@ -87,6 +88,64 @@ pub struct FreshnessLabels {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FreshnessLabel(Freshness);
 
+/// What brought a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StateSource {
+    /// The annotation.
+    Annotation,
+    /// The collector's own stream.
+    Stream,
+}
+
+/// Label of what there is per source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SourceLabels {
+    source: StateSource,
+}
+
+/// Which age of the states of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AgeRank {
+    /// Half of them are younger.
+    Median,
+    /// 99 of 100 are younger.
+    Percentile99,
+    /// None is older.
+    Oldest,
+}
+
+/// Labels of an age.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct AgeLabels {
+    source: StateSource,
+    rank: AgeRank,
+}
+
+/// Why a stream is refused or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamRefusal {
+    /// No token, or a wrong one.
+    Token,
+    /// It does not say who speaks.
+    Introduction,
+    /// The nodes, or our own token, are not known yet.
+    NotReady,
+    /// There is no such node.
+    UnknownNode,
+    /// The node is another object.
+    OtherUid,
+    /// The node speaks on a newer stream.
+    Replaced,
+    /// Nothing came for too long.
+    Silent,
+}
+
+/// Label of a refused stream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StreamRefusalLabels {
+    reason: StreamRefusal,
+}
+
 /// All metrics of the extender.
 #[derive(Debug)]
 pub struct Metrics {
@@ -94,6 +153,12 @@ pub struct Metrics {
     errors: Family<ErrorLabels, Counter>,
     rejections: Family<RejectionLabels, Counter>,
     nodes: Family<FreshnessLabels, Gauge>,
+    states: Family<SourceLabels, Counter>,
+    nodes_by_source: Family<SourceLabels, Gauge>,
+    state_age: Family<AgeLabels, Gauge<f64, AtomicU64>>,
+    refused_streams: Family<StreamRefusalLabels, Counter>,
+    /// Streams of collectors that are open.
+    pub streams: Gauge,
     /// Filter calls with one node: kube-scheduler reused an older decision, or the cluster is that small.
     pub single_node_filters: Counter,
     /// Annotations that could not be read.
@@ -113,6 +178,11 @@ impl Metrics {
             errors: Family::default(),
             rejections: Family::default(),
             nodes: Family::default(),
+            states: Family::default(),
+            nodes_by_source: Family::default(),
+            state_age: Family::default(),
+            refused_streams: Family::default(),
+            streams: Gauge::default(),
             single_node_filters: Counter::default(),
             unreadable_states: Counter::default(),
             outdated_states: Counter::default(),
@@ -123,6 +193,14 @@ impl Metrics {
         registry.register("errors", "Requests without a proper answer", metrics.errors.clone());
         registry.register("rejections", "Nodes rejected by filter", metrics.rejections.clone());
         registry.register("nodes", "Nodes known, by what their state is worth", metrics.nodes.clone());
+        registry.register("states", "Node states taken, by what brought them", metrics.states.clone());
+        let help = "Nodes with a state, by what brought it";
+        registry.register("nodes_by_source", help, metrics.nodes_by_source.clone());
+        let help = "Age of the states that decisions see, by what brought them";
+        registry.register_with_unit("state_age", help, Unit::Seconds, metrics.state_age.clone());
+        registry.register("streams", "Open streams of collectors", metrics.streams.clone());
+        let help = "Streams of collectors refused or ended";
+        registry.register("streams_refused", help, metrics.refused_streams.clone());
         let counters = [
             ("single_node_filters", "Filter calls with one node", &metrics.single_node_filters),
             ("unreadable_states", "Node states that can't be read", &metrics.unreadable_states),
@@ -157,16 +235,58 @@ impl Metrics {
         }
     }
 
+    /// A state was taken.
+    pub fn took_state(&self, source: StateSource) {
+        self.states.get_or_create(&SourceLabels { source }).inc();
+    }
+
+    /// A stream was refused or ended.
+    pub fn refused_stream(&self, reason: StreamRefusal) {
+        self.refused_streams.get_or_create(&StreamRefusalLabels { reason }).inc();
+    }
+
     /// Counts the nodes, to be called before the metrics are read.
     pub fn count_nodes(&self, index: &NodeIndex, now: Millis) {
         let kinds = [Freshness::Fresh, Freshness::Stale, Freshness::Absent, Freshness::Unreadable];
         let mut counts = [0_i64; 4];
+        let mut ages = [Vec::new(), Vec::new()];
         for node in index.read().values() {
             counts[node.facts.knowledge.freshness(now) as usize] += 1;
+            if let Knowledge::Known(received) = &node.facts.knowledge {
+                let source =
+                    if node.source == Source::Stream { StateSource::Stream } else { StateSource::Annotation };
+                ages[source as usize].push(received.age(now));
+            }
+        }
+        for (source, mut ages) in [StateSource::Annotation, StateSource::Stream].into_iter().zip(ages) {
+            ages.sort_unstable();
+            self.show_ages(source, &ages);
         }
         for kind in kinds {
             let labels = FreshnessLabels { state: FreshnessLabel(kind) };
             self.nodes.get_or_create(&labels).set(counts[kind as usize]);
+        }
+    }
+}
+
+impl Metrics {
+    /// Shows the ages of the states of `source`, which are sorted.
+    fn show_ages(&self, source: StateSource, ages: &[Millis]) {
+        let nodes = i64::try_from(ages.len()).unwrap_or(i64::MAX);
+        self.nodes_by_source.get_or_create(&SourceLabels { source }).set(nodes);
+        for (rank, of_hundred) in [(AgeRank::Median, 50), (AgeRank::Percentile99, 99), (AgeRank::Oldest, 100)]
+        {
+            let labels = AgeLabels { source, rank };
+            let place = (ages.len() * of_hundred).div_ceil(100).saturating_sub(1);
+            match ages.get(place) {
+                Some(age) => {
+                    let age = Duration::from(*age).as_secs_f64();
+                    self.state_age.get_or_create(&labels).set(age);
+                }
+                None => {
+                    self.state_age.remove(&labels);
+                }
+            }
         }
     }
 }
@@ -186,6 +306,39 @@ impl Verb {
 impl EncodeLabelValue for Verb {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         encoder.write_str(self.name())
+    }
+}
+
+impl EncodeLabelValue for StateSource {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self {
+            Self::Annotation => "annotation",
+            Self::Stream => "stream",
+        })
+    }
+}
+
+impl EncodeLabelValue for AgeRank {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self {
+            Self::Median => "median",
+            Self::Percentile99 => "p99",
+            Self::Oldest => "oldest",
+        })
+    }
+}
+
+impl EncodeLabelValue for StreamRefusal {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self {
+            Self::Token => "token",
+            Self::Introduction => "introduction",
+            Self::NotReady => "not_ready",
+            Self::UnknownNode => "unknown_node",
+            Self::OtherUid => "other_uid",
+            Self::Replaced => "replaced",
+            Self::Silent => "silent",
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::clock::Clock;
 use crate::index::{NodeIndex, Noted, Shown};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, StateSource};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -70,6 +70,7 @@ fn show(index: &NodeIndex, metrics: &Metrics, clock: &Clock, node: ObjectMeta, s
     let name = node.name.clone().unwrap_or_default();
     match index.apply(node, shown, clock.read()) {
         Noted::Fine => {}
+        Noted::Taken => metrics.took_state(StateSource::Annotation),
         Noted::Unreadable(reason) => {
             metrics.unreadable_states.inc();
             warn!(node = name, %reason, "Node state can't be read");

@@ -98,12 +98,12 @@ fn an_older_state_is_ignored_until_the_newer_one_is_stale() {
     let index = NodeIndex::default();
     index.apply(mk_node(None), Shown::Listed, at(0));
     let change = |boot, seq, now| index.apply(mk_node(Some(&annotation(boot, seq))), Shown::Changed, at(now));
-    assert_eq!(change(2, 5, 0), Noted::Fine);
+    assert_eq!(change(2, 5, 0), Noted::Taken);
     assert_eq!(change(1, 9, 1), Noted::Outdated);
     assert_eq!(known(&index).1, Some((5, 1_000)));
-    assert_eq!(change(3, 1, 2), Noted::Fine, "a later boot counts from one again");
+    assert_eq!(change(3, 1, 2), Noted::Taken, "a later boot counts from one again");
     assert_eq!(known(&index).1, Some((1, 998)));
-    assert_eq!(change(1, 10, 180_003), Noted::Fine, "it has been silent for three heartbeats");
+    assert_eq!(change(1, 10, 180_003), Noted::Taken, "it has been silent for three heartbeats");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn another_node_of_the_same_name_starts_afresh() {
     index.apply(mk_node(Some(&annotation(9, 9))), Shown::Changed, at(0));
     let mut other = dated_by(FIELD_MANAGER, 0, mk_node(Some(&annotation(1, 1))));
     other.uid = Some("uid-2".into());
-    assert_eq!(index.apply(other, Shown::Changed, at(1_000)), Noted::Fine);
+    assert_eq!(index.apply(other, Shown::Changed, at(1_000)), Noted::Taken);
     assert_eq!(known(&index), (Source::FirstSight, Some((1, 0))));
 }
 
@@ -141,4 +141,69 @@ fn it_is_synced_after_the_first_list_which_also_says_who_is_gone() {
     index.apply(mk_node(None), Shown::Changed, at(0));
     index.delete("n");
     assert!(index.read().is_empty());
+}
+
+fn state(boot: u64, seq: u64) -> NodeState {
+    decode(&annotation(boot, seq)).unwrap()
+}
+
+#[test]
+fn a_streamed_state_is_as_old_as_its_receipt_and_only_for_the_node_object_that_it_names() {
+    let index = NodeIndex::default();
+    let stream = |uid, seq, now| index.stream("n", uid, state(1, seq), at(now));
+    assert_eq!(stream("uid-1", 1, 0), Streamed::UnknownNode);
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    assert_eq!(stream("uid-2", 1, 0), Streamed::OtherUid);
+    assert_eq!(known(&index).1, None);
+    assert_eq!(stream("uid-1", 2, 400), Streamed::Taken);
+    assert_eq!(known(&index), (Source::Stream, Some((2, 600))));
+    assert_eq!(stream("uid-1", 2, 900), Streamed::Outdated, "a repeat makes nothing younger");
+    assert_eq!(stream("uid-1", 1, 900), Streamed::Outdated);
+    assert_eq!(known(&index), (Source::Stream, Some((2, 600))));
+    assert_eq!(index.census(), Census { annotation: 0, stream: 1 });
+    index.delete("n");
+    assert_eq!(stream("uid-1", 3, 900), Streamed::UnknownNode);
+}
+
+#[test]
+fn stream_and_annotation_are_one_sequence() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(Some(&annotation(1, 1))), Shown::Listed, at(0));
+    let change = |boot, seq, now| index.apply(mk_node(Some(&annotation(boot, seq))), Shown::Changed, at(now));
+    let stream = |boot, seq, now| index.stream("n", "uid-1", state(boot, seq), at(now));
+    assert_eq!(stream(1, 5, 100), Streamed::Taken);
+    assert_eq!(change(1, 4, 200), Noted::Fine, "overtaken by the stream, as may be");
+    assert_eq!(known(&index), (Source::Stream, Some((5, 900))));
+    assert_eq!(change(1, 6, 300), Noted::Taken);
+    assert_eq!(known(&index), (Source::Watched, Some((6, 700))));
+    assert_eq!(stream(1, 5, 400), Streamed::Outdated);
+    assert_eq!(stream(2, 1, 500), Streamed::Taken, "the collector was started again");
+    assert_eq!(known(&index), (Source::Stream, Some((1, 500))));
+}
+
+#[test]
+fn what_is_streamed_outlives_the_annotation_and_garbage_in_it() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(Some(&annotation(1, 1))), Shown::Listed, at(0));
+    index.stream("n", "uid-1", state(1, 2), at(0));
+    assert!(matches!(index.apply(mk_node(Some("{]")), Shown::Changed, at(0)), Noted::Unreadable(_)));
+    assert_eq!(known(&index), (Source::Stream, Some((2, 1_000))));
+    assert!(index.read()["n"].problem.is_some());
+    index.apply(mk_node(None), Shown::Changed, at(0));
+    assert_eq!(known(&index), (Source::Stream, Some((2, 1_000))));
+    // But not for ever.
+    index.apply(mk_node(Some("{]")), Shown::Changed, at(180_001));
+    assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Unreadable);
+}
+
+#[test]
+fn a_node_that_was_made_anew_has_nothing_of_what_its_predecessor_streamed() {
+    let index = NodeIndex::default();
+    index.apply(mk_node(None), Shown::Listed, at(0));
+    index.stream("n", "uid-1", state(9, 9), at(0));
+    let mut other = mk_node(None);
+    other.uid = Some("uid-2".into());
+    index.apply(other, Shown::Changed, at(1));
+    assert_eq!(known(&index), (Source::None, None));
+    assert_eq!(index.stream("n", "uid-2", state(1, 1), at(2)), Streamed::Taken);
 }

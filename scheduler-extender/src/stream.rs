@@ -1,0 +1,198 @@
+//! The streams of collectors: states that come by no API server, a moment after they were measured.
+//!
+//! A stream speaks for one node, which the reflector must know under the UID that the collector names. The shared token
+//! proves that a collector speaks, not which one: bounds on sizes and rates hold for all of them.
+
+mod listener;
+pub mod options;
+mod session;
+
+pub use listener::serve;
+
+use crate::clock::Clock;
+use crate::index::{NodeIndex, Streamed};
+use crate::metrics::{Metrics, StreamRefusal};
+use fpga_core::pacing;
+use fpga_core::units::Millis;
+use fpga_node_stream::limits::{MAX_NODE_NAME_BYTES, MAX_UID_BYTES, PATIENCE};
+use fpga_node_stream::token::Access;
+use fpga_node_stream::v1::node_stream_server::NodeStream;
+use fpga_node_stream::v1::{Answer, Introduction, Update};
+use futures::Stream;
+use session::Session;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{debug, warn};
+
+/// What all streams share.
+#[derive(Debug)]
+pub struct Streams {
+    index: Arc<NodeIndex>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    access: Access,
+    /// The one stream of each node; whoever is here is told when another takes its place.
+    open: Mutex<HashMap<Arc<str>, Place>>,
+    next_place: AtomicU64,
+    write_interval: AtomicU64,
+    update_interval: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    /// Dropped when another stream takes the place.
+    _held: oneshot::Sender<()>,
+}
+
+/// How often collectors are told to speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intervals {
+    /// Between writes of the annotation.
+    pub write: Millis,
+    /// Between updates of the stream.
+    pub update: Millis,
+}
+
+impl Streams {
+    /// Streams into `index`.
+    #[must_use]
+    pub fn new(index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock, access: Access) -> Self {
+        let streams = Self {
+            index,
+            metrics,
+            clock,
+            access,
+            open: Mutex::default(),
+            next_place: AtomicU64::new(0),
+            write_interval: AtomicU64::new(0),
+            update_interval: AtomicU64::new(0),
+        };
+        streams.reckon();
+        streams
+    }
+
+    /// Reckons the intervals anew from the nodes that are known.
+    pub fn reckon(&self) {
+        let census = self.index.census();
+        let nodes = census.annotation + census.stream;
+        self.write_interval.store(pacing::write_interval(nodes).0, Ordering::Relaxed);
+        self.update_interval.store(pacing::update_interval(nodes).0, Ordering::Relaxed);
+    }
+
+    /// The intervals that are dictated now.
+    #[must_use]
+    pub fn intervals(&self) -> Intervals {
+        Intervals {
+            write: Millis(self.write_interval.load(Ordering::Relaxed)),
+            update: Millis(self.update_interval.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn check_token(&self, request: &Request<Streaming<Update>>) -> Result<(), Status> {
+        let Access::Token(file) = &self.access else { return Ok(()) };
+        let token = file.read().map_err(|error| {
+            warn!(%error, "Streams are refused");
+            self.refuse(StreamRefusal::NotReady)
+        })?;
+        let header = request.metadata().get("authorization");
+        if header.is_some_and(|header| token.is_proved_by(header.as_bytes())) {
+            Ok(())
+        } else {
+            Err(self.refuse(StreamRefusal::Token))
+        }
+    }
+
+    fn check_node(&self, introduction: &Introduction) -> Result<(), Status> {
+        let Introduction { node, uid } = introduction;
+        let fits = |text: &str, most| !text.is_empty() && text.len() <= most;
+        if !fits(node, MAX_NODE_NAME_BYTES) || !fits(uid, MAX_UID_BYTES) {
+            return Err(self.refuse(StreamRefusal::Introduction));
+        }
+        if !self.index.is_synced() {
+            return Err(self.refuse(StreamRefusal::NotReady));
+        }
+        match self.index.find(node, uid) {
+            Ok(_) => Ok(()),
+            Err(Streamed::OtherUid) => Err(self.refuse(StreamRefusal::OtherUid)),
+            Err(_) => Err(self.refuse(StreamRefusal::UnknownNode)),
+        }
+    }
+
+    /// Counts a refusal and says it.
+    fn refuse(&self, refusal: StreamRefusal) -> Status {
+        self.metrics.refused_stream(refusal);
+        match refusal {
+            StreamRefusal::Token => Status::unauthenticated("the token is not the one that is shared here"),
+            StreamRefusal::Introduction => {
+                Status::invalid_argument("the first update must name a node and its UID")
+            }
+            StreamRefusal::NotReady => Status::unavailable("the nodes of the cluster are not known yet"),
+            StreamRefusal::UnknownNode => Status::not_found("there is no such node"),
+            StreamRefusal::OtherUid => Status::failed_precondition("the node of this name has another UID"),
+            StreamRefusal::Replaced => Status::aborted("the same node speaks on a newer stream"),
+            StreamRefusal::Silent => Status::deadline_exceeded("nothing was said for too long"),
+        }
+    }
+
+    /// Takes the place of the node's stream; the one that had it ends.
+    fn enter(&self, node: &Arc<str>) -> (u64, oneshot::Receiver<()>) {
+        let number = self.next_place.fetch_add(1, Ordering::Relaxed);
+        let (held, replaced) = oneshot::channel();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = open.insert(Arc::clone(node), Place { number, _held: held });
+        self.metrics.streams.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+        drop(open);
+        if before.is_some() {
+            debug!(node = &**node, "A newer stream takes the place of one");
+        }
+        (number, replaced)
+    }
+
+    fn leave(&self, node: &Arc<str>, number: u64) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.get(node).is_some_and(|place| place.number == number) {
+            open.remove(node);
+        }
+        self.metrics.streams.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+    }
+}
+
+/// The service as tonic wants it.
+#[derive(Debug, Clone)]
+pub struct Service(pub Arc<Streams>);
+
+#[tonic::async_trait]
+impl NodeStream for Service {
+    type ReportStream = Pin<Box<dyn Stream<Item = Result<Answer, Status>> + Send>>;
+
+    async fn report(
+        &self,
+        request: Request<Streaming<Update>>,
+    ) -> Result<Response<Self::ReportStream>, Status> {
+        let streams = &self.0;
+        streams.check_token(&request)?;
+        let mut updates = request.into_inner();
+        let first = match tokio::time::timeout(PATIENCE, updates.message()).await {
+            Ok(first) => first?,
+            Err(_) => return Err(streams.refuse(StreamRefusal::Silent)),
+        };
+        let introduction = first.and_then(|update| update.introduction);
+        let introduction = introduction.ok_or_else(|| streams.refuse(StreamRefusal::Introduction))?;
+        streams.check_node(&introduction)?;
+        let session = Session::begin(Arc::clone(streams), introduction, updates);
+        let answers = futures::stream::unfold(Some(session), |session| async move {
+            let mut session = session?;
+            match session.next().await? {
+                Ok(answer) => Some((Ok(answer), Some(session))),
+                // A stream that ended with an error has no more to say.
+                Err(status) => Some((Err(status), None)),
+            }
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+}

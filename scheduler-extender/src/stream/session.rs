@@ -1,0 +1,92 @@
+//! One stream: one update, one answer, and a pause between them if the collector is too eager.
+
+use super::Streams;
+use crate::index::Streamed;
+use crate::metrics::{StateSource, StreamRefusal};
+use fpga_core::node_state::decode;
+use fpga_node_stream::limits::{IDLE, MIN_SPACING};
+use fpga_node_stream::v1::{Answer, Introduction, Update, Verdict};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
+use tonic::{Status, Streaming};
+use tracing::debug;
+
+/// A stream whose collector has introduced itself.
+pub struct Session {
+    streams: Arc<Streams>,
+    node: Arc<str>,
+    uid: String,
+    updates: Streaming<Update>,
+    place: u64,
+    replaced: oneshot::Receiver<()>,
+    /// When the next update is read at the earliest.
+    not_before: Instant,
+}
+
+impl Session {
+    /// Begins one.
+    pub fn begin(streams: Arc<Streams>, who: Introduction, updates: Streaming<Update>) -> Self {
+        let Introduction { node, uid } = who;
+        let node: Arc<str> = node.into();
+        let (place, replaced) = streams.enter(&node);
+        debug!(node = &*node, "Stream begins");
+        Self { streams, node, uid, updates, place, replaced, not_before: Instant::now() }
+    }
+
+    /// The answer to the next update; none when the collector has ended the stream.
+    pub async fn next(&mut self) -> Option<Result<Answer, Status>> {
+        // What is not read fills the collector's window, which makes it wait.
+        let read = async {
+            sleep_until(self.not_before).await;
+            timeout(IDLE, self.updates.message()).await
+        };
+        let update = tokio::select! {
+            update = read => update,
+            _ = &mut self.replaced => return Some(Err(self.streams.refuse(StreamRefusal::Replaced))),
+        };
+        self.not_before = Instant::now() + MIN_SPACING;
+        match update {
+            Err(_) => Some(Err(self.streams.refuse(StreamRefusal::Silent))),
+            Ok(Ok(Some(update))) => Some(self.take(&update)),
+            // Whether it said so or broke off, it will come again.
+            Ok(Ok(None) | Err(_)) => None,
+        }
+    }
+
+    fn take(&self, update: &Update) -> Result<Answer, Status> {
+        let Streams { index, metrics, clock, .. } = &*self.streams;
+        let verdict = match decode(&update.state) {
+            Err(reason) => {
+                debug!(node = &*self.node, %reason, "A streamed state can't be read");
+                metrics.unreadable_states.inc();
+                Verdict::Unreadable
+            }
+            Ok(state) => match index.stream(&self.node, &self.uid, state, clock.read()) {
+                Streamed::Taken => {
+                    metrics.took_state(StateSource::Stream);
+                    Verdict::Taken
+                }
+                Streamed::Outdated => {
+                    metrics.outdated_states.inc();
+                    Verdict::Outdated
+                }
+                Streamed::UnknownNode => return Err(self.streams.refuse(StreamRefusal::UnknownNode)),
+                Streamed::OtherUid => return Err(self.streams.refuse(StreamRefusal::OtherUid)),
+            },
+        };
+        let intervals = self.streams.intervals();
+        Ok(Answer {
+            verdict: verdict.into(),
+            write_interval_ms: intervals.write.0,
+            update_interval_ms: intervals.update.0,
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.streams.leave(&self.node, self.place);
+        debug!(node = &*self.node, "Stream ends");
+    }
+}
