@@ -3,7 +3,7 @@
 use crate::bitstream::BitstreamId;
 use crate::device::Health;
 use crate::matching::is_kind;
-use crate::node_state::DeviceState;
+use crate::node_state::NodeState;
 use crate::requirement::Requirement;
 use crate::signals::{Boards, Key};
 use crate::staleness::Received;
@@ -33,37 +33,31 @@ impl<'a> Wanted<'a> {
         if wanted.is_empty() {
             return 1.0;
         }
-        let is_there = |(id, key): &(&BitstreamId, &Key)| {
-            node.signals().bitstreams_with(**key).any(|index| self.counts(id, index, node, age))
+        let (state, signals) = (node.state(), node.signals());
+        let is_there = |(id, key): &(&BitstreamId, &Key)| match (id, signals.boards()) {
+            (BitstreamId::Digest(_), _) => signals.has(**key, age),
+            (BitstreamId::Name(_), Boards::Alike) => {
+                signals.has(**key, age)
+                    && state.devices.first().is_some_and(|device| is_kind(self.asked, device))
+            }
+            (BitstreamId::Name(name), Boards::Mixed) => self.is_in_slot(name, state),
         };
         let present = wanted.iter().zip(&self.keys).filter(is_there).count();
         present as f64 / wanted.len() as f64
     }
 
-    /// Whether the node's bitstream at `index` is this one, and there for us.
-    fn counts(&self, wanted: &BitstreamId, index: usize, node: &Received, age: Millis) -> bool {
-        let state = node.state();
-        let Some(bitstream) = state.bitstreams.get(index) else { return false };
-        let is_recent = bitstream.is_recent(state.window, age);
-        let is_loaded = |of_kind: &dyn Fn(&DeviceState) -> bool| {
-            state.devices.iter().any(|device| {
-                device.health == Health::Healthy
-                    && of_kind(device)
-                    && device.loaded.iter().any(|loaded| *loaded as usize == index)
+    /// Whether a board of the asked kind that answers has `name` in a slot. Where boards differ, this alone says to
+    /// which of them a name belongs.
+    fn is_in_slot(&self, name: &str, state: &NodeState) -> bool {
+        let boards = state.devices.iter();
+        let mut usable =
+            boards.filter(|device| device.health == Health::Healthy && is_kind(self.asked, device));
+        usable.any(|device| {
+            device.loaded.iter().any(|index| {
+                let bitstream = state.bitstreams.get(*index as usize);
+                bitstream.is_some_and(|bitstream| bitstream.name.as_deref() == Some(name))
             })
-        };
-        // A name without a slot belongs to one of the boards, nobody knows which.
-        let only_kind = node.signals().boards() == Boards::Alike
-            && state.devices.first().is_some_and(|device| is_kind(self.asked, device));
-        match wanted {
-            BitstreamId::Digest(digest) => {
-                bitstream.digest == Some(digest.into()) && (is_recent || is_loaded(&|_| true))
-            }
-            BitstreamId::Name(name) => {
-                bitstream.name.as_ref() == Some(name)
-                    && (is_recent && only_kind || is_loaded(&|device| is_kind(self.asked, device)))
-            }
-        }
+        })
     }
 }
 
@@ -71,7 +65,7 @@ impl<'a> Wanted<'a> {
 mod tests {
     use super::*;
     use crate::fixtures::{mk_bitstream, mk_device, mk_state};
-    use crate::node_state::{DigestPrefix, NodeState, RecentBitstream};
+    use crate::node_state::{DigestPrefix, RecentBitstream};
 
     fn asked(bitstreams: &[&str]) -> Requirement {
         let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();

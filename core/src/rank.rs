@@ -8,20 +8,33 @@ use crate::units::Millis;
 #[must_use]
 pub fn ranks(values: &[Millis]) -> Vec<f64> {
     let n = values.len();
-    // Value and place in one number: sorts fastest, and says where each rank belongs.
-    let mut sorted: Vec<u128> =
-        values.iter().zip(0_u128..).map(|(value, place)| u128::from(value.0) << 64 | place).collect();
-    sorted.sort_unstable();
+    // Value and place in one number: that sorts fastest, and tells where each rank belongs.
+    let place_bits = usize::BITS - n.leading_zeros();
+    let fits = values.iter().all(|value| value.0.leading_zeros() >= place_bits);
+    if fits {
+        let mask = (1_u64 << place_bits) - 1;
+        let mut packed: Vec<u64> =
+            values.iter().zip(0_u64..).map(|(value, place)| value.0 << place_bits | place).collect();
+        packed.sort_unstable();
+        in_place(n, packed.into_iter().map(|entry| (entry >> place_bits, entry & mask)))
+    } else {
+        let mut pairs: Vec<(u64, u64)> = values.iter().map(|value| value.0).zip(0..).collect();
+        pairs.sort_unstable();
+        in_place(n, pairs.into_iter())
+    }
+}
+
+/// The ranks in the order of the places, from values with places in ascending order.
+fn in_place(n: usize, ascending: impl Iterator<Item = (u64, u64)>) -> Vec<f64> {
     let mut ranks = vec![0.0; n];
-    let (mut first_equal, mut value_there) = (0, None);
-    for (index, entry) in sorted.into_iter().enumerate() {
-        let value = entry >> 64;
+    let (mut rank, mut value_there) = (0.0, None);
+    for (index, (value, place)) in ascending.enumerate() {
         if value_there != Some(value) {
-            (first_equal, value_there) = (index, Some(value));
+            value_there = Some(value);
+            rank = (n - index) as f64 / n as f64;
         }
-        let place = usize::try_from(entry & u128::from(u64::MAX)).unwrap_or(usize::MAX);
-        if let Some(rank) = ranks.get_mut(place) {
-            *rank = (n - first_equal) as f64 / n as f64;
+        if let Some(slot) = usize::try_from(place).ok().and_then(|place| ranks.get_mut(place)) {
+            *slot = rank;
         }
     }
     ranks
@@ -41,6 +54,11 @@ mod tests {
         assert_eq!(ranks(&millis(&[30, 10, 20, 10])), [0.25, 1.0, 0.5, 1.0]);
         assert_eq!(ranks(&millis(&[5, 5])), [1.0, 1.0]);
         assert_eq!(ranks(&[]), [0.0; 0]);
+    }
+
+    #[test]
+    fn values_beyond_all_bounds_are_ranked_too() {
+        assert_eq!(ranks(&millis(&[u64::MAX, 0, u64::MAX - 1, u64::MAX])), [0.5, 1.0, 0.75, 0.5]);
     }
 
     proptest! {

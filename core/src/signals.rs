@@ -4,6 +4,7 @@
 //! It says nothing that the state doesn't, and means nothing without it.
 
 use crate::bitstream::BitstreamId;
+use crate::device::Health;
 use crate::node_state::{DeviceState, DigestPrefix, NodeState};
 use crate::units::Millis;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -15,8 +16,9 @@ pub struct Signals {
     bucket: Millis,
     /// Entry `i` has the sums over the newest `i` slices.
     sums: Box<[Load]>,
-    /// Per bitstream of the state, in its order, the key of its name; after them all those of their digests.
-    keys: Box<[u64]>,
+    /// Of the bitstreams of the state first the keys of all names, then those of all digests, then the age of the state, in
+    /// milliseconds, from which each no longer counts as there.
+    bitstreams: Box<[u64]>,
     boards: Boards,
 }
 
@@ -38,7 +40,8 @@ pub struct Load {
     pub reconfiguration: Millis,
 }
 
-/// A number that equal names or digests share. Others may share it too, though hardly ever: look at what it is of.
+/// A number that stands for a name or digest. That two share one happens once in 2^64 pairs; a node that wanted to pass
+/// for having a bitstream could simply say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// Of a name.
@@ -59,13 +62,26 @@ impl Signals {
             sum.reconfiguration += reconfiguration.get(index).copied().unwrap_or_default();
             sums.push(sum);
         }
+        let window = state.window;
+        let is_loaded = |index: usize| {
+            let healthy = state.devices.iter().filter(|device| device.health == Health::Healthy);
+            healthy.flat_map(|device| &device.loaded).any(|loaded| *loaded as usize == index)
+        };
+        let gone_at = state.bitstreams.iter().enumerate().map(|(index, bitstream)| {
+            if is_loaded(index) {
+                u64::MAX
+            } else {
+                window.0.checked_sub(bitstream.last_used_ago.0).map_or(0, |left| left.saturating_add(1))
+            }
+        });
         let names = state.bitstreams.iter().map(|bitstream| bitstream.name.as_deref().map_or(NONE, name_key));
         let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
+        let bitstreams = names.chain(digests).chain(gone_at).collect();
         Self {
-            window: state.window,
+            window,
             bucket: state.buckets.bucket,
             sums: sums.into(),
-            keys: names.chain(digests).collect(),
+            bitstreams,
             boards: Boards::of(state),
         }
     }
@@ -85,8 +101,16 @@ impl Signals {
         let inside = self.sums[whole];
         let Some(beyond) = self.sums.get(whole + 1) else { return inside };
         let part = |beyond: Millis, inside: Millis| {
-            let share = u128::from((beyond - inside).0) * u128::from(covered % self.bucket.0);
-            inside + Millis(u64::try_from(share / u128::from(self.bucket.0)).unwrap_or(u64::MAX))
+            let (slice, covered) = ((beyond - inside).0, covered % self.bucket.0);
+            // Slices of a real board fit; what doesn't takes the long way.
+            let share = match slice.checked_mul(covered) {
+                Some(product) => product / self.bucket.0,
+                None => {
+                    let share = u128::from(slice) * u128::from(covered) / u128::from(self.bucket.0);
+                    u64::try_from(share).unwrap_or(u64::MAX)
+                }
+            };
+            inside + Millis(share)
         };
         Load {
             usage: part(beyond.usage, inside.usage),
@@ -94,12 +118,20 @@ impl Signals {
         }
     }
 
-    /// Indexes of the state's bitstreams that may be the one with this key.
+    /// Whether the bitstream is in a slot of a board that answers, or was used in the window that ends `age` after the
+    /// measurement. Of which board a name speaks is not asked here.
+    #[must_use]
+    pub fn has(&self, key: Key, age: Millis) -> bool {
+        let gone_at = &self.bitstreams[self.bitstreams.len() / 3 * 2..];
+        self.bitstreams_with(key).any(|index| gone_at.get(index).is_some_and(|gone_at| age.0 < *gone_at))
+    }
+
+    /// Indexes of the state's bitstreams that have this key, there or not.
     pub fn bitstreams_with(&self, key: Key) -> impl Iterator<Item = usize> {
-        let (names, digests) = self.keys.split_at(self.keys.len() / 2);
+        let count = self.bitstreams.len() / 3;
         let (keys, wanted) = match key {
-            Key::Name(key) => (names, key),
-            Key::Digest(key) => (digests, key),
+            Key::Name(key) => (&self.bitstreams[..count], key),
+            Key::Digest(key) => (&self.bitstreams[count..2 * count], key),
         };
         keys.iter().enumerate().filter_map(move |(index, key)| (*key == wanted).then_some(index))
     }
@@ -144,7 +176,7 @@ fn digest_key(digest: DigestPrefix) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{mk_bitstream, mk_state};
+    use crate::fixtures::{mk_bitstream, mk_device, mk_state};
     use crate::node_state::RecentBitstream;
     use proptest::prelude::*;
 
@@ -154,14 +186,26 @@ mod tests {
         let digest = |byte| Some(DigestPrefix::from_bytes([byte; 16]));
         state.bitstreams = vec![
             mk_bitstream("sobel", 0),
-            RecentBitstream { digest: digest(1), ..mk_bitstream("mm", 0) },
-            RecentBitstream { digest: digest(2), ..mk_bitstream("sobel", 0) },
+            RecentBitstream { digest: digest(1), ..mk_bitstream("mm", 9_000) },
         ];
         let signals = Signals::of(&state);
-        let with = |text: &str| signals.bitstreams_with(Key::of(&text.parse().unwrap())).collect::<Vec<_>>();
-        assert_eq!(with("sobel"), [0, 2]);
-        assert_eq!(with(&format!("sha256:{}", "01".repeat(32))), [1]);
-        assert_eq!(with("aes"), [0; 0]);
+        let has = |text: &str, age| signals.has(Key::of(&text.parse().unwrap()), Millis(age));
+        let digest = format!("sha256:{}", "01".repeat(32));
+        assert!(has("sobel", 0) && has("mm", 0) && has(&digest, 0));
+        assert!(!has("aes", 0) && !has(&format!("sha256:{}", "02".repeat(32)), 0));
+        assert!(has("sobel", 300_000) && !has("sobel", 300_001));
+        assert!(has("mm", 291_000) && !has("mm", 291_001) && !has(&digest, 291_001));
+    }
+
+    #[test]
+    fn what_was_last_used_before_the_window_is_there_only_if_it_is_loaded() {
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1")];
+        state.bitstreams = vec![mk_bitstream("old", 300_001), mk_bitstream("kept", 300_001)];
+        state.devices[0].loaded = vec![1];
+        let signals = Signals::of(&state);
+        let has = |text: &str, age| signals.has(Key::of(&text.parse().unwrap()), Millis(age));
+        assert!(!has("old", 0) && has("kept", u64::MAX - 1));
     }
 
     proptest! {

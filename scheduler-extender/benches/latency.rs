@@ -1,5 +1,6 @@
-//! How long kube-scheduler waits for an answer: filter and prioritize at 100, 1,000 and 5,000 node names over HTTP on
-//! loopback, one kept connection, each beside a handler that reads the body and returns canned bytes of equal length.
+//! How long kube-scheduler waits for an answer: filter and prioritize at 100, 1,000 and 5,000 node names, and at 5,000
+//! whole nodes, over HTTP on loopback, one kept connection, each beside a handler that reads the body and returns
+//! canned bytes of equal length.
 //!
 //! Calls of both kinds alternate, so that whatever else the machine does hits both. Every node has a state with two
 //! boards' worth of bitstreams and 30 slices, and they all differ.
@@ -20,6 +21,7 @@ use fpga_scheduler_extender::index::Shown;
 use fpga_scheduler_extender::metrics::Verb;
 use fpga_scheduler_extender::serve::serve;
 use fpga_scheduler_extender::verbs::answer;
+use fpga_scheduler_extender::wire::Mode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -36,6 +38,8 @@ const NODES: usize = 5_000;
 const SIZES: [usize; 3] = [100, 1_000, 5_000];
 const WARM_UP: usize = 200;
 const CALLS: usize = 2_000;
+/// Of the calls with 31 MB each.
+const FULL_CALLS: usize = 60;
 
 fn main() {
     // `cargo test` runs benches too, to see that they work: a few calls will do then.
@@ -47,44 +51,64 @@ fn main() {
 
     println!("extender latency over HTTP on loopback, {calls} calls each, microseconds");
     println!(
-        "{:<11} {:>6} {:>9} {:>9} {:>9} {:>12} {:>12} {:>13} {:>13}",
+        "{:<11} {:>6}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13}",
         "verb", "names", "min", "p50", "p99", "nothing p50", "nothing p99", "in memory min", "in memory p50"
     );
     for verb in [Verb::Filter, Verb::Prioritize] {
         for size in SIZES {
-            let body = request(size);
-            let mut ours = Connection::open(extender, verb, &body);
-            let canned = ours.call();
-            check(verb, &canned, size);
-            let nothing = start(&runtime, do_nothing(canned));
-            let mut theirs = Connection::open(nothing, verb, &body);
-            for _ in 0..WARM_UP.min(calls) {
-                ours.call();
-                theirs.call();
-            }
-            let (mut our_times, mut their_times, mut memory_times) = (Vec::new(), Vec::new(), Vec::new());
-            for _ in 0..calls {
-                our_times.push(timed(&mut ours));
-                their_times.push(timed(&mut theirs));
-                memory_times.push(timed_in_memory(&state, verb, &body));
-            }
-            our_times.sort_unstable();
-            their_times.sort_unstable();
-            memory_times.sort_unstable();
-            println!(
-                "{:<11} {:>6} {:>9} {:>9} {:>9} {:>12} {:>12} {:>13} {:>13}",
-                verb.name(),
-                size,
-                micros(&our_times, 0),
-                micros(&our_times, 50),
-                micros(&our_times, 99),
-                micros(&their_times, 50),
-                micros(&their_times, 99),
-                micros(&memory_times, 0),
-                micros(&memory_times, 50)
-            );
+            let row = measure(&runtime, &state, extender, verb, &request(size, Mode::Names), size, calls);
+            println!("{:<11} {size:>6} {row}", verb.name());
+        }
+        let row = measure(
+            &runtime,
+            &state,
+            extender,
+            verb,
+            &request(NODES, Mode::Full),
+            NODES,
+            calls.min(FULL_CALLS),
+        );
+        println!("{:<11} {:>6} {row}", verb.name(), "whole");
+    }
+}
+
+/// One row of the table.
+fn measure(
+    runtime: &tokio::runtime::Runtime,
+    state: &App,
+    extender: SocketAddr,
+    verb: Verb,
+    body: &[u8],
+    size: usize,
+    calls: usize,
+) -> String {
+    let mut ours = Connection::open(extender, verb, body);
+    let canned = ours.call();
+    check(verb, &canned, size);
+    let nothing = start(runtime, do_nothing(canned));
+    let mut theirs = Connection::open(nothing, verb, body);
+    for _ in 0..WARM_UP.min(calls) {
+        ours.call();
+        theirs.call();
+    }
+    let (mut our_times, mut their_times, mut memory_times) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..calls {
+        our_times.push(timed(&mut ours));
+        their_times.push(timed(&mut theirs));
+        memory_times.push(timed_in_memory(state, verb, body));
+    }
+    let mut columns = String::new();
+    for (times, percents) in [
+        (&mut our_times, [0, 50, 99].as_slice()),
+        (&mut their_times, &[50, 99]),
+        (&mut memory_times, &[0, 50]),
+    ] {
+        times.sort_unstable();
+        for percent in percents {
+            write!(columns, " {:>13}", micros(times, *percent)).unwrap();
         }
     }
+    columns
 }
 
 fn timed(connection: &mut Connection) -> Duration {
@@ -164,22 +188,42 @@ fn node_state(index: usize) -> String {
     .to_string()
 }
 
-/// A pod as a real API server has it, asking for two bitstreams.
-fn request(size: usize) -> Vec<u8> {
+/// A pod as a real API server has it, asking for two bitstreams, and nodes by name or as they are.
+fn request(size: usize, mode: Mode) -> Vec<u8> {
     let recorded = include_str!("../tests/fixtures/filter.node-names.json");
     let recorded: serde_json::Value = serde_json::from_str(recorded).unwrap();
     let mut request = recorded["request"].clone();
     request["Pod"]["metadata"]["annotations"]["fpga-scheduling.io/bitstreams"] =
         "accelerator-7,accelerator-30".into();
-    request["NodeNames"] = (0..size).map(|index| name(index * (NODES / size))).collect();
+    let names = (0..size).map(|index| name(index * (NODES / size)));
+    match mode {
+        Mode::Names => request["NodeNames"] = names.collect(),
+        Mode::Full => {
+            request["NodeNames"] = serde_json::Value::Null;
+            request["Nodes"] =
+                serde_json::json!({"metadata": {}, "items": names.map(whole_node).collect::<Vec<_>>()});
+        }
+    }
     request.to_string().into_bytes()
+}
+
+/// A node as recorded, with the images and managed fields that make a real one 6 KB.
+fn whole_node(name: String) -> serde_json::Value {
+    let recorded = include_str!("../tests/fixtures/filter.full-nodes.json");
+    let recorded: serde_json::Value = serde_json::from_str(recorded).unwrap();
+    let mut node = recorded["request"]["Nodes"]["items"][0].clone();
+    node["metadata"]["name"] = name.into();
+    let image = |index| serde_json::json!({"names": [format!("registry.example/team/image-{index}@sha256:{index:064}")], "sizeBytes": 123_456_789});
+    node["status"]["images"] = (0..32).map(image).collect();
+    node
 }
 
 /// The answer is a real one: all nodes pass, all have scores, and not all the same.
 fn check(verb: Verb, answer: &[u8], size: usize) {
     let answer: serde_json::Value = serde_json::from_slice(answer).unwrap();
     if verb == Verb::Filter {
-        assert_eq!(answer["NodeNames"].as_array().unwrap().len(), size);
+        let passed = answer["NodeNames"].as_array().or(answer["Nodes"]["items"].as_array());
+        assert_eq!(passed.unwrap().len(), size);
     } else {
         let scores: HashSet<_> =
             answer.as_array().unwrap().iter().map(|node| node["Score"].as_u64()).collect();
