@@ -22,13 +22,14 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether it can decide: all nodes have been seen.
+/// Whether it can decide as it should: all nodes have been seen, and the pods on them.
 pub async fn readyz(State(app): State<Arc<App>>) -> Response {
-    if app.index.is_synced() {
-        "ok\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the nodes of the cluster are not known yet\n").into_response()
+    if app.is_ready() {
+        return "ok\n".into_response();
     }
+    let unknown = if app.index.is_synced() { "pods" } else { "nodes" };
+    let reason = format!("the {unknown} of the cluster are not known yet\n");
+    (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
 /// The metrics in the OpenMetrics text format.

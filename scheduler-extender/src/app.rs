@@ -2,6 +2,7 @@
 
 use crate::admin;
 use crate::clock::Clock;
+use crate::expectations::Expectations;
 use crate::explain::Explanations;
 use crate::index::NodeIndex;
 use crate::metrics::{ErrorKind, Metrics, ModeLabel, Verb};
@@ -13,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use fpga_core::decide::Rules;
+use fpga_core::decide::{AntiHerd, Rules};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct App {
     /// The nodes.
     pub index: Arc<NodeIndex>,
+    /// What pods that were just placed will add to them.
+    pub expectations: Arc<Expectations>,
     /// What the administrator chose.
     pub rules: Rules,
     /// The last decisions.
@@ -54,8 +57,16 @@ impl App {
     pub fn new(rules: Rules, clock: Clock) -> Self {
         let mut registry = Registry::default();
         let metrics = Arc::new(Metrics::register(&mut registry));
+        let expectations = Arc::new(Expectations::register(&mut registry));
         let index = Arc::new(NodeIndex::default());
-        Self { index, rules, explanations: Explanations::default(), metrics, registry, clock }
+        let explanations = Explanations::default();
+        Self { index, expectations, rules, explanations, metrics, registry, clock }
+    }
+
+    /// Whether everything has been seen that decisions look at.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.index.is_synced() && (self.rules.anti_herd == AntiHerd::Off || self.expectations.is_synced())
     }
 }
 

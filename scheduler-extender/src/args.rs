@@ -2,10 +2,10 @@
 
 use crate::app::{App, Routes, app};
 use crate::clock::Clock;
-use crate::reflector;
 use crate::serve::{Signals, serve};
 use crate::stream::options::StreamArgs;
 use crate::stream::{self, Streams};
+use crate::{pod_reflector, reflector};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use fpga_core::decide::{AntiHerd, Rules};
@@ -173,6 +173,16 @@ impl ServeArgs {
                 None => std::future::pending().await,
             }
         };
+        let pods = {
+            let (client, clock) = (client.clone(), clock.clone());
+            let (index, expectations) = (Arc::clone(&state.index), Arc::clone(&state.expectations));
+            async move {
+                match rules.anti_herd {
+                    AntiHerd::On => pod_reflector::run(client, &index, &expectations, &clock).await,
+                    AntiHerd::Off => std::future::pending().await,
+                }
+            }
+        };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let router = app(state, &Routes { prefix: path_prefix, max_body_bytes });
         let (second, cut) = tokio::sync::oneshot::channel::<()>();
@@ -195,6 +205,7 @@ impl ServeArgs {
         tokio::select! {
             served = serve(listener, router, stop, cut) => served.context("the listener failed"),
             () = reflector => bail!("the watch on nodes ended"),
+            () = pods => bail!("the watch on pods ended"),
             ended = streams => {
                 ended.context("the streams' listener failed")?;
                 bail!("the streams' listener ended")

@@ -8,7 +8,8 @@ use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult,
 };
-use fpga_core::decide::{Candidate, filter, prioritize};
+use fpga_core::decide::{AntiHerd, Candidate, NodeScore, filter, prioritize_expecting};
+use fpga_core::expected_load::MAX_HINTED_NODES;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
 use std::sync::Arc;
@@ -135,12 +136,30 @@ fn decide_prioritize(
     let at = app.clock.read();
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let verdicts = prioritize(&asked, &candidates(&found), &app.rules, at.now).nodes;
+    let expected = match app.rules.anti_herd {
+        AntiHerd::Off => Vec::new(),
+        AntiHerd::On => {
+            let fresh = found.iter().map(|node| node.and_then(|node| node.facts.knowledge.fresh(at.now)));
+            app.expectations.on(nodes.names().zip(fresh), at.now)
+        }
+    };
+    let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, &app.rules, at.now).nodes;
     drop(known);
+    if app.rules.anti_herd == AntiHerd::On {
+        app.expectations.hint(pod.uid(), pod.owner(), &best(nodes, &verdicts), at.now);
+    }
     let scores = verdicts.iter().map(|node| node.score).collect();
     let names = nodes.names().collect();
     remember(app, pod, asked, Decision::Prioritize(Decided { at: at.wall, names, verdicts }));
     Ok(scores)
+}
+
+/// The nodes with the greatest score: kube-scheduler takes one of them, unless its own plugins outvote us.
+fn best<'n>(nodes: &'n Nodes<'_>, verdicts: &[NodeScore]) -> Vec<&'n str> {
+    let greatest = verdicts.iter().map(|node| node.score).max();
+    let named = nodes.names().zip(verdicts).filter(|(_, node)| Some(node.score) == greatest);
+    // No more than are hinted at, or one more to tell.
+    named.map(|(name, _)| name).take(MAX_HINTED_NODES + 1).collect()
 }
 
 fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal> {

@@ -26,6 +26,16 @@ struct Metadata<'a> {
     labels: Option<OurPairs<'a>>,
     #[serde(borrow, default)]
     annotations: Option<OurPairs<'a>>,
+    #[serde(borrow, default, rename = "ownerReferences")]
+    owners: Option<Vec<Owner<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Owner<'a> {
+    #[serde(borrow, default)]
+    uid: Option<Text<'a>>,
+    #[serde(default)]
+    controller: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -68,6 +78,13 @@ impl Pod<'_> {
     #[must_use]
     pub fn uid(&self) -> &str {
         self.text(|metadata| metadata.uid.as_ref())
+    }
+
+    /// UID of its controller, if it has one.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        let mut owners = self.metadata.as_ref()?.owners.iter().flatten();
+        owners.find(|owner| owner.controller == Some(true))?.uid.as_ref().map(Text::as_str)
     }
 
     /// What it asks for; nothing if it is not an FPGA pod.
@@ -127,12 +144,12 @@ mod tests {
 
     #[test]
     fn who_it_is_and_what_it_asks_is_read_and_the_rest_is_skipped() {
-        let text = r#"{"metadata":{"name":"p","namespace":"n","uid":"u","labels":{"a":"b","fpga-scheduling.io/board":"a10"},
+        let text = r#"{"metadata":{"name":"p","namespace":"n","uid":"u","ownerReferences":[{"uid":"x","kind":"Foo"},{"uid":"rs","controller":true}],"labels":{"a":"b","fpga-scheduling.io/board":"a10"},
             "annotations":{"x":"\"","fpga-scheduling.io/bitstreams":"sob\u0065l"}},
             "spec":{"initContainers":[{"resources":{"requests":{"fpga-scheduling.io/accelerated":"3"}}}],
             "containers":[{"name":"c","resources":{"limits":{"cpu":1,"fpga-scheduling.io/accelerated":"2"},"requests":{"fpga-scheduling.io/accelerated":"2"}}}]}}"#;
         let pod: Pod<'_> = serde_json::from_str(text).unwrap();
-        assert_eq!((pod.namespace(), pod.name(), pod.uid()), ("n", "p", "u"));
+        assert_eq!((pod.namespace(), pod.name(), pod.uid(), pod.owner()), ("n", "p", "u", Some("rs")));
         let asked = pod.requirement().unwrap().unwrap();
         assert_eq!((asked.board.as_deref(), asked.slots), (Some("a10"), 3));
         assert_eq!(asked.bitstreams, ["sobel".parse().unwrap()]);

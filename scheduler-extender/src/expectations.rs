@@ -1,0 +1,137 @@
+//! What pods that were just placed will add to their nodes, in memory: fed by the watch on pods and by our own decisions,
+//! read by decisions (anti-herd). The rules are core's; here are the lock and what is counted.
+
+use crate::index::{NodeIndex, Nodes};
+use fpga_core::expected_load::{Expected, ExpectedLoads, Kept, PlacedPod};
+use fpga_core::staleness::Received;
+use fpga_core::units::Millis;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// The pods that were seen bound and the decisions that wait to be.
+#[derive(Debug, Default)]
+pub struct Expectations {
+    loads: RwLock<ExpectedLoads>,
+    synced: AtomicBool,
+    metrics: ExpectationMetrics,
+}
+
+/// What is counted of them.
+#[derive(Debug, Default)]
+pub struct ExpectationMetrics {
+    pods: Gauge,
+    hints: Gauge,
+    owners: Gauge,
+    left_out: Counter,
+    /// Failures of the watch on pods.
+    pub watch_errors: Counter,
+}
+
+impl Expectations {
+    /// None yet; their metrics are under `fpga_extender_`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let all = Self::default();
+        let registry = registry.sub_registry_with_prefix("fpga_extender");
+        let gauges = [
+            ("placed_pods", "FPGA pods known to be bound to a node", &all.metrics.pods),
+            ("awaited_bindings", "Decisions that wait to be seen bound", &all.metrics.hints),
+            ("known_owners", "Owners whose pods' mean usage is known", &all.metrics.owners),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        let help = "Pods not expected to use anything: their node has too many";
+        registry.register("left_out_pods", help, all.metrics.left_out.clone());
+        registry.register(
+            "pod_watch_errors",
+            "Failures of the watch on pods",
+            all.metrics.watch_errors.clone(),
+        );
+        all
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &ExpectationMetrics {
+        &self.metrics
+    }
+
+    /// Whether all pods of the cluster have been shown once.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// A pod was seen bound, `elapsed` after it was.
+    pub fn bound(&self, pod: &PlacedPod, elapsed: Millis, now: Millis) {
+        if self.change(|loads| loads.bound(pod, elapsed, now)) == Kept::NoRoom {
+            self.metrics.left_out.inc();
+        }
+    }
+
+    /// A pod ended or was deleted.
+    pub fn gone(&self, uid: &str) {
+        self.change(|loads| loads.gone(uid));
+    }
+
+    /// A list of pods was shown to its end: who was not in it is gone.
+    pub fn listed(&self, uids: &HashSet<String>) {
+        self.change(|loads| loads.listed(uids));
+        self.synced.store(true, Ordering::Release);
+    }
+
+    /// A pod was scored, and these are the best nodes for it.
+    pub fn hint(&self, uid: &str, owner: Option<&str>, best: &[&str], now: Millis) {
+        self.change(|loads| loads.hint(uid, owner, best, now));
+    }
+
+    /// What is expected on each of these; nothing at all if nothing is expected anywhere.
+    pub fn on<'n>(
+        &self,
+        nodes: impl Iterator<Item = (&'n str, Option<&'n Received>)>,
+        now: Millis,
+    ) -> Vec<Expected> {
+        let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
+        if loads.pods() == 0 && loads.hints() == 0 {
+            return Vec::new();
+        }
+        let on = |(name, received): (&str, Option<&Received>)| {
+            received.map_or_else(Expected::default, |received| loads.on(name, received, now))
+        };
+        nodes.map(on).collect()
+    }
+
+    /// Learns from the nodes what pods use, and forgets what has passed. To be called every few seconds.
+    pub fn learn(&self, index: &NodeIndex, now: Millis) {
+        let means = {
+            let nodes: &Nodes = &index.read();
+            let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
+            let usage = |name: &str| {
+                let received = nodes.get(name)?.facts.knowledge.fresh(now)?;
+                Some((received.signals().load_at(received.age(now)).usage, received.state().window))
+            };
+            loads.means(usage, now)
+        };
+        self.metrics.owners.set(count(means.owners()));
+        self.change(|loads| {
+            loads.expect(means);
+            loads.forget_hints(now);
+        });
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut ExpectedLoads) -> R) -> R {
+        let mut loads = self.loads.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut loads);
+        self.metrics.pods.set(count(loads.pods()));
+        self.metrics.hints.set(count(loads.hints()));
+        result
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

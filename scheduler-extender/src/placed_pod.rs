@@ -1,0 +1,231 @@
+//! Of a pod on the API server: who it is, whose, on which node and since when. The rest is skipped unread, and a pod that
+//! asks for nothing of ours is no more than its name.
+
+use fpga_core::expected_load::PlacedPod;
+use fpga_core::names::ACCELERATED_RESOURCE;
+use fpga_core::requirement::{PodText, Requirement};
+use fpga_core::units::Millis;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A pod as the watch keeps it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "Wire")]
+pub struct WatchedPod {
+    identity: ObjectMeta,
+    /// The placement, if it is an FPGA pod that has a node.
+    pub placed: Option<PlacedPod>,
+    /// When it was bound by the API server's clock, milliseconds since the epoch; if unknown, when it was created.
+    pub since: Option<Millis>,
+}
+
+impl WatchedPod {
+    /// Its UID, empty if it has none.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.identity.uid.as_deref().unwrap_or_default()
+    }
+}
+
+impl Resource for WatchedPod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Pod".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "pods".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.identity
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.identity
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wire {
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Owner {
+    uid: String,
+    controller: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    resources: Option<Resources>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    limits: Option<BTreeMap<String, String>>,
+    requests: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    last_transition_time: Option<Time>,
+}
+
+impl From<Wire> for WatchedPod {
+    fn from(wire: Wire) -> Self {
+        let placed = wire.placed();
+        let scheduled = wire.status.conditions.iter().flatten().find(|it| it.kind == "PodScheduled");
+        let bound = scheduled.and_then(|condition| condition.last_transition_time.as_ref());
+        let since = bound.or(wire.metadata.creation_timestamp.as_ref());
+        let since = since.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).map(Millis);
+        let Metadata { name, namespace, uid, resource_version, .. } = wire.metadata;
+        let identity = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
+        Self { identity, placed, since }
+    }
+}
+
+impl Wire {
+    fn placed(&self) -> Option<PlacedPod> {
+        let (metadata, spec) = (&self.metadata, &self.spec);
+        let asked = Requirement::of_pod(PodText {
+            labels: pairs(metadata.labels.as_ref()),
+            annotations: pairs(metadata.annotations.as_ref()),
+            containers: &accelerated(spec.containers.as_deref()),
+            init_containers: &accelerated(spec.init_containers.as_deref()),
+        });
+        let bitstreams = match asked {
+            Ok(None) => return None,
+            Ok(Some(asked)) => asked.bitstreams,
+            // It is there all the same, whoever placed it.
+            Err(_) => Vec::new(),
+        };
+        let controller = |owner: &&Owner| owner.controller == Some(true);
+        Some(PlacedPod {
+            uid: metadata.uid.clone()?,
+            owner: metadata.owner_references.iter().flatten().find(controller).map(|owner| owner.uid.clone()),
+            node: spec.node_name.clone().filter(|node| !node.is_empty())?,
+            bitstreams,
+        })
+    }
+}
+
+fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, &str)> {
+    map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
+}
+
+/// Per container that asks for the managed resource: how much. Request and limit of such a resource are equal.
+fn accelerated(containers: Option<&[Container]>) -> Vec<&str> {
+    fn quantity(container: &Container) -> Option<&str> {
+        let resources = container.resources.as_ref()?;
+        let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
+        maps.into_iter().flatten().find_map(|map| map.get(ACCELERATED_RESOURCE)).map(String::as_str)
+    }
+    containers.unwrap_or_default().iter().filter_map(quantity).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(text: &str) -> WatchedPod {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn of_an_fpga_pod_its_placement_is_read_and_the_rest_is_skipped() {
+        let pod = pod(r#"{"apiVersion":"v1","kind":"Pod",
+            "metadata":{"name":"p","namespace":"d","uid":"u","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z",
+                "annotations":{"fpga-scheduling.io/bitstreams":"sobel,mm","other":"x"},"managedFields":[{"manager":"m"}],
+                "ownerReferences":[{"uid":"x","kind":"Foo","name":"f","apiVersion":"v1"},{"uid":"rs","controller":true}]},
+            "spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]},
+            "status":{"conditions":[{"type":"Ready","status":"True"},
+                {"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:09Z"}]}}"#);
+        let bitstreams = ["sobel", "mm"].map(|name| name.parse().unwrap()).to_vec();
+        let placed = PlacedPod { uid: "u".into(), owner: Some("rs".into()), node: "n1".into(), bitstreams };
+        assert_eq!(pod.placed, Some(placed));
+        assert_eq!(pod.since, Some(Millis(1_767_225_609_000)));
+        assert_eq!((pod.uid(), pod.meta().resource_version.as_deref()), ("u", Some("7")));
+    }
+
+    #[test]
+    fn the_managed_resource_alone_makes_an_fpga_pod_and_its_creation_stands_in_for_its_binding() {
+        let pod = pod(
+            r#"{"metadata":{"uid":"u","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n1",
+            "containers":[{},{"resources":{"limits":{"fpga-scheduling.io/accelerated":"1","cpu":"1"}}}]}}"#,
+        );
+        assert_eq!(pod.placed.map(|placed| placed.node).as_deref(), Some("n1"));
+        assert_eq!(pod.since, Some(Millis(1_767_225_600_000)));
+    }
+
+    #[test]
+    fn other_pods_and_pods_without_a_node_are_not_placed() {
+        for text in [
+            r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n1","containers":[{"resources":{"limits":{"cpu":"1"}}}]}}"#,
+            r#"{"metadata":{"uid":"u","annotations":{"fpga-scheduling.io/bitstreams":"mm"}},"spec":{}}"#,
+            r#"{"metadata":{"uid":"u","labels":null,"annotations":{"fpga-scheduling.io/bitstreams":"mm"}},"spec":{"nodeName":""}}"#,
+            "{}",
+        ] {
+            assert_eq!(pod(text).placed, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_whose_wishes_cannot_be_understood_is_placed_all_the_same() {
+        let pod = pod(
+            r#"{"metadata":{"uid":"u","annotations":{"fpga-scheduling.io/bitstreams":"m m"}},"spec":{"nodeName":"n"}}"#,
+        );
+        assert_eq!(pod.placed.map(|placed| placed.bitstreams), Some(Vec::new()));
+    }
+}

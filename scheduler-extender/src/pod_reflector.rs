@@ -1,0 +1,136 @@
+//! Keeps the expectations true: watches the pods that are bound and have not ended. Selectors can't tell FPGA pods from
+//! others, so all come; the others are dropped as they are decoded.
+
+use crate::clock::{Clock, Moment};
+use crate::expectations::Expectations;
+use crate::index::NodeIndex;
+use crate::placed_pod::WatchedPod;
+use fpga_core::units::Millis;
+use futures::{Stream, StreamExt};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use std::collections::HashSet;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// A pod enters the watch when it is bound, and leaves it when it has ended or is deleted.
+const BOUND_AND_NOT_ENDED: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+
+/// How often what pods use is worked out anew.
+const LEARN: Duration = Duration::from_secs(5);
+
+/// Feeds `expectations` until the stream of events ends, which it does only if something is broken for good.
+pub async fn run(client: Client, index: &NodeIndex, expectations: &Expectations, clock: &Clock) {
+    let pods: Api<WatchedPod> = Api::all(client);
+    let events = watcher(pods, watcher::Config::default().fields(BOUND_AND_NOT_ENDED)).default_backoff();
+    let learn = async {
+        let mut ticks = tokio::time::interval(LEARN);
+        loop {
+            ticks.tick().await;
+            expectations.learn(index, clock.read().now);
+        }
+    };
+    tokio::select! {
+        () = follow(events, expectations, clock) => {}
+        () = learn => {}
+    }
+}
+
+async fn follow(
+    events: impl Stream<Item = Result<Event<WatchedPod>, watcher::Error>>,
+    expectations: &Expectations,
+    clock: &Clock,
+) {
+    let mut events = std::pin::pin!(events);
+    let mut listed = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(pod)) => {
+                let Some(placed) = &pod.placed else { continue };
+                let at = clock.read();
+                expectations.bound(placed, age(&pod, at), at.now);
+                listed.insert(placed.uid.clone());
+            }
+            Ok(Event::InitDone) => {
+                expectations.listed(&listed);
+                info!(pods = listed.len(), "Placed FPGA pods listed");
+                listed.clear();
+            }
+            Ok(Event::Apply(pod)) => {
+                if let Some(placed) = &pod.placed {
+                    expectations.bound(placed, Millis::ZERO, clock.read().now);
+                }
+            }
+            Ok(Event::Delete(pod)) => expectations.gone(pod.uid()),
+            Err(error) => {
+                expectations.metrics().watch_errors.inc();
+                warn!(%error, "Watching pods failed, trying again");
+            }
+        }
+    }
+}
+
+/// How long ago a pod was bound that was found in a list: nobody saw it happen, so the API server's date must do.
+fn age(pod: &WatchedPod, at: Moment) -> Millis {
+    at.wall - pod.since.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_core::node_state::decode;
+    use fpga_core::staleness::Received;
+
+    const WALL: u64 = 1_767_225_900_000;
+
+    fn pod(uid: &str, bound: &str) -> WatchedPod {
+        let pod = serde_json::json!({
+            "metadata": {"uid": uid, "annotations": {"fpga-scheduling.io/bitstreams": "sobel"}},
+            "spec": {"nodeName": "n"},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": bound}]},
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    /// After the events: how many pods count, each less the longer it is there.
+    async fn after(events: Vec<Event<WatchedPod>>, expectations: &Expectations) -> f64 {
+        let clock = Clock::new(|| Moment { now: Millis(1_000), wall: Millis(WALL) });
+        let events = futures::stream::iter(events.into_iter().map(Ok));
+        follow(events, expectations, &clock).await;
+        let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
+        let received = Received::new(decode(state).unwrap(), Millis::ZERO, Millis::ZERO);
+        let expected = expectations.on([("n", Some(&received))].into_iter(), Millis(1_000));
+        expected.first().map_or(0.0, |expected| expected.unknown)
+    }
+
+    #[tokio::test]
+    async fn a_listed_pod_is_as_old_as_the_api_server_says_and_a_watched_one_is_new() {
+        let expectations = Expectations::default();
+        let half_a_window_ago = "2026-01-01T00:02:30Z";
+        let listed = pod("listed", half_a_window_ago);
+        let events = vec![Event::Init, Event::InitApply(listed), Event::InitDone];
+        assert!((after(events, &expectations).await - 0.5).abs() < 1e-9);
+        assert!(expectations.is_synced());
+        let events = vec![Event::Apply(pod("watched", half_a_window_ago))];
+        assert!((after(events, &expectations).await - 1.5).abs() < 1e-9);
+    }
+
+    #[tokio::test]
+    async fn who_is_deleted_or_missing_in_a_later_list_is_gone() {
+        let expectations = Expectations::default();
+        let now = "2026-01-01T00:05:00Z";
+        let events = vec![
+            Event::Init,
+            Event::InitDone,
+            Event::Apply(pod("a", now)),
+            Event::Apply(pod("b", now)),
+            Event::Apply(pod("c", now)),
+            Event::Delete(pod("a", now)),
+        ];
+        assert!((after(events, &expectations).await - 2.0).abs() < 1e-9);
+        let events = vec![Event::Init, Event::InitApply(pod("c", now)), Event::InitDone];
+        assert!((after(events, &expectations).await - 1.0).abs() < 1e-9);
+    }
+}
