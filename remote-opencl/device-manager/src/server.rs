@@ -36,6 +36,8 @@ const MAX_CONNECTIONS: usize = 512;
 const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
 /// A connection without a session is closed after this.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to hear that the manager ends, once its sessions have ended.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a failing `accept` is left alone, as when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What may wait in a connection for its socket.
@@ -222,8 +224,15 @@ async fn http(stream: Socket, service: &Service) {
         }
         () = service.shared.shutdown.requested() => {
             connection.as_mut().graceful_shutdown();
-            // Ends when the sessions have told their clients, or the clients have gone.
-            let _ = tokio::time::timeout(IDLE_TIMEOUT, connection).await;
+            let farewell = async {
+                service.no_session().await;
+                tokio::time::sleep(FAREWELL_TIMEOUT).await;
+            };
+            tokio::select! {
+                _ = connection => {}
+                // The client does not answer.
+                () = farewell => {}
+            }
         }
     }
 }
