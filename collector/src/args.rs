@@ -8,6 +8,8 @@ use crate::publish::Publisher;
 use crate::publish::policy::Intervals;
 use crate::server::{Listeners, Phase};
 use crate::state::Silence;
+use crate::stream::options::StreamArgs;
+use crate::stream::{Link, Streamer};
 use crate::{clock::Clock, duration};
 use anyhow::{Context, bail};
 use clap::{Parser, ValueEnum};
@@ -28,7 +30,8 @@ const KUBE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Examples:
   On a cluster, as a DaemonSet does it:
-    fpga-collector --node-name worker-1 --checkpoint-dir /var/lib/fpga-collector --listen-unix /run/fpga/collector.sock
+    fpga-collector --node-name worker-1 --checkpoint-dir /var/lib/fpga-collector --listen-unix /run/fpga/collector.sock \
+      --extenders dns:fpga-scheduler-extender.kube-fpga.svc:9463 --stream-token-file /etc/fpga/token
   To try it without Kubernetes:
     fpga-collector --no-publish --node-name me --checkpoint-dir /tmp/fpga-collector
     curl -d '{\"timestamp_ms\":1760000000000,\"duration_ms\":12,\"reconfiguration_ms\":0,\"bitstream_identifier\":\"sobel\"}' \\
@@ -78,9 +81,13 @@ pub struct Args {
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// Never talk to an API server: for a single node without Kubernetes. The state is then at GET /v1/state only.
+    /// Never talk to an API server: for a single node without Kubernetes. The state is then at GET /v1/state, and with
+    /// extenders that are streamed to.
     #[arg(long, env = "FPGA_NO_PUBLISH", conflicts_with = "kubeconfig")]
     no_publish: bool,
+
+    #[command(flatten)]
+    stream: StreamArgs,
 
     /// File that gets the bound addresses, one per line, once requests are taken.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
@@ -148,6 +155,7 @@ impl Args {
             device_timeout,
             kubeconfig,
             no_publish,
+            stream,
             ready_file,
             max_body_bytes,
             max_in_flight,
@@ -156,6 +164,7 @@ impl Args {
         } = self;
         start_log(&log, log_format)?;
         check(heartbeat, min_write_interval, max_body_bytes, max_in_flight)?;
+        let streaming = stream.check(no_publish)?;
         let publishing = if no_publish {
             Publishing::Off
         } else {
@@ -184,14 +193,27 @@ impl Args {
         let addresses = listeners.addresses()?;
         let (phase, phases) = watch::channel(Phase::Serve);
         let (publishing_phase, publishing_phases) = watch::channel(Phase::Serve);
+        let link = Link::new();
+        link.uid.send_replace(stream.node_uid);
+        let streamer = streaming.map(|streaming| {
+            let link = link.clone();
+            let streamer = Streamer::new(node_name.clone(), handle.clone(), metrics.clone(), link, streaming);
+            tokio::spawn(streamer.run(phases.clone()))
+        });
         let publisher = match publishing {
             Publishing::Off => None,
             Publishing::On(config) => {
                 let client =
                     kube::Client::try_from(*config).context("cannot make a client of the kubeconfig")?;
                 let intervals = Intervals { min: min_write_interval, heartbeat };
-                let publisher =
-                    Publisher::new(client, node_name.clone(), handle.clone(), metrics.clone(), intervals);
+                let publisher = Publisher::new(
+                    client,
+                    node_name.clone(),
+                    handle.clone(),
+                    metrics.clone(),
+                    intervals,
+                    link,
+                );
                 Some(tokio::spawn(publisher.run(publishing_phases)))
             }
         };
@@ -212,6 +234,9 @@ impl Args {
         let in_order = async {
             if !ended_early {
                 server.await?;
+            }
+            if let Some(streamer) = streamer {
+                streamer.await?;
             }
             // After the server, so that the last state has all that was acknowledged.
             publishing_phase.send_replace(Phase::End);

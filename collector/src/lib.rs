@@ -5,6 +5,7 @@
 //!                                           │ state: window, ledger, devices
 //!                                           ▼
 //!                                       publisher ── server-side apply ──► annotation fpga-scheduling.io/node-state
+//!                                       streamer ─── gRPC, on change ────► extender replicas
 //! ```
 //! What an event means is decided in `fpga-core`; here are the file, the socket and the API server. Nothing here needs the API
 //! server to be there: events are taken and kept whether or not they can be published.
@@ -16,10 +17,12 @@ mod clock;
 mod duration;
 mod http;
 mod intake;
+mod jitter;
 mod metrics;
 mod owner;
 mod publish;
 mod server;
 mod state;
+mod stream;
 
 pub use args::Args;

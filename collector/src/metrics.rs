@@ -36,6 +36,10 @@ pub struct Metrics {
     pub publications: Family<PublicationLabels, Counter>,
     /// Things left out of the last annotation to fit its bound.
     pub truncated: Gauge,
+    /// Streams to extender replicas that are open.
+    pub streams: Gauge,
+    stream_updates: Family<StreamUpdateLabels, Counter>,
+    stream_failures: Family<StreamFailureLabels, Counter>,
     anomalies: Family<AnomalyLabels, Counter>,
     devices: Gauge,
     reporters: Gauge,
@@ -126,6 +130,46 @@ pub enum PublicationOutcome {
     DoesNotFit,
 }
 
+/// Label of the streamed states.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StreamUpdateLabels {
+    outcome: StreamOutcome,
+}
+
+/// What a replica made of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamOutcome {
+    /// Its decisions see it.
+    Taken,
+    /// It knows one that is at least as new.
+    Outdated,
+    /// It can't read it.
+    Unreadable,
+}
+
+/// Label of the streams that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StreamFailureLabels {
+    reason: StreamFailure,
+}
+
+/// Why a stream ended or did not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamFailure {
+    /// Nobody is there.
+    Unreachable,
+    /// No answer in time.
+    Timeout,
+    /// The token is missing or wrong.
+    Token,
+    /// The replica does not know the node, or another of its name.
+    Node,
+    /// The same node speaks on a newer stream.
+    Replaced,
+    /// It ended, is ending, or is not ready.
+    Ended,
+}
+
 /// Gives each value of a label its text.
 macro_rules! label_texts {
     ($($label:ident { $($value:ident => $text:literal,)+ })+) => {$(
@@ -158,6 +202,19 @@ label_texts! {
         ClockJump => "clock_jump",
         GapGivenUp => "gap_given_up",
     }
+    StreamOutcome {
+        Taken => "taken",
+        Outdated => "outdated",
+        Unreadable => "unreadable",
+    }
+    StreamFailure {
+        Unreachable => "unreachable",
+        Timeout => "timeout",
+        Token => "token",
+        Node => "node",
+        Replaced => "replaced",
+        Ended => "ended",
+    }
     PublicationOutcome {
         Written => "written",
         Conflict => "conflict",
@@ -188,6 +245,9 @@ impl Metrics {
             damaged_snapshots: Counter::default(),
             publications: Family::default(),
             truncated: Gauge::default(),
+            streams: Gauge::default(),
+            stream_updates: Family::default(),
+            stream_failures: Family::default(),
             anomalies: Family::default(),
             devices: Gauge::default(),
             reporters: Gauge::default(),
@@ -232,6 +292,14 @@ impl Metrics {
             "Steps of shortening in the last annotation",
             m.truncated.clone(),
         );
+        registry.register("streams", "Open streams to extender replicas", m.streams.clone());
+        registry.register(
+            "stream_updates",
+            "Streamed states by what became of them",
+            m.stream_updates.clone(),
+        );
+        let help = "Streams to extender replicas that ended or did not begin";
+        registry.register("stream_failures", help, m.stream_failures.clone());
         registry.register("anomalies", "Events and clock steps that needed correction", m.anomalies.clone());
         registry.register("devices", "Devices of the node", m.devices.clone());
         registry.register("reporters", "Reporters that are remembered", m.reporters.clone());
@@ -251,6 +319,16 @@ impl Metrics {
     /// Counts a write of the annotation.
     pub fn count_publication(&self, outcome: PublicationOutcome) {
         self.publications.get_or_create(&PublicationLabels { outcome }).inc();
+    }
+
+    /// Counts a streamed state.
+    pub fn count_update(&self, outcome: StreamOutcome) {
+        self.stream_updates.get_or_create(&StreamUpdateLabels { outcome }).inc();
+    }
+
+    /// Counts a stream that ended or did not begin.
+    pub fn count_stream_failure(&self, reason: StreamFailure) {
+        self.stream_failures.get_or_create(&StreamFailureLabels { reason }).inc();
     }
 
     /// Takes over what the state counts itself.

@@ -3,16 +3,17 @@
 
 pub mod policy;
 
+use crate::jitter::Jitter;
 use crate::metrics::{Metrics, PublicationOutcome};
 use crate::owner::{Handle, Refusal};
 use crate::server::{self, Phase};
+use crate::stream::Link;
 use fpga_core::node_state::{self, EncodeError, NodeState};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use policy::{Decision, Policy};
-use std::hash::{BuildHasher, Hasher};
+use policy::{Decision, Intervals, Policy};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -39,7 +40,10 @@ pub struct Publisher {
     /// The node object that the annotation belongs to, once it was read.
     uid: Option<String>,
     backoff: Duration,
-    random: u64,
+    jitter: Jitter,
+    /// How often to write when no stream stands in for the annotation.
+    alone: Intervals,
+    link: Link,
 }
 
 /// Why the annotation was not written.
@@ -60,17 +64,17 @@ enum WriteError {
 }
 
 impl Publisher {
-    /// A publisher for the node called `node`.
+    /// A publisher for the node called `node`, which writes less often while `link` says that it streams.
     pub fn new(
         client: kube::Client,
         node: String,
         owner: Handle,
         metrics: Metrics,
-        intervals: policy::Intervals,
+        alone: Intervals,
+        link: Link,
     ) -> Self {
-        let random = std::hash::RandomState::new().build_hasher().finish() | 1;
-        let policy = Policy::new(intervals);
-        Self { api: Api::all(client), node, owner, metrics, policy, uid: None, backoff: BACKOFF.0, random }
+        let (policy, api, jitter) = (Policy::new(alone), Api::all(client), Jitter::new());
+        Self { api, node, owner, metrics, policy, uid: None, backoff: BACKOFF.0, jitter, alone, link }
     }
 
     /// Publishes until `phase` says to end, then once more.
@@ -93,9 +97,12 @@ impl Publisher {
             };
             tokio::select! {
                 () = wait => {}
+                () = self.link.recheck.notified() => self.recheck().await,
                 () = server::ended(&mut phase) => break,
             }
         }
+        // Nobody will stream after this: the usual heartbeats tell how long the last word holds.
+        self.policy.set_intervals(self.alone, Instant::now().into_std(), 0.0);
         match timeout(LAST_WRITE_TIMEOUT, self.write()).await {
             Ok(Ok(state)) => info!(boot = state.boot, seq = state.seq, "Last state published"),
             Ok(Err(error)) => warn!(%error, "Last state not published"),
@@ -112,18 +119,21 @@ impl Publisher {
                 return LOOK_AT_LEAST;
             }
         };
-        match self.policy.decide(&state, Instant::now().into_std()) {
+        let now = Instant::now().into_std();
+        let intervals = self.link.acknowledged.write_interval(now).map_or(self.alone, Intervals::dictated);
+        self.policy.set_intervals(intervals, now, self.jitter.fraction());
+        match self.policy.decide(&state, now) {
             Decision::Wait(wait) => wait.min(LOOK_AT_LEAST),
             Decision::Write(reason) => match self.write().await {
                 Ok(state) => {
                     debug!(boot = state.boot, seq = state.seq, ?reason, "State published");
-                    let jitter = self.jitter();
+                    let jitter = self.jitter.fraction();
                     self.policy.wrote(state, Instant::now().into_std(), jitter);
                     self.backoff = BACKOFF.0;
                     LOOK_PAUSE
                 }
                 Err(error) => {
-                    let pause = self.backoff.mul_f64(0.5 + self.jitter() / 2.0);
+                    let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction() / 2.0);
                     warn!(node = %self.node, %error, ?pause, "State not published");
                     // From the second pause on a failure shows: changes don't cut it short.
                     self.backoff = (self.backoff * 2).min(BACKOFF.1);
@@ -155,7 +165,8 @@ impl Publisher {
             Some(uid) => uid,
             None => self.read_node().await?,
         };
-        let state = self.owner.publish().await?;
+        let mut state = self.owner.publish().await?;
+        state.heartbeat = self.policy.intervals().heartbeat.into();
         let text = node_state::encode(&state)?;
         // How much was left out is known to the text only.
         let truncated = node_state::decode(&text).map_or(0, |written| written.truncated);
@@ -182,18 +193,21 @@ impl Publisher {
             None => {}
         }
         let uid = node.metadata.uid.ok_or_else(|| WriteError::NoUid(self.node.clone()))?;
+        self.link.uid.send_replace(Some(uid.clone()));
         Ok(self.uid.insert(uid).clone())
     }
 
-    /// Between 0 and 1.
-    fn jitter(&mut self) -> f64 {
-        // xorshift64: jitter needs no better.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        #[expect(clippy::cast_precision_loss, reason = "53 bits are enough")]
-        let fraction = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
-        fraction
+    /// A replica knows another node object by this name; with streams a write, which would tell, may be minutes away.
+    async fn recheck(&mut self) {
+        let before = self.uid.take();
+        match self.read_node().await {
+            Ok(uid) if before.as_ref() != Some(&uid) => {
+                info!(node = %self.node, uid, "The node was made anew; it is told of everything");
+                self.policy = Policy::new(self.policy.intervals());
+            }
+            Ok(_) => {}
+            Err(error) => warn!(node = %self.node, %error, "Node not read"),
+        }
     }
 }
 

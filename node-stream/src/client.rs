@@ -43,6 +43,17 @@ pub enum StreamError {
     Token(#[from] TokenError),
 }
 
+impl StreamError {
+    /// The code with which the replica ended the call, if it did.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Ended(status) => Some(status.code()),
+            Self::Unreachable(_) | Self::Timeout | Self::Token(_) => None,
+        }
+    }
+}
+
 impl NodeStream {
     /// Begins a call to the replica at `uri` for the node that `introduction` names.
     ///

@@ -1,0 +1,123 @@
+//! One replica: connect, speak, and come again with patience when it is away.
+
+use super::Shared;
+use crate::jitter::Jitter;
+use crate::metrics::{StreamFailure, StreamOutcome};
+use fpga_node_stream::client::{NodeStream, StreamError};
+use fpga_node_stream::v1::{Introduction, Verdict};
+use prometheus_client::metrics::gauge::Gauge;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tonic::Code;
+use tonic::transport::Uri;
+use tracing::{debug, info, warn};
+
+/// Pauses after failures: the first, and the longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+
+/// The stream to one replica.
+pub struct Replica {
+    shared: Arc<Shared>,
+    uri: Uri,
+    backoff: Duration,
+    jitter: Jitter,
+}
+
+impl Replica {
+    /// The one at `uri`.
+    pub fn new(shared: Arc<Shared>, uri: Uri) -> Self {
+        Self { shared, uri, backoff: BACKOFF.0, jitter: Jitter::new() }
+    }
+
+    /// Streams to it, again and again.
+    pub async fn run(mut self) {
+        loop {
+            let Some(uid) = self.uid().await else { return };
+            let introduction = Introduction { node: self.shared.node.clone(), uid };
+            let opened = NodeStream::open(self.uri.clone(), &self.shared.access, introduction).await;
+            let error = match opened {
+                Ok(stream) => {
+                    debug!(replica = %self.uri, "Stream begins");
+                    let _open = Open::count(self.shared.metrics.streams.clone());
+                    self.speak(stream).await
+                }
+                Err(error) => error,
+            };
+            self.shared.metrics.count_stream_failure(kind(&error));
+            if error.code() == Some(Code::FailedPrecondition) {
+                // The node was made anew, and the annotation, which would tell, is written seldom.
+                self.shared.link.recheck.notify_one();
+            }
+            let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction());
+            if self.backoff == BACKOFF.0 {
+                info!(replica = %self.uri, %error, ?pause, "No stream to an extender replica");
+            } else {
+                warn!(replica = %self.uri, %error, ?pause, "No stream to an extender replica");
+            }
+            self.backoff = (self.backoff * 2).min(BACKOFF.1);
+            sleep(pause).await;
+        }
+    }
+
+    /// The node's UID, as soon as it is known.
+    async fn uid(&self) -> Option<String> {
+        let mut uid = self.shared.link.uid.subscribe();
+        let known = uid.wait_for(Option::is_some).await.ok()?;
+        known.clone()
+    }
+
+    /// Sends what is published from now on, the newest first, until something is wrong.
+    async fn speak(&mut self, mut stream: NodeStream) -> StreamError {
+        let mut latest = self.shared.latest.subscribe();
+        self.shared.joined.notify_one();
+        loop {
+            // The sender is in `shared`, so that there will always be another one.
+            if latest.changed().await.is_err() {
+                return StreamError::Timeout;
+            }
+            let Some(state) = latest.borrow_and_update().clone() else { continue };
+            let answer = match stream.send(state.to_string()).await {
+                Ok(answer) => answer,
+                Err(error) => return error,
+            };
+            let outcome = match answer.verdict() {
+                Verdict::Taken => {
+                    self.shared.link.acknowledged.note(&self.uri, &answer, Instant::now());
+                    self.backoff = BACKOFF.0;
+                    StreamOutcome::Taken
+                }
+                Verdict::Outdated => StreamOutcome::Outdated,
+                Verdict::Unreadable | Verdict::Unspecified => StreamOutcome::Unreadable,
+            };
+            self.shared.metrics.count_update(outcome);
+        }
+    }
+}
+
+/// Counts an open stream as long as it lives.
+struct Open(Gauge);
+
+impl Open {
+    fn count(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn kind(error: &StreamError) -> StreamFailure {
+    match (error, error.code()) {
+        (StreamError::Unreachable(_), _) => StreamFailure::Unreachable,
+        (StreamError::Timeout, _) => StreamFailure::Timeout,
+        (StreamError::Token(_), _) | (_, Some(Code::Unauthenticated)) => StreamFailure::Token,
+        (_, Some(Code::NotFound | Code::FailedPrecondition)) => StreamFailure::Node,
+        (_, Some(Code::Aborted)) => StreamFailure::Replaced,
+        _ => StreamFailure::Ended,
+    }
+}

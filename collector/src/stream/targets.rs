@@ -1,0 +1,119 @@
+//! Where the extender's replicas are: written down one by one, or all that a name stands for.
+
+use std::io;
+use std::str::FromStr;
+use tonic::transport::Uri;
+
+/// Most replicas that are streamed to.
+pub const MAX_REPLICAS: usize = 16;
+
+/// One value of `--extenders`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// One replica.
+    Url(Uri),
+    /// All addresses of a name, as a headless Service has them.
+    Dns {
+        /// The name.
+        name: String,
+        /// The port, the same on all.
+        port: u16,
+    },
+}
+
+/// Why a text is no [`Target`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTarget {
+    /// TLS.
+    #[error("{0:?} asks for TLS, which the stream does not speak yet; write http://HOST:PORT")]
+    Tls(String),
+    /// Anything else.
+    #[error(
+        "{0:?} is no extender; write http://HOST:PORT for one replica, or dns:NAME:PORT for all of a headless Service"
+    )]
+    Other(String),
+}
+
+impl FromStr for Target {
+    type Err = InvalidTarget;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidTarget::Other(text.to_owned());
+        if text.starts_with("https://") {
+            return Err(InvalidTarget::Tls(text.to_owned()));
+        }
+        if let Some(rest) = text.strip_prefix("dns:") {
+            let (name, port) = rest.rsplit_once(':').ok_or_else(invalid)?;
+            let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(invalid)?;
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+            if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
+                return Err(invalid());
+            }
+            return Ok(Self::Dns { name: name.to_owned(), port });
+        }
+        let uri: Uri = text.parse().map_err(|_| invalid())?;
+        let bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
+        if uri.scheme_str() == Some("http") && uri.host().is_some() && uri.port_u16().is_some() && bare {
+            Ok(Self::Url(uri))
+        } else {
+            Err(invalid())
+        }
+    }
+}
+
+/// The replicas behind `targets`, [`MAX_REPLICAS`] at most.
+///
+/// # Errors
+/// A name can't be looked up; then it isn't known who is gone.
+pub async fn resolve(targets: &[Target]) -> io::Result<Vec<Uri>> {
+    let mut found = Vec::new();
+    for target in targets {
+        match target {
+            Target::Url(uri) => found.push(uri.clone()),
+            Target::Dns { name, port } => {
+                let addresses = tokio::net::lookup_host((name.as_str(), *port)).await?;
+                found.extend(addresses.filter_map(|address| format!("http://{address}").parse().ok()));
+            }
+        }
+    }
+    found.sort_by_key(ToString::to_string);
+    found.dedup();
+    found.truncate(MAX_REPLICAS);
+    Ok(found)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_or_a_name_for_all_of_them_is_understood() {
+        assert!(matches!("http://127.0.0.1:9463".parse(), Ok(Target::Url(_))));
+        assert!(matches!("http://[::1]:9463/".parse(), Ok(Target::Url(_))));
+        let dns: Target = "dns:fpga-scheduler-extender.kube-fpga.svc:9463".parse().unwrap();
+        assert_eq!(dns, Target::Dns { name: "fpga-scheduler-extender.kube-fpga.svc".to_owned(), port: 9463 });
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_what_to_write() {
+        for text in
+            ["", "a:1", "http://a", "http://a:1/path", "ftp://a:1", "dns:a", "dns::1", "dns:a:0", "dns:a/b:1"]
+        {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains("http://HOST:PORT") && error.contains("dns:NAME:PORT"), "{error}");
+        }
+        let error = "https://a:1".parse::<Target>().unwrap_err().to_string();
+        assert!(error.contains("TLS"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn each_replica_is_found_once() {
+        let targets: Vec<Target> = ["http://127.0.0.1:1", "http://127.0.0.1:1", "dns:127.0.0.1:2"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
+        let found = resolve(&targets).await.unwrap();
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["http://127.0.0.1:1/", "http://127.0.0.1:2/"]);
+    }
+}
