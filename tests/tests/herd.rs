@@ -1,0 +1,172 @@
+//! 200 pods at once through a real kube-scheduler on unequal ground: usages that differ and stay as they are, and one node
+//! that has the bitstream. By measurements alone they herd there; with what is expected of them they spread.
+
+#![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::cluster::{
+    BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
+};
+use fpga_tests::testbed::wait;
+use fpga_tests::testbed::workload::Workload;
+use futures::future::join_all;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(90);
+const NODES: usize = 10;
+const PODS: usize = 200;
+
+/// Where the 200 pods went, with the shipped weights: per node how many, the least used node first.
+struct Herd {
+    cluster: Cluster,
+    pods: Vec<usize>,
+}
+
+fn name(index: usize) -> String {
+    format!("n{index}")
+}
+
+/// A node's usage grows with its index, faster and faster, in milliseconds of the window.
+fn usage(index: usize) -> usize {
+    index * 2_000 + index * index * 700
+}
+
+fn node_state(index: usize, has_bitstream: bool) -> Value {
+    let bitstreams = if has_bitstream { json!([{"name": "sobel", "lastUsedAgoMs": 0}]) } else { json!([]) };
+    let usage = usage(index);
+    json!({
+        "v": 1, "boot": 1, "seq": 1, "heartbeatMs": 60_000, "windowMs": 300_000,
+        "measuredAtMs": Timestamp::now().as_millisecond(), "usageMs": usage, "reconfigurationMs": 0,
+        "devices": [{"id": "dm0", "vendor": "none", "platform": "p", "board": "emulated", "shell": "1.0", "slots": 4,
+                     "usageMs": usage, "reconfigurationMs": 0, "queued": 0, "healthy": true}],
+        "bitstreams": bitstreams,
+        "window": {"bucketMs": 10_000, "usageMs": [usage], "reconfigurationMs": [0]},
+        "truncated": 0,
+    })
+}
+
+impl Herd {
+    /// Starts a cluster in which the node `with_bitstream` has the pods' bitstream, and lets the pods come.
+    async fn of(with_bitstream: usize, anti_herd: &str) -> Self {
+        let board =
+            |index| BoardSpec { collector: CollectorChoice::None, ..BoardSpec::new(&name(index), None) };
+        let spec = ClusterSpec {
+            boards: (0..NODES).map(board).collect(),
+            weights: "1-2-2".to_owned(),
+            node_cache: NodeCache::Capable,
+            extender_away: ExtenderAway::Wait,
+            extender_args: vec!["--anti-herd".to_owned(), anti_herd.to_owned()],
+        };
+        let mut herd = Self { cluster: Cluster::start(spec).await.unwrap(), pods: Vec::new() };
+        herd.publish(with_bitstream).await;
+        herd.let_come().await;
+        let mean = PODS as f64 / NODES as f64;
+        let most = *herd.pods.iter().max().unwrap() as f64;
+        println!(
+            "anti-herd {anti_herd}, bitstream on {}: {:?}, most {:.2} x the mean",
+            name(with_bitstream),
+            herd.pods,
+            most / mean
+        );
+        herd
+    }
+
+    /// Writes the nodes' annotations as their collectors would, and waits until the extender knows.
+    async fn publish(&self, with_bitstream: usize) {
+        for index in 0..NODES {
+            let state = node_state(index, index == with_bitstream).to_string();
+            let patch = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name(index), "annotations": {"fpga-scheduling.io/node-state": state}},
+            });
+            let apply = PatchParams::apply("fpga-collector").force();
+            self.cluster.nodes().patch(&name(index), &apply, &Patch::Apply(&patch)).await.unwrap();
+        }
+        let url = self.cluster.extender_url("/nodes");
+        wait::until("the extender to know the states", LONG, async || {
+            let known = self.cluster.http().get(&url).await?.json()?;
+            let fresh = known.as_array().into_iter().flatten().filter(|node| node["freshness"] == "fresh");
+            Ok((fresh.count() == NODES).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn let_come(&mut self) {
+        let pods: Vec<Workload> = (0..PODS)
+            .map(|index| Workload::accelerated(&format!("p{index}"), ["sleep", "1000"]).bitstreams("sobel"))
+            .collect();
+        for created in join_all(pods.iter().map(|pod| self.cluster.create(pod))).await {
+            created.unwrap();
+        }
+        let placed = wait::until("all pods to be placed", LONG, async || {
+            self.cluster.check_running()?;
+            let mut placed = BTreeMap::new();
+            for pod in self.cluster.pods().list(&ListParams::default()).await?.items {
+                let Some(node) = pod.spec.and_then(|spec| spec.node_name) else { return Ok(None) };
+                *placed.entry(node).or_insert(0) += 1;
+            }
+            Ok(Some(placed))
+        })
+        .await
+        .unwrap();
+        self.pods = (0..NODES).map(|index| placed.get(&name(index)).copied().unwrap_or_default()).collect();
+        assert_eq!(self.pods.iter().sum::<usize>(), PODS);
+        // kube-scheduler tells a failed prioritize call at V(5) only, and goes on without the scores.
+        let log = self.cluster.plane().scheduler_log();
+        assert!(!log.contains("Failed to run extender's priority function"), "a prioritize call failed");
+    }
+
+    async fn metric(&self, name: &str) -> f64 {
+        self.cluster.http().get(&self.cluster.extender_url("/metrics")).await.unwrap().metric(name)
+    }
+}
+
+/// At most twice the mean.
+const MOST: usize = 2 * PODS / NODES;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_measurements_alone_two_hundred_pods_at_once_herd_on_one_node() {
+    let herd = Herd::of(0, "off").await;
+    let most = *herd.pods.iter().max().unwrap();
+    // The stand-in node takes 110 pods, as kubelets do.
+    assert!(most >= 5 * PODS / NODES, "{:?}", herd.pods);
+    assert!((herd.metric("fpga_extender_placed_pods").await).abs() < 0.5, "pods are not even watched");
+    herd.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_what_is_expected_of_them_two_hundred_pods_at_once_spread() {
+    let herd = Herd::of(0, "on").await;
+    assert!(herd.pods.iter().all(|pods| *pods <= MOST), "{:?}", herd.pods);
+
+    // The extender knows them all, waits for none, and explains what it expected where.
+    let watched = async || {
+        let placed = herd.metric("fpga_extender_placed_pods").await;
+        let awaited = herd.metric("fpga_extender_awaited_bindings").await;
+        Ok(((placed - PODS as f64).abs() < 0.5 && awaited < 0.5).then_some(()))
+    };
+    wait::until("the extender to see all pods bound", LONG, watched).await.unwrap();
+    let last = Workload::accelerated("last", ["sleep", "1000"]).bitstreams("sobel");
+    herd.cluster.create(&last).await.unwrap();
+    herd.cluster.node_of("last").await.unwrap();
+    let url = herd.cluster.extender_url("/explain/default/last");
+    let explained = herd.cluster.http().get(&url).await.unwrap().json().unwrap();
+    for node in explained["prioritize"]["nodes"].as_array().unwrap() {
+        let index: usize = node["node"].as_str().unwrap()[1..].parse().unwrap();
+        assert_eq!(node["measured"]["usageMs"], usage(index), "{node}");
+        let there = node["expected"]["pods"].as_f64().unwrap_or_default();
+        assert!((there - herd.pods[index] as f64).abs() < 0.5, "{node} with {:?}", herd.pods);
+    }
+    herd.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn they_spread_also_where_a_busy_node_has_the_bitstream() {
+    let herd = Herd::of(5, "on").await;
+    assert!(herd.pods.iter().all(|pods| *pods <= MOST), "{:?}", herd.pods);
+    herd.cluster.stop().await;
+}
