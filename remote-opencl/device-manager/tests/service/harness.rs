@@ -12,6 +12,8 @@ use fpga_protocol::v1::server_message::Kind as ServerKind;
 use fpga_protocol::v1::{self, ServerMessage};
 use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,6 +29,7 @@ pub struct Manager {
     child: Child,
     folder: tempfile::TempDir,
     pub addresses: Vec<String>,
+    metrics: SocketAddr,
 }
 
 impl Manager {
@@ -35,14 +38,17 @@ impl Manager {
         let ready = folder.path().join("ready");
         let socket = format!("unix:{}", folder.path().join("dm.sock").display());
         let runtime = std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
+        // Free a moment ago.
+        let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_fpga-device-manager"))
-            .args(["serve", "--listen", &socket, "--runtime", &runtime, "--ready-file"])
+            .args(["serve", "--listen", &socket, "--runtime", &runtime])
+            .args(["--metrics-listen", &metrics.to_string(), "--ready-file"])
             .arg(&ready)
             .args(args)
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let mut manager = Self { child, folder, addresses: Vec::new() };
+        let mut manager = Self { child, folder, addresses: Vec::new(), metrics };
         let since = Instant::now();
         manager.addresses = loop {
             if let Ok(text) = std::fs::read_to_string(&ready) {
@@ -57,6 +63,33 @@ impl Manager {
 
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("dm.sock")
+    }
+
+    /// How many sessions it counts.
+    fn sessions(&self) -> u64 {
+        let mut stream = std::net::TcpStream::connect(self.metrics).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_sessions "));
+        line.unwrap_or_else(|| panic!("no metric in {text}")).parse().unwrap()
+    }
+
+    /// Waits until no session is left.
+    pub async fn has_no_session(&self) -> bool {
+        let since = Instant::now();
+        while self.sessions() > 0 {
+            if since.elapsed() > DEADLINE {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        true
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// Asks it to end, and waits for that.
@@ -143,6 +176,16 @@ impl Client {
         self.to.send(v1::ClientMessage { kind: Some(kind) }).await.unwrap();
     }
 
+    pub async fn try_send(&self, kind: Kind) -> Result<(), ()> {
+        self.to.send(v1::ClientMessage { kind: Some(kind) }).await.map_err(|_| ())
+    }
+
+    /// Takes what comes until nothing comes any more, or the session ends.
+    pub async fn drain(&mut self) {
+        const QUIET: Duration = Duration::from_millis(20);
+        while let Ok(Ok(Some(_))) = tokio::time::timeout(QUIET, self.from.message()).await {}
+    }
+
     /// A call that nobody waits for.
     pub async fn cast(&self, method: Method) {
         self.send(Kind::Call(v1::Call { id: 0, method: Some(method) })).await;
@@ -222,6 +265,7 @@ impl Client {
                 assert_eq!(bytes.len() as u64, transfer.length);
                 bytes
             }
+            Form::Segment(range) => panic!("{range:?} is for the other direction"),
         }
     }
 
@@ -345,7 +389,7 @@ impl Client {
     }
 
     pub fn read(&mut self, queue: u64, buffer: u64, size: u64) -> v1::Command {
-        self.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset: 0, size }))
+        self.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset: 0, size, into: None }))
     }
 
     pub fn launch(&mut self, queue: u64, kernel: u64, args: Vec<Value>, global: u64) -> v1::Command {

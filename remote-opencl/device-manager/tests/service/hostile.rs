@@ -131,7 +131,8 @@ async fn ranges_outside_a_buffer_are_refused() {
     let queue = client.queue(context, 0).await;
     let buffer = client.buffer(context, 16).await;
     for (offset, size) in [(0, 17), (16, 1), (u64::MAX, 2), (0, 0), (8, u64::MAX)] {
-        let read = client.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset, size }));
+        let read =
+            client.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset, size, into: None }));
         let event = read.event;
         client.flush(vec![read]).await;
         assert_eq!(client.status(event).await, -30, "{offset} {size}");

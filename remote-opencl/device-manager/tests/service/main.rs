@@ -4,6 +4,7 @@
 mod crowd;
 mod harness;
 mod hostile;
+mod random;
 
 use bytes::Bytes;
 use fpga_protocol::v1;
@@ -359,6 +360,7 @@ async fn a_client_that_goes_during_its_task_leaves_the_slot_to_others() {
     client.flush(vec![mark, busy, after(never, &[user])]).await;
     assert_eq!(client.status(first).await, 0);
     drop(client);
+    // Its last task runs, and then nothing of it is left.
 
     let mut other = Client::connect(&manager).await;
     let context = other.context().await;
@@ -371,6 +373,8 @@ async fn a_client_that_goes_during_its_task_leaves_the_slot_to_others() {
     let event = launch.event;
     other.flush(vec![launch]).await;
     assert_eq!(other.status(event).await, 0);
+    drop(other);
+    assert!(manager.has_no_session().await);
 }
 
 #[tokio::test]
