@@ -32,6 +32,8 @@ pub const MAX_PODS_PER_NODE: usize = 1024;
 pub const MAX_HINTS: usize = 4096;
 /// Most nodes that a hint is split over: a smaller share than that of one in so many says nothing.
 pub const MAX_HINTED_NODES: usize = 64;
+/// Longest UID that is taken from a request; the API server's have 36 bytes.
+pub const MAX_UID_BYTES: usize = 128;
 /// How long a decision waits for its binding.
 pub const HINT: Millis = Millis::from_secs(5);
 
@@ -161,6 +163,10 @@ impl ExpectedLoads {
         self.forget_hints(now);
         self.end_hint(uid);
         if best.is_empty() || best.len() > MAX_HINTED_NODES || self.places.contains_key(uid) {
+            return;
+        }
+        let owner = owner.filter(|owner| owner.len() <= MAX_UID_BYTES);
+        if uid.is_empty() || uid.len() > MAX_UID_BYTES {
             return;
         }
         if self.hinted.len() >= MAX_HINTS {

@@ -7,9 +7,9 @@ use fpga_core::staleness::Received;
 use fpga_core::units::Millis;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// The pods that were seen bound and the decisions that wait to be.
@@ -26,6 +26,7 @@ pub struct ExpectationMetrics {
     pods: Gauge,
     hints: Gauge,
     owners: Gauge,
+    pod_usage: Gauge<f64, AtomicU64>,
     left_out: Counter,
     /// Failures of the watch on pods.
     pub watch_errors: Counter,
@@ -44,6 +45,8 @@ impl Expectations {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        let help = "Mean usage of a pod in a window, 0 while nothing is known";
+        registry.register_with_unit("mean_pod_usage", help, Unit::Seconds, all.metrics.pod_usage.clone());
         let help = "Pods not expected to use anything: their node has too many";
         registry.register("left_out_pods", help, all.metrics.left_out.clone());
         registry.register(
@@ -117,6 +120,7 @@ impl Expectations {
             loads.means(usage, now)
         };
         self.metrics.owners.set(count(means.owners()));
+        self.metrics.pod_usage.set(means.cluster().unwrap_or_default() / 1e3);
         self.change(|loads| {
             loads.expect(means);
             loads.forget_hints(now);

@@ -154,10 +154,14 @@ fn decide_prioritize(
     Ok(scores)
 }
 
-/// The nodes with the greatest score: kube-scheduler takes one of them, unless its own plugins outvote us.
+/// Those of the nodes with the greatest score that have fresh state: kube-scheduler takes one of them, unless its own
+/// plugins outvote us.
 fn best<'n>(nodes: &'n Nodes<'_>, verdicts: &[NodeScore]) -> Vec<&'n str> {
     let greatest = verdicts.iter().map(|node| node.score).max();
-    let named = nodes.names().zip(verdicts).filter(|(_, node)| Some(node.score) == greatest);
+    let named = nodes
+        .names()
+        .zip(verdicts)
+        .filter(|(_, node)| Some(node.score) == greatest && node.measured.is_some());
     // No more than are hinted at, or one more to tell.
     named.map(|(name, _)| name).take(MAX_HINTED_NODES + 1).collect()
 }

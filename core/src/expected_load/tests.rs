@@ -195,6 +195,8 @@ fn memory_is_bounded() {
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     all.hint("everywhere", None, &nodes, Millis::ZERO);
     assert_eq!(all.hints(), 0, "a share of nearly nothing");
+    all.hint(&"u".repeat(1_000), None, &["n"], Millis::ZERO);
+    assert_eq!(all.hints(), 0, "no UID");
     for i in 0..2 * MAX_HINTS {
         all.hint(&format!("h{i}"), None, &["n"], Millis::ZERO);
         all.hint("again-and-again", None, &["n"], Millis::ZERO);
@@ -230,12 +232,17 @@ fn an_unknown_pods_own_usage_counts_towards_its_rank() {
 
 /// 200 pods at once, bound as soon as decided; ties are broken at random, as kube-scheduler does. Pods per node.
 fn burst(nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
+    burst_after(ExpectedLoads::default(), nodes, weights, expecting)
+}
+
+/// The same where so much is known before.
+fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
     let names: Vec<String> = (0..nodes.len()).map(|i| format!("n{i}")).collect();
     let candidates: Vec<Candidate<'_>> = nodes.iter().map(Some).collect();
     let bitstreams = vec!["sobel".parse().unwrap()];
     let asked = Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams };
     let rules = Rules { weights: weights.parse().unwrap(), ..Rules::default() };
-    let (mut all, mut pods, mut random) = (ExpectedLoads::default(), vec![0; nodes.len()], 1_u64);
+    let (mut pods, mut random) = (vec![0; nodes.len()], 1_u64);
     for i in 0..200_u64 {
         let now = Millis(i * 10);
         let on = |(name, node): (&String, &NodeFacts)| match &node.knowledge {
@@ -273,8 +280,32 @@ fn two_hundred_pods_at_once_herd_on_measurements_alone_and_spread_with_what_is_e
 }
 
 #[test]
-fn with_a_locality_weight_like_both_others_nothing_prevents_a_herd() {
-    assert!(burst(&unequal_ground(10), "4-2-2", true)[0] >= 100);
+fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
+    // At one rank a pod, 200 pods fill the 20 least used nodes like a staircase, however many there are. What pods of the
+    // past used says how much each weighs.
+    let ground = unequal_ground(50);
+    let mut all = ExpectedLoads::default();
+    for i in 0..50 {
+        all.bound(&pod(&format!("old{i}"), &format!("n{i}")), Millis(WINDOW), Millis::ZERO);
+    }
+    let usage = |name: &str| match &ground[name[1..].parse::<usize>().unwrap()].knowledge {
+        Knowledge::Known(received) => Some((received.state().usage, Millis(WINDOW))),
+        _ => None,
+    };
+    all.expect(all.means(usage, Millis::ZERO));
+    let spread = burst_after(all, &ground, "1-2-2", true);
+    assert!(spread.iter().all(|pods| *pods <= 8), "{spread:?}");
+    assert!(burst(&ground, "1-2-2", true).iter().filter(|pods| **pods == 0).count() >= 25, "a staircase");
+}
+
+#[test]
+fn with_so_much_weight_on_locality_nothing_prevents_a_herd() {
+    // Expectations move the usage signal only: what weighs more than usage outvotes them, wherever reconfiguration is
+    // equal.
+    for weights in ["4-2-2", "3-2-2", "1-0-1"] {
+        assert_eq!(burst(&unequal_ground(10), weights, true)[0], 200, "{weights}");
+    }
+    assert!(burst(&unequal_ground(10), "1-1-1", true)[0] > 40);
 }
 
 prop_compose! {
