@@ -1,5 +1,6 @@
 //! The programs of tests/opencl-programs, which know nothing of kube-fpga: natively, and through the remote library over
-//! a unix socket and over TCP. What passes natively must pass remotely.
+//! a unix socket, with
+//! shared memory and without, and over TCP. What passes natively must pass remotely.
 //!
 //! `RUNTIME=intel-fpga` runs the same over Intel's FPGA emulator.
 
@@ -19,7 +20,10 @@ const TOO_LONG: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Native,
+    /// Bulk data goes through shared memory.
     Unix,
+    /// All data goes through the socket.
+    UnixWithoutSharedMemory,
     Tcp,
 }
 
@@ -38,8 +42,10 @@ fn command(way: Way, runtime: Runtime, program: &Path) -> Command {
     }
     let mut command = Command::new(built("fpga-device-manager").unwrap());
     command.args(["exec", "--runtime", &runtime.to_string()]);
-    if way == Way::Tcp {
-        command.arg("--tcp");
+    match way {
+        Way::Native | Way::Unix => {}
+        Way::UnixWithoutSharedMemory => drop(command.args(["--shared-memory", "off"])),
+        Way::Tcp => drop(command.arg("--tcp")),
     }
     command.arg("--").arg(program);
     command
@@ -58,7 +64,7 @@ async fn run(way: Way, program: PathBuf, arguments: &[&str]) -> Output {
 /// Runs a program in all ways; each must exit with 0.
 async fn passes(program: &str, arguments: &[&str]) {
     let path = artifacts::opencl_programs().unwrap().join(program);
-    for way in [Way::Native, Way::Unix, Way::Tcp] {
+    for way in [Way::Native, Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
         let output = run(way, path.clone(), arguments).await;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);

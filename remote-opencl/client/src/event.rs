@@ -16,6 +16,7 @@ use crate::host_memory::HostTarget;
 use crate::kernel::Kernel;
 use crate::outbox::Upload;
 use crate::queue::Queue;
+use crate::segments::Range;
 use crate::session::Session;
 use crate::sync::lock;
 use fpga_protocol::v1::{self, call::Method, data::Form};
@@ -53,6 +54,8 @@ pub(crate) struct Uses {
     pub(crate) target: Option<HostTarget>,
     /// A write's bytes.
     pub(crate) upload: Option<Arc<Upload>>,
+    /// The shared memory that its bytes go through.
+    pub(crate) range: Option<Range>,
     /// Its buffers.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) buffers: Vec<Arc<Buffer>>,
@@ -335,12 +338,22 @@ impl Event {
 
     /// Puts a read's data where it belongs; false when there is not exactly as much as was asked for.
     fn take_data(&self, data: Option<v1::Data>) -> bool {
-        let wanted = lock(&self.inner).uses.target.as_ref().map(HostTarget::len);
-        let Some(wanted) = wanted else { return true };
+        let wanted = {
+            let mut inner = lock(&self.inner);
+            let Uses { target, range, .. } = &mut inner.uses;
+            match (target, range) {
+                (None, _) => return true,
+                (Some(target), Some(range)) => {
+                    range.copy_to(target);
+                    return true;
+                }
+                (Some(target), None) => target.len(),
+            }
+        };
         let taken = match data.and_then(|data| data.form) {
             Some(Form::Inline(bytes)) => bytes.len() == wanted && self.receive(wanted as u64, 0, &bytes),
             Some(Form::Transfer(transfer)) => transfer.id == self.id,
-            None => false,
+            Some(Form::Segment(_)) | None => false,
         };
         taken && lock(&self.inner).received == wanted
     }

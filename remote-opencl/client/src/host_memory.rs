@@ -4,13 +4,18 @@
 //! has ended. This crate keeps its part: it touches the memory only before that.
 #![allow(unsafe_code)]
 
+use crate::signals::spawn_with_signals_blocked;
 use bytes::{BufMut, Bytes};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// Alignment of map shadows: a page, as programs that look at mapped pointers expect.
 const PAGE: usize = 4096;
+
+/// From here on two threads copy.
+const TWO_THREADS_FROM: usize = 8 << 20;
 
 /// Where the bytes of a write come from.
 #[derive(Debug)]
@@ -76,6 +81,20 @@ impl HostSource {
         }
     }
 
+    /// Copies all bytes.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of [`Self::len`] bytes, and not be the source's own memory.
+    pub(crate) unsafe fn copy_all_to(&self, to: *mut u8) {
+        let (from, len) = match &self.0 {
+            Source::Owned(bytes) => (bytes.as_ptr(), bytes.len()),
+            Source::Borrowed(region) => (region.address.cast_const(), region.len),
+        };
+        // SAFETY: the bytes are ours, or the constructor's caller promised that they are readable; the rest is this
+        // function's caller's promise.
+        unsafe { Copying { from, to, len }.run_in_two() };
+    }
+
     /// Appends `len` bytes from `offset` on; zeroes where the source has no such bytes.
     pub(crate) fn copy_to(&self, offset: usize, len: usize, out: &mut impl BufMut) {
         let all = match &self.0 {
@@ -127,6 +146,16 @@ impl HostTarget {
         fits
     }
 
+    /// Overwrites all bytes.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of [`Self::len`] bytes, and not be the target's own memory.
+    pub(crate) unsafe fn copy_all_from(&mut self, from: *const u8) {
+        // SAFETY: the constructor's caller promised that the target is writable and nobody else's; the rest is this
+        // function's caller's promise.
+        unsafe { Copying { from, to: self.0.address, len: self.0.len }.run_in_two() };
+    }
+
     /// A copy of its bytes.
     pub(crate) fn capture(&self) -> Bytes {
         // SAFETY: the constructor's caller promised that the bytes are there; writable memory is readable.
@@ -159,6 +188,52 @@ impl Region {
         let end = offset.checked_add(len)?;
         let address = self.address.wrapping_add(offset);
         (end <= self.len).then(|| Self { address, len, keep: self.keep.clone() })
+    }
+}
+
+/// A copy to make.
+#[derive(Debug, Clone, Copy)]
+struct Copying {
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+}
+
+// SAFETY: two addresses and a length; whoever runs it promises that they are good on any thread.
+unsafe impl Send for Copying {}
+
+impl Copying {
+    /// # Safety
+    /// `from` is valid for reads and `to` for writes of `len` bytes until this returns, and they don't overlap.
+    unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.to.copy_from_nonoverlapping(self.from, self.len) };
+    }
+
+    /// As [`Self::run`], with a second thread where that is worth it: one alone doesn't use all of the memory's
+    /// bandwidth.
+    ///
+    /// # Safety
+    /// As [`Self::run`].
+    unsafe fn run_in_two(self) {
+        if self.len < TWO_THREADS_FROM {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run() };
+        }
+        let half = self.len / 2 / PAGE * PAGE;
+        let first = Self { len: half, ..self };
+        let second =
+            Self { from: self.from.wrapping_add(half), to: self.to.wrapping_add(half), len: self.len - half };
+        // SAFETY: a part of what the caller promised; the thread is waited for below.
+        let helper = spawn_with_signals_blocked("fpga-copy", move || unsafe { { second }.run() });
+        // SAFETY: the other part.
+        unsafe { first.run() };
+        // A thread that couldn't be started, or didn't end well, has copied nothing that matters.
+        if helper.map(JoinHandle::join).is_ok_and(|joined| joined.is_ok()) {
+            return;
+        }
+        // SAFETY: the part that the thread should have copied.
+        unsafe { second.run() };
     }
 }
 

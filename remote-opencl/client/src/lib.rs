@@ -29,6 +29,7 @@ mod process;
 pub mod program;
 mod progress;
 pub mod queue;
+mod segments;
 mod session;
 mod signals;
 mod socket;

@@ -15,6 +15,7 @@ use crate::nd_range;
 use crate::outbox::Upload;
 use crate::platform::Device;
 use crate::progress::Progress;
+use crate::segments::Range;
 use crate::session::{Sent, Session};
 use crate::sync::lock;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
@@ -267,6 +268,18 @@ impl Queue {
         data: HostSource,
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
+        if data.len() > MAX_INLINE_BYTES
+            && let Some(range) = self.session().shared_memory(data.len())
+        {
+            range.fill(&data);
+            let operation = command::Operation::WriteBuffer(v1::WriteBuffer {
+                buffer: buffer.id(),
+                offset: offset as u64,
+                data: Some(v1::Data { form: Some(Form::Segment(range.message())) }),
+            });
+            let uses = Uses { range: Some(range), buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+            return self.submit(command_type, operation, uses, wait);
+        }
         let id = self.session().new_id();
         let (form, upload) = if data.len() <= MAX_INLINE_BYTES {
             (Form::Inline(data.capture()), None)
@@ -293,12 +306,15 @@ impl Queue {
         target: HostTarget,
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
+        let large = target.len() > MAX_INLINE_BYTES;
+        let range = if large { self.session().shared_memory(target.len()) } else { None };
         let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
             buffer: buffer.id(),
             offset: offset as u64,
             size: target.len() as u64,
+            into: range.as_ref().map(Range::message),
         });
-        let uses = Uses { target: Some(target), buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+        let uses = Uses { target: Some(target), range, buffers: vec![Arc::clone(buffer)], ..Uses::default() };
         self.submit(command_type, operation, uses, wait)
     }
 

@@ -13,6 +13,7 @@ use crate::error::{ClError, Result};
 use crate::event::Event;
 use crate::fork;
 use crate::outbox::{Outbox, Upload};
+use crate::segments::{Range, Segments};
 use crate::sync::lock;
 use crate::transport::Connection;
 use bytes::{Bytes, BytesMut};
@@ -38,6 +39,7 @@ pub(crate) struct Session {
     lost: AtomicBool,
     state: Mutex<State>,
     releases: Mutex<v1::Release>,
+    segments: Segments,
     _channel: Channel,
 }
 
@@ -66,7 +68,7 @@ pub(crate) enum Sent {
 impl Session {
     /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection { outbox, inbox, platforms: _, offset, channel } = connection;
+        let Connection { outbox, inbox, platforms: _, offset, side, channel } = connection;
         let session = Arc::new(Self {
             generation: fork::generation(),
             driver,
@@ -76,6 +78,7 @@ impl Session {
             lost: AtomicBool::new(false),
             state: Mutex::default(),
             releases: Mutex::default(),
+            segments: Segments::new(side),
             _channel: channel,
         });
         tokio::spawn(incoming::read(incoming::Reader(Arc::downgrade(&session)), inbox));
@@ -152,6 +155,11 @@ impl Session {
             Form::Transfer(transfer)
         };
         v1::Data { form: Some(form) }
+    }
+
+    /// Shared memory for bulk data; `None` where it has to travel in messages.
+    pub(crate) fn shared_memory(&self, len: usize) -> Option<Range> {
+        self.segments.take(self, len)
     }
 
     /// Enqueues a command; `upload` is what its data refers to.
@@ -272,6 +280,8 @@ impl Session {
     pub(crate) fn take_data(&self, data: Option<v1::Data>) -> Result<Bytes> {
         match data.and_then(|data| data.form) {
             Some(Form::Inline(bytes)) => Ok(bytes),
+            // Replies have none.
+            Some(Form::Segment(_)) => Err(ClError::OUT_OF_RESOURCES),
             Some(Form::Transfer(transfer)) => {
                 let download = lock(&self.state).downloads.remove(&transfer.id);
                 let download = download.filter(|download| {

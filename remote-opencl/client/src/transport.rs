@@ -4,7 +4,9 @@ use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
 use crate::codec::SessionCodec;
 use crate::outbox::{Outbox, OutboxStream};
+use crate::segments::{Side, is_wanted};
 use crate::socket::Socket;
+use bytes::Bytes;
 use fpga_protocol::{limits, v1};
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -31,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) inbox: Streaming<v1::ServerMessage>,
     pub(crate) platforms: Vec<v1::Platform>,
     pub(crate) offset: Offset,
+    /// Where descriptors of shared memory come from, if they can.
+    pub(crate) side: Option<Side>,
     /// Kept, since the connection may end with its last handle.
     pub(crate) channel: Channel,
 }
@@ -65,10 +69,29 @@ pub(crate) async fn connect(
 ) -> Result<Connection, ConnectError> {
     let socket = timeout(CONNECT_TIMEOUT, Socket::connect(&address, &resolved)).await;
     let socket = socket.map_err(|_| ConnectError::Timeout)??;
-    timeout(WELCOME_TIMEOUT, greet(socket)).await.map_err(|_| ConnectError::Timeout)?
+    let greeted = timeout(WELCOME_TIMEOUT, greet(socket)).await.map_err(|_| ConnectError::Timeout)?;
+    let (mut connection, key) = greeted?;
+    connection.side = side(&address, &key).await;
+    Ok(connection)
 }
 
-async fn greet(socket: Socket) -> Result<Connection, ConnectError> {
+/// The side socket, where the manager offers one and it can be reached.
+async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
+    let ManagerAddress::Unix(path) = address else { return None };
+    if key.is_empty() || !is_wanted() {
+        return None;
+    }
+    match timeout(CONNECT_TIMEOUT, Side::connect(path, key)).await {
+        Ok(Ok(side)) => Some(side),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "No memory is shared with a device manager");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+async fn greet(socket: Socket) -> Result<(Connection, Bytes), ConnectError> {
     let mut socket = Some(TokioIo::new(socket));
     let connector = tower::service_fn(move |_: Uri| {
         // One connection is one session: a second attempt would be another manager's business.
@@ -96,13 +119,12 @@ async fn greet(socket: Socket) -> Result<Connection, ConnectError> {
     let path = PathAndQuery::from_static(METHOD);
     let mut inbox = grpc.streaming(request, path, SessionCodec).await?.into_inner();
     match inbox.message().await?.and_then(|message| message.kind) {
-        Some(v1::server_message::Kind::Welcome(welcome)) => Ok(Connection {
-            outbox,
-            inbox,
-            platforms: welcome.platforms,
-            offset: Offset::new(welcome.manager_ns, now_ns()),
-            channel,
-        }),
+        Some(v1::server_message::Kind::Welcome(welcome)) => {
+            let offset = Offset::new(welcome.manager_ns, now_ns());
+            let platforms = welcome.platforms;
+            let connection = Connection { outbox, inbox, platforms, offset, side: None, channel };
+            Ok((connection, welcome.side_key))
+        }
         _ => Err(ConnectError::NoWelcome),
     }
 }

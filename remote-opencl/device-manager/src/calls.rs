@@ -8,6 +8,7 @@ use crate::metrics::Direction;
 use crate::objects::{AddError, Buffer, Context, Object, Objects, Queue};
 use crate::outgoing::Outgoing;
 use crate::programs::{Program, digest};
+use crate::segments::{CreateError, Side};
 use crate::store::{StoreError, digest_of};
 use crate::transfers::{TransferError, Transfers, join};
 use crate::vendor::{ClError, ClResult};
@@ -42,6 +43,8 @@ pub struct Calls<'a> {
     pub transfers: &'a mut Transfers,
     /// For binaries.
     pub outgoing: &'a mut Outgoing,
+    /// Where its client gets descriptors, if it can.
+    pub side: Option<&'a Side>,
 }
 
 /// What a method came to.
@@ -71,6 +74,9 @@ pub enum CallError {
     /// By its data.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// By a segment's id or size.
+    #[error(transparent)]
+    Segment(CreateError),
     /// By a method that this manager does not know.
     #[error("a call has no method that this device manager knows")]
     NoMethod,
@@ -102,6 +108,7 @@ impl Calls<'_> {
                 let made = self.sub_buffer(&create);
                 self.keep(create.buffer, made)?
             }
+            Method::CreateSegment(create) => (self.segment(&create)?, None),
             Method::CreateProgramWithSource(create) => {
                 let context = self.objects.context(create.context);
                 let made = context
@@ -175,6 +182,22 @@ impl Calls<'_> {
             None => Buffer::new(context, flags, size)?,
         };
         Ok(Object::Buffer(Arc::new(buffer)))
+    }
+
+    fn segment(&mut self, create: &v1::CreateSegment) -> Result<ClResult<()>, CallError> {
+        let Some(side) = self.side else { return Ok(Err(ClError(CL_INVALID_OPERATION))) };
+        match self.transfers.segments.create(create.segment, create.size) {
+            Ok(fd) => Ok(side.pass(create.segment, &fd).map_err(|error| {
+                self.transfers.segments.release(create.segment);
+                tracing::warn!(%error, "A descriptor can't be passed");
+                ClError(CL_OUT_OF_RESOURCES)
+            })),
+            Err(error @ (CreateError::Id(_) | CreateError::Size(_))) => Err(CallError::Segment(error)),
+            Err(error) => {
+                tracing::debug!(%error, "No segment");
+                Ok(Err(ClError(CL_OUT_OF_RESOURCES)))
+            }
+        }
     }
 
     fn sub_buffer(&self, create: &v1::CreateSubBuffer) -> ClResult<Object> {

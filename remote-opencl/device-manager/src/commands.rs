@@ -6,10 +6,12 @@ use crate::arguments::{Arguments, Kernel};
 use crate::budget::{Budget, Hold};
 use crate::objects::{Buffer, Objects, Queue, lock};
 use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
+use crate::segments::Slice;
 use crate::task::Need;
-use crate::transfers::{TransferError, Transfers};
+use crate::transfers::{Source, TransferError, Transfers};
 use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
+use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
 use fpga_protocol::v1::command::Operation as Wire;
 use opencl_sys::{CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION};
@@ -49,14 +51,14 @@ impl Body {
 pub enum Operation {
     /// Runs a kernel.
     Launch(Box<Launch>),
-    /// Writes the pieces one after the other.
+    /// Writes.
     Write {
         /// To.
         buffer: Arc<Buffer>,
         /// From this byte on.
         offset: usize,
         /// The bytes.
-        pieces: Vec<Bytes>,
+        source: Source,
         /// How many these are.
         size: usize,
     },
@@ -68,6 +70,8 @@ pub enum Operation {
         offset: usize,
         /// How many.
         size: usize,
+        /// Where to; nothing where they go with the completion.
+        into: Option<Slice>,
     },
     /// Copies between buffers.
     Copy {
@@ -123,8 +127,8 @@ pub struct Launch {
 /// count for later launches.
 enum Asked {
     Launch(ClResult<Launch>),
-    Write(v1::WriteBuffer, Vec<Bytes>),
-    Read(v1::ReadBuffer),
+    Write(v1::WriteBuffer, Source),
+    Read(v1::ReadBuffer, Option<Slice>),
     Copy(v1::CopyBuffer),
     Fill(v1::FillBuffer),
     Marker(Waits),
@@ -147,10 +151,16 @@ pub fn item(
     let asked = match operation {
         Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
         Some(Wire::WriteBuffer(mut write)) => {
-            let pieces = transfers.take(write.data.take())?;
-            Asked::Write(write, pieces)
+            let source = transfers.source(write.data.take())?;
+            Asked::Write(write, source)
         }
-        Some(Wire::ReadBuffer(read)) => Asked::Read(read),
+        Some(Wire::ReadBuffer(read)) => {
+            let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
+            if into.as_ref().is_some_and(|into| into.len() as u64 != read.size) {
+                return Err(RangeError::Length.into());
+            }
+            Asked::Read(read, into)
+        }
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
         Some(Wire::Marker(_)) => Asked::Marker(waits),
@@ -197,18 +207,22 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
             need = program.need(queue.device.id);
             Operation::Launch(Box::new(launch))
         }
-        Asked::Write(write, pieces) => {
+        Asked::Write(write, source) => {
             let buffer = buffer(write.buffer)?;
-            let size = pieces.iter().map(Bytes::len).sum();
+            let size = source.len();
             let offset = range(&buffer, write.offset, size as u64)?.0;
-            held = size as u64;
-            Operation::Write { buffer, offset, pieces, size }
+            if let Source::Pieces(_) = source {
+                held = size as u64;
+            }
+            Operation::Write { buffer, offset, source, size }
         }
-        Asked::Read(read) => {
+        Asked::Read(read, into) => {
             let buffer = buffer(read.buffer)?;
             let (offset, size) = range(&buffer, read.offset, read.size)?;
-            held = read.size;
-            Operation::Read { buffer, offset, size }
+            if into.is_none() {
+                held = read.size;
+            }
+            Operation::Read { buffer, offset, size, into }
         }
         Asked::Copy(copy) => {
             let (source, target) = (buffer(copy.source)?, buffer(copy.target)?);

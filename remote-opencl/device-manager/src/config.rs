@@ -23,8 +23,19 @@ pub struct Config {
     pub metrics: Metrics,
     /// How long loading a slot takes in the model; zero where it is not modelled.
     pub reconfiguration_time: Duration,
+    /// Whether clients on this node share memory with the manager.
+    pub shared_memory: SharedMemory,
     /// How programs from source are counted.
     pub sources: Sources,
+}
+
+/// Whether clients on this node share memory with the manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SharedMemory {
+    /// Those that can.
+    On,
+    /// None: all bytes travel in messages.
+    Off,
 }
 
 /// How a program built from source is counted.

@@ -7,6 +7,7 @@ mod environment;
 mod manager;
 mod supervise;
 
+use crate::config::SharedMemory;
 use crate::humane;
 use crate::process::Inherited;
 use anyhow::Context as _;
@@ -47,6 +48,10 @@ pub struct ExecArgs {
     #[arg(long, env = "FPGA_SOURCE_AS_BITSTREAM")]
     source_as_bitstream: bool,
 
+    /// Share memory between the program and the manager instead of sending all bytes in messages.
+    #[arg(long, env = "FPGA_SHARED_MEMORY", default_value = "on")]
+    shared_memory: SharedMemory,
+
     /// The library that the program loads [default: libfpga_opencl_icd.so beside this binary].
     #[arg(long, env = "FPGA_ICD", value_name = "PATH")]
     icd: Option<PathBuf>,
@@ -76,6 +81,7 @@ impl ExecArgs {
             slots,
             reconfiguration_time,
             source_as_bitstream,
+            shared_memory,
             icd,
             log,
             program,
@@ -85,8 +91,16 @@ impl ExecArgs {
         let mut signals = Signals::block().context("cannot handle signals")?;
         let inherited: Inherited = signals.inherited();
         let environment = Environment::new(&icd).context("cannot make a temporary folder")?;
-        let settings =
-            Settings { runtime, tcp, slots, reconfiguration_time, source_as_bitstream, log, inherited };
+        let settings = Settings {
+            runtime,
+            tcp,
+            slots,
+            reconfiguration_time,
+            source_as_bitstream,
+            shared_memory,
+            log,
+            inherited,
+        };
         let mut manager = Manager::start(&settings, environment.folder())?;
         let addresses = match signals.until_ready(&mut manager)? {
             Started::At(addresses) => addresses,

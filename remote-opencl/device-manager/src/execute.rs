@@ -8,6 +8,7 @@ use crate::commands::{Body, Launch, Operation, Waits};
 use crate::dispatcher::TaskId;
 use crate::objects::{Buffer, Moments, Queue, lock};
 use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
+use crate::transfers::Source;
 use crate::vendor::{self, ClResult, Enqueued, Event};
 use bytes::Bytes;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
@@ -234,7 +235,7 @@ impl<N: Notify> Executor<N> {
 
 impl Running {
     fn tell_pieces(&mut self, event: EventId, reports: &mut Vec<Report>) {
-        let Operation::Read { size, .. } = self.body.operation else { return };
+        let Operation::Read { size, into: None, .. } = self.body.operation else { return };
         while let Some(data) = self.enqueued.take_piece(self.told) {
             let offset = (self.told * MAX_CHUNK_BYTES) as u64;
             self.told += 1;
@@ -243,7 +244,7 @@ impl Running {
     }
 
     fn got(&mut self, event: EventId, reports: &mut Vec<Report>) -> Option<Got> {
-        let Operation::Read { size, .. } = self.body.operation else { return None };
+        let Operation::Read { size, into: None, .. } = self.body.operation else { return None };
         if size <= MAX_INLINE_BYTES {
             return self.enqueued.take_piece(0).map(Got::Bytes);
         }
@@ -261,9 +262,10 @@ fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
             }
             start_kernel(queue, launch, &references(wait))
         }
-        Operation::Write { buffer, offset, pieces, size } => {
-            whole_or_own(buffer, *offset, *size, wait, |wait| {
-                queue.write(&buffer.vendor, *offset, pieces.clone(), wait)
+        Operation::Write { buffer, offset, source, size } => {
+            whole_or_own(buffer, *offset, *size, wait, |wait| match source {
+                Source::Pieces(pieces) => queue.write(&buffer.vendor, *offset, pieces.clone(), wait),
+                Source::Shared(slice) => queue.write_shared(&buffer.vendor, *offset, slice.clone(), wait),
             })
         }
         Operation::Fill { buffer, pattern, offset, size } => {
@@ -271,7 +273,11 @@ fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
                 queue.fill(&buffer.vendor, pattern, *offset, *size, wait)
             })
         }
-        Operation::Read { buffer, offset, size } => {
+        Operation::Read { buffer, offset, into: Some(slice), .. } => {
+            wait.extend(buffer.own_contents()?);
+            queue.read_shared(&buffer.vendor, *offset, slice.clone(), &references(wait))
+        }
+        Operation::Read { buffer, offset, size, into: None } => {
             wait.extend(buffer.own_contents()?);
             queue.read(&buffer.vendor, *offset, *size, MAX_CHUNK_BYTES, &references(wait))
         }

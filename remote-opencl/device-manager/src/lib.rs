@@ -32,6 +32,7 @@ pub mod ready;
 pub mod reporting;
 pub mod router;
 pub mod runtime;
+pub mod segments;
 pub mod serve;
 pub mod server;
 pub mod session;

@@ -1,5 +1,6 @@
 //! Where the manager listens: unix sockets, whose peers the kernel names, and TCP, which needs an explicit flag.
 
+use fpga_protocol::segments::SIDE_SUFFIX;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
@@ -27,6 +28,8 @@ pub enum Listener {
     Unix(UnixListener),
     /// Of TCP.
     Tcp(TcpListener),
+    /// Beside a unix socket: for descriptors of shared memory.
+    Side(UnixListener),
 }
 
 /// A socket file, removed at the end if it still is the one that was made.
@@ -81,6 +84,21 @@ impl Address {
                 Ok((Listener::Unix(listener), self.clone(), Some(file)))
             }
         }
+    }
+}
+
+impl Address {
+    /// Binds the side socket of a unix socket; TCP has none.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind_side(&self) -> Result<Option<(Listener, SocketFile)>, ListenError> {
+        let Self::Unix(path) = self else { return Ok(None) };
+        let mut side = path.as_os_str().to_owned();
+        side.push(SIDE_SUFFIX);
+        let failed = |source| ListenError::Bind { address: Self::Unix(side.clone().into()), source };
+        let (listener, file) = bind_unix(Path::new(&side), failed)?;
+        Ok(Some((Listener::Side(listener), file)))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::dispatcher::{Dispatcher, Grant, SessionId};
 use crate::execute::Notify;
 use crate::objects::lock;
 use crate::ready::EventId;
+use crate::segments::Side;
 use fpga_protocol::v1;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -18,6 +19,8 @@ pub enum Input {
     PieceEnded(EventId),
     /// A task of the session may start.
     Granted(Grant),
+    /// The client has connected for descriptors.
+    Side(Side),
     /// A build has ended.
     Built(Box<v1::Reply>),
 }

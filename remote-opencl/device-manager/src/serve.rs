@@ -1,7 +1,7 @@
 //! `serve`: puts the parts of a manager together and runs it until a signal.
 
 use crate::catalogue::Catalogue;
-use crate::config::{Config, Sources};
+use crate::config::{Config, SharedMemory, Sources};
 use crate::dispatcher::Dispatcher;
 use crate::humane;
 use crate::listen::{Address, Listener};
@@ -92,6 +92,10 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_SOURCE_AS_BITSTREAM")]
     source_as_bitstream: bool,
 
+    /// Share memory with clients on this node instead of sending all bytes in messages.
+    #[arg(long, env = "FPGA_SHARED_MEMORY", default_value = "on")]
+    shared_memory: SharedMemory,
+
     /// Folder of accelerators, files NAME.bitstream: gives bitstreams their names.
     #[arg(long, env = "FPGA_BITSTREAMS", value_name = "DIR")]
     bitstreams: Option<PathBuf>,
@@ -162,6 +166,7 @@ impl ServeArgs {
             reconfiguration_time,
             reconfiguration,
             source_as_bitstream,
+            shared_memory,
             bitstreams,
             store,
             store_limit,
@@ -187,7 +192,7 @@ impl ServeArgs {
         let shutdown = Shutdown::new();
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
-        let (listeners, bound) = bind(&listen, &at_end)?;
+        let (listeners, bound) = bind(&listen, shared_memory, &at_end)?;
         if let Some(folder) = own_folder {
             at_end.add(OwnFolder(folder));
         }
@@ -230,6 +235,7 @@ impl ServeArgs {
             reports,
             metrics,
             reconfiguration_time,
+            shared_memory,
             sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         };
         if let Some(path) = &ready_file {
@@ -253,7 +259,11 @@ impl ServeArgs {
     }
 }
 
-fn bind(addresses: &[Address], at_end: &AtEnd) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
+fn bind(
+    addresses: &[Address],
+    shared_memory: SharedMemory,
+    at_end: &AtEnd,
+) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
     let mut listeners = Vec::new();
     let mut all_bound = Vec::new();
     for address in addresses {
@@ -262,6 +272,18 @@ fn bind(addresses: &[Address], at_end: &AtEnd) -> anyhow::Result<(Vec<Listener>,
         all_bound.push(bound);
         if let Some(file) = file {
             at_end.add(file);
+        }
+        if shared_memory == SharedMemory::Off {
+            continue;
+        }
+        match address.bind_side() {
+            Ok(Some((side, file))) => {
+                listeners.push(side);
+                at_end.add(file);
+            }
+            Ok(None) => {}
+            // Clients do without.
+            Err(error) => warn!(%error, "No memory will be shared"),
         }
     }
     Ok((listeners, all_bound))

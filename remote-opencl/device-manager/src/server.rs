@@ -4,14 +4,15 @@
 //! the vendor's queue there is no other thread to wake.
 
 use crate::budget::Budget;
-use crate::config::Config;
+use crate::config::{Config, SharedMemory};
 use crate::inventory::{Inventory, InventoryError};
 use crate::listen::Listener;
 use crate::memory;
 use crate::outgoing::{Messages, Outgoing};
 use crate::peer::{Accepted, Peer};
 use crate::router::Router;
-use crate::session::{Session, Shared};
+use crate::segments::{Pool, Sides};
+use crate::session::{Locality, Session, Shared};
 use crate::shutdown::Shutdown;
 use crate::socket::Socket;
 use crate::tenants::{MAX_SESSIONS, Tenants};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tonic::codegen::Service as _;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -40,6 +41,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a failing `accept` is left alone, as when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Most clients that may be showing their keys at a time.
+const MAX_GREETINGS: usize = 64;
 /// What may wait in a connection for its socket.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Longest headers of a request.
@@ -68,6 +71,8 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
         inventory,
         router: Router::default(),
         tenants: Tenants::default(),
+        sides: Sides::default(),
+        segments: Pool::of_machine(),
         shutdown: shutdown.clone(),
     });
     let connections = Connections::default();
@@ -75,6 +80,12 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
     runtime.block_on(async {
         let mut accepting = Vec::new();
         for listener in listeners {
+            if let Listener::Side(listener) = listener {
+                listener.set_nonblocking(true)?;
+                let listener = tokio::net::UnixListener::from_std(listener)?;
+                accepting.push(tokio::spawn(accept_sides(listener, shared.sides.clone())));
+                continue;
+            }
             let acceptor = Acceptor::new(listener)?;
             let (shared, connections) = (shared.clone(), connections.clone());
             accepting.push(tokio::spawn(accept(acceptor, shared, connections)));
@@ -133,7 +144,7 @@ enum Acceptor {
 impl Acceptor {
     fn new(listener: Listener) -> io::Result<Self> {
         match listener {
-            Listener::Unix(listener) => {
+            Listener::Unix(listener) | Listener::Side(listener) => {
                 listener.set_nonblocking(true)?;
                 tokio::net::UnixListener::from_std(listener).map(Self::Unix)
             }
@@ -158,6 +169,30 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connection
             Ok(accepted) => start(accepted, shared.clone(), &connections),
             Err(error) => {
                 tracing::warn!(%error, "A connection can't be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The side socket: a key each, heard on this thread, never more than a few at a time.
+async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
+    let room = Arc::new(Semaphore::new(MAX_GREETINGS));
+    loop {
+        // It is never closed.
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => {
+                let sides = sides.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = sides.greet(stream).await {
+                        tracing::debug!(%error, "A client showed no key");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "A connection to the side socket can't be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -249,6 +284,14 @@ struct Service {
 }
 
 impl Service {
+    /// Whether memory can be shared with this client.
+    fn locality(&self) -> Locality {
+        match (self.peer, self.shared.config.shared_memory) {
+            (Peer::User(_), SharedMemory::On) => Locality::SharesMemory,
+            _ => Locality::Remote,
+        }
+    }
+
     /// Waits until there is none.
     async fn no_session(&self) {
         // It can't be closed: this value holds a sender.
@@ -285,7 +328,7 @@ impl DeviceManager for Service {
         })?;
         let budget = Budget::default();
         let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
-        let (session, input) = Session::new(self.shared.clone(), tenant, budget, outgoing);
+        let (session, input) = Session::new(self.shared.clone(), tenant, budget, outgoing, self.locality());
         let counted = Counted::new(self);
         tokio::spawn(async move {
             session.run(input, request.into_inner()).await;

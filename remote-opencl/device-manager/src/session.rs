@@ -21,9 +21,11 @@ use crate::objects::Objects;
 use crate::outgoing::Outgoing;
 use crate::ready::{Command, Ready};
 use crate::router::{Inbox, Input, Router};
+use crate::segments::{Key, Pool, Segments, Side, Sides};
 use crate::shutdown::Shutdown;
 use crate::tenants::Tenants;
 use crate::transfers::Transfers;
+use bytes::Bytes;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
@@ -52,6 +54,10 @@ pub struct Shared {
     pub router: Router,
     /// Whose they are.
     pub tenants: Tenants,
+    /// Who may still connect for descriptors.
+    pub sides: Sides,
+    /// What there is of memory to share.
+    pub segments: Pool,
     /// Whether it is to end.
     pub shutdown: Shutdown,
 }
@@ -79,6 +85,9 @@ pub struct Session {
     budget: Budget,
     objects: Objects,
     transfers: Transfers,
+    /// Where the client gets descriptors; which clients can.
+    side: Option<Side>,
+    locality: Locality,
     ready: Ready<Body>,
     executor: Executor<Inbox>,
     /// Tasks that have not started; the first may be loading.
@@ -104,6 +113,15 @@ enum Building {
     No,
 }
 
+/// Where a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locality {
+    /// On this node, and memory can be shared with it.
+    SharesMemory,
+    /// Elsewhere, or it is not wanted.
+    Remote,
+}
+
 /// Whether the session has left nothing behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closed {
@@ -118,10 +136,12 @@ impl Session {
         tenant: Tenant,
         budget: Budget,
         outgoing: Outgoing,
+        locality: Locality,
     ) -> (Self, UnboundedReceiver<Input>) {
         let (sender, input) = unbounded_channel();
         let inbox = Inbox(sender);
         let id = shared.config.dispatcher.new_session();
+        let transfers = Transfers::new(Segments::new(shared.segments.clone()));
         let session = Self {
             shared,
             id,
@@ -131,7 +151,9 @@ impl Session {
             outgoing,
             budget,
             objects: Objects::default(),
-            transfers: Transfers::default(),
+            transfers,
+            side: None,
+            locality,
             ready: Ready::default(),
             backlog: Backlog::default(),
             loading: None,
@@ -191,8 +213,27 @@ impl Session {
             session: self.id.0.to_string(),
             platforms: self.shared.inventory.platforms().to_vec(),
             manager_ns: clock::now_ns(),
+            side_key: self.side_key(),
         });
         Ok(())
+    }
+
+    /// What opens the side socket, where there may be one.
+    fn side_key(&self) -> Bytes {
+        if self.locality == Locality::Remote {
+            return Bytes::new();
+        }
+        match Key::random() {
+            Ok(key) => {
+                let bytes = Bytes::copy_from_slice(key.bytes());
+                self.shared.sides.expect(self.id.0, key, self.tenant.clone(), self.inbox.clone());
+                bytes
+            }
+            Err(error) => {
+                tracing::warn!(%error, "The system has no random numbers: no memory is shared");
+                Bytes::new()
+            }
+        }
     }
 
     /// Until the end; the status with which the stream ends, unless the client ended it well.

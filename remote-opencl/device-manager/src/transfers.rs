@@ -2,8 +2,10 @@
 //!
 //! Everything that a peer says of lengths and order is checked; a transfer takes no memory before its bytes come.
 
+use crate::segments::{Segments, Slice};
 use bytes::Bytes;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES};
+use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
 use fpga_protocol::v1::data::Form;
 use std::collections::HashMap;
@@ -16,6 +18,17 @@ pub const MAX_TRANSFERS: usize = 1024;
 pub struct Transfers {
     open: HashMap<u64, Transfer>,
     bytes: u64,
+    /// What data may be in instead.
+    pub segments: Segments,
+}
+
+/// Where the data of a write is.
+#[derive(Debug)]
+pub enum Source {
+    /// In messages: at least one, none empty.
+    Pieces(Vec<Bytes>),
+    /// In shared memory.
+    Shared(Slice),
 }
 
 #[derive(Debug)]
@@ -49,12 +62,38 @@ pub enum TransferError {
     /// A message says that it has data and has none.
     #[error("a message lacks its data")]
     Missing,
+    /// A range of shared memory is none.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// Inline data is longer than any message.
     #[error("{0} bytes inline are too many; send them in chunks")]
     Inline(usize),
 }
 
+impl Source {
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
+            Self::Shared(slice) => slice.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl Transfers {
+    /// None; what is in shared memory is in these segments.
+    #[must_use]
+    pub fn new(segments: Segments) -> Self {
+        Self { segments, ..Self::default() }
+    }
+
     /// Takes a chunk.
     ///
     /// # Errors
@@ -84,7 +123,21 @@ impl Transfers {
         Ok(())
     }
 
-    /// The pieces of what a message has or refers to; at least one, none empty.
+    /// Where the bytes for the vendor are.
+    ///
+    /// # Errors
+    /// [`TransferError`]; the session can't go on then.
+    pub fn source(&mut self, data: Option<v1::Data>) -> Result<Source, TransferError> {
+        match data {
+            Some(v1::Data { form: Some(Form::Segment(range)) }) => {
+                Ok(Source::Shared(self.segments.slice(&range)?))
+            }
+            other => self.take(other).map(Source::Pieces),
+        }
+    }
+
+    /// The pieces of what a message has or refers to; at least one, none empty. What is in shared memory is copied:
+    /// these bytes stay as they are.
     ///
     /// # Errors
     /// [`TransferError`]; the session can't go on then.
@@ -96,6 +149,7 @@ impl Transfers {
                 Err(TransferError::Inline(bytes.len()))
             }
             Some(Form::Inline(bytes)) => Ok(vec![bytes]),
+            Some(Form::Segment(range)) => Ok(vec![self.segments.copy(&range)?]),
             Some(Form::Transfer(v1::Transfer { id, length })) => match self.open.remove(&id) {
                 Some(transfer) if transfer.length == length && transfer.received == length => {
                     self.bytes -= length;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod limits;
+pub mod segments;
 
 /// Messages and services of `proto/remote_opencl.proto`.
 #[allow(

@@ -266,6 +266,7 @@ impl State {
                 assert_eq!(bytes.len() as u64, transfer.length, "all chunks before the reference");
                 bytes
             }
+            Form::Segment(range) => panic!("{range:?}, and no memory was offered"),
         }
     }
 
@@ -375,6 +376,7 @@ fn welcome() -> v1::Welcome {
         session: "scripted".into(),
         platforms: vec![v1::Platform { info: vec![info(0x0902, b"Scripted\0")], devices: vec![device] }],
         manager_ns: 500,
+        ..v1::Welcome::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The private manager: `serve` of this same binary as a child, with an environment of its own.
 
 use super::supervise::Signals;
+use crate::config::SharedMemory;
 use crate::process::{Inherited, Terminal, bind_to_parent};
 use anyhow::Context as _;
 use nix::fcntl::OFlag;
@@ -25,6 +26,7 @@ pub struct Settings {
     pub slots: NonZeroU32,
     pub reconfiguration_time: Duration,
     pub source_as_bitstream: bool,
+    pub shared_memory: SharedMemory,
     pub log: String,
     pub inherited: Inherited,
 }
@@ -80,6 +82,9 @@ impl Manager {
             .stdin(Stdio::null());
         if settings.tcp {
             command.arg("--insecure-tcp");
+        }
+        if settings.shared_memory == SharedMemory::Off {
+            command.args(["--shared-memory", "off"]);
         }
         if settings.source_as_bitstream {
             command.arg("--source-as-bitstream");

@@ -11,6 +11,7 @@ impl Session {
         let dispatcher = self.shared.config.dispatcher.clone();
         let others = dispatcher.cancel_session(self.id);
         self.shared.router.remove(self.id);
+        self.shared.sides.forget(self.id.0);
         self.give_back(others);
         self.loading = None;
         for task in self.backlog.clear() {
@@ -42,6 +43,7 @@ impl Session {
                 let grants = self.shared.config.dispatcher.finished(grant.task);
                 self.give_back(grants);
             }
+            Input::Side(_) => {}
             Input::Built(_) => self.building = Building::No,
         }
     }
@@ -51,6 +53,7 @@ impl Session {
         let dispatcher = self.shared.config.dispatcher.clone();
         self.give_back(dispatcher.cancel_session(self.id));
         self.shared.router.remove(self.id);
+        self.shared.sides.forget(self.id.0);
         let granted = self.backlog.clear();
         for task in self.executor.tasks().chain(granted).collect::<Vec<_>>() {
             self.give_back(dispatcher.finished(task));

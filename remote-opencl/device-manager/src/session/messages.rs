@@ -50,6 +50,7 @@ impl Session {
             Method::Release(release) => {
                 for object in release.objects {
                     self.objects.release(object);
+                    self.transfers.segments.release(object);
                 }
                 for event in release.events {
                     self.ready.forget(EventId(event));
@@ -63,6 +64,7 @@ impl Session {
                     objects: &mut self.objects,
                     transfers: &mut self.transfers,
                     outgoing: &mut self.outgoing,
+                    side: self.side.as_ref(),
                 };
                 match calls.run(id, method)? {
                     Outcome::Done(reply) => self.answer(reply),

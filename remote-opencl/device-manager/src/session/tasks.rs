@@ -124,6 +124,10 @@ impl Session {
             }
             Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
             Input::Granted(grant) => self.grant(grant),
+            Input::Side(side) => match side.welcome() {
+                Ok(()) => self.side = Some(side),
+                Err(error) => tracing::debug!(%error, "A side socket is gone already"),
+            },
             Input::Built(reply) => {
                 self.building = Building::No;
                 self.answer(*reply);

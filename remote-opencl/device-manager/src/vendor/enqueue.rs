@@ -2,6 +2,7 @@
 
 use super::api::call;
 use super::{ClError, ClResult, Event, Kernel, Memory, Queue, check};
+use crate::segments::Slice;
 use bytes::Bytes;
 use opencl_sys::{
     CL_FALSE, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START,
@@ -35,6 +36,11 @@ enum Host {
     },
     /// Written by the vendor, one for each piece.
     Targets(Vec<Target>),
+    /// Read or written by the vendor, in shared memory.
+    Shared {
+        #[expect(dead_code, reason = "kept for the vendor, who has its address")]
+        slice: Slice,
+    },
 }
 
 /// Room for `size` bytes, whose length is 0 until they are there.
@@ -140,6 +146,68 @@ impl Queue {
             at = at.saturating_add(piece.len());
         }
         self.together(parts, refused, Host::Source { pieces })
+    }
+
+    /// Writes from shared memory to `offset`.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn write_shared(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        slice: Slice,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor reads the slice until the event has ended: `Enqueued` keeps it. That
+        // the client may change its bytes meanwhile changes what is written, nothing else.
+        let status = unsafe {
+            call!(clEnqueueWriteBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                slice.len(),
+                slice.address().cast_const().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::with(Event::own(event, status)?, Host::Shared { slice }))
+    }
+
+    /// Reads from `offset` into shared memory, as much as the slice has.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn read_shared(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        slice: Slice,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor writes the slice until the event has ended: `Enqueued` keeps it, and
+        // nobody here has a reference into it.
+        let status = unsafe {
+            call!(clEnqueueReadBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                slice.len(),
+                slice.address().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::with(Event::own(event, status)?, Host::Shared { slice }))
     }
 
     /// A command of the pieces that were taken, and the reason why the next one was not.
@@ -337,7 +405,11 @@ impl Queue {
 
 impl Enqueued {
     fn new(event: Event) -> Self {
-        Self { event: Arc::new(event), parts: Vec::new(), refused: None, host: Host::Nothing }
+        Self::with(event, Host::Nothing)
+    }
+
+    fn with(event: Event, host: Host) -> Self {
+        Self { event: Arc::new(event), parts: Vec::new(), refused: None, host }
     }
 
     /// What completes with the command.

@@ -1,0 +1,82 @@
+//! A segment in this process: checked, mapped, and copied from and to.
+//!
+//! The manager can't take the memory away: its size is sealed, and the mapping outlives the manager.
+#![allow(unsafe_code)]
+
+use crate::host_memory::{HostSource, HostTarget};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::stat::fstat;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+/// Shared memory; unmapped when dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    address: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain memory that lives as long as the value; who may touch which bytes when is a matter of ranges, of which
+// each has one owner in this process. What the manager does to it changes bytes, never what is valid.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps a descriptor from the manager, if it is what it must be: `len` bytes that nobody can take away.
+    pub(super) fn new(fd: &OwnedFd, len: usize) -> io::Result<Self> {
+        let size = fstat(fd)?.st_size;
+        if usize::try_from(size).ok() != Some(len) {
+            return Err(io::Error::other(format!("it has {size} bytes, and {len} were promised")));
+        }
+        let seals = SealFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GET_SEALS)?);
+        if !seals.contains(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL) {
+            return Err(io::Error::other("its size isn't sealed"));
+        }
+        // Populated: the pages are there, and each would be a fault of its own otherwise.
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice, of a file that is and stays as long.
+        let address = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { address, len })
+    }
+
+    /// Where `len` bytes from `offset` are; they must lie inside, or nothing may be done with the address.
+    fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        inside.then(|| self.address.as_ptr().wrapping_add(offset))
+    }
+
+    /// Copies all of a source of `len` bytes to `offset`.
+    pub(super) fn write(&self, offset: usize, len: usize, source: &HostSource) {
+        let fits = source.len() == len;
+        debug_assert!(fits);
+        if let Some(address) = self.at(offset, len).filter(|_| fits) {
+            // SAFETY: the address is valid for as many bytes as the source has, and the range has one owner: nobody
+            // else in this process touches them. A source is memory of the application, never of a segment.
+            unsafe { source.copy_all_to(address) };
+        }
+    }
+
+    /// Copies `len` bytes from `offset` to a target of as many.
+    pub(super) fn read(&self, offset: usize, len: usize, target: &mut HostTarget) {
+        let fits = target.len() == len;
+        debug_assert!(fits);
+        if let Some(address) = self.at(offset, len).filter(|_| fits) {
+            // SAFETY: as in `write`, the other way round.
+            unsafe { target.copy_all_from(address) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length; ranges keep this value.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.len) };
+    }
+}

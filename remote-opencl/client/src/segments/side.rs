@@ -1,0 +1,68 @@
+//! The side socket, over which the manager passes descriptors: gRPC can't.
+#![allow(unsafe_code)]
+
+use crate::fork::ClosedInChildren;
+use fpga_protocol::segments::{SIDE_SUFFIX, TAKEN, VARIABLE};
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+
+/// A socket that the manager has taken the key of.
+#[derive(Debug)]
+pub(crate) struct Side {
+    // Forgotten before the descriptor is closed: fields drop in this order.
+    _closed_in_children: ClosedInChildren,
+    fd: OwnedFd,
+}
+
+/// Whether the environment allows shared memory.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os(VARIABLE).is_none_or(|value| value != "off")
+}
+
+impl Side {
+    /// Connects beside a manager's socket and shows the key of the session.
+    pub(crate) async fn connect(manager: &Path, key: &[u8]) -> io::Result<Self> {
+        let mut path = manager.as_os_str().to_owned();
+        path.push(SIDE_SUFFIX);
+        let mut stream = UnixStream::connect(path).await?;
+        // Never `write`: the process would get a SIGPIPE. A new socket has room for a key.
+        let sent = sendmsg::<()>(
+            stream.as_raw_fd(),
+            &[IoSlice::new(key)],
+            &[],
+            MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
+            None,
+        )?;
+        if sent != key.len() || stream.read_u8().await? != TAKEN {
+            return Err(io::Error::other("the manager doesn't take the key"));
+        }
+        let fd = OwnedFd::from(stream.into_std()?);
+        Ok(Self { _closed_in_children: ClosedInChildren::register(&fd), fd })
+    }
+
+    /// The descriptor of a segment, whose reply has come: it is here already.
+    pub(super) fn receive(&self, segment: u64) -> io::Result<OwnedFd> {
+        let mut id = [0; 8];
+        let mut bytes = [IoSliceMut::new(&mut id)];
+        let mut control = cmsg_space!([RawFd; 1]);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+        let message = recvmsg::<()>(self.fd.as_raw_fd(), &mut bytes, Some(&mut control), flags)?;
+        let received = message.bytes;
+        let mut fds = Vec::new();
+        for message in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(passed) = message {
+                // SAFETY: the kernel has just made these descriptors for this process, and nobody else knows them.
+                fds.extend(passed.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+            }
+        }
+        match fds.pop() {
+            Some(fd) if fds.is_empty() && received == id.len() && u64::from_le_bytes(id) == segment => Ok(fd),
+            _ => Err(io::Error::other("something else came over the side socket")),
+        }
+    }
+}

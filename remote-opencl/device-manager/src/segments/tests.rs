@@ -1,0 +1,92 @@
+use super::*;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+
+fn range(segment: u64, offset: u64, length: u64) -> v1::SegmentRange {
+    v1::SegmentRange { segment, offset, length }
+}
+
+#[test]
+fn a_segment_is_zero_shared_and_cannot_change_its_size() {
+    let mut segments = Segments::new(Pool::new(1 << 20));
+    let file = std::fs::File::from(segments.create(1, 8192).unwrap());
+    assert_eq!(file.metadata().unwrap().len(), 8192);
+    assert_eq!(&segments.copy(&range(1, 0, 8192)).unwrap()[..], &[0; 8192]);
+    file.write_all_at(b"abc", 4096).unwrap();
+    assert_eq!(&segments.copy(&range(1, 4096, 3)).unwrap()[..], b"abc");
+    for size in [0, 4096, 16384] {
+        assert!(file.set_len(size).is_err(), "{size}");
+    }
+}
+
+#[test]
+fn a_copy_does_not_change_with_the_segment() {
+    let mut segments = Segments::new(Pool::new(1 << 20));
+    let mut file = std::fs::File::from(segments.create(1, 4096).unwrap());
+    file.write_all(b"before").unwrap();
+    let copy = segments.copy(&range(1, 0, 6)).unwrap();
+    file.write_all_at(b"behind", 0).unwrap();
+    assert_eq!(&copy[..], b"before");
+}
+
+#[test]
+fn ranges_of_no_segment_or_outside_are_refused() {
+    let mut segments = Segments::new(Pool::new(1 << 20));
+    segments.create(1, 4096).unwrap();
+    assert_eq!(segments.slice(&range(2, 0, 1)).unwrap_err(), RangeError::Unknown(2));
+    assert_eq!(segments.slice(&range(1, 0, 4097)).unwrap_err(), RangeError::Outside);
+    assert_eq!(segments.slice(&range(1, 0, 4096)).unwrap().len(), 4096);
+    segments.release(1);
+    assert_eq!(segments.slice(&range(1, 0, 1)).unwrap_err(), RangeError::Unknown(1));
+}
+
+#[test]
+fn bytes_are_bounded_and_come_back_when_the_last_user_has_gone() {
+    let pool = Pool::new(16384);
+    let mut segments = Segments::new(pool.clone());
+    segments.create(1, 8192).unwrap();
+    segments.create(2, 8192).unwrap();
+    assert!(matches!(segments.create(3, 4096), Err(CreateError::Limit)));
+    assert!(matches!(segments.create(2, 4096), Err(CreateError::Id(2))));
+    assert!(matches!(segments.create(0, 4096), Err(CreateError::Id(0))));
+    assert!(matches!(segments.create(3, 5), Err(CreateError::Size(_))));
+    let used = segments.slice(&range(1, 0, 10)).unwrap();
+    segments.release(1);
+    assert_eq!(pool.taken(), 16384);
+    drop(used);
+    assert_eq!(pool.taken(), 8192);
+    drop(segments);
+    assert_eq!(pool.taken(), 0);
+}
+
+#[test]
+fn a_key_opens_once_and_only_for_its_tenant() {
+    let (sender, mut input) = tokio::sync::mpsc::unbounded_channel();
+    let sides = Sides::default();
+    let (right, wrong) = (Key::random().unwrap(), Key::random().unwrap());
+    assert!(right != wrong);
+    let me = || {
+        let (one, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        crate::peer::Accepted::Unix(one).peer().unwrap().tenant()
+    };
+    let greet = |key: &Key| {
+        let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.write_all(key.bytes()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(sides.greet(theirs)).unwrap();
+        ours
+    };
+    let inbox = crate::router::Inbox(sender);
+    sides.expect(1, right.clone(), crate::dispatcher::Tenant::new("somebody else"), inbox.clone());
+    assert_eq!(greet(&right).read(&mut [0]).unwrap(), 0, "closed");
+    sides.expect(1, right.clone(), me(), inbox);
+    assert_eq!(greet(&wrong).read(&mut [0]).unwrap(), 0, "closed");
+    let mut ours = greet(&right);
+    let crate::router::Input::Side(side) = input.try_recv().unwrap() else { panic!() };
+    side.welcome().unwrap();
+    let mut byte = [0];
+    ours.read_exact(&mut byte).unwrap();
+    assert_eq!(byte, [fpga_protocol::segments::TAKEN]);
+    assert_eq!(greet(&right).read(&mut [0]).unwrap(), 0, "used up");
+    assert!(input.try_recv().is_err());
+}
