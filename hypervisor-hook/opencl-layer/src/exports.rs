@@ -1,0 +1,110 @@
+//! The two functions that a loader looks for.
+
+use crate::cl;
+use crate::config::Config;
+use crate::state::configure;
+use crate::table::{ENTRIES, Watching, layered};
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::panic::catch_unwind;
+
+/// Room for an answer of a `clGet…Info` function.
+#[derive(Clone, Copy)]
+pub struct Room {
+    pub size: usize,
+    pub value: *mut c_void,
+    pub size_ret: *mut usize,
+}
+
+impl Room {
+    /// Answers with `bytes` as the standard says: what was not asked for may be NULL, what does not fit is an error.
+    ///
+    /// # Safety
+    /// Each pointer is NULL or writable, `value` for `size` bytes.
+    pub unsafe fn answer(self, bytes: &[u8]) -> cl::cl_int {
+        if !self.value.is_null() {
+            if self.size < bytes.len() {
+                return cl::CL_INVALID_VALUE;
+            }
+            // SAFETY: room for `size` bytes by this function's contract.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.value.cast::<u8>(), bytes.len()) };
+        }
+        if !self.size_ret.is_null() {
+            // SAFETY: writable by this function's contract.
+            unsafe { self.size_ret.write(bytes.len()) };
+        }
+        cl::CL_SUCCESS
+    }
+}
+
+/// Says what the layer is.
+///
+/// # Safety
+/// As the loader's contract has it: pointers are NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetLayerInfo(
+    param_name: cl::cl_layer_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl::cl_int {
+    let room = Room { size, value, size_ret };
+    match param_name {
+        // SAFETY: the loader's pointers.
+        cl::CL_LAYER_API_VERSION => unsafe { room.answer(&cl::CL_LAYER_API_VERSION_100.to_ne_bytes()) },
+        // SAFETY: the loader's pointers.
+        cl::CL_LAYER_NAME => unsafe { room.answer(b"kube-fpga\0") },
+        _ => cl::CL_INVALID_VALUE,
+    }
+}
+
+/// Gives the loader our table in exchange for its own.
+///
+/// # Safety
+/// As the loader's contract has it: the table has `num_entries` functions, the other pointers are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clInitLayer(
+    num_entries: cl::cl_uint,
+    target_dispatch: *const cl::cl_icd_dispatch,
+    num_entries_ret: *mut cl::cl_uint,
+    layer_dispatch_ret: *mut *const cl::cl_icd_dispatch,
+) -> cl::cl_int {
+    if target_dispatch.is_null() || num_entries_ret.is_null() || layer_dispatch_ret.is_null() {
+        return cl::CL_INVALID_VALUE;
+    }
+    let watching = catch_unwind(watching).unwrap_or(Watching::Off);
+    // SAFETY: the loader's table.
+    let table = unsafe { layered(target_dispatch, num_entries as usize, watching) };
+    let entries = num_entries.min(u32::try_from(ENTRIES).unwrap_or_default());
+    // SAFETY: not null, so writable.
+    unsafe {
+        num_entries_ret.write(entries);
+        layer_dispatch_ret.write(table);
+    }
+    cl::CL_SUCCESS
+}
+
+fn watching() -> Watching {
+    match Config::read(|name| std::env::var(name).ok()) {
+        Ok(None) => Watching::Off,
+        Ok(Some(config)) => {
+            log(&format!("reports to {} as device {}", config.endpoint, config.device.id));
+            configure(config);
+            Watching::On
+        }
+        Err(error) => {
+            log(&format!("off: {error}"));
+            Watching::Off
+        }
+    }
+}
+
+/// Appends a line to the file that `FPGA_LAYER_LOG` names: the application's own streams are not ours to write on.
+fn log(line: &str) {
+    let Some(path) = std::env::var_os("FPGA_LAYER_LOG") else { return };
+    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+        // Nobody is there to be told of a full disk.
+        let _ = writeln!(file, "libfpga_opencl_layer[{}] {line}", std::process::id());
+    }
+}

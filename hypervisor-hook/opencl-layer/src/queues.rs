@@ -1,0 +1,270 @@
+//! Queues: they get the profiling property, for device timestamps, and the application doesn't see that they have it.
+
+use crate::cl;
+use crate::config::Profiling;
+use crate::exports::Room;
+use crate::state::guard;
+use crate::table::{replace, target};
+use std::ffi::c_void;
+
+/// Longest list of properties that is read; no standard list is near it.
+const MAX_PROPERTIES: usize = 64;
+
+/// What the application asked for, where a queue got the profiling property from us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// What CL_QUEUE_PROPERTIES_ARRAY gives: the application's list with its final 0, or nothing.
+    list: Vec<cl::cl_queue_properties>,
+}
+
+/// Puts what is here into `table`.
+pub fn insert(table: &mut cl::cl_icd_dispatch) {
+    replace!(table:
+        clCreateCommandQueue clCreateCommandQueueWithProperties clRetainCommandQueue clReleaseCommandQueue
+        clGetCommandQueueInfo clSetCommandQueueProperty clGetEventProfilingInfo
+    );
+}
+
+/// Makes a queue with the profiling property, or as the application wants it where that fails.
+fn create(
+    with_profiling: impl FnOnce(*mut cl::cl_int) -> cl::cl_command_queue,
+    as_it_came: impl FnOnce() -> cl::cl_command_queue,
+    errcode_ret: *mut cl::cl_int,
+    hidden: Option<Hidden>,
+) -> cl::cl_command_queue {
+    let wanted = guard(|layer| layer.profiling == Profiling::Add).unwrap_or(false);
+    if let Some(hidden) = hidden.filter(|_| wanted) {
+        let mut code = cl::CL_SUCCESS;
+        let queue = with_profiling(&raw mut code);
+        if !queue.is_null() {
+            guard(|layer| layer.queues.created(queue, hidden));
+            if !errcode_ret.is_null() {
+                // SAFETY: writable, as the standard asks of the application.
+                unsafe { errcode_ret.write(code) };
+            }
+            return queue;
+        }
+    }
+    let queue = as_it_came();
+    if !queue.is_null() {
+        guard(|layer| layer.queues.forget(queue));
+    }
+    queue
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clCreateCommandQueue(
+    context: cl::cl_context,
+    device: cl::cl_device_id,
+    properties: cl::cl_command_queue_properties,
+    errcode_ret: *mut cl::cl_int,
+) -> cl::cl_command_queue {
+    let Some(call) = target().clCreateCommandQueue else { return std::ptr::null_mut() };
+    let hidden = (properties & cl::CL_QUEUE_PROFILING_ENABLE == 0).then(|| Hidden { list: Vec::new() });
+    create(
+        // SAFETY: the application's arguments, but for one more property and where the code goes.
+        |code| unsafe { call(context, device, properties | cl::CL_QUEUE_PROFILING_ENABLE, code) },
+        // SAFETY: the application's arguments, as they came.
+        || unsafe { call(context, device, properties, errcode_ret) },
+        errcode_ret,
+        hidden,
+    )
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clCreateCommandQueueWithProperties(
+    context: cl::cl_context,
+    device: cl::cl_device_id,
+    properties: *const cl::cl_queue_properties,
+    errcode_ret: *mut cl::cl_int,
+) -> cl::cl_command_queue {
+    let Some(call) = target().clCreateCommandQueueWithProperties else { return std::ptr::null_mut() };
+    // SAFETY: NULL or a list that ends with 0, as the standard asks of the application.
+    let list = unsafe { read_list(properties) };
+    let with = list.as_deref().and_then(with_profiling);
+    let hidden = list.filter(|_| with.is_some()).map(|list| Hidden { list });
+    let with = with.unwrap_or_default();
+    create(
+        // SAFETY: the application's arguments, but for one more property and where the code goes.
+        |code| unsafe { call(context, device, with.as_ptr(), code) },
+        // SAFETY: the application's arguments, as they came.
+        || unsafe { call(context, device, properties, errcode_ret) },
+        errcode_ret,
+        hidden,
+    )
+}
+
+/// The list with its final 0; empty for NULL, nothing for one that is too long.
+///
+/// # Safety
+/// NULL or a list of pairs that ends with 0.
+unsafe fn read_list(properties: *const cl::cl_queue_properties) -> Option<Vec<cl::cl_queue_properties>> {
+    let mut list = Vec::new();
+    if properties.is_null() {
+        return Some(list);
+    }
+    while list.len() < MAX_PROPERTIES {
+        // SAFETY: not beyond the final 0.
+        let name = unsafe { *properties.add(list.len()) };
+        list.push(name);
+        if name == 0 {
+            return Some(list);
+        }
+        // SAFETY: a name is followed by its value.
+        list.push(unsafe { *properties.add(list.len()) });
+    }
+    None
+}
+
+/// The list with the profiling property; nothing if it has it already, or is that of a queue on the device.
+fn with_profiling(list: &[cl::cl_queue_properties]) -> Option<Vec<cl::cl_queue_properties>> {
+    let key = cl::cl_queue_properties::from(cl::CL_QUEUE_PROPERTIES);
+    let enable = cl::CL_QUEUE_PROFILING_ENABLE as cl::cl_queue_properties;
+    let not_ours = enable | cl::CL_QUEUE_ON_DEVICE as cl::cl_queue_properties;
+    let mut with = list[..list.len().saturating_sub(1)].to_vec();
+    match with.chunks_exact_mut(2).find(|pair| pair[0] == key) {
+        Some(pair) if pair[1] & not_ours != 0 => return None,
+        Some(pair) => pair[1] |= enable,
+        None => with.extend([key, enable]),
+    }
+    with.push(0);
+    Some(with)
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clRetainCommandQueue(queue: cl::cl_command_queue) -> cl::cl_int {
+    let Some(call) = target().clRetainCommandQueue else { return cl::CL_INVALID_OPERATION };
+    // SAFETY: the application's argument, as it came.
+    let code = unsafe { call(queue) };
+    if code == cl::CL_SUCCESS {
+        guard(|layer| layer.queues.retained(queue));
+    }
+    code
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clReleaseCommandQueue(queue: cl::cl_command_queue) -> cl::cl_int {
+    let Some(call) = target().clReleaseCommandQueue else { return cl::CL_INVALID_OPERATION };
+    guard(|layer| layer.queues.released(queue));
+    // SAFETY: the application's argument, as it came.
+    unsafe { call(queue) }
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clGetCommandQueueInfo(
+    queue: cl::cl_command_queue,
+    name: cl::cl_command_queue_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl::cl_int {
+    let Some(call) = target().clGetCommandQueueInfo else { return cl::CL_INVALID_OPERATION };
+    let room = Room { size, value, size_ret };
+    let hidden = match name {
+        cl::CL_QUEUE_PROPERTIES | cl::CL_QUEUE_PROPERTIES_ARRAY => {
+            guard(|layer| layer.queues.with(queue, |hidden| hidden.clone())).flatten()
+        }
+        _ => None,
+    };
+    let Some(hidden) = hidden else {
+        // SAFETY: the application's arguments, as they came.
+        return unsafe { call(queue, name, size, value, size_ret) };
+    };
+    if name == cl::CL_QUEUE_PROPERTIES_ARRAY {
+        let bytes: Vec<u8> = hidden.list.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        // SAFETY: the application's pointers.
+        return unsafe { room.answer(&bytes) };
+    }
+    let mut properties: cl::cl_command_queue_properties = 0;
+    let own = (&raw mut properties).cast();
+    // SAFETY: the application's queue, and room of ours.
+    let code = unsafe { call(queue, name, size_of_val(&properties), own, std::ptr::null_mut()) };
+    if code != cl::CL_SUCCESS {
+        return code;
+    }
+    // SAFETY: the application's pointers.
+    unsafe { room.answer(&(properties & !cl::CL_QUEUE_PROFILING_ENABLE).to_ne_bytes()) }
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clSetCommandQueueProperty(
+    queue: cl::cl_command_queue,
+    properties: cl::cl_command_queue_properties,
+    enable: cl::cl_bool,
+    old: *mut cl::cl_command_queue_properties,
+) -> cl::cl_int {
+    let Some(call) = target().clSetCommandQueueProperty else { return cl::CL_INVALID_OPERATION };
+    // SAFETY: the application's arguments, as they came.
+    let code = unsafe { call(queue, properties, enable, old) };
+    if code == cl::CL_SUCCESS {
+        let hidden = guard(|layer| layer.queues.with(queue, |_| ())).flatten().is_some();
+        // SAFETY: NULL or written just now.
+        if let Some(old) = unsafe { old.as_mut() }.filter(|_| hidden) {
+            *old &= !cl::CL_QUEUE_PROFILING_ENABLE;
+        }
+        if properties & cl::CL_QUEUE_PROFILING_ENABLE != 0 {
+            // From here on it is as the application says.
+            guard(|layer| layer.queues.forget(queue));
+        }
+    }
+    code
+}
+
+#[allow(non_snake_case, reason = "the standard's names")]
+unsafe extern "C" fn clGetEventProfilingInfo(
+    event: cl::cl_event,
+    name: cl::cl_profiling_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl::cl_int {
+    let Some(call) = target().clGetEventProfilingInfo else { return cl::CL_INVALID_OPERATION };
+    // SAFETY: the application's event.
+    let queue = unsafe { queue_of(event) };
+    let hidden = queue.and_then(|queue| guard(|layer| layer.queues.with(queue, |_| ())).flatten());
+    if hidden.is_some() {
+        return cl::CL_PROFILING_INFO_NOT_AVAILABLE;
+    }
+    // SAFETY: the application's arguments, as they came.
+    unsafe { call(event, name, size, value, size_ret) }
+}
+
+/// # Safety
+/// Whatever the runtime asks of an event that an application passes.
+unsafe fn queue_of(event: cl::cl_event) -> Option<cl::cl_command_queue> {
+    let mut queue: cl::cl_command_queue = std::ptr::null_mut();
+    let info = target().clGetEventInfo?;
+    let room = (&raw mut queue).cast();
+    // SAFETY: the event is the application's, and there is room for the value.
+    let code =
+        unsafe { info(event, cl::CL_EVENT_COMMAND_QUEUE, size_of_val(&queue), room, std::ptr::null_mut()) };
+    (code == cl::CL_SUCCESS && !queue.is_null()).then_some(queue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_get_the_property_once_and_keep_the_rest() {
+        let key = cl::cl_queue_properties::from(cl::CL_QUEUE_PROPERTIES);
+        let enable = cl::CL_QUEUE_PROFILING_ENABLE as cl::cl_queue_properties;
+        assert_eq!(with_profiling(&[]), Some(vec![key, enable, 0]));
+        assert_eq!(with_profiling(&[0]), Some(vec![key, enable, 0]));
+        assert_eq!(with_profiling(&[7, 8, 0]), Some(vec![7, 8, key, enable, 0]));
+        assert_eq!(with_profiling(&[key, 1, 7, 8, 0]), Some(vec![key, 1 | enable, 7, 8, 0]));
+        assert_eq!(with_profiling(&[key, enable, 0]), None);
+        assert_eq!(with_profiling(&[key, 4, 0]), None, "a queue on the device");
+    }
+
+    #[test]
+    fn a_list_is_read_to_its_end_and_no_further() {
+        let endless = [1; MAX_PROPERTIES + 2];
+        // SAFETY: long enough.
+        unsafe {
+            assert_eq!(read_list(std::ptr::null()), Some(vec![]));
+            assert_eq!(read_list([7, 0, 0].as_ptr()), Some(vec![7, 0, 0]));
+            assert_eq!(read_list(endless.as_ptr()), None);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What the collector is told: ended commands, reconfigurations, progress, and the device if it is to be announced.
+
+use crate::bitstreams::Bitstream;
+use crate::config::{Announce, Config};
+use crate::in_flight::{Command, InFlight};
+use fpga_core::bitstream::BitstreamId;
+use fpga_core::device::{DeviceStatus, LoadedBitstream};
+use fpga_core::event::{Event, Phase};
+use fpga_core::units::Millis;
+use fpga_hook::{Reporter, StartError, WholeMillis};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// As many loaded bitstreams as a collector takes of one device.
+const MAX_LOADED: usize = 48;
+
+/// Reports for the device of the environment.
+#[derive(Debug)]
+pub struct Reports {
+    reporter: Reporter,
+    announce: Announce,
+    device: Mutex<DeviceStatus>,
+    id: String,
+    reconfigured: WholeMillis,
+    /// Whether the collector answered in time when it was last waited for.
+    answers: AtomicBool,
+}
+
+impl Reports {
+    /// Starts reporting.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        let reporter = Reporter::start(fpga_hook::Config::new(config.endpoint.clone()))?;
+        let device = config.device.clone();
+        if config.announce == Announce::Device {
+            reporter.device(device.clone());
+        }
+        Ok(Self {
+            reporter,
+            announce: config.announce,
+            id: device.id.clone(),
+            device: Mutex::new(device),
+            reconfigured: WholeMillis::default(),
+            answers: AtomicBool::new(true),
+        })
+    }
+
+    /// A command has ended that kept the device busy for so long.
+    pub fn ended(&self, command: &Command, took: Duration, in_flight: &InFlight) {
+        let duration_ms = in_flight.used.take(took);
+        self.reporter.report(Event {
+            duration_ms,
+            task: Some(command.task),
+            ..self.event(&command.bitstream)
+        });
+    }
+
+    /// A command has kept the device busy for so long, and still does.
+    pub fn progress(&self, command: &Command, so_far: Duration) {
+        let (task, phase) = (Some(command.task), Phase::Running);
+        let duration_ms = so_far.into();
+        self.reporter.report(Event { duration_ms, task, phase, ..self.event(&command.bitstream) });
+    }
+
+    /// The device has been loaded with `bitstream`, which kept it busy for so long.
+    pub fn reconfigured(&self, bitstream: &Bitstream, took: Duration) {
+        let took = self.reconfigured.take(took);
+        // No task holds the board meanwhile, so the time it is held is told here too.
+        self.reporter.report(Event { duration_ms: took, reconfiguration_ms: took, ..self.event(bitstream) });
+        let Some(digest) = bitstream.digest else { return };
+        if self.announce == Announce::Nothing {
+            return;
+        }
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        device.loaded.retain(|loaded| loaded.digest != digest);
+        device.loaded.insert(0, LoadedBitstream { id: bitstream.id.clone(), digest });
+        let most = MAX_LOADED.min(device.slots as usize);
+        device.loaded.truncate(most);
+        // Under the lock, so that the newest is said last; the hook only stores it.
+        self.reporter.device(device.clone());
+    }
+
+    /// Gives what was reported a moment to arrive; none where the collector didn't answer the last time.
+    pub fn settle(&self, moment: Duration) {
+        let stats = self.reporter.stats();
+        if stats.queued == 0 || (!self.answers.load(Ordering::Relaxed) && stats.retries > 0) {
+            return;
+        }
+        self.answers.store(self.reporter.flush(moment).is_ok(), Ordering::Relaxed);
+    }
+
+    fn event(&self, bitstream: &Bitstream) -> Event {
+        Event {
+            // A clock before 1970 is the collector's to clamp.
+            timestamp_ms: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            duration_ms: Millis::ZERO,
+            reconfiguration_ms: Millis::ZERO,
+            digest: bitstream.digest.filter(|_| matches!(bitstream.id, BitstreamId::Name(_))),
+            bitstream_identifier: bitstream.id.clone(),
+            identity: None,
+            task: None,
+            phase: Phase::Final,
+            merged: None,
+            device: Some(self.id.clone()),
+            slot: None,
+            tenant: None,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Native OpenCL programs over PoCL under the layer, which reports to a real collector.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../../c-abi/tests/common/mod.rs"]
+mod common;
+
+use common::{Collector, build, wait_until};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+struct Bed {
+    folder: tempfile::TempDir,
+    layer: PathBuf,
+    collector: Collector,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let built = build(&["fpga-opencl-layer", "fpga-collector"]);
+        let folder = tempfile::tempdir().unwrap();
+        let collector = Collector::start(&built.join("fpga-collector"), folder.path());
+        Self { folder, layer: built.join("libfpga_opencl_layer.so"), collector }
+    }
+
+    /// A program over PoCL, natively.
+    fn native(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd").stdin(Stdio::null());
+        command
+    }
+
+    /// The same under the layer, with no collector for it.
+    fn idle(&self, program: &Path) -> Command {
+        let mut command = self.native(program);
+        command.env("OPENCL_LAYERS", &self.layer).env("FPGA_LAYER_LOG", self.log());
+        command
+    }
+
+    /// The same under the layer at work.
+    fn layered(&self, program: &Path) -> Command {
+        let mut command = self.idle(program);
+        command.env("FPGA_COLLECTOR", self.collector.unix());
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("layer.log")
+    }
+
+    fn native_c(&self) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/native.c");
+        let program = self.folder.path().join("native");
+        let mut cc = Command::new("cc");
+        cc.args(["-D_GNU_SOURCE", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]);
+        cc.arg(&program).arg(source).arg("-lOpenCL");
+        assert!(cc.status().expect("a C compiler, cc").success(), "is libOpenCL with its headers installed?");
+        program
+    }
+
+    /// The binary that PoCL makes of a kernel, and its digest in hexadecimal.
+    fn binary(&self, native: &Path) -> (PathBuf, String) {
+        let path = self.folder.path().join("binary");
+        succeed(self.native(native).arg("write-binary").arg(&path));
+        let digest = Sha256::digest(std::fs::read(&path).unwrap());
+        (path, digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+/// The programs of the repository that know nothing of kube-fpga.
+fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/opencl-programs");
+        let out = format!("OUT={}", folder.path().display());
+        succeed(Command::new("make").arg("-s").arg("-C").arg(sources).arg(out));
+        folder
+    });
+    folder.path().join(name)
+}
+
+fn usage(state: &Value) -> u64 {
+    state["usageMs"].as_u64().unwrap()
+}
+
+fn bitstreams(state: &Value) -> &[Value] {
+    state["bitstreams"].as_array().map_or(&[], Vec::as_slice)
+}
+
+#[test]
+fn programs_print_the_same_with_the_layer_as_without_it() {
+    let bed = Bed::new();
+    for name in [
+        "vector_add",
+        "native_events",
+        "callback_status",
+        "map_unmap",
+        "retain_release",
+        "two_queues_deadlock",
+        "user_event_deadlock",
+    ] {
+        let native = succeed(&mut bed.native(&program(name)));
+        for profiling in ["1", "0"] {
+            let layered = succeed(bed.layered(&program(name)).env("FPGA_ADD_PROFILING", profiling));
+            assert_eq!(native.stdout, layered.stdout, "{name}");
+            assert_eq!(native.stderr, layered.stderr, "{name}");
+        }
+    }
+    let state = bed.collector.state();
+    assert!(bitstreams(&state).len() >= 5, "a source each: {state}");
+    // PoCL compiles while a program is built and launched, not on the device.
+    assert_eq!(state["reconfigurationMs"], 0);
+    let wrong = |program: &mut Command| program.arg("--nonsense").output().unwrap();
+    let (native, layered) =
+        (wrong(&mut bed.native(&program("vector_add"))), wrong(&mut bed.layered(&program("vector_add"))));
+    assert_eq!((native.status, native.stderr), (layered.status, layered.stderr));
+}
+
+#[test]
+fn an_application_can_not_tell_that_its_queues_have_profiling() {
+    let bed = Bed::new();
+    let native = bed.native_c();
+    succeed(bed.native(&native).args(["visible", "-"]));
+    for profiling in ["1", "0"] {
+        succeed(bed.layered(&native).args(["visible", "-"]).env("FPGA_ADD_PROFILING", profiling));
+    }
+    wait_until("the transfers are reported", || !bitstreams(&bed.collector.state()).is_empty());
+}
+
+#[test]
+fn kernels_are_timed_and_a_binary_is_a_bitstream() {
+    let bed = Bed::new();
+    let native = bed.native_c();
+    let (binary, digest) = bed.binary(&native);
+    let run = |profiling: &str, name: Option<&str>| {
+        let before = usage(&bed.collector.state());
+        let mut command = bed.layered(&native);
+        command.arg("run-binary").arg(&binary).env("FPGA_ADD_PROFILING", profiling);
+        command
+            .env("FPGA_DEVICE_VENDOR", "pocl")
+            .env("FPGA_DEVICE_ID", "cpu0")
+            .env("FPGA_DEVICE_BOARD", "host");
+        if let Some(name) = name {
+            command.env("FPGA_BITSTREAM_NAMES", format!("{name}=sha256:{digest}"));
+        }
+        let busy: u64 = String::from_utf8(succeed(&mut command).stdout).unwrap().trim().parse().unwrap();
+        let state = bed.collector.state();
+        let used = usage(&state) - before;
+        // The first launch comes on top, and so does the loading; waiting for the processor does not.
+        assert!(used > busy / 2 && used < busy + 1000, "{used} ms reported of {busy} ms: {state}");
+        state
+    };
+    let state = run("1", None);
+    let [bitstream] = bitstreams(&state) else { panic!("one bitstream: {state}") };
+    assert_eq!(bitstream["digest"], digest[..32]);
+    let device = &state["devices"][0];
+    assert_eq!(
+        (&device["id"], &device["vendor"], &device["board"]),
+        (&"cpu0".into(), &"pocl".into(), &"host".into())
+    );
+    assert_eq!((&device["loaded"], &device["usageMs"]), (&serde_json::json!([0]), &state["usageMs"]));
+    let state = run("0", Some("spin"));
+    let [bitstream] = bitstreams(&state) else { panic!("one bitstream: {state}") };
+    assert_eq!((&bitstream["name"], &bitstream["digest"]), (&"spin".into(), &digest[..32].into()));
+}
+
+#[test]
+fn building_a_source_is_a_reconfiguration_where_the_environment_says_so() {
+    let bed = Bed::new();
+    let mut command = bed.layered(&program("vector_add"));
+    succeed(
+        command.env("FPGA_SOURCE_AS_BITSTREAM", "1").env("POCL_CACHE_DIR", bed.folder.path().join("cache")),
+    );
+    let state = bed.collector.state();
+    let reconfiguration = state["reconfigurationMs"].as_u64().unwrap();
+    assert!(reconfiguration > 0 && reconfiguration <= usage(&state), "{state}");
+}
+
+#[test]
+fn a_kernel_counts_while_it_runs() {
+    let bed = Bed::new();
+    let mut command = bed.layered(&program("long_task"));
+    command.args(["--seconds", "60", "--kernel-ms", "10000"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "running");
+    let before = usage(&bed.collector.state());
+    wait_until("the use grows within one kernel", || usage(&bed.collector.state()) > before + 1500);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn forks_and_exits_without_release_are_safe() {
+    let bed = Bed::new();
+    let native = bed.native_c();
+    let (binary, digest) = bed.binary(&native);
+    succeed(bed.layered(&native).arg("fork").arg(&binary));
+    let state = bed.collector.state();
+    assert!(
+        bitstreams(&state).iter().any(|bitstream| bitstream["digest"] == digest[..32]),
+        "the child's: {state}"
+    );
+}
+
+#[test]
+fn without_a_collector_or_with_one_that_is_away_the_application_runs_all_the_same() {
+    let bed = Bed::new();
+    let native = succeed(&mut bed.native(&program("vector_add")));
+    assert_eq!(succeed(&mut bed.idle(&program("vector_add"))).stdout, native.stdout);
+    assert!(!bed.log().exists(), "it does nothing at all");
+    for (collector, word) in
+        [("nonsense", "off: FPGA_COLLECTOR"), ("http://127.0.0.1:1", "reports to http://127.0.0.1:1")]
+    {
+        let mut command = bed.idle(&program("vector_add"));
+        assert_eq!(succeed(command.env("FPGA_COLLECTOR", collector)).stdout, native.stdout);
+        let log = std::fs::read_to_string(bed.log()).unwrap();
+        assert!(log.contains(word), "{log}");
+    }
+    assert_eq!(usage(&bed.collector.state()), 0);
+}
