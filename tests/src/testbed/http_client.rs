@@ -52,6 +52,14 @@ impl HttpClient {
         self.send(Method::POST, url, body.into()).await
     }
 
+    /// PUT with a body.
+    ///
+    /// # Errors
+    /// There was no answer; any status is one.
+    pub async fn put(&self, url: &str, body: impl Into<Bytes>) -> Result<Answer> {
+        self.send(Method::PUT, url, body.into()).await
+    }
+
     async fn send(&self, method: Method, url: &str, body: Bytes) -> Result<Answer> {
         let exchange = async {
             let request = Request::builder().method(method).uri(url);
