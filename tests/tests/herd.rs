@@ -9,14 +9,19 @@ use fpga_tests::testbed::cluster::{
 use fpga_tests::testbed::wait;
 use fpga_tests::testbed::workload::Workload;
 use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(90);
+/// At one rank for a pod that nothing is known of, 200 pods fill the 20 least used of any number of nodes like a
+/// staircase: on more nodes than that, twice the mean can be kept to only where something is known.
 const NODES: usize = 10;
+/// Where something is known.
+const MORE_NODES: usize = 20;
 const PODS: usize = 200;
 
 /// Where the 200 pods went, with the shipped weights: per node how many, the least used node first.
@@ -51,32 +56,36 @@ fn node_state(index: usize, has_bitstream: bool) -> Value {
 impl Herd {
     /// Starts a cluster in which the node `with_bitstream` has the pods' bitstream, and lets the pods come.
     async fn of(with_bitstream: usize, anti_herd: &str) -> Self {
+        let mut herd = Self::start(NODES, anti_herd).await;
+        herd.publish(with_bitstream).await;
+        herd.let_come().await;
+        println!("anti-herd {anti_herd}, bitstream on {}: {}", name(with_bitstream), herd.told());
+        herd
+    }
+
+    async fn start(nodes: usize, anti_herd: &str) -> Self {
         let board =
             |index| BoardSpec { collector: CollectorChoice::None, ..BoardSpec::new(&name(index), None) };
         let spec = ClusterSpec {
-            boards: (0..NODES).map(board).collect(),
+            boards: (0..nodes).map(board).collect(),
             weights: "1-2-2".to_owned(),
             node_cache: NodeCache::Capable,
             extender_away: ExtenderAway::Wait,
             extender_args: vec!["--anti-herd".to_owned(), anti_herd.to_owned()],
         };
-        let mut herd = Self { cluster: Cluster::start(spec).await.unwrap(), pods: Vec::new() };
-        herd.publish(with_bitstream).await;
-        herd.let_come().await;
-        let mean = PODS as f64 / NODES as f64;
-        let most = *herd.pods.iter().max().unwrap() as f64;
-        println!(
-            "anti-herd {anti_herd}, bitstream on {}: {:?}, most {:.2} x the mean",
-            name(with_bitstream),
-            herd.pods,
-            most / mean
-        );
-        herd
+        Self { cluster: Cluster::start(spec).await.unwrap(), pods: vec![0; nodes] }
+    }
+
+    /// Where the pods are, in words.
+    fn told(&self) -> String {
+        let most = *self.pods.iter().max().unwrap() as f64;
+        let mean = PODS as f64 / self.pods.len() as f64;
+        format!("{:?}, most {:.2} x the mean", self.pods, most / mean)
     }
 
     /// Writes the nodes' annotations as their collectors would, and waits until the extender knows.
     async fn publish(&self, with_bitstream: usize) {
-        for index in 0..NODES {
+        for index in 0..self.pods.len() {
             let state = node_state(index, index == with_bitstream).to_string();
             let patch = json!({
                 "apiVersion": "v1", "kind": "Node",
@@ -89,7 +98,7 @@ impl Herd {
         wait::until("the extender to know the states", LONG, async || {
             let known = self.cluster.http().get(&url).await?.json()?;
             let fresh = known.as_array().into_iter().flatten().filter(|node| node["freshness"] == "fresh");
-            Ok((fresh.count() == NODES).then_some(()))
+            Ok((fresh.count() == self.pods.len()).then_some(()))
         })
         .await
         .unwrap();
@@ -105,7 +114,8 @@ impl Herd {
         let placed = wait::until("all pods to be placed", LONG, async || {
             self.cluster.check_running()?;
             let mut placed = BTreeMap::new();
-            for pod in self.cluster.pods().list(&ListParams::default()).await?.items {
+            let with_us = ListParams::default().labels("app!=old");
+            for pod in self.cluster.pods().list(&with_us).await?.items {
                 let Some(node) = pod.spec.and_then(|spec| spec.node_name) else { return Ok(None) };
                 *placed.entry(node).or_insert(0) += 1;
             }
@@ -113,11 +123,35 @@ impl Herd {
         })
         .await
         .unwrap();
-        self.pods = (0..NODES).map(|index| placed.get(&name(index)).copied().unwrap_or_default()).collect();
+        for (index, pods) in self.pods.iter_mut().enumerate() {
+            *pods = placed.get(&name(index)).copied().unwrap_or_default();
+        }
         assert_eq!(self.pods.iter().sum::<usize>(), PODS);
         // kube-scheduler tells a failed prioritize call at V(5) only, and goes on without the scores.
         let log = self.cluster.plane().scheduler_log();
         assert!(!log.contains("Failed to run extender's priority function"), "a prioritize call failed");
+    }
+
+    /// On each node a pod that has been there for longer than the window, to whoever sees it for the first time.
+    async fn let_one_have_been_there(&self) {
+        let pods = self.cluster.pods();
+        for index in 0..self.pods.len() {
+            let pod_name = format!("old{index}");
+            let mut pod = Workload::accelerated("old", ["sleep", "1000"]).pod();
+            pod["metadata"]["name"] = json!(pod_name);
+            pod["spec"]["nodeName"] = json!(name(index));
+            pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        }
+        let long_ago = Timestamp::now() - Duration::from_secs(3_600);
+        let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": long_ago});
+        let patch = json!({"status": {"conditions": [condition]}});
+        for index in 0..self.pods.len() {
+            let pod_name = format!("old{index}");
+            let runs =
+                |pod: &Pod| pod.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Running"));
+            self.cluster.wait_for_pod(&pod_name, "running", runs).await.unwrap();
+            pods.patch_status(&pod_name, &PatchParams::default(), &Patch::Strategic(&patch)).await.unwrap();
+        }
     }
 
     async fn metric(&self, name: &str) -> f64 {
@@ -168,5 +202,20 @@ async fn with_what_is_expected_of_them_two_hundred_pods_at_once_spread() {
 async fn they_spread_also_where_a_busy_node_has_the_bitstream() {
     let herd = Herd::of(5, "on").await;
     assert!(herd.pods.iter().all(|pods| *pods <= MOST), "{:?}", herd.pods);
+    herd.cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_pods_of_the_past_used_is_expected_of_new_ones() {
+    let mut herd = Herd::start(MORE_NODES, "on").await;
+    herd.let_one_have_been_there().await;
+    herd.cluster.kill_extender().await;
+    herd.cluster.start_extender().await.unwrap();
+    herd.publish(0).await;
+    let learnt = async || Ok((herd.metric("fpga_extender_mean_pod_usage_seconds").await > 0.0).then_some(()));
+    wait::until("the extender to learn what a pod uses", LONG, learnt).await.unwrap();
+    herd.let_come().await;
+    println!("anti-herd on, with a past, bitstream on n0: {}", herd.told());
+    assert!(herd.pods.iter().all(|pods| *pods <= 2 * PODS / MORE_NODES), "{:?}", herd.pods);
     herd.cluster.stop().await;
 }
