@@ -72,7 +72,12 @@ impl Bed {
             weights: weights.to_owned(),
             node_cache,
             extender_away: ExtenderAway::Wait,
-            extender_args: extender_args.iter().map(|arg| (*arg).to_owned()).collect(),
+            // By measurements alone: what is expected of pods that were just placed has tests of its own (herd.rs).
+            extender_args: ["--anti-herd", "off"]
+                .iter()
+                .chain(extender_args)
+                .map(|arg| (*arg).to_owned())
+                .collect(),
         };
         let cluster = Cluster::start(spec).await.unwrap();
         Self { cluster, seq: 0 }
