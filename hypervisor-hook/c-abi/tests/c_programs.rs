@@ -9,7 +9,6 @@ use std::process::{Command, Output};
 
 struct Bed {
     folder: tempfile::TempDir,
-    built: PathBuf,
     collector: Collector,
 }
 
@@ -18,28 +17,49 @@ impl Bed {
         let built = build(&["fpga-hook-c", "fpga-collector"]);
         let folder = tempfile::tempdir().unwrap();
         let collector = Collector::start(&built.join("fpga-collector"), folder.path());
-        Self { folder, built, collector }
+        let mut make = Command::new("make");
+        make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);
+        make.arg(format!("PREFIX={}", folder.path().join("usr").display()));
+        make.arg(format!("BUILT={}", built.display()));
+        assert!(make.status().unwrap().success());
+        Self { folder, collector }
     }
 
+    /// Where the library is installed.
+    fn prefix(&self) -> PathBuf {
+        self.folder.path().join("usr")
+    }
+
+    /// Compiles a program as the pkg-config file says, and runs it.
     fn run(&self, name: &str, arguments: &[&str]) -> Output {
-        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = self.folder.path().join(name);
-        // By its soname, as an installed library is found.
-        let library = self.folder.path().join("libfpga_hook.so.0");
-        if !library.exists() {
-            std::os::unix::fs::symlink(self.library(), &library).unwrap();
-        }
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]);
-        cc.arg("-I").arg(package.join("include")).arg("-o").arg(&program);
-        cc.arg(package.join("tests").join(format!("{name}.c"))).arg(&library).args(["-pthread", "-ldl"]);
+        cc.arg("-o").arg(&program).arg(source);
+        cc.args(self.pkg_config("Cflags")).args(self.pkg_config("Libs")).args(["-pthread", "-ldl"]);
         assert!(cc.status().expect("a C compiler, cc").success(), "{name}.c doesn't compile");
-        let path = self.folder.path();
-        Command::new(&program).args(arguments).env("LD_LIBRARY_PATH", path).output().unwrap()
+        Command::new(&program)
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", self.prefix().join("lib"))
+            .output()
+            .unwrap()
+    }
+
+    /// What `pkg-config` makes of one line of the file.
+    fn pkg_config(&self, line: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.prefix().join("lib/pkgconfig/fpga_hook.pc")).unwrap();
+        assert!(!text.contains('@'), "{text}");
+        let value = |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).unwrap().to_owned();
+        let mut flags = value(&format!("{line}: "));
+        for variable in ["libdir", "includedir", "prefix"] {
+            flags = flags.replace(&format!("${{{variable}}}"), &value(&format!("{variable}=")));
+        }
+        flags.split(' ').map(str::to_owned).collect()
     }
 
     fn library(&self) -> PathBuf {
-        self.built.join("libfpga_hook.so")
+        self.prefix().join("lib/libfpga_hook.so")
     }
 }
 
