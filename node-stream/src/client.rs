@@ -6,7 +6,6 @@ use crate::limits::{MAX_MESSAGE_BYTES, PATIENCE};
 use crate::token::{Access, TokenError};
 use crate::v1::node_stream_client::NodeStreamClient;
 use crate::v1::{Answer, Introduction, Update};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -14,8 +13,6 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Endpoint, Uri};
 use tonic::{Code, Request, Status, Streaming};
 
-/// A connection that carries nothing is asked so often whether it lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Flow control windows: there is one message on its way at most.
 const WINDOW_BYTES: u32 = 128 * 1024;
 
@@ -64,8 +61,6 @@ impl NodeStream {
         let channel = Endpoint::from(uri)
             .connect_timeout(PATIENCE)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(PATIENCE)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
             .buffer_size(4);

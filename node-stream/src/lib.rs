@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod codec;
 pub mod limits;
 pub mod token;
 

@@ -38,7 +38,9 @@ impl Session {
     pub async fn next(&mut self) -> Option<Result<Answer, Status>> {
         // What is not read fills the collector's window, which makes it wait.
         let read = async {
-            sleep_until(self.not_before).await;
+            if Instant::now() < self.not_before {
+                sleep_until(self.not_before).await;
+            }
             timeout(IDLE, self.updates.message()).await
         };
         let update = tokio::select! {
