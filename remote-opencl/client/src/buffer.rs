@@ -4,8 +4,10 @@ use crate::callbacks;
 use crate::cl;
 use crate::context::Context;
 use crate::error::{ClError, Result};
-use crate::host_memory::{HostTarget, Shadow};
+use crate::host_memory::{HostSource, HostTarget, Shadow};
 use crate::maps::MapTable;
+use crate::session::Session;
+use crate::storage::{self, Storage};
 use crate::sync::lock;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method};
@@ -32,6 +34,8 @@ enum Kind {
     /// Maps of it and of its sub-buffers point into one memory: the application's, or a shadow made for the first map.
     Root {
         application: Option<HostTarget>,
+        /// Where the buffer itself lies, if that is in shared memory.
+        storage: Option<Storage>,
         shadow: Mutex<Option<HostTarget>>,
     },
     Sub {
@@ -64,19 +68,25 @@ impl Buffer {
         if size == 0 || allowed.is_some_and(|allowed| size as u64 > allowed) {
             return Err(ClError::INVALID_BUFFER_SIZE);
         }
-        let (content, application) = match initial {
-            Initial::Nothing => (None, None),
-            Initial::Copy(bytes) => (Some(Bytes::copy_from_slice(bytes)), None),
-            Initial::Use(memory) => (Some(memory.capture()), Some(memory)),
-        };
         let copies = flags & cl::MEM_COPY_HOST_PTR != 0;
         let uses = flags & cl::MEM_USE_HOST_PTR != 0;
-        let length_fits = content.as_ref().is_none_or(|content| content.len() == size);
-        if (copies || uses) != content.is_some() || uses != application.is_some() || !length_fits {
+        let fits = match &initial {
+            Initial::Nothing => !copies && !uses,
+            Initial::Copy(bytes) => copies && bytes.len() == size,
+            Initial::Use(memory) => uses && memory.len() == size,
+        };
+        if !fits {
             return Err(ClError::INVALID_HOST_PTR);
         }
         let session = context.session();
         session.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        let shared = size >= storage::SMALLEST || flags & cl::MEM_ALLOC_HOST_PTR != 0;
+        let storage = if shared { storage_with(session, size, &initial) } else { None };
+        let (content, application) = match initial {
+            Initial::Nothing => (None, None),
+            Initial::Copy(bytes) => (storage.is_none().then(|| Bytes::copy_from_slice(bytes)), None),
+            Initial::Use(memory) => (storage.is_none().then(|| memory.capture()), Some(memory)),
+        };
         let id = session.new_id();
         session.cast(Method::CreateBuffer(v1::CreateBuffer {
             buffer: id,
@@ -84,8 +94,9 @@ impl Buffer {
             flags: flags & KERNEL_ACCESS,
             size: size as u64,
             initial: content.map(|content| session.data(content)),
+            storage: storage.as_ref().map(Storage::message),
         }))?;
-        let kind = Kind::Root { application, shadow: Mutex::default() };
+        let kind = Kind::Root { application, storage, shadow: Mutex::default() };
         Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
     }
 
@@ -185,10 +196,13 @@ impl Buffer {
             Kind::Root { application: Some(memory), .. } => {
                 memory.part(offset, size).ok_or(ClError::INVALID_VALUE)
             }
-            Kind::Root { application: None, shadow } => {
+            Kind::Root { application: None, storage, shadow } => {
                 let mut shadow = lock(shadow);
                 if shadow.is_none() {
-                    *shadow = Shadow::allocate(self.size);
+                    *shadow = match storage {
+                        Some(storage) => storage.memory(),
+                        None => Shadow::allocate(self.size),
+                    };
                 }
                 let shadow = shadow.as_ref().ok_or(ClError::MAP_FAILURE)?;
                 shadow.part(offset, size).ok_or(ClError::INVALID_VALUE)
@@ -201,9 +215,27 @@ impl Buffer {
         let begin = match &self.kind {
             Kind::Sub { parent, origin } => return parent.offset_of(address)?.checked_sub(*origin),
             Kind::Root { application: Some(memory), .. } => memory.address(),
-            Kind::Root { application: None, shadow } => lock(shadow).as_ref()?.address(),
+            Kind::Root { application: None, shadow, .. } => lock(shadow).as_ref()?.address(),
         };
         address.checked_sub(begin).filter(|offset| *offset < self.size)
+    }
+
+    /// Where it lies, if that is in shared memory, and where it begins in there.
+    pub(crate) fn storage(&self) -> Option<(&Storage, usize)> {
+        match &self.kind {
+            Kind::Root { storage, .. } => storage.as_ref().map(|storage| (storage, 0)),
+            Kind::Sub { parent, origin } => {
+                parent.storage().map(|(storage, begin)| (storage, begin + origin))
+            }
+        }
+    }
+
+    /// Whether maps point to the very bytes that the device works on.
+    pub(crate) fn is_mapped_in_place(&self) -> bool {
+        match &self.kind {
+            Kind::Root { application, storage, .. } => application.is_none() && storage.is_some(),
+            Kind::Sub { parent, .. } => parent.is_mapped_in_place(),
+        }
     }
 
     /// Refuses what `CL_MEM_HOST_*` forbids.
@@ -219,6 +251,20 @@ impl Buffer {
         match &self.kind {
             Kind::Root { .. } => (self.id, 0),
             Kind::Sub { parent, origin } => (parent.id, *origin),
+        }
+    }
+}
+
+/// Storage in shared memory with that content, if it can be had.
+fn storage_with(session: &Session, size: usize, initial: &Initial<'_>) -> Option<Storage> {
+    match initial {
+        Initial::Nothing => Storage::new(session, size, None),
+        Initial::Copy(bytes) => {
+            HostSource::with_slice(bytes, |source| Storage::new(session, size, Some(source)))
+        }
+        Initial::Use(memory) => {
+            let source = memory.part_as_source(0, size)?;
+            Storage::new(session, size, Some(&source))
         }
     }
 }
@@ -252,6 +298,27 @@ fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
     checked_flags(flags & !(KERNEL_ACCESS | HOST_ACCESS) | kernel | host | parent & HOST_POINTER)
 }
 
+/// A buffer that a command uses, until that has ended.
+#[derive(Debug)]
+pub(crate) struct InUse(Arc<Buffer>);
+
+impl InUse {
+    pub(crate) fn new(buffer: &Arc<Buffer>) -> Self {
+        if let Some((storage, _)) = buffer.storage() {
+            storage.begin_use();
+        }
+        Self(Arc::clone(buffer))
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some((storage, _)) = self.0.storage() {
+            storage.end_use();
+        }
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         let session = self.context.session();
@@ -259,6 +326,11 @@ impl Drop for Buffer {
             return;
         }
         session.release(self.id);
+        if let Kind::Root { storage, .. } = &mut self.kind
+            && storage.take().is_some()
+        {
+            session.storage_freed();
+        }
         let destructors = std::mem::take(&mut *lock(&self.destructors));
         if !destructors.is_empty() {
             // Without a callback thread nobody can be told.

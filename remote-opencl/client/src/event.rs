@@ -6,7 +6,7 @@
 //! A manager reports ends only, so that RUNNING is passed through at the end; callbacks see all of them in order.
 //! An event ends once; the thread that drives ends it, and wakes whoever waits.
 
-use crate::buffer::Buffer;
+use crate::buffer::InUse;
 use crate::callbacks;
 use crate::cl;
 use crate::clock::{Offset, now_ns};
@@ -58,7 +58,7 @@ pub(crate) struct Uses {
     pub(crate) range: Option<Range>,
     /// Its buffers.
     #[expect(dead_code, reason = "held, not looked at")]
-    pub(crate) buffers: Vec<Arc<Buffer>>,
+    pub(crate) buffers: Vec<InUse>,
     /// Its kernel.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,
@@ -331,9 +331,13 @@ impl Event {
 
     /// It needs nothing from the manager, and is complete.
     pub(crate) fn complete_locally(&self) {
-        let now = now_ns();
-        self.submitted(now);
-        self.end(cl::COMPLETE, Some((now, now)));
+        self.completed_locally_since(now_ns());
+    }
+
+    /// It was done here, from that moment on.
+    pub(crate) fn completed_locally_since(&self, started: u64) {
+        self.submitted(started);
+        self.end(cl::COMPLETE, Some((started, now_ns())));
     }
 
     /// Puts a read's data where it belongs; false when there is not exactly as much as was asked for.
@@ -343,10 +347,7 @@ impl Event {
             let Uses { target, range, .. } = &mut inner.uses;
             match (target, range) {
                 (None, _) => return true,
-                (Some(target), Some(range)) => {
-                    range.copy_to(target);
-                    return true;
-                }
+                (Some(target), Some(range)) => return range.read_at(0, target),
                 (Some(target), None) => target.len(),
             }
         };

@@ -31,12 +31,15 @@ enum Source {
 #[derive(Debug)]
 pub struct HostTarget(Region);
 
+/// What keeps memory where it is.
+pub(crate) trait Keep: std::fmt::Debug + Send + Sync {}
+
 /// Memory, and what keeps it there where that is ours to keep.
 #[derive(Debug, Clone)]
 struct Region {
     address: *mut u8,
     len: usize,
-    keep: Option<Arc<Shadow>>,
+    keep: Option<Arc<dyn Keep>>,
 }
 
 // SAFETY: a region is an address and a length. The contracts of the constructors make the bytes behind it usable from
@@ -57,6 +60,13 @@ impl HostSource {
     /// The bytes must stay readable until the event of the command that gets this source has completed or failed.
     pub unsafe fn borrowed(address: *const u8, len: usize) -> Self {
         Self(Source::Borrowed(Region { address: address.cast_mut(), len, keep: None }))
+    }
+
+    /// Lends a slice to `use_source` as a source.
+    pub(crate) fn with_slice<T>(bytes: &[u8], use_source: impl FnOnce(&Self) -> T) -> T {
+        let (address, len) = (bytes.as_ptr().cast_mut(), bytes.len());
+        // It can't be kept: it is neither cloned nor taken apart by reference, and ends before the slice.
+        use_source(&Self(Source::Borrowed(Region { address, len, keep: None })))
     }
 
     /// Number of bytes.
@@ -84,7 +94,7 @@ impl HostSource {
     /// Copies all bytes.
     ///
     /// # Safety
-    /// `to` must be valid for writes of [`Self::len`] bytes, and not be the source's own memory.
+    /// `to` must be valid for writes of [`Self::len`] bytes.
     pub(crate) unsafe fn copy_all_to(&self, to: *mut u8) {
         let (from, len) = match &self.0 {
             Source::Owned(bytes) => (bytes.as_ptr(), bytes.len()),
@@ -120,6 +130,14 @@ impl HostTarget {
         Self(Region { address, len, keep: None })
     }
 
+    /// `len` bytes at `address` that are there as long as `keep` is.
+    ///
+    /// # Safety
+    /// As [`Self::borrowed`], for as long as `keep` lives.
+    pub(crate) unsafe fn kept(address: *mut u8, len: usize, keep: Arc<dyn Keep>) -> Self {
+        Self(Region { address, len, keep: Some(keep) })
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.0.len
@@ -149,7 +167,7 @@ impl HostTarget {
     /// Overwrites all bytes.
     ///
     /// # Safety
-    /// `from` must be valid for reads of [`Self::len`] bytes, and not be the target's own memory.
+    /// `from` must be valid for reads of [`Self::len`] bytes.
     pub(crate) unsafe fn copy_all_from(&mut self, from: *const u8) {
         // SAFETY: the constructor's caller promised that the target is writable and nobody else's; the rest is this
         // function's caller's promise.
@@ -204,10 +222,11 @@ unsafe impl Send for Copying {}
 
 impl Copying {
     /// # Safety
-    /// `from` is valid for reads and `to` for writes of `len` bytes until this returns, and they don't overlap.
+    /// `from` is valid for reads and `to` for writes of `len` bytes until this returns; where they overlap and two
+    /// threads copy, what is copied is undefined, and so it is natively.
     unsafe fn run(self) {
         // SAFETY: the caller's promise.
-        unsafe { self.to.copy_from_nonoverlapping(self.from, self.len) };
+        unsafe { self.to.copy_from(self.from, self.len) };
     }
 
     /// As [`Self::run`], with a second thread where that is worth it: one alone doesn't use all of the memory's
@@ -259,6 +278,8 @@ impl Shadow {
         Some(HostTarget(Region { address: address.as_ptr(), len, keep: Some(shadow) }))
     }
 }
+
+impl Keep for Shadow {}
 
 impl Drop for Shadow {
     fn drop(&mut self) {

@@ -33,6 +33,7 @@ mod segments;
 mod session;
 mod signals;
 mod socket;
+mod storage;
 mod sync;
 mod transport;
 

@@ -4,8 +4,9 @@ mod mapping;
 
 pub use mapping::Mapped;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, InUse};
 use crate::cl;
+use crate::clock::now_ns;
 use crate::context::Context;
 use crate::error::{ClError, Result};
 use crate::event::{Event, Uses};
@@ -17,6 +18,7 @@ use crate::platform::Device;
 use crate::progress::Progress;
 use crate::segments::Range;
 use crate::session::{Sent, Session};
+use crate::storage::Storage;
 use crate::sync::lock;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1::{self, call::Method, command, data::Form};
@@ -149,7 +151,7 @@ impl Queue {
                     size: size as u64,
                 };
                 let operation = command::Operation::CopyBuffer(copy);
-                let uses = Uses { buffers: vec![Arc::clone(source), Arc::clone(target)], ..Uses::default() };
+                let uses = Uses { buffers: vec![InUse::new(source), InUse::new(target)], ..Uses::default() };
                 self.submit(cl::COMMAND_COPY_BUFFER, operation, uses, wait)
             }
             Operation::Fill { buffer, pattern, offset, size } => {
@@ -165,7 +167,7 @@ impl Queue {
                     offset: offset as u64,
                     size: size as u64,
                 };
-                let uses = Uses { buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+                let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
                 self.submit(cl::COMMAND_FILL_BUFFER, command::Operation::FillBuffer(fill), uses, wait)
             }
             Operation::Marker => self.submit_marker(cl::COMMAND_MARKER, wait),
@@ -253,6 +255,7 @@ impl Queue {
                 global: widen(global),
                 local: widen(local),
             });
+            let buffers = buffers.iter().map(InUse::new).collect();
             let uses = Uses { buffers, kernel: Some(Arc::clone(kernel)), ..Uses::default() };
             self.append(self.session().new_id(), command_type, operation, uses, wait)
         })?;
@@ -268,16 +271,22 @@ impl Queue {
         data: HostSource,
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
+        let at_once = |(storage, origin): (&Storage, usize)| storage.write_if_idle(origin + offset, &data);
+        if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
+            return Ok(event);
+        }
         if data.len() > MAX_INLINE_BYTES
             && let Some(range) = self.session().shared_memory(data.len())
         {
-            range.fill(&data);
+            if !range.write_at(0, &data) {
+                return Err(ClError::OUT_OF_RESOURCES);
+            }
             let operation = command::Operation::WriteBuffer(v1::WriteBuffer {
                 buffer: buffer.id(),
                 offset: offset as u64,
                 data: Some(v1::Data { form: Some(Form::Segment(range.message())) }),
             });
-            let uses = Uses { range: Some(range), buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+            let uses = Uses { range: Some(range), buffers: vec![InUse::new(buffer)], ..Uses::default() };
             return self.submit(command_type, operation, uses, wait);
         }
         let id = self.session().new_id();
@@ -292,7 +301,7 @@ impl Queue {
             offset: offset as u64,
             data: Some(v1::Data { form: Some(form) }),
         });
-        let uses = Uses { upload, buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+        let uses = Uses { upload, buffers: vec![InUse::new(buffer)], ..Uses::default() };
         let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
         self.after(sent);
         Ok(event)
@@ -303,9 +312,14 @@ impl Queue {
         command_type: u32,
         buffer: &Arc<Buffer>,
         offset: usize,
-        target: HostTarget,
+        mut target: HostTarget,
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
+        let at_once =
+            |(storage, origin): (&Storage, usize)| storage.read_if_idle(origin + offset, &mut target);
+        if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
+            return Ok(event);
+        }
         let large = target.len() > MAX_INLINE_BYTES;
         let range = if large { self.session().shared_memory(target.len()) } else { None };
         let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
@@ -314,8 +328,39 @@ impl Queue {
             size: target.len() as u64,
             into: range.as_ref().map(Range::message),
         });
-        let uses = Uses { target: Some(target), range, buffers: vec![Arc::clone(buffer)], ..Uses::default() };
+        let uses = Uses { target: Some(target), range, buffers: vec![InUse::new(buffer)], ..Uses::default() };
         self.submit(command_type, operation, uses, wait)
+    }
+
+    /// The event of a command that was carried out here and now, on a buffer in shared memory. Where something comes
+    /// before it in the queue's order, or `at_once` finds the buffer in use, it has to go to the manager.
+    fn in_place(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: &Buffer,
+        wait: &[u64],
+        at_once: impl FnOnce((&Storage, usize)) -> bool,
+    ) -> Option<Arc<Event>> {
+        let storage = buffer.storage()?;
+        if !wait.is_empty() || self.something_comes_first() {
+            return None;
+        }
+        let started = now_ns();
+        if !at_once(storage) {
+            return None;
+        }
+        let event = Event::of_command(self, self.session().new_id(), command_type, Uses::default());
+        event.completed_locally_since(started);
+        Some(event)
+    }
+
+    /// Whether a command without a wait list that is enqueued now has to wait for another one.
+    fn something_comes_first(&self) -> bool {
+        if self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
+            return self.progress.last().is_some();
+        }
+        let barrier = lock(&self.last_barrier).upgrade();
+        barrier.is_some_and(|barrier| barrier.now() > cl::COMPLETE)
     }
 
     fn submit_marker(self: &Arc<Self>, command_type: u32, wait: Vec<u64>) -> Result<Arc<Event>> {

@@ -11,12 +11,12 @@ mod side;
 
 pub(crate) use side::{Side, is_wanted};
 
-use crate::host_memory::{HostSource, HostTarget};
+use crate::host_memory::{HostSource, HostTarget, Keep};
 use crate::session::Session;
 use crate::sync::lock;
-use fpga_protocol::segments::{MAX_SEGMENTS, PAGE_BYTES};
+use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES};
 use fpga_protocol::v1::{self, call::Method};
-use free_ranges::FreeRanges;
+use free_ranges::{FreeRanges, Taken};
 use mapping::Mapping;
 use std::sync::{Arc, Mutex};
 
@@ -26,10 +26,23 @@ const SEGMENT_BYTES: u64 = 8 << 20;
 /// Most bytes of a session's segments for data on its way; more travels in messages.
 const STAGING_BYTES: u64 = 256 << 20;
 
+/// Segments of buffers that are gone are kept up to this many bytes of all.
+const KEPT_BYTES: u64 = 256 << 20;
+
+/// What a range is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Data on its way.
+    Staging,
+    /// A buffer lies in it.
+    Storage,
+}
+
 /// The segments of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     side: Option<Side>,
+    buffers: Buffers,
     state: Mutex<State>,
     /// Held while a new one is asked for.
     asking: Mutex<()>,
@@ -38,7 +51,8 @@ pub(crate) struct Segments {
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Arc<Segment>>,
-    bytes: u64,
+    /// Of those for staging, and of those for storage.
+    bytes: [u64; 2],
     /// The smallest size that the manager has refused.
     refused: Option<u64>,
 }
@@ -46,6 +60,7 @@ struct State {
 #[derive(Debug)]
 struct Segment {
     id: u64,
+    purpose: Purpose,
     mapping: Mapping,
     free: Mutex<FreeRanges>,
 }
@@ -57,58 +72,105 @@ pub(crate) struct Range {
     offset: usize,
     /// What is used of it.
     len: usize,
+    /// How much of that may hold what somebody left there.
+    used_before: usize,
+}
+
+/// Whether buffers can lie in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Buffers {
+    #[default]
+    WithTheManager,
+    InSegments,
 }
 
 impl Segments {
-    pub(crate) fn new(side: Option<Side>) -> Self {
-        Self { side, ..Self::default() }
+    pub(crate) fn new(side: Option<Side>, buffers: Buffers) -> Self {
+        Self { side, buffers, ..Self::default() }
     }
 
     /// A range of `len` bytes that hold anything; `None` where they have to travel in messages. May ask the manager.
-    pub(crate) fn take(&self, session: &Session, len: usize) -> Option<Range> {
+    pub(crate) fn take(&self, session: &Session, purpose: Purpose, len: usize) -> Option<Range> {
         let side = self.side.as_ref()?;
-        if let Some(range) = lock(&self.state).take(len) {
+        if purpose == Purpose::Storage && self.buffers == Buffers::WithTheManager {
+            return None;
+        }
+        if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
         let asking = lock(&self.asking);
-        if let Some(range) = lock(&self.state).take(len) {
+        if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
         let bytes = (len as u64).checked_next_multiple_of(PAGE_BYTES)?.max(SEGMENT_BYTES);
-        if !lock(&self.state).may_ask(bytes) {
+        if !lock(&self.state).may_ask(purpose, bytes) {
             return None;
         }
-        let created = create(session, side, bytes);
+        let created = create(session, side, purpose, bytes);
         let mut state = lock(&self.state);
         match created {
             Some(segment) => {
                 state.all.push(Arc::new(segment));
-                state.bytes += bytes;
+                *state.bytes_of(purpose) += bytes;
             }
             None => state.refused = Some(state.refused.map_or(bytes, |refused| refused.min(bytes))),
         }
-        let range = state.take(len);
+        let range = state.take(purpose, len);
         drop(asking);
         range
+    }
+
+    /// A buffer is gone: gives back what is far more than the program uses.
+    pub(crate) fn trim(&self, session: &Session) {
+        for id in lock(&self.state).trim() {
+            session.release(id);
+        }
     }
 }
 
 impl State {
-    fn take(&self, len: usize) -> Option<Range> {
-        self.all.iter().find_map(|segment| {
-            let offset = lock(&segment.free).take(len)?;
-            Some(Range { segment: Arc::clone(segment), offset, len })
+    fn take(&self, purpose: Purpose, len: usize) -> Option<Range> {
+        self.all.iter().filter(|segment| segment.purpose == purpose).find_map(|segment| {
+            let Taken { offset, used_before } = lock(&segment.free).take(len)?;
+            Some(Range { segment: Arc::clone(segment), offset, len, used_before })
         })
     }
 
-    fn may_ask(&self, bytes: u64) -> bool {
-        self.bytes + bytes <= STAGING_BYTES
+    fn bytes_of(&mut self, purpose: Purpose) -> &mut u64 {
+        let [staging, storage] = &mut self.bytes;
+        match purpose {
+            Purpose::Staging => staging,
+            Purpose::Storage => storage,
+        }
+    }
+
+    fn trim(&mut self) -> Vec<u64> {
+        let [_, storage] = &mut self.bytes;
+        let gone = self.all.extract_if(.., |segment| {
+            let bytes = segment.mapping.len() as u64;
+            // Nobody else has a range of it, and nobody can take one: that needs this lock.
+            let unused = segment.purpose == Purpose::Storage && lock(&segment.free).is_whole();
+            let goes = *storage > KEPT_BYTES && unused;
+            *storage -= if goes { bytes } else { 0 };
+            goes
+        });
+        let gone: Vec<_> = gone.map(|segment| segment.id).collect();
+        if !gone.is_empty() {
+            self.refused = None;
+        }
+        gone
+    }
+
+    fn may_ask(&mut self, purpose: Purpose, bytes: u64) -> bool {
+        let enough = purpose == Purpose::Storage || *self.bytes_of(purpose) + bytes <= STAGING_BYTES;
+        enough
+            && bytes <= MAX_SEGMENT_BYTES
             && self.all.len() < MAX_SEGMENTS
             && self.refused.is_none_or(|refused| bytes < refused)
     }
 }
 
-fn create(session: &Session, side: &Side, bytes: u64) -> Option<Segment> {
+fn create(session: &Session, side: &Side, purpose: Purpose, bytes: u64) -> Option<Segment> {
     let id = session.new_id();
     let create = v1::CreateSegment { segment: id, size: bytes };
     let reply = session.call(Method::CreateSegment(create)).ok()?;
@@ -118,7 +180,7 @@ fn create(session: &Session, side: &Side, bytes: u64) -> Option<Segment> {
     }
     let len = usize::try_from(bytes).ok()?;
     match side.receive(id).and_then(|fd| Mapping::new(&fd, len)) {
-        Ok(mapping) => Some(Segment { id, mapping, free: Mutex::new(FreeRanges::new(len)) }),
+        Ok(mapping) => Some(Segment { id, purpose, mapping, free: Mutex::new(FreeRanges::new(len)) }),
         Err(error) => {
             tracing::warn!(%error, "A segment can't be used");
             session.release(id);
@@ -134,16 +196,33 @@ impl Range {
         v1::SegmentRange { segment: self.segment.id, offset, length }
     }
 
-    /// Copies all of the source, which has as many bytes.
-    pub(crate) fn fill(&self, source: &HostSource) {
-        self.segment.mapping.write(self.offset, self.len, source);
+    /// Copies all of the source to `offset`; false, and nothing is copied, where it doesn't fit.
+    pub(crate) fn write_at(&self, offset: usize, source: &HostSource) -> bool {
+        self.fits(offset, source.len()) && self.segment.mapping.write(self.offset + offset, source)
     }
 
-    /// Copies all of it to the target, which has as many bytes.
-    pub(crate) fn copy_to(&self, target: &mut HostTarget) {
-        self.segment.mapping.read(self.offset, self.len, target);
+    /// Fills the target from `offset` on; false, and nothing is copied, where there aren't as many bytes.
+    pub(crate) fn read_at(&self, offset: usize, target: &mut HostTarget) -> bool {
+        self.fits(offset, target.len()) && self.segment.mapping.read(self.offset + offset, target)
+    }
+
+    /// Makes it zeroes.
+    pub(crate) fn zero(&self) {
+        self.segment.mapping.zero(self.offset, self.used_before);
+    }
+
+    /// It as host memory, for maps; the segment stays mapped as long as that lives.
+    pub(crate) fn memory(&self) -> Option<HostTarget> {
+        let keep: Arc<dyn Keep> = Arc::clone(&self.segment) as _;
+        self.segment.mapping.memory(self.offset, self.len, keep)
+    }
+
+    fn fits(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
     }
 }
+
+impl Keep for Segment {}
 
 impl Drop for Range {
     fn drop(&mut self) {

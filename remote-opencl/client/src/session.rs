@@ -13,7 +13,7 @@ use crate::error::{ClError, Result};
 use crate::event::Event;
 use crate::fork;
 use crate::outbox::{Outbox, Upload};
-use crate::segments::{Range, Segments};
+use crate::segments::{Purpose, Range, Segments};
 use crate::sync::lock;
 use crate::transport::Connection;
 use bytes::{Bytes, BytesMut};
@@ -68,7 +68,7 @@ pub(crate) enum Sent {
 impl Session {
     /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection { outbox, inbox, platforms: _, offset, side, channel } = connection;
+        let Connection { outbox, inbox, platforms: _, offset, side, buffers, channel } = connection;
         let session = Arc::new(Self {
             generation: fork::generation(),
             driver,
@@ -78,7 +78,7 @@ impl Session {
             lost: AtomicBool::new(false),
             state: Mutex::default(),
             releases: Mutex::default(),
-            segments: Segments::new(side),
+            segments: Segments::new(side, buffers),
             _channel: channel,
         });
         tokio::spawn(incoming::read(incoming::Reader(Arc::downgrade(&session)), inbox));
@@ -159,7 +159,19 @@ impl Session {
 
     /// Shared memory for bulk data; `None` where it has to travel in messages.
     pub(crate) fn shared_memory(&self, len: usize) -> Option<Range> {
-        self.segments.take(self, len)
+        self.segments.take(self, Purpose::Staging, len)
+    }
+
+    /// Shared memory for a buffer to lie in; `None` where it has to lie with the manager.
+    pub(crate) fn storage(&self, len: usize) -> Option<Range> {
+        self.segments.take(self, Purpose::Storage, len)
+    }
+
+    /// A buffer that lay in shared memory is gone.
+    pub(crate) fn storage_freed(&self) {
+        if self.is_usable() {
+            self.segments.trim(self);
+        }
     }
 
     /// Enqueues a command; `upload` is what its data refers to.

@@ -4,7 +4,7 @@ use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
 use crate::codec::SessionCodec;
 use crate::outbox::{Outbox, OutboxStream};
-use crate::segments::{Side, is_wanted};
+use crate::segments::{Buffers, Side, is_wanted};
 use crate::socket::Socket;
 use bytes::Bytes;
 use fpga_protocol::{limits, v1};
@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) offset: Offset,
     /// Where descriptors of shared memory come from, if they can.
     pub(crate) side: Option<Side>,
+    /// Whether buffers can lie in it.
+    pub(crate) buffers: Buffers,
     /// Kept, since the connection may end with its last handle.
     pub(crate) channel: Channel,
 }
@@ -122,7 +124,9 @@ async fn greet(socket: Socket) -> Result<(Connection, Bytes), ConnectError> {
         Some(v1::server_message::Kind::Welcome(welcome)) => {
             let offset = Offset::new(welcome.manager_ns, now_ns());
             let platforms = welcome.platforms;
-            let connection = Connection { outbox, inbox, platforms, offset, side: None, channel };
+            let buffers =
+                if welcome.buffers_in_segments { Buffers::InSegments } else { Buffers::WithTheManager };
+            let connection = Connection { outbox, inbox, platforms, offset, side: None, buffers, channel };
             Ok((connection, welcome.side_key))
         }
         _ => Err(ConnectError::NoWelcome),

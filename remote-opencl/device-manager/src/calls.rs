@@ -8,11 +8,12 @@ use crate::metrics::Direction;
 use crate::objects::{AddError, Buffer, Context, Object, Objects, Queue};
 use crate::outgoing::Outgoing;
 use crate::programs::{Program, digest};
-use crate::segments::{CreateError, Side};
+use crate::segments::{CreateError, Side, Slice};
 use crate::store::{StoreError, digest_of};
 use crate::transfers::{TransferError, Transfers, join};
 use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
+use fpga_protocol::segments::check_storage;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::reply::Result as Answer;
@@ -101,7 +102,14 @@ impl Calls<'_> {
                     Some(data) => Some(join(self.transfers.take(Some(data))?)),
                     None => None,
                 };
-                let made = self.buffer(&create, initial.as_deref());
+                let storage = match &create.storage {
+                    Some(range) => {
+                        check_storage(range, create.size).map_err(TransferError::from)?;
+                        Some(self.transfers.segments.slice(range).map_err(TransferError::from)?)
+                    }
+                    None => None,
+                };
+                let made = self.buffer(&create, initial.as_deref(), storage);
                 self.keep(create.buffer, made)?
             }
             Method::CreateSubBuffer(create) => {
@@ -166,7 +174,12 @@ impl Calls<'_> {
         Ok(Object::Queue(Arc::new(Queue::new(context, device, create.properties)?)))
     }
 
-    fn buffer(&self, create: &v1::CreateBuffer, initial: Option<&[u8]>) -> ClResult<Object> {
+    fn buffer(
+        &self,
+        create: &v1::CreateBuffer,
+        initial: Option<&[u8]>,
+        storage: Option<Slice>,
+    ) -> ClResult<Object> {
         let context = self.objects.context(create.context)?;
         if create.flags & HOST_POINTER_FLAGS != 0 {
             return Err(ClError(CL_INVALID_VALUE));
@@ -176,6 +189,12 @@ impl Calls<'_> {
             return Err(ClError(CL_INVALID_BUFFER_SIZE));
         }
         let flags = create.flags & DEVICE_FLAGS;
+        if let Some(slice) = storage {
+            if initial.is_some() || !self.inventory.works_in_shared_memory() {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            return Ok(Object::Buffer(Arc::new(Buffer::in_segment(context, flags, slice)?)));
+        }
         let buffer = match initial {
             Some(bytes) if bytes.len() != size => return Err(ClError(CL_INVALID_VALUE)),
             Some(bytes) => Buffer::with_contents(context, flags, bytes)?,

@@ -1,8 +1,10 @@
 //! The platforms and devices of the vendor's runtime, read once: what a Welcome tells, and what device ids mean.
 
+use crate::segments::works_in_shared_memory;
 use crate::vendor::{self, DeviceId, LoadError, PlatformId};
 use bytes::Bytes;
 use fpga_protocol::v1;
+use std::sync::OnceLock;
 
 /// Answers longer than this are not forwarded.
 const MAX_INFO_BYTES: usize = 64 * 1024;
@@ -48,6 +50,8 @@ pub struct Device {
 pub struct Inventory {
     platforms: Vec<v1::Platform>,
     devices: Vec<Device>,
+    /// Whether the buffers of all of them can lie in shared memory; found out at first use.
+    in_shared_memory: OnceLock<bool>,
 }
 
 /// Why a runtime can't be served.
@@ -71,7 +75,8 @@ impl Inventory {
     /// [`InventoryError`].
     pub fn read() -> Result<Self, InventoryError> {
         vendor::load()?;
-        let mut inventory = Self { platforms: Vec::new(), devices: Vec::new() };
+        let mut inventory =
+            Self { platforms: Vec::new(), devices: Vec::new(), in_shared_memory: OnceLock::new() };
         for platform in vendor::platforms().map_err(InventoryError::Platforms)? {
             inventory.add(platform);
         }
@@ -102,6 +107,13 @@ impl Inventory {
     #[must_use]
     pub fn platforms(&self) -> &[v1::Platform] {
         &self.platforms
+    }
+
+    /// Whether the buffers of all devices can lie in shared memory.
+    #[must_use]
+    pub fn works_in_shared_memory(&self) -> bool {
+        let all = || self.devices.iter().all(|device| works_in_shared_memory(device.vendor));
+        *self.in_shared_memory.get_or_init(all)
     }
 
     /// The device of that id.

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::inventory::Device;
 use crate::programs::Program;
 use crate::ready::QueueOrder;
+use crate::segments::Slice;
 use crate::vendor::{self, ClError, ClResult, Event, Memory, Profile};
 use opencl_sys::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
@@ -243,6 +244,18 @@ impl Buffer {
     pub fn new(context: Arc<Context>, flags: u64, size: usize) -> ClResult<Self> {
         let vendor = Memory::new(&context.vendor, flags, size)?;
         Ok(Self { vendor, size, context, parent: None, contents: Mutex::new(Contents::Stale) })
+    }
+
+    /// A buffer of the context that lies in shared memory and holds what is there.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn in_segment(context: Arc<Context>, flags: u64, slice: Slice) -> ClResult<Self> {
+        let size = slice.len();
+        let vendor = Memory::in_segment(&context.vendor, flags, slice)?;
+        // A segment is one session's: zeroes, or bytes of its own.
+        let contents = Mutex::new(Contents::Own);
+        Ok(Self { vendor, size, context, parent: None, contents })
     }
 
     /// A buffer of the context that holds these bytes.

@@ -6,9 +6,11 @@
 //! has ended.
 
 mod mapping;
+mod probe;
 mod side;
 
 pub use mapping::Slice;
+pub use probe::works_in_shared_memory;
 pub use side::{Key, Side, Sides};
 
 use bytes::Bytes;

@@ -66,6 +66,11 @@ pub enum ServeError {
 pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> Result<(), ServeError> {
     memory::keep_freed();
     let inventory = Inventory::read()?;
+    if config.shared_memory == SharedMemory::On {
+        // Now, and not while the first client waits.
+        let shared = inventory.works_in_shared_memory();
+        tracing::debug!(shared, "Buffers in shared memory were tried");
+    }
     let shared = Arc::new(Shared {
         config,
         inventory,

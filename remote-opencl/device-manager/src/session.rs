@@ -209,11 +209,13 @@ impl Session {
             pid = hello.pid,
             "Session opened"
         );
+        let side_key = self.side_key();
         self.outgoing.welcome(v1::Welcome {
             session: self.id.0.to_string(),
             platforms: self.shared.inventory.platforms().to_vec(),
             manager_ns: clock::now_ns(),
-            side_key: self.side_key(),
+            buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
+            side_key,
         });
         Ok(())
     }

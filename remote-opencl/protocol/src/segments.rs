@@ -39,7 +39,7 @@ pub enum RangeError {
     #[error("a range of a segment is empty")]
     Empty,
     /// It begins where no range begins.
-    #[error("a range begins at {0}, which is no multiple of {RANGE_ALIGNMENT}")]
+    #[error("a range begins at {0}, where none begins")]
     Misaligned(u64),
     /// It ends behind the segment, or where no number is.
     #[error("a range ends behind its segment")]
@@ -79,6 +79,17 @@ pub fn check_range(range: &v1::SegmentRange, segment_bytes: usize) -> Result<(us
     Ok((convert(range.offset)?, convert(range.length)?))
 }
 
+/// Checks a range that a buffer is to lie in: it also begins with a page.
+///
+/// # Errors
+/// [`RangeError`].
+pub fn check_storage(range: &v1::SegmentRange, buffer_bytes: u64) -> Result<(), RangeError> {
+    if !range.offset.is_multiple_of(PAGE_BYTES) {
+        return Err(RangeError::Misaligned(range.offset));
+    }
+    if range.length == buffer_bytes { Ok(()) } else { Err(RangeError::Length) }
+}
+
 /// Checks the size of a segment that somebody asks for.
 ///
 /// # Errors
@@ -110,6 +121,13 @@ mod tests {
         for (offset, length) in [(0, 4097), (64, 4033), (4096, 1), (64, u64::MAX), (u64::MAX - 63, 64)] {
             assert_eq!(check_range(&range(offset, length), 4096), Err(RangeError::Outside));
         }
+    }
+
+    #[test]
+    fn buffers_lie_in_whole_pages() {
+        assert_eq!(check_storage(&range(4096, 100), 100), Ok(()));
+        assert_eq!(check_storage(&range(64, 100), 100), Err(RangeError::Misaligned(64)));
+        assert_eq!(check_storage(&range(0, 100), 101), Err(RangeError::Length));
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Queue {
         }
         let target = buffer.host_memory(offset, size)?;
         let address = target.address();
-        let event = if access.reads_back() {
+        let event = if access.reads_back() && !buffer.is_mapped_in_place() {
             self.read(cl::COMMAND_MAP_BUFFER, buffer, offset, target, wait)?
         } else {
             self.nothing(cl::COMMAND_MAP_BUFFER, wait)?
@@ -66,7 +66,7 @@ impl Queue {
         self.check_context(buffer.context())?;
         let offset = buffer.offset_of(address).ok_or(ClError::INVALID_VALUE)?;
         let region = lock(&buffer.maps).unmap(offset).ok_or(ClError::INVALID_VALUE)?;
-        let event = if region.access.writes_back() {
+        let event = if region.access.writes_back() && !buffer.is_mapped_in_place() {
             let memory = buffer.host_memory(region.offset, region.size)?;
             let source = memory.part_as_source(0, region.size).ok_or(ClError::INVALID_VALUE)?;
             self.write(cl::COMMAND_UNMAP_MEM_OBJECT, buffer, region.offset, source, wait)

@@ -7,40 +7,62 @@ use std::collections::BTreeMap;
 #[expect(clippy::cast_possible_truncation, reason = "4096")]
 const PAGE: usize = PAGE_BYTES as usize;
 
-/// The free ranges of one segment: where each begins, and how long it is. None touches another.
+/// The free ranges of one segment.
 #[derive(Debug)]
-pub(super) struct FreeRanges(BTreeMap<usize, usize>);
+pub(super) struct FreeRanges {
+    /// Where each begins, and how long it is. None touches another.
+    by_offset: BTreeMap<usize, usize>,
+    len: usize,
+    /// Nothing from here on was ever taken: all zeroes.
+    touched: usize,
+}
+
+/// A range that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) offset: usize,
+    /// How many of its bytes, from the first on, may hold what somebody left there; the others are zeroes.
+    pub(super) used_before: usize,
+}
 
 impl FreeRanges {
     /// All of a segment of `len` bytes, whole pages.
     pub(super) fn new(len: usize) -> Self {
-        Self(BTreeMap::from([(0, len)]))
+        Self { by_offset: BTreeMap::from([(0, len)]), len, touched: 0 }
     }
 
     /// Takes the first range that has `len` bytes.
-    pub(super) fn take(&mut self, len: usize) -> Option<usize> {
+    pub(super) fn take(&mut self, len: usize) -> Option<Taken> {
         let pages = len.checked_next_multiple_of(PAGE).filter(|pages| *pages > 0)?;
-        let (offset, found) = self.0.iter().find(|(_, found)| **found >= pages).map(|(a, b)| (*a, *b))?;
-        self.0.remove(&offset);
+        let (offset, found) =
+            self.by_offset.iter().find(|(_, found)| **found >= pages).map(|(a, b)| (*a, *b))?;
+        self.by_offset.remove(&offset);
         if found > pages {
-            self.0.insert(offset + pages, found - pages);
+            self.by_offset.insert(offset + pages, found - pages);
         }
-        Some(offset)
+        let used_before = self.touched.saturating_sub(offset).min(len);
+        self.touched = self.touched.max(offset + pages);
+        Some(Taken { offset, used_before })
+    }
+
+    /// Whether nothing is taken.
+    pub(super) fn is_whole(&self) -> bool {
+        self.by_offset.get(&0) == Some(&self.len)
     }
 
     /// What [`Self::take`] gave for `len` bytes is free again.
     pub(super) fn give_back(&mut self, offset: usize, len: usize) {
         let (mut begin, mut end) = (offset, offset + len.next_multiple_of(PAGE));
-        if let Some((before, found)) = self.0.range(..begin).next_back().map(|(a, b)| (*a, *b))
+        if let Some((before, found)) = self.by_offset.range(..begin).next_back().map(|(a, b)| (*a, *b))
             && before + found == begin
         {
-            self.0.remove(&before);
+            self.by_offset.remove(&before);
             begin = before;
         }
-        if let Some(found) = self.0.remove(&end) {
+        if let Some(found) = self.by_offset.remove(&end) {
             end += found;
         }
-        self.0.insert(begin, end - begin);
+        self.by_offset.insert(begin, end - begin);
     }
 }
 
@@ -50,15 +72,25 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn what_was_never_taken_is_zero_still() {
+        let mut free = FreeRanges::new(3 * PAGE);
+        assert_eq!(free.take(PAGE), Some(Taken { offset: 0, used_before: 0 }));
+        free.give_back(0, PAGE);
+        assert_eq!(free.take(3 * PAGE), Some(Taken { offset: 0, used_before: PAGE }));
+    }
+
+    #[test]
     fn neighbours_join_whichever_comes_back_first() {
         let mut free = FreeRanges::new(3 * PAGE);
-        let taken: Vec<_> = (0..3).map(|_| free.take(1).unwrap()).collect();
+        let taken: Vec<_> = (0..3).map(|_| free.take(1).unwrap().offset).collect();
         assert_eq!(taken, [0, PAGE, 2 * PAGE]);
         assert_eq!(free.take(1), None);
         for offset in [0, 2 * PAGE, PAGE] {
             free.give_back(offset, 1);
         }
-        assert_eq!(free.take(3 * PAGE), Some(0));
+        assert!(free.is_whole());
+        assert_eq!(free.take(3 * PAGE), Some(Taken { offset: 0, used_before: 3 * PAGE }));
+        assert!(!free.is_whole());
         assert_eq!(free.take(0), None);
     }
 
@@ -70,9 +102,13 @@ mod tests {
             let whole = 16 * PAGE;
             let mut free = FreeRanges::new(whole);
             let mut taken: Vec<(usize, usize)> = Vec::new();
+            let mut dirty = vec![false; whole];
             for (take, len) in steps {
                 if take {
-                    let Some(offset) = free.take(len) else { continue };
+                    let Some(Taken { offset, used_before }) = free.take(len) else { continue };
+                    let touched = dirty.iter().rposition(|dirty| *dirty).map_or(0, |last| last + 1);
+                    prop_assert!(used_before >= touched.saturating_sub(offset).min(len));
+                    dirty[offset..offset + len].fill(true);
                     prop_assert!(offset % PAGE == 0 && offset + len <= whole);
                     for (other, its) in &taken {
                         prop_assert!(offset + len <= *other || other + its <= offset);
@@ -86,7 +122,7 @@ mod tests {
             for (offset, len) in taken {
                 free.give_back(offset, len);
             }
-            prop_assert_eq!(free.take(whole), Some(0));
+            prop_assert!(free.is_whole());
         }
     }
 }

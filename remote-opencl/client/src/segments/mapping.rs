@@ -3,12 +3,13 @@
 //! The manager can't take the memory away: its size is sealed, and the mapping outlives the manager.
 #![allow(unsafe_code)]
 
-use crate::host_memory::{HostSource, HostTarget};
+use crate::host_memory::{HostSource, HostTarget, Keep};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::stat::fstat;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// Shared memory; unmapped when dropped.
 #[derive(Debug)]
@@ -46,31 +47,51 @@ impl Mapping {
         Ok(Self { address, len })
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Where `len` bytes from `offset` are; they must lie inside, or nothing may be done with the address.
     fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
         inside.then(|| self.address.as_ptr().wrapping_add(offset))
     }
 
-    /// Copies all of a source of `len` bytes to `offset`.
-    pub(super) fn write(&self, offset: usize, len: usize, source: &HostSource) {
-        let fits = source.len() == len;
-        debug_assert!(fits);
-        if let Some(address) = self.at(offset, len).filter(|_| fits) {
+    /// Copies all of a source to `offset`; false, and nothing is copied, where it doesn't fit.
+    pub(super) fn write(&self, offset: usize, source: &HostSource) -> bool {
+        let address = self.at(offset, source.len());
+        if let Some(address) = address {
             // SAFETY: the address is valid for as many bytes as the source has, and the range has one owner: nobody
-            // else in this process touches them. A source is memory of the application, never of a segment.
+            // else in this process touches them, but the application where it has mapped them, as the standard allows.
             unsafe { source.copy_all_to(address) };
         }
+        address.is_some()
     }
 
-    /// Copies `len` bytes from `offset` to a target of as many.
-    pub(super) fn read(&self, offset: usize, len: usize, target: &mut HostTarget) {
-        let fits = target.len() == len;
-        debug_assert!(fits);
-        if let Some(address) = self.at(offset, len).filter(|_| fits) {
+    /// Fills a target from `offset` on; false, and nothing is copied, where there aren't as many bytes.
+    pub(super) fn read(&self, offset: usize, target: &mut HostTarget) -> bool {
+        let address = self.at(offset, target.len());
+        if let Some(address) = address {
             // SAFETY: as in `write`, the other way round.
             unsafe { target.copy_all_from(address) };
         }
+        address.is_some()
+    }
+
+    /// Sets `len` bytes from `offset` to zero.
+    pub(super) fn zero(&self, offset: usize, len: usize) {
+        if let Some(address) = self.at(offset, len) {
+            // SAFETY: valid for as many bytes; the range has one owner.
+            unsafe { address.write_bytes(0, len) };
+        }
+    }
+
+    /// `len` bytes from `offset` as host memory, which keeps `keep` and so must keep this mapping; `None` where there
+    /// aren't as many.
+    pub(super) fn memory(&self, offset: usize, len: usize, keep: Arc<dyn Keep>) -> Option<HostTarget> {
+        // SAFETY: valid for as many bytes as long as `keep` lives; who accesses them when is what the standard says of
+        // maps, by the application's promise.
+        self.at(offset, len).map(|address| unsafe { HostTarget::kept(address, len, keep) })
     }
 }
 

@@ -84,6 +84,7 @@ functions! {
     clReleaseProgram: clReleaseProgram_t,
     clSetEventCallback: clSetEventCallback_t,
     clSetKernelArg: clSetKernelArg_t,
+    clSetMemObjectDestructorCallback: clSetMemObjectDestructorCallback_t,
     clWaitForEvents: clWaitForEvents_t,
 }
 

@@ -2,6 +2,7 @@
 
 use super::api::call;
 use super::{ClError, ClResult, DeviceId, check};
+use crate::segments::Slice;
 use opencl_sys::{
     CL_BUFFER_CREATE_TYPE_REGION, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_QUEUE_PROFILING_ENABLE,
     cl_buffer_region, cl_command_queue, cl_context, cl_event, cl_mem,
@@ -114,6 +115,21 @@ impl Memory {
         let memory =
             unsafe { call!(clCreateBuffer(context.raw(), flags, size, ptr::null_mut(), &raw mut status)) };
         Self::own(memory, status)
+    }
+
+    /// A buffer that lies in shared memory, which stays mapped as long as the vendor has the buffer.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn in_segment(context: &Context, flags: u64, slice: Slice) -> ClResult<Self> {
+        let mut status = 0;
+        let flags = flags | opencl_sys::CL_MEM_USE_HOST_PTR;
+        let (address, size) = (slice.address().cast(), slice.len());
+        // SAFETY: the context is live; the bytes are mapped until the vendor says below that it needs them no more.
+        let memory = unsafe { call!(clCreateBuffer(context.raw(), flags, size, address, &raw mut status)) };
+        let memory = Self::own(memory, status)?;
+        super::callbacks::on_destroyed(&memory, move || drop(slice))?;
+        Ok(memory)
     }
 
     /// A buffer with a copy of these bytes.

@@ -303,8 +303,15 @@ impl Client {
 
     pub async fn buffer(&mut self, context: u64, size: u64) -> u64 {
         let buffer = self.id();
-        self.cast(Method::CreateBuffer(v1::CreateBuffer { buffer, context, flags: 1, size, initial: None }))
-            .await;
+        self.cast(Method::CreateBuffer(v1::CreateBuffer {
+            buffer,
+            context,
+            flags: 1,
+            size,
+            initial: None,
+            storage: None,
+        }))
+        .await;
         buffer
     }
 

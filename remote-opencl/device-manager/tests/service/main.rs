@@ -260,7 +260,7 @@ async fn a_buffer_holds_its_initial_bytes_and_may_be_released_before_they_are_th
         let (buffer, short, unused) = (client.id(), client.id(), client.id());
         for (buffer, size) in [(buffer, length as u64), (unused, length as u64), (short, length as u64 + 1)] {
             let initial = Some(client.data(bytes.clone()).await);
-            let create = v1::CreateBuffer { buffer, context, flags: 1, size, initial };
+            let create = v1::CreateBuffer { buffer, context, flags: 1, size, initial, storage: None };
             let expected = if buffer == short { -30 } else { 0 };
             assert_eq!(client.call(Method::CreateBuffer(create)).await.status, expected);
             if buffer == unused {

@@ -58,6 +58,7 @@ fn method() -> impl Strategy<Value = Method> {
                     flags,
                     size,
                     initial: initial.flatten(),
+                    storage: None,
                 })
             }
         ),
@@ -156,13 +157,21 @@ async fn whatever_a_session_says_the_manager_lives() {
             Method::CreateContext(v1::CreateContext { context, devices: vec![client.device()] }),
             Method::CreateQueue(v1::CreateQueue { queue: 2, context, device: 1, properties: 0 }),
             Method::CreateQueue(v1::CreateQueue { queue: 3, context, device: 1, properties: 1 }),
-            Method::CreateBuffer(v1::CreateBuffer { buffer: 4, context, flags: 1, size: 64, initial: None }),
+            Method::CreateBuffer(v1::CreateBuffer {
+                buffer: 4,
+                context,
+                flags: 1,
+                size: 64,
+                initial: None,
+                storage: None,
+            }),
             Method::CreateBuffer(v1::CreateBuffer {
                 buffer: 5,
                 context,
                 flags: 1,
                 size: 4096,
                 initial: None,
+                storage: None,
             }),
             Method::CreateProgramWithSource(v1::CreateProgramWithSource {
                 program: 6,

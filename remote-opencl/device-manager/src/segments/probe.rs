@@ -1,0 +1,44 @@
+//! Whether a device's buffers can lie in shared memory: tried once, not assumed.
+
+use super::{Pool, Segments};
+use crate::vendor::{ClResult, Context, DeviceId, Memory, Queue};
+use fpga_protocol::segments::PAGE_BYTES;
+use fpga_protocol::v1;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+const SIZE: u64 = 16 * PAGE_BYTES;
+
+/// Whether the device works on the very bytes that the other mapping has: what it stores is seen there once its command
+/// has completed, and what changes there is seen by the next command, without any map or unmap between.
+#[must_use]
+pub fn works_in_shared_memory(device: DeviceId) -> bool {
+    seen(device).ok().flatten().unwrap_or(false)
+}
+
+fn seen(device: DeviceId) -> ClResult<Option<bool>> {
+    let mut segments = Segments::new(Pool::new(SIZE));
+    let Ok(fd) = segments.create(1, SIZE) else { return Ok(None) };
+    let range = v1::SegmentRange { segment: 1, offset: PAGE_BYTES, length: SIZE - PAGE_BYTES };
+    let Ok(slice) = segments.slice(&range) else { return Ok(None) };
+    let other = File::from(fd);
+    let context = Context::new(&[device])?;
+    let queue = Queue::new(&context, device, 0)?;
+    let memory = Memory::in_segment(&context, opencl_sys::CL_MEM_READ_WRITE, slice)?;
+    let size = usize::try_from(range.length).unwrap_or(0);
+
+    let filled = queue.fill(&memory, &[0xA5], 0, size, &[])?;
+    queue.flush()?;
+    filled.event().wait()?;
+    let mut bytes = vec![0; size];
+    let stores_are_seen =
+        other.read_exact_at(&mut bytes, PAGE_BYTES).is_ok() && bytes.iter().all(|byte| *byte == 0xA5);
+
+    bytes.fill(0x5A);
+    let changed = other.write_all_at(&bytes, PAGE_BYTES).is_ok();
+    let mut read = queue.read(&memory, 0, size, size, &[])?;
+    queue.flush()?;
+    read.event().wait()?;
+    let sees_changes = changed && read.take_piece(0).is_some_and(|read| read == bytes);
+    Ok(Some(stores_are_seen && sees_changes))
+}
