@@ -86,6 +86,10 @@ pub unsafe extern "C" fn clInitLayer(
 }
 
 fn watching() -> Watching {
+    if std::env::var_os("FPGA_DEVICE_MANAGERS").is_some_and(|value| !value.is_empty()) {
+        log("off: FPGA_DEVICE_MANAGERS is set, and what goes to a device manager is reported there");
+        return Watching::Off;
+    }
     match Config::read(|name| std::env::var(name).ok()) {
         Ok(None) => Watching::Off,
         Ok(Some(config)) => {

@@ -46,7 +46,7 @@ pub enum Reference {
 /// The commands.
 #[derive(Debug)]
 pub struct InFlight {
-    commands: Mutex<HashMap<u64, Arc<Command>>>,
+    inner: Mutex<Inner>,
     none: Condvar,
     next_task: AtomicU64,
     origin: Instant,
@@ -56,10 +56,18 @@ pub struct InFlight {
     pub used: WholeMillis,
 }
 
+#[derive(Debug, Default)]
+struct Inner {
+    /// Commands that have not ended, by task.
+    running: HashMap<u64, Arc<Command>>,
+    /// Commands that have not ended, or whose end has not been reported.
+    unreported: usize,
+}
+
 impl Default for InFlight {
     fn default() -> Self {
         Self {
-            commands: Mutex::default(),
+            inner: Mutex::default(),
             none: Condvar::new(),
             next_task: AtomicU64::new(1),
             origin: Instant::now(),
@@ -81,20 +89,24 @@ impl InFlight {
         let task = self.next_task.fetch_add(1, Ordering::Relaxed);
         let command =
             Arc::new(Command { task, kind, bitstream, enqueued, running: OnceLock::new(), reference });
-        let mut commands = self.lock();
-        if commands.len() < MAX_COMMANDS {
-            commands.insert(task, Arc::clone(&command));
+        let mut inner = self.lock();
+        inner.unreported += 1;
+        if inner.running.len() < MAX_COMMANDS {
+            inner.running.insert(task, Arc::clone(&command));
         }
         command
     }
 
-    /// A command is done with.
-    pub fn end(&self, command: &Command) {
-        let mut commands = self.lock();
-        commands.remove(&command.task);
-        let none = commands.is_empty();
-        drop(commands);
-        if none {
+    /// A command has ended: there is no more progress of it.
+    pub fn ended(&self, command: &Command) {
+        self.lock().running.remove(&command.task);
+    }
+
+    /// The end of a command is reported, or never will be.
+    pub fn reported(&self) {
+        let mut inner = self.lock();
+        inner.unreported = inner.unreported.saturating_sub(1);
+        if inner.unreported == 0 {
             self.none.notify_all();
         }
     }
@@ -107,25 +119,27 @@ impl InFlight {
         command.running.get().copied().unwrap_or_else(|| command.enqueued.max(before)).min(now)
     }
 
-    /// Kernels that have run for at least so long.
-    pub fn running_for(&self, least: Duration) -> Vec<(Arc<Command>, Duration)> {
-        let commands = self.lock();
-        let kernels = commands.values().filter(|command| command.kind == Kind::Kernel);
-        let running = kernels.filter_map(|command| {
-            let so_far = command.running.get()?.elapsed();
-            (so_far >= least).then(|| (Arc::clone(command), so_far))
-        });
-        running.collect()
+    /// Tells of the kernels that have run for at least so long, each before it can end: progress after the end would count
+    /// twice.
+    pub fn progress(&self, least: Duration, mut tell: impl FnMut(&Command, Duration)) {
+        let inner = self.lock();
+        for command in inner.running.values().filter(|command| command.kind == Kind::Kernel) {
+            if let Some(so_far) = command.running.get().map(Instant::elapsed)
+                && so_far >= least
+            {
+                tell(command, so_far);
+            }
+        }
     }
 
-    /// Waits until nothing is in flight, but not for long.
+    /// Waits until everything that was enqueued is reported, but not for long.
     pub fn wait_for_none(&self, timeout: Duration) {
-        let waited = self.none.wait_timeout_while(self.lock(), timeout, |commands| !commands.is_empty());
+        let waited = self.none.wait_timeout_while(self.lock(), timeout, |inner| inner.unreported > 0);
         drop(waited);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Command>>> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,19 +164,36 @@ mod tests {
         assert_eq!(in_flight.began(&first, at(10)), start);
         assert_eq!(in_flight.began(&second, at(30)), at(10));
         assert_eq!(in_flight.began(&third, at(60)), at(50));
-        [first, second, third].iter().for_each(|command| in_flight.end(command));
-        in_flight.wait_for_none(Duration::from_secs(60));
     }
 
     #[test]
     fn only_what_runs_long_makes_progress() {
         let in_flight = InFlight::default();
+        let told = |least| {
+            let mut count = 0;
+            in_flight.progress(least, |_, _| count += 1);
+            count
+        };
         let command = begin(&in_flight, Instant::now());
-        assert!(in_flight.running_for(Duration::ZERO).is_empty(), "nobody said that it runs");
+        assert_eq!(told(Duration::ZERO), 0, "nobody said that it runs");
         command.running.set(Instant::now()).unwrap();
-        assert_eq!(in_flight.running_for(Duration::ZERO).len(), 1);
-        assert!(in_flight.running_for(Duration::from_secs(3600)).is_empty());
-        in_flight.end(&command);
-        assert!(in_flight.running_for(Duration::ZERO).is_empty());
+        assert_eq!(told(Duration::ZERO), 1);
+        assert_eq!(told(Duration::from_secs(3600)), 0);
+        in_flight.ended(&command);
+        assert_eq!(told(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn who_waits_does_so_until_the_end_is_reported_and_not_for_long() {
+        let in_flight = InFlight::default();
+        let command = begin(&in_flight, Instant::now());
+        in_flight.ended(&command);
+        let before = Instant::now();
+        in_flight.wait_for_none(Duration::from_millis(20));
+        assert!(before.elapsed() >= Duration::from_millis(20));
+        in_flight.reported();
+        let before = Instant::now();
+        in_flight.wait_for_none(Duration::from_secs(60));
+        assert!(before.elapsed() < Duration::from_secs(30));
     }
 }

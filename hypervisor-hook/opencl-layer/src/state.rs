@@ -85,9 +85,9 @@ impl Layer {
             std::thread::Builder::new().name("fpga-layer".to_owned()).spawn(move || {
                 loop {
                     std::thread::sleep(PROGRESS);
-                    for (command, so_far) in self.in_flight.running_for(PROGRESS) {
-                        self.reports.progress(&command, so_far);
-                    }
+                    self.in_flight.progress(PROGRESS, |command, so_far| {
+                        self.reports.progress(command, so_far);
+                    });
                 }
             })
         });

@@ -33,7 +33,8 @@ pub unsafe fn watch(
     }
     // SAFETY: as above.
     if unsafe { on_status(event, cl::CL_COMPLETE, completed, &command) } == Called::Never {
-        layer.in_flight.end(&command);
+        layer.in_flight.ended(&command);
+        layer.in_flight.reported();
         // SAFETY: the reference is the one that we asked for.
         unsafe { give_back(event, reference) };
     }
@@ -86,6 +87,7 @@ unsafe extern "C" fn completed(event: cl::cl_event, status: cl::cl_int, data: *m
     guard(|layer| {
         // SAFETY: the data of `on_status`, given to this callback alone.
         let command = unsafe { Arc::from_raw(data.cast_const().cast::<Command>()) };
+        layer.in_flight.ended(&command);
         if status == cl::CL_COMPLETE {
             // SAFETY: the runtime keeps an event alive for its callbacks.
             let device = unsafe { device_time(event) };
@@ -94,8 +96,7 @@ unsafe extern "C" fn completed(event: cl::cl_event, status: cl::cl_int, data: *m
             let took = device.unwrap_or(now - began).min(now.saturating_duration_since(command.enqueued));
             layer.reports.ended(&command, took, &layer.in_flight);
         }
-        // After the report, so that who waits for it finds it reported.
-        layer.in_flight.end(&command);
+        layer.in_flight.reported();
         // SAFETY: the reference is the one that we asked for.
         unsafe { give_back(event, command.reference) };
     });

@@ -104,7 +104,6 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
         "vector_add",
         "native_events",
         "callback_status",
-        "map_unmap",
         "retain_release",
         "two_queues_deadlock",
         "user_event_deadlock",
@@ -115,6 +114,10 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
             assert_eq!(native.stdout, layered.stdout, "{name}");
             assert_eq!(native.stderr, layered.stderr, "{name}");
         }
+    }
+    // These print times. Of map_unmap nothing can be said: PoCL itself counts a map less a moment after its unmap.
+    for name in ["null_kernel", "map_touch"] {
+        succeed(&mut bed.layered(&program(name)));
     }
     let state = bed.collector.state();
     assert!(bitstreams(&state).len() >= 5, "a source each: {state}");
@@ -134,7 +137,7 @@ fn an_application_can_not_tell_that_its_queues_have_profiling() {
     for profiling in ["1", "0"] {
         succeed(bed.layered(&native).args(["visible", "-"]).env("FPGA_ADD_PROFILING", profiling));
     }
-    wait_until("the transfers are reported", || !bitstreams(&bed.collector.state()).is_empty());
+    assert!(!bitstreams(&bed.collector.state()).is_empty(), "its transfers are reported");
 }
 
 #[test]
@@ -219,11 +222,13 @@ fn without_a_collector_or_with_one_that_is_away_the_application_runs_all_the_sam
     let native = succeed(&mut bed.native(&program("vector_add")));
     assert_eq!(succeed(&mut bed.idle(&program("vector_add"))).stdout, native.stdout);
     assert!(!bed.log().exists(), "it does nothing at all");
-    for (collector, word) in
-        [("nonsense", "off: FPGA_COLLECTOR"), ("http://127.0.0.1:1", "reports to http://127.0.0.1:1")]
-    {
-        let mut command = bed.idle(&program("vector_add"));
-        assert_eq!(succeed(command.env("FPGA_COLLECTOR", collector)).stdout, native.stdout);
+    for (variable, value, word) in [
+        ("FPGA_COLLECTOR", "nonsense", "off: FPGA_COLLECTOR"),
+        ("FPGA_COLLECTOR", "http://127.0.0.1:1", "reports to http://127.0.0.1:1"),
+        ("FPGA_DEVICE_MANAGERS", "unix:/nowhere", "off: FPGA_DEVICE_MANAGERS"),
+    ] {
+        let mut command = bed.layered(&program("vector_add"));
+        assert_eq!(succeed(command.env(variable, value)).stdout, native.stdout);
         let log = std::fs::read_to_string(bed.log()).unwrap();
         assert!(log.contains(word), "{log}");
     }

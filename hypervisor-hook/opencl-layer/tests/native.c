@@ -127,6 +127,7 @@ static void visible(void)
     EXPECT(clCreateCommandQueue(context, device, 1 << 20, &code) == NULL && code == CL_INVALID_VALUE);
     const cl_queue_properties odd[] = { CL_QUEUE_PROPERTIES, 1 << 20, 0 };
     EXPECT(clCreateCommandQueueWithProperties(context, device, odd, &code) == NULL && code == CL_INVALID_VALUE);
+    OK(clReleaseContext(context));
 }
 
 /* Writes the binary of the kernel to a file. */
