@@ -92,6 +92,10 @@ impl Manager {
         self.child.try_wait().unwrap().is_none()
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end, and waits for that.
     pub fn stop(&mut self) -> std::process::ExitStatus {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());

@@ -5,6 +5,7 @@ mod crowd;
 mod harness;
 mod hostile;
 mod random;
+mod shared_memory;
 
 use bytes::Bytes;
 use fpga_protocol::v1;
