@@ -16,13 +16,15 @@ mod rank_cost;
 #[cfg(test)]
 mod tests;
 
-pub use means::Means;
+pub use means::Learnt;
 pub use rank_cost::loads;
 
 use crate::bitstream::BitstreamId;
 use crate::signals::Key;
 use crate::staleness::Received;
 use crate::units::Millis;
+use foldhash::fast::RandomState;
+use means::Owner;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -40,12 +42,13 @@ pub const HINT: Millis = Millis::from_secs(5);
 /// The pods that were seen bound, and the decisions that wait to be.
 #[derive(Debug, Default)]
 pub struct ExpectedLoads {
-    nodes: HashMap<Arc<str>, NodePods>,
+    /// Looked up by the thousand in every decision; the names are those of known nodes, so a fast hash will do.
+    nodes: HashMap<Arc<str>, NodePods, RandomState>,
     places: HashMap<Arc<str>, Arc<str>>,
     hints: HashMap<Arc<str>, Hinted>,
     /// When each was given, the oldest first; also those that have ended or were given anew since.
     hinted: VecDeque<(Millis, Arc<str>)>,
-    means: Means,
+    means: means::Means,
 }
 
 /// A pod that is bound to a node.
@@ -93,8 +96,10 @@ struct NodePods {
 #[derive(Debug)]
 struct Bound {
     uid: Arc<str>,
-    owner: Option<Arc<str>>,
-    bitstreams: Box<[Key]>,
+    owner: Option<Arc<Owner>>,
+    /// The first of its bitstreams lies here: most pods have but one, and it is looked at in every decision.
+    bitstream: Option<Key>,
+    more_bitstreams: Box<[Key]>,
     seen: Millis,
     elapsed_then: Millis,
 }
@@ -108,7 +113,7 @@ struct Hinted {
 #[derive(Debug)]
 struct Hint {
     uid: Arc<str>,
-    owner: Option<Arc<str>>,
+    owner: Option<Arc<Owner>>,
     share: f64,
     since: Millis,
 }
@@ -131,8 +136,9 @@ impl ExpectedLoads {
         let place = node.pods.partition_point(|other| other.elapsed(now) >= elapsed_then);
         let bound = Bound {
             uid: Arc::clone(&uid),
-            owner: pod.owner.as_deref().map(|owner| self.means.owner(owner)),
-            bitstreams: pod.bitstreams.iter().map(Key::of).collect(),
+            owner: pod.owner.as_deref().and_then(|owner| self.means.owner(owner)),
+            bitstream: pod.bitstreams.first().map(Key::of),
+            more_bitstreams: pod.bitstreams.iter().skip(1).map(Key::of).collect(),
             seen: now,
             elapsed_then,
         };
@@ -173,7 +179,7 @@ impl ExpectedLoads {
             self.forget_oldest_hint();
         }
         let uid: Arc<str> = uid.into();
-        let owner = owner.map(|owner| self.means.owner(owner));
+        let owner = owner.and_then(|owner| self.means.owner(owner));
         let share = 1.0 / best.len() as f64;
         let names: Box<[Arc<str>]> = best.iter().map(|name| self.node_name(name)).collect();
         for name in &names {
@@ -204,7 +210,7 @@ impl ExpectedLoads {
             let decay = 1.0 - elapsed.0 as f64 / window.0 as f64;
             let shown = pod.shown(received, now) / node.pods.len() as f64;
             expected.pods += 1.0;
-            match self.means.of(pod.owner.as_deref()) {
+            match self.means.expected(pod.owner.as_deref()) {
                 Some(mean) => usage += (mean * decay).min(mean - shown).max(0.0),
                 None => {
                     expected.unknown += decay;
@@ -214,7 +220,7 @@ impl ExpectedLoads {
         }
         for hint in node.hints.iter().filter(|hint| now - hint.since < HINT) {
             expected.pods += hint.share;
-            match self.means.of(hint.owner.as_deref()) {
+            match self.means.expected(hint.owner.as_deref()) {
                 Some(mean) => usage += mean * hint.share,
                 None => expected.unknown += hint.share,
             }
@@ -225,14 +231,14 @@ impl ExpectedLoads {
 
     /// What pods have been found to use, by the usage and the window of the nodes with fresh state.
     #[must_use]
-    pub fn means(&self, usage_of: impl Fn(&str) -> Option<(Millis, Millis)>, now: Millis) -> Means {
+    pub fn learnt(&self, usage_of: impl Fn(&str) -> Option<(Millis, Millis)>, now: Millis) -> Learnt {
         let nodes = self.nodes.iter().filter_map(|(name, node)| Some((&node.pods, usage_of(name)?)));
-        Means::of_nodes(nodes, now)
+        Learnt::of_nodes(nodes, now)
     }
 
-    /// From now on these are expected.
-    pub fn expect(&mut self, means: Means) {
-        self.means = means;
+    /// From now on this is expected.
+    pub fn expect(&mut self, learnt: &Learnt) {
+        self.means.set(learnt);
     }
 
     /// How many pods are kept.
@@ -300,7 +306,7 @@ impl Bound {
             state.bitstreams.get(index).is_some_and(|bitstream| bitstream.last_used_ago <= span)
         };
         let its_own = |key: &Key| signals.bitstreams_with(*key).any(used_since);
-        if !self.bitstreams.is_empty() && !self.bitstreams.iter().any(its_own) {
+        if self.bitstream.is_some() && !self.bitstream.iter().chain(&self.more_bitstreams).any(its_own) {
             return 0.0;
         }
         // What is left of the window once all but its newest part has passed.

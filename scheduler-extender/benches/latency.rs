@@ -14,6 +14,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use fpga_core::decide::Rules;
+use fpga_core::expected_load::PlacedPod;
 use fpga_core::units::Millis;
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
@@ -35,6 +36,8 @@ use std::time::{Duration, Instant};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NODES: usize = 5_000;
+/// FPGA pods.
+const PODS_PER_NODE: usize = 10;
 const SIZES: [usize; 3] = [100, 1_000, 5_000];
 const WARM_UP: usize = 200;
 const CALLS: usize = 2_000;
@@ -163,6 +166,19 @@ fn cluster() -> Arc<App> {
         state.index.apply(node, Shown::Changed, state.clock.read());
     }
     state.index.listed(&(0..NODES).map(name).collect::<HashSet<_>>());
+    for index in 0..NODES * PODS_PER_NODE {
+        // Half of them were there for a window; of the others more is expected.
+        let bound_ago =
+            Millis(if index.is_multiple_of(2) { 600_000 } else { (index as u64 * 7_919) % 300_000 });
+        let pod = PlacedPod {
+            uid: format!("8f4b1c5e-3d2a-4f6b-9c8d-{index:012}"),
+            owner: Some(format!("0d9e8f7a-6b5c-4d3e-8f2a-{:012}", index % 500)),
+            node: name(index % NODES),
+            bitstreams: vec![format!("accelerator-{}", index % 50).parse().unwrap()],
+        };
+        state.expectations.bound(&pod, bound_ago, state.clock.read().now);
+    }
+    state.expectations.learn(&state.index, state.clock.read().now);
     state
 }
 

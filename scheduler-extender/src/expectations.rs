@@ -110,19 +110,19 @@ impl Expectations {
 
     /// Learns from the nodes what pods use, and forgets what has passed. To be called every few seconds.
     pub fn learn(&self, index: &NodeIndex, now: Millis) {
-        let means = {
+        let learnt = {
             let nodes: &Nodes = &index.read();
             let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
             let usage = |name: &str| {
                 let received = nodes.get(name)?.facts.knowledge.fresh(now)?;
                 Some((received.signals().load_at(received.age(now)).usage, received.state().window))
             };
-            loads.means(usage, now)
+            loads.learnt(usage, now)
         };
-        self.metrics.owners.set(count(means.owners()));
-        self.metrics.pod_usage.set(means.cluster().unwrap_or_default() / 1e3);
+        self.metrics.owners.set(count(learnt.owners()));
+        self.metrics.pod_usage.set(learnt.cluster().unwrap_or_default() / 1e3);
         self.change(|loads| {
-            loads.expect(means);
+            loads.expect(&learnt);
             loads.forget_hints(now);
         });
     }

@@ -7,14 +7,29 @@ use super::Bound;
 use crate::units::Millis;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most owners whose mean is kept; pods of further ones are expected to be like the cluster's.
-pub const MAX_OWNERS: usize = 10_000;
+/// Most owners that are told apart; pods of further ones are expected to be like the cluster's.
+pub const MAX_OWNERS: usize = 50_000;
+
+/// What is expected of pods.
+#[derive(Debug, Default)]
+pub(super) struct Means {
+    owners: HashMap<Arc<str>, Arc<Owner>>,
+    cluster: Option<f64>,
+}
+
+/// Whose pods are taken together. They share it, so that a decision over thousands of pods looks nothing up.
+#[derive(Debug)]
+pub(super) struct Owner {
+    /// Mean usage per pod and window in milliseconds, as the bits of a float; zero while unknown.
+    mean: AtomicU64,
+}
 
 /// Mean usage per pod and window, in milliseconds.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Means {
-    owners: HashMap<Arc<str>, f64>,
+#[derive(Debug, Clone, Default)]
+pub struct Learnt {
+    owners: Vec<(Arc<Owner>, f64)>,
     cluster: Option<f64>,
 }
 
@@ -26,11 +41,54 @@ struct Sum {
 
 impl Means {
     /// Of one owner's pods, else of the cluster's, else nothing.
-    #[must_use]
-    pub fn of(&self, owner: Option<&str>) -> Option<f64> {
-        owner.and_then(|owner| self.owners.get(owner).copied()).or(self.cluster)
+    pub(super) fn expected(&self, owner: Option<&Owner>) -> Option<f64> {
+        owner.and_then(Owner::mean).or(self.cluster)
     }
 
+    /// The owner with this UID; none if there are too many.
+    pub(super) fn owner(&mut self, uid: &str) -> Option<Arc<Owner>> {
+        if let Some(owner) = self.owners.get(uid) {
+            return Some(Arc::clone(owner));
+        }
+        if self.owners.len() >= MAX_OWNERS {
+            return None;
+        }
+        let owner = Arc::new(Owner { mean: AtomicU64::default() });
+        self.owners.insert(uid.into(), Arc::clone(&owner));
+        Some(owner)
+    }
+
+    /// Takes what was learnt, and forgets owners that have no pods.
+    pub(super) fn set(&mut self, learnt: &Learnt) {
+        for owner in self.owners.values() {
+            owner.mean.store(0, Ordering::Relaxed);
+        }
+        for (owner, mean) in &learnt.owners {
+            owner.mean.store(mean.to_bits(), Ordering::Relaxed);
+        }
+        self.cluster = learnt.cluster;
+        self.owners.retain(|_, owner| Arc::strong_count(owner) > 1);
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(&self, uid: &str) -> Option<f64> {
+        self.expected(self.owners.get(uid).map(|owner| &**owner))
+    }
+
+    #[cfg(test)]
+    pub(super) fn owners(&self) -> usize {
+        self.owners.len()
+    }
+}
+
+impl Owner {
+    fn mean(&self) -> Option<f64> {
+        let mean = f64::from_bits(self.mean.load(Ordering::Relaxed));
+        (mean > 0.0).then_some(mean)
+    }
+}
+
+impl Learnt {
     /// How many owners' means are known.
     #[must_use]
     pub fn owners(&self) -> usize {
@@ -43,17 +101,12 @@ impl Means {
         self.cluster
     }
 
-    /// The owner's UID; one that is known is not kept twice.
-    pub(super) fn owner(&self, uid: &str) -> Arc<str> {
-        self.owners.get_key_value(uid).map_or_else(|| uid.into(), |(uid, _)| Arc::clone(uid))
-    }
-
     /// From the pods of nodes and the nodes' usage and window.
     pub(super) fn of_nodes<'n>(
         nodes: impl Iterator<Item = (&'n Vec<Bound>, (Millis, Millis))>,
         now: Millis,
     ) -> Self {
-        let mut owners: HashMap<&Arc<str>, Sum> = HashMap::new();
+        let mut owners: HashMap<*const Owner, (&Arc<Owner>, Sum)> = HashMap::new();
         let mut cluster = Sum::default();
         for (pods, (usage, window)) in nodes {
             // The share of the window that each was there for.
@@ -62,14 +115,17 @@ impl Means {
             let per_pod = usage.0 as f64 / pods.iter().map(there).sum::<f64>().max(1.0);
             for pod in settled {
                 cluster.add(per_pod);
-                let Some(owner) = &pod.owner else { continue };
-                if owners.len() < MAX_OWNERS || owners.contains_key(owner) {
-                    owners.entry(owner).or_default().add(per_pod);
+                if let Some(owner) = &pod.owner {
+                    owners
+                        .entry(Arc::as_ptr(owner))
+                        .or_insert_with(|| (owner, Sum::default()))
+                        .1
+                        .add(per_pod);
                 }
             }
         }
-        let known = |(owner, sum): (&Arc<str>, Sum)| Some((Arc::clone(owner), sum.mean()?));
-        Self { owners: owners.into_iter().filter_map(known).collect(), cluster: cluster.mean() }
+        let known = |(owner, sum): (&Arc<Owner>, Sum)| Some((Arc::clone(owner), sum.mean()?));
+        Self { owners: owners.into_values().filter_map(known).collect(), cluster: cluster.mean() }
     }
 }
 

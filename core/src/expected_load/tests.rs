@@ -32,8 +32,8 @@ fn idle() -> Received {
 fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
     let mut all = ExpectedLoads::default();
     all.bound(&owned("old", owner, "elsewhere"), Millis(WINDOW), Millis::ZERO);
-    let means = all.means(|_| Some((Millis(usage), Millis(WINDOW))), Millis::ZERO);
-    all.expect(means);
+    let learnt = all.learnt(|_| Some((Millis(usage), Millis(WINDOW))), Millis::ZERO);
+    all.expect(&learnt);
     all
 }
 
@@ -52,7 +52,7 @@ fn a_pod_of_a_new_owner_is_like_the_clusters_and_without_any_it_is_unknown() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "new", "n"), Millis::ZERO, Millis::ZERO);
     assert_eq!(all.on("n", &idle(), Millis::ZERO).usage, Millis(60_000));
-    all.expect(Means::default());
+    all.expect(&Learnt::default());
     let expected = all.on("n", &idle(), Millis::ZERO);
     assert_eq!((expected.usage, expected.unknown), (Millis::ZERO, 1.0));
 }
@@ -71,14 +71,16 @@ fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
         "n2" => Some((Millis(4_000), at)),
         _ => None,
     };
-    let means = all.means(usage, at);
+    let learnt = all.learnt(usage, at);
+    assert_eq!(learnt.owners(), 2);
+    all.expect(&learnt);
+    let means = &all.means;
     // n1: 9 s for one pod and half of another; n2: 4 s for two.
     let near = |is: Option<f64>, should: f64| is.is_some_and(|is| (is - should).abs() < 1e-9);
-    assert!(near(means.of(Some("a")), (6_000.0 + 2_000.0) / 2.0), "{means:?}");
-    assert!(near(means.of(Some("b")), 2_000.0));
-    assert!(near(means.of(Some("c")), 10_000.0 / 3.0), "it is like the cluster's: {means:?}");
-    assert!(near(means.of(Some("d")), 10_000.0 / 3.0));
-    assert_eq!(means.owners(), 2);
+    assert!(near(means.of("a"), (6_000.0 + 2_000.0) / 2.0), "{means:?}");
+    assert!(near(means.of("b"), 2_000.0));
+    assert!(near(means.of("c"), 10_000.0 / 3.0), "it is like the cluster's: {means:?}");
+    assert!(near(means.of("d"), 10_000.0 / 3.0));
 }
 
 #[test]
@@ -144,7 +146,8 @@ fn a_pod_that_is_gone_is_not_expected_and_one_seen_again_keeps_its_time() {
     all.listed(&HashSet::from(["old".to_owned()]));
     assert_eq!(all.on("n", &idle(), Millis(150_000)), Expected::default());
     all.gone("old");
-    assert_eq!((all.pods(), all.nodes.len()), (0, 0));
+    all.expect(&Learnt::default());
+    assert_eq!((all.pods(), all.nodes.len(), all.means.owners()), (0, 0, 0));
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
         Knowledge::Known(received) => Some((received.state().usage, Millis(WINDOW))),
         _ => None,
     };
-    all.expect(all.means(usage, Millis::ZERO));
+    all.expect(&all.learnt(usage, Millis::ZERO));
     let spread = burst_after(all, &ground, "1-2-2", true);
     assert!(spread.iter().all(|pods| *pods <= 8), "{spread:?}");
     assert!(burst(&ground, "1-2-2", true).iter().filter(|pods| **pods == 0).count() >= 25, "a staircase");
