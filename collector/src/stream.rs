@@ -28,7 +28,7 @@ use tonic::transport::Uri;
 use tracing::{debug, info, warn};
 
 /// How often replicas are looked for, and how often while none is found.
-const LOOK_FOR_REPLICAS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3));
+const LOOK_FOR_REPLICAS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3));
 /// How long one look may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause when the owner does not answer.

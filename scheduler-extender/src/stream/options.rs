@@ -5,6 +5,7 @@ use fpga_node_stream::token::{Access, TokenFile};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::net::TcpListener;
+use tracing::warn;
 
 /// Where and from whom streams are taken.
 #[derive(Debug, clap::Args)]
@@ -25,7 +26,7 @@ impl StreamArgs {
     /// What a stream must show.
     ///
     /// # Errors
-    /// There is a port without a word on who may use it, or the token can't be read.
+    /// There is a port without a word on who may use it.
     pub fn access(&self) -> Result<Access> {
         let access = match &self.stream_token_file {
             Some(path) => Access::Token(TokenFile::new(path)),
@@ -36,8 +37,11 @@ impl StreamArgs {
             }
             None => Access::Open,
         };
-        if let Access::Token(file) = &access {
-            file.read()?;
+        if let Access::Token(file) = &access
+            && let Err(error) = file.read()
+        {
+            // A Secret may come later; until then states come by annotation.
+            warn!(%error, "Streams are refused until there is a token");
         }
         Ok(access)
     }
