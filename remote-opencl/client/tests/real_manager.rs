@@ -6,6 +6,9 @@
     reason = "a test that can't go on shall fail"
 )]
 
+#[path = "real_manager/shared_memory.rs"]
+mod shared_memory;
+
 use fpga_client::cl::{MAP_WRITE, MEM_COPY_HOST_PTR, QUEUE_PROFILING_ENABLE};
 use fpga_client::{
     ArgValue, Buffer, ClError, Client, Context, Device, Event, HostSource, HostTarget, Initial, Kernel,
@@ -38,12 +41,16 @@ struct Manager {
 
 impl Manager {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let address = format!("unix:{}", folder.path().join("dm.sock").display());
         let mut serve = Command::new(binary());
         serve.args(["serve", "--runtime", "pocl", "--source-as-bitstream", "--reconfiguration-time", "1ms"]);
-        serve.args(["--listen", &address, "--ready-file"]).arg(&ready);
+        serve.args(arguments).args(["--listen", &address, "--ready-file"]).arg(&ready);
         let process = serve.stdout(Stdio::null()).spawn().unwrap();
         let mut manager = Self { process, address, _folder: folder };
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -53,6 +60,14 @@ impl Manager {
             std::thread::sleep(Duration::from_millis(5));
         }
         manager
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     fn kill(&mut self) {
@@ -97,7 +112,10 @@ struct Setup {
 
 impl Setup {
     fn new() -> Self {
-        let manager = Manager::start();
+        Self::of(Manager::start())
+    }
+
+    fn of(manager: Manager) -> Self {
         let client = Client::with_managers(&manager.address).unwrap();
         let device = Arc::clone(&client.platforms()[0].devices()[0]);
         let context = Context::new(&[Arc::clone(&device)]).unwrap();
@@ -140,6 +158,15 @@ impl Setup {
         let times = event.profiling().unwrap();
         assert!(times.queued <= times.submitted && times.submitted <= times.started, "{times:?}");
         assert!(times.started <= times.ended, "{times:?}");
+    }
+}
+
+/// Waits for a condition.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

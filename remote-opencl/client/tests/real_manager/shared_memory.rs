@@ -1,0 +1,267 @@
+//! Programs of commands on buffers that lie in shared memory: what is done in place, staged or sent, the bytes are those
+//! of a model, and the same without shared memory.
+
+use crate::{Manager, Setup};
+use fpga_client::cl::{MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION, MEM_ALLOC_HOST_PTR};
+use fpga_client::{
+    ArgValue, Buffer, Client, Event, HostSource, HostTarget, Initial, Kernel, Operation, Program, Queue,
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const SIZE: usize = 150_000;
+/// Where the sub-buffer of the first buffer begins.
+const ORIGIN: usize = 8192;
+const BUFFERS: usize = 3;
+
+const SOURCE: &[u8] =
+    b"kernel void bump(global uchar *x, uchar by) { size_t i = get_global_id(0); x[i] = x[i] * 3 + by; }";
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write { buffer: usize, at: Region, seed: u8 },
+    Read { buffer: usize, at: Region },
+    Fill { buffer: usize, at: Region, byte: u8 },
+    Copy { from: usize, to: usize, at: Region },
+    Kernel { buffer: usize, by: u8 },
+    Map { buffer: usize, at: Region, access: u64, byte: u8 },
+}
+
+/// Whether the program waits for a command before it goes on.
+type Blocking = bool;
+
+#[derive(Debug, Clone, Copy)]
+struct Region {
+    offset: usize,
+    size: usize,
+}
+
+/// Bytes of the buffers: 0 and 1 are whole, 2 is a sub-buffer of 0.
+struct Model([Vec<u8>; 2]);
+
+impl Model {
+    fn of(&mut self, buffer: usize, at: Region) -> &mut [u8] {
+        let begin = at.offset + if buffer == 2 { ORIGIN } else { 0 };
+        &mut self.0[buffer % 2][begin..begin + at.size]
+    }
+}
+
+fn region() -> impl Strategy<Value = Region> {
+    let size = prop_oneof![1..200usize, 16_000..17_000usize, 60_000..SIZE - ORIGIN];
+    size.prop_flat_map(|size| (0..=SIZE - ORIGIN - size).prop_map(move |offset| Region { offset, size }))
+}
+
+fn step() -> impl Strategy<Value = (Step, Blocking)> {
+    let access = prop_oneof![Just(MAP_READ), Just(MAP_WRITE), Just(MAP_WRITE_INVALIDATE_REGION)];
+    let step = prop_oneof![
+        3 => (0..BUFFERS, region(), any::<u8>()).prop_map(|(buffer, at, seed)| Step::Write { buffer, at, seed }),
+        3 => (0..BUFFERS, region()).prop_map(|(buffer, at)| Step::Read { buffer, at }),
+        1 => (0..BUFFERS, region(), any::<u8>()).prop_map(|(buffer, at, byte)| Step::Fill { buffer, at, byte }),
+        // Never within one buffer.
+        1 => (0..2usize, region()).prop_map(|(from, at)| Step::Copy { from, to: 1 - from, at }),
+        3 => (0..BUFFERS, any::<u8>()).prop_map(|(buffer, by)| Step::Kernel { buffer, by }),
+        2 => (0..BUFFERS, region(), access, any::<u8>())
+            .prop_map(|(buffer, at, access, byte)| Step::Map { buffer, at, access, byte }),
+    ];
+    (step, any::<Blocking>())
+}
+
+/// A queue on which every command comes after the one before: by the queue's order, or by its wait list.
+struct Chain {
+    queue: Arc<Queue>,
+    last: Option<Arc<Event>>,
+    out_of_order: bool,
+}
+
+impl Chain {
+    fn enqueue(&mut self, operation: Operation<'_>, blocking: Blocking) {
+        let event = self.queue.enqueue(operation, &self.wait()).unwrap();
+        self.then(event, blocking);
+    }
+
+    fn wait(&self) -> Vec<Arc<Event>> {
+        self.last.iter().filter(|_| self.out_of_order).cloned().collect()
+    }
+
+    fn then(&mut self, event: Arc<Event>, blocking: Blocking) {
+        if blocking {
+            event.wait().unwrap();
+        }
+        self.last = Some(event);
+    }
+}
+
+fn run(
+    setup: &Setup,
+    program: &Arc<Program>,
+    steps: &[(Step, Blocking)],
+    out_of_order: bool,
+) -> Result<(), TestCaseError> {
+    let queue = Queue::new(&setup.context, &setup.device, u64::from(out_of_order)).unwrap();
+    let new = |flags| Buffer::new(&setup.context, flags, SIZE, Initial::Nothing).unwrap();
+    let (first, second) = (new(0), new(MEM_ALLOC_HOST_PTR));
+    let part = Buffer::sub(&first, 0, ORIGIN, SIZE - ORIGIN).unwrap();
+    let buffers = [first, second, part];
+    let kernel = Kernel::new(program, "bump").unwrap();
+    let mut model = Model([vec![0; SIZE], vec![0; SIZE]]);
+    let mut reads: Vec<(usize, Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut wrong_maps = Vec::new();
+    let mut chain = Chain { queue, last: None, out_of_order };
+    for (index, (step, blocking)) in steps.iter().enumerate() {
+        match step.clone() {
+            Step::Write { buffer, at, seed } => {
+                let bytes: Vec<u8> = (0..at.size).map(|n| seed.wrapping_add((n % 253) as u8)).collect();
+                model.of(buffer, at).copy_from_slice(&bytes);
+                let data = HostSource::owned(bytes);
+                chain.enqueue(
+                    Operation::Write { buffer: &buffers[buffer], offset: at.offset, data },
+                    *blocking,
+                );
+            }
+            Step::Read { buffer, at } => {
+                let mut result = vec![0; at.size];
+                // SAFETY: the vector's memory stays where it is, in `reads`, until the queue is finished below.
+                let target = unsafe { HostTarget::borrowed(result.as_mut_ptr(), result.len()) };
+                chain.enqueue(
+                    Operation::Read { buffer: &buffers[buffer], offset: at.offset, target },
+                    *blocking,
+                );
+                reads.push((index, result, model.of(buffer, at).to_vec()));
+            }
+            Step::Fill { buffer, at, byte } => {
+                model.of(buffer, at).fill(byte);
+                let (offset, size) = (at.offset, at.size);
+                let fill = Operation::Fill { buffer: &buffers[buffer], pattern: &[byte], offset, size };
+                chain.enqueue(fill, *blocking);
+            }
+            Step::Copy { from, to, at } => {
+                let bytes = model.of(from, at).to_vec();
+                model.of(to, at).copy_from_slice(&bytes);
+                chain.enqueue(
+                    Operation::Copy {
+                        source: &buffers[from],
+                        target: &buffers[to],
+                        source_offset: at.offset,
+                        target_offset: at.offset,
+                        size: at.size,
+                    },
+                    *blocking,
+                );
+            }
+            Step::Kernel { buffer, by } => {
+                let size = buffers[buffer].size();
+                for byte in model.of(buffer, Region { offset: 0, size }) {
+                    *byte = byte.wrapping_mul(3).wrapping_add(by);
+                }
+                kernel.set_arg(0, ArgValue::Buffer(Arc::clone(&buffers[buffer]))).unwrap();
+                kernel.set_arg(1, ArgValue::Scalar(&[by])).unwrap();
+                chain.enqueue(
+                    Operation::NdRange { kernel: &kernel, offset: &[], global: &[size], local: &[] },
+                    *blocking,
+                );
+            }
+            Step::Map { buffer, at, access, byte } => {
+                let buffer_ = &buffers[buffer];
+                let mapped = chain.queue.map(buffer_, access, at.offset, at.size, &chain.wait()).unwrap();
+                chain.then(Arc::clone(&mapped.event), true);
+                // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, at.size) };
+                let expected = model.of(buffer, at);
+                if access != MAP_WRITE_INVALIDATE_REGION && bytes != expected {
+                    wrong_maps.push(index);
+                }
+                if access != MAP_READ {
+                    bytes.fill(byte);
+                    expected.fill(byte);
+                }
+                let unmapped = chain.queue.unmap(buffer_, mapped.address, &chain.wait()).unwrap();
+                chain.then(unmapped, *blocking);
+            }
+        }
+    }
+    // Before anything can fail: the reads' targets must live until here.
+    chain.queue.finish().unwrap();
+    prop_assert!(wrong_maps.is_empty(), "maps {wrong_maps:?}");
+    for (index, read, expected) in &reads {
+        prop_assert!(read == expected, "read of step {index}");
+    }
+    for (buffer, expected) in buffers.iter().zip(&model.0) {
+        prop_assert!(setup.read(buffer) == *expected, "what is left in the end");
+    }
+    Ok(())
+}
+
+#[test]
+fn any_program_on_shared_memory_computes_what_a_model_does_and_so_it_does_without() {
+    for manager in [Manager::start(), Manager::start_with(&["--shared-memory", "off"])] {
+        let setup = Setup::of(manager);
+        let program = Program::with_source(&setup.context, SOURCE.to_vec()).unwrap();
+        program.build(&[], "").unwrap();
+        let mut runner =
+            proptest::test_runner::TestRunner::new(ProptestConfig { cases: 40, ..ProptestConfig::default() });
+        let programs = (prop::collection::vec(step(), 1..40), any::<bool>());
+        let result =
+            runner.run(&programs, |(steps, out_of_order)| run(&setup, &program, &steps, out_of_order));
+        result.unwrap();
+    }
+}
+
+#[test]
+fn a_buffer_in_memory_that_another_one_left_is_zero() {
+    let setup = Setup::new();
+    for round in 0..20 {
+        let size = 70_000 + round * 5_000;
+        let buffer = Buffer::new(&setup.context, 0, size, Initial::Nothing).unwrap();
+        assert!(setup.read(&buffer).iter().all(|byte| *byte == 0), "round {round}");
+        let data = HostSource::owned(vec![0xA5; size]);
+        setup.queue.enqueue(Operation::Write { buffer: &buffer, offset: 0, data }, &[]).unwrap();
+    }
+}
+
+#[test]
+fn mapped_memory_stays_when_the_manager_has_gone() {
+    let mut setup = Setup::new();
+    let buffer = Buffer::new(&setup.context, MEM_ALLOC_HOST_PTR, 1 << 20, Initial::Nothing).unwrap();
+    let mapped = setup.queue.map(&buffer, MAP_WRITE, 0, 1 << 20, &[]).unwrap();
+    mapped.event.wait().unwrap();
+    setup.manager.kill();
+    // SAFETY: mapped, and not unmapped yet.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, 1 << 20) };
+    bytes.fill(1);
+    assert!(bytes.iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn a_hundred_sessions_leave_no_memory_and_no_descriptors() {
+    let manager = Manager::start();
+    let count = |folder: &str| std::fs::read_dir(folder).unwrap().count();
+    let of_manager = format!("/proc/{}/fd", manager.pid());
+    let mapped = |of: &str| {
+        let maps = std::fs::read_to_string(of).unwrap();
+        maps.lines().filter(|line| line.contains("memfd:fpga-segment")).count()
+    };
+    let mut before = None;
+    for round in 0..100 {
+        let client = Client::with_managers(manager.address()).unwrap();
+        let device = Arc::clone(&client.platforms()[0].devices()[0]);
+        let context = fpga_client::Context::new(&[Arc::clone(&device)]).unwrap();
+        let queue = Queue::new(&context, &device, 0).unwrap();
+        let buffer = Buffer::new(&context, 0, 4 << 20, Initial::Nothing).unwrap();
+        queue
+            .enqueue(Operation::Fill { buffer: &buffer, pattern: &[7], offset: 0, size: 4 << 20 }, &[])
+            .unwrap();
+        let mut bytes = vec![0; 4 << 20];
+        // SAFETY: the bytes live until the read has ended, which is waited for.
+        let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+        let read = queue.enqueue(Operation::Read { buffer: &buffer, offset: 0, target }, &[]).unwrap();
+        read.wait().unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        drop((read, buffer, queue, context, device, client));
+        if round == 10 {
+            crate::until("segments are unmapped", || mapped(&format!("/proc/{}/maps", manager.pid())) == 0);
+            before = Some(count(&of_manager));
+        }
+    }
+    crate::until("segments are unmapped", || mapped(&format!("/proc/{}/maps", manager.pid())) == 0);
+    crate::until("descriptors are closed", || Some(count(&of_manager)) <= before);
+}
