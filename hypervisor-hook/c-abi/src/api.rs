@@ -138,7 +138,7 @@ pub unsafe extern "C" fn fpga_hook_release(hook: *const FpgaHook, hold: *mut Fpg
         // SAFETY: NULL or readable and writable: the caller's duty.
         let hold = unsafe { hold.as_mut() }.ok_or_else(|| Failure::invalid("hold is NULL"))?;
         let held = hold.held()?;
-        *hold = FpgaHookHold::ended();
+        hold.end();
         hook.released(held);
         Ok(())
     })

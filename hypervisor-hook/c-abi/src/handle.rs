@@ -8,7 +8,7 @@ use fpga_core::event::{Event, Phase};
 use fpga_core::units::Millis;
 use hook::{Config, Endpoint, Reporter, WholeMillis};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Reports for one device; made by fpga_hook_start().
 #[derive(Debug)]
@@ -122,8 +122,7 @@ impl FpgaHook {
 
     fn event(&self, slot: u32, bitstream: Bitstream, tenant: String) -> Event {
         Event {
-            // A clock before 1970 is the collector's to clamp.
-            timestamp_ms: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            timestamp_ms: wall_clock(),
             duration_ms: Millis::ZERO,
             reconfiguration_ms: Millis::ZERO,
             bitstream_identifier: bitstream.id,
@@ -137,6 +136,15 @@ impl FpgaHook {
             tenant: (!tenant.is_empty()).then_some(tenant),
         }
     }
+}
+
+/// The time of day to within some milliseconds, which is enough for a moment, at a fifth of what the exact one costs.
+fn wall_clock() -> Millis {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the answer. It doesn't fail for this clock; the epoch would be the collector's to clamp.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default()).into()
 }
 
 /// What a deadline that passed is in C.

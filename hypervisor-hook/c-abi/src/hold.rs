@@ -100,15 +100,16 @@ impl FpgaHookHold {
         Self { private_words: unsafe { std::mem::transmute::<Layout, [u64; 40]>(layout) } }
     }
 
-    /// One that was released.
-    pub const fn ended() -> Self {
-        Self { private_words: [0; 40] }
+    /// Says nothing any more.
+    pub const fn end(&mut self) {
+        // Without the magic number the rest isn't looked at.
+        self.private_words[0] = 0;
     }
 
     /// What it says, if anything.
     pub fn held(&self) -> Result<Held, Failure> {
-        // SAFETY: both are plain integers without padding, of one size.
-        let layout = unsafe { std::mem::transmute::<[u64; 40], Layout>(self.private_words) };
+        // SAFETY: both are plain integers without padding, of one size, and words are aligned for all of them.
+        let layout = unsafe { &*(&raw const self.private_words).cast::<Layout>() };
         if layout.magic != MAGIC {
             return Err(Failure::new(libc::ENOENT, "the hold was not acquired, or was released before"));
         }
@@ -158,7 +159,9 @@ mod tests {
 
     #[test]
     fn whatever_lies_in_its_place_is_refused_or_harmless() {
-        assert!(FpgaHookHold::ended().held().is_err());
+        let mut ended = mk_hold();
+        ended.end();
+        assert!(ended.held().is_err());
         for word in 0..40 {
             for value in [0, u64::MAX, 0x8080_8080_8080_8080] {
                 let mut hold = mk_hold();
