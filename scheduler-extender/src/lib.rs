@@ -3,7 +3,7 @@
 //! ```text
 //!   collectors ─────────── stream ─────┐
 //!   API server ──watch──► reflector ──► index (memory) ◄── verbs ◄── wire ◄── HTTP ◄── kube-scheduler
-//!                                                            │
+//!   API server ──watch──► pod_reflector ──► expectations ◄────┤
 //!                                                            └──► fpga_core::decide
 //! ```
 //! Decisions come from memory alone: none calls the API server, none reads the clock more than once. Nothing is kept
