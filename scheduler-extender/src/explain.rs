@@ -2,6 +2,7 @@
 //!
 //! Bounded twice, by pods and by nodes spoken of, for a decision over thousands of nodes is no small thing.
 
+use crate::index::Source;
 use fpga_core::decide::NodeScore;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
@@ -55,6 +56,8 @@ pub struct Decided<V> {
     pub at: Millis,
     /// The nodes.
     pub names: Names,
+    /// What had brought the state of each, in the same order.
+    pub sources: Vec<Source>,
     /// What was decided of each, in the same order.
     pub verdicts: Vec<V>,
 }
@@ -193,11 +196,14 @@ impl<V: Shown> Serialize for Decided<V> {
         #[derive(Serialize)]
         struct Row<'r, V> {
             node: &'r str,
+            source: Source,
             #[serde(flatten)]
             verdict: V,
         }
-        let rows = self.names.iter().zip(&self.verdicts);
-        let rows: Vec<_> = rows.map(|(node, verdict)| Row { node, verdict: verdict.shown() }).collect();
+        let rows = self.names.iter().zip(&self.sources).zip(&self.verdicts);
+        let rows: Vec<_> = rows
+            .map(|((node, source), verdict)| Row { node, source: *source, verdict: verdict.shown() })
+            .collect();
         let mut decided = serializer.serialize_struct("Decided", 2)?;
         decided.serialize_field("atMs", &self.at)?;
         decided.serialize_field("nodes", &rows)?;
@@ -243,11 +249,17 @@ mod tests {
 
     fn filter(nodes: usize) -> Decision {
         let names = (0..nodes).map(|_| "n").collect();
-        Decision::Filter(Decided { at: Millis(1), names, verdicts: vec![Ok(()); nodes] })
+        let sources = vec![Source::Stream; nodes];
+        Decision::Filter(Decided { at: Millis(1), names, sources, verdicts: vec![Ok(()); nodes] })
     }
 
     fn scores() -> Decision {
-        Decision::Prioritize(Decided { at: Millis(2), names: Names::default(), verdicts: Vec::new() })
+        Decision::Prioritize(Decided {
+            at: Millis(2),
+            names: Names::default(),
+            sources: Vec::new(),
+            verdicts: Vec::new(),
+        })
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::explain::{Decided, Decision, PodName};
-use crate::index::{Node, Nodes as KnownNodes};
+use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
@@ -105,11 +105,12 @@ fn decide_filter(
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
+    let sources = sources(&found);
     drop(known);
     app.metrics.filtered(&verdicts);
     let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
     let names = nodes.names().collect();
-    remember(app, pod, asked, Decision::Filter(Decided { at: at.wall, names, verdicts }));
+    remember(app, pod, asked, Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
     Ok(rejections)
 }
 
@@ -144,13 +145,14 @@ fn decide_prioritize(
         }
     };
     let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, &app.rules, at.now).nodes;
+    let sources = sources(&found);
     drop(known);
     if app.rules.anti_herd == AntiHerd::On {
         app.expectations.hint(pod.uid(), pod.owner(), &best(nodes, &verdicts), at.now);
     }
     let scores = verdicts.iter().map(|node| node.score).collect();
     let names = nodes.names().collect();
-    remember(app, pod, asked, Decision::Prioritize(Decided { at: at.wall, names, verdicts }));
+    remember(app, pod, asked, Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }));
     Ok(scores)
 }
 
@@ -197,6 +199,11 @@ fn ensure_synced(app: &App) -> Result<(), Refusal> {
 
 fn candidates<'k>(found: &[Option<&'k Arc<Node>>]) -> Vec<Candidate<'k>> {
     found.iter().map(|node| node.map(|node| &node.facts)).collect()
+}
+
+/// What brought the states that the decision saw.
+fn sources(found: &[Option<&Arc<Node>>]) -> Vec<Source> {
+    found.iter().map(|node| node.map_or(Source::None, |node| node.source)).collect()
 }
 
 fn remember(app: &App, pod: &Pod<'_>, asked: Requirement, decision: Decision) {

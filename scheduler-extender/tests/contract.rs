@@ -184,7 +184,10 @@ async fn the_annotation_decides_and_every_term_is_explained() {
     let (status, body) = get(&router, "/explain/d/p").await;
     assert_eq!(status, StatusCode::OK);
     let explained: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(explained["filter"]["nodes"][2], json!({"node": "c", "rejection": "vendor"}));
+    assert_eq!(
+        explained["filter"]["nodes"][2],
+        json!({"node": "c", "source": "watched", "rejection": "vendor"})
+    );
     let of_a = &explained["prioritize"]["nodes"][0];
     assert_eq!(
         (&of_a["node"], &of_a["score"], &of_a["freshness"]),
