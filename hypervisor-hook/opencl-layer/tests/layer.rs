@@ -56,7 +56,7 @@ impl Bed {
         let program = self.folder.path().join("native");
         let mut cc = Command::new("cc");
         cc.args(["-D_GNU_SOURCE", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]);
-        cc.arg(&program).arg(source).arg("-lOpenCL");
+        cc.arg(&program).arg(source).args(["-lOpenCL", "-pthread"]);
         assert!(cc.status().expect("a C compiler, cc").success(), "is libOpenCL with its headers installed?");
         program
     }
@@ -138,6 +138,17 @@ fn an_application_can_not_tell_that_its_queues_have_profiling() {
         succeed(bed.layered(&native).args(["visible", "-"]).env("FPGA_ADD_PROFILING", profiling));
     }
     assert!(!bitstreams(&bed.collector.state()).is_empty(), "its transfers are reported");
+}
+
+#[test]
+fn many_threads_may_enqueue_at_once() {
+    let bed = Bed::new();
+    let native = bed.native_c();
+    succeed(bed.native(&native).args(["threads", "-"]));
+    for profiling in ["1", "0"] {
+        succeed(bed.layered(&native).args(["threads", "-"]).env("FPGA_ADD_PROFILING", profiling));
+    }
+    assert!(!bitstreams(&bed.collector.state()).is_empty());
 }
 
 #[test]

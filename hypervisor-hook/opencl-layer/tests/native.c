@@ -5,6 +5,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,57 @@ static void in_a_fork(const char *path)
     OK(clFlush(queue));
 }
 
+/* Queues, kernels and events of its own come and go, some asked for, some waited for, some forgotten. */
+static void *worker(void *argument)
+{
+    cl_program program = argument;
+    for (int round = 0; round < 10; round++) {
+        cl_int code = -1;
+        cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
+        OK(code);
+        cl_kernel kernel = clCreateKernel(program, "spin", &code);
+        OK(code);
+        cl_uint value = 1;
+        cl_mem buffer = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof value, &value, &code);
+        OK(code);
+        OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));
+        OK(clSetKernelArg(kernel, 1, sizeof value, &value));
+        const size_t one = 1;
+        cl_event last = NULL;
+        for (int i = 0; i < 200; i++) {
+            cl_event event = NULL;
+            OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, last != NULL, last != NULL ? &last : NULL,
+                                      i % 3 == 0 ? NULL : &event));
+            if (last != NULL)
+                OK(clReleaseEvent(last));
+            last = event;
+            if (i % 50 == 0)
+                OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof value, &value, 0, NULL, NULL));
+        }
+        if (last != NULL)
+            OK(clReleaseEvent(last));
+        OK(clReleaseKernel(kernel));
+        OK(clReleaseMemObject(buffer));
+        if (round % 2 == 0)
+            OK(clFinish(queue));
+        OK(clReleaseCommandQueue(queue));
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    enum { THREADS = 4 };
+    pthread_t ids[THREADS];
+    cl_program program = build_source();
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&ids[i], NULL, worker, program) == 0);
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_join(ids[i], NULL) == 0);
+    OK(clReleaseProgram(program));
+    OK(clReleaseContext(context));
+}
+
 int main(int argc, char **argv)
 {
     EXPECT(argc == 3);
@@ -230,6 +282,8 @@ int main(int argc, char **argv)
     open_device();
     if (strcmp(argv[1], "visible") == 0)
         visible();
+    else if (strcmp(argv[1], "threads") == 0)
+        threads();
     else if (strcmp(argv[1], "write-binary") == 0)
         write_binary(argv[2]);
     else if (strcmp(argv[1], "run-binary") == 0)
