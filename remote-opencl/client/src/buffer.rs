@@ -300,7 +300,7 @@ fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
 
 /// A buffer that a command uses, until that has ended.
 #[derive(Debug)]
-pub(crate) struct InUse(Arc<Buffer>);
+pub(crate) struct InUse(pub(crate) Arc<Buffer>);
 
 impl InUse {
     pub(crate) fn new(buffer: &Arc<Buffer>) -> Self {

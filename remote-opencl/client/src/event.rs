@@ -13,6 +13,7 @@ use crate::clock::{Offset, now_ns};
 use crate::context::Context;
 use crate::error::{ClError, Result};
 use crate::host_memory::HostTarget;
+use crate::in_place::InPlaceRead;
 use crate::kernel::Kernel;
 use crate::outbox::Upload;
 use crate::queue::Queue;
@@ -56,8 +57,9 @@ pub(crate) struct Uses {
     pub(crate) upload: Option<Arc<Upload>>,
     /// The shared memory that its bytes go through.
     pub(crate) range: Option<Range>,
+    /// A read of a buffer where it lies.
+    pub(crate) in_place: Option<InPlaceRead>,
     /// Its buffers.
-    #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) buffers: Vec<InUse>,
     /// Its kernel.
     #[expect(dead_code, reason = "held, not looked at")]
@@ -344,11 +346,12 @@ impl Event {
     fn take_data(&self, data: Option<v1::Data>) -> bool {
         let wanted = {
             let mut inner = lock(&self.inner);
-            let Uses { target, range, .. } = &mut inner.uses;
-            match (target, range) {
-                (None, _) => return true,
-                (Some(target), Some(range)) => return range.read_at(0, target),
-                (Some(target), None) => target.len(),
+            let Uses { target, range, in_place, .. } = &mut inner.uses;
+            match (target, range, in_place) {
+                (None, ..) => return true,
+                (Some(target), _, Some(read)) => return read.copy_to(target),
+                (Some(target), Some(range), None) => return range.read_at(0, target),
+                (Some(target), None, None) => target.len(),
             }
         };
         let taken = match data.and_then(|data| data.form) {

@@ -20,6 +20,7 @@ pub mod error;
 pub mod event;
 mod fork;
 pub mod host_memory;
+mod in_place;
 pub mod kernel;
 mod maps;
 mod nd_range;

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::error::{ClError, Result};
 use crate::event::{Event, Uses};
 use crate::host_memory::{HostSource, HostTarget};
+use crate::in_place::{Access, IN_PLACE_FROM, InPlaceRead};
 use crate::kernel::Kernel;
 use crate::nd_range;
 use crate::outbox::Upload;
@@ -170,14 +171,14 @@ impl Queue {
                 let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
                 self.submit(cl::COMMAND_FILL_BUFFER, command::Operation::FillBuffer(fill), uses, wait)
             }
-            Operation::Marker => self.submit_marker(cl::COMMAND_MARKER, wait),
+            Operation::Marker => self.submit_marker(cl::COMMAND_MARKER, Uses::default(), wait),
             Operation::Barrier => {
                 let operation = command::Operation::Barrier(v1::Barrier {});
                 let event = self.submit(cl::COMMAND_BARRIER, operation, Uses::default(), wait)?;
                 *lock(&self.last_barrier) = Arc::downgrade(&event);
                 Ok(event)
             }
-            Operation::Migrate => self.nothing(cl::COMMAND_MIGRATE_MEM_OBJECTS, wait),
+            Operation::Migrate => self.nothing(cl::COMMAND_MIGRATE_MEM_OBJECTS, None, wait),
         }
     }
 
@@ -320,6 +321,17 @@ impl Queue {
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
             return Ok(event);
         }
+        let in_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        if target.len() >= IN_PLACE_FROM && in_order && buffer.storage().is_some() {
+            let id = self.session().new_id();
+            let in_place = Some(InPlaceRead::new(buffer, offset, id));
+            let uses =
+                Uses { target: Some(target), in_place, buffers: vec![InUse::new(buffer)], ..Uses::default() };
+            let operation = command::Operation::Marker(v1::Marker {});
+            let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
+            self.after(sent);
+            return Ok(event);
+        }
         let large = target.len() > MAX_INLINE_BYTES;
         let range = if large { self.session().shared_memory(target.len()) } else { None };
         let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
@@ -363,8 +375,8 @@ impl Queue {
         barrier.is_some_and(|barrier| barrier.now() > cl::COMPLETE)
     }
 
-    fn submit_marker(self: &Arc<Self>, command_type: u32, wait: Vec<u64>) -> Result<Arc<Event>> {
-        self.submit(command_type, command::Operation::Marker(v1::Marker {}), Uses::default(), wait)
+    fn submit_marker(self: &Arc<Self>, command_type: u32, uses: Uses, wait: Vec<u64>) -> Result<Arc<Event>> {
+        self.submit(command_type, command::Operation::Marker(v1::Marker {}), uses, wait)
     }
 
     fn submit(
@@ -389,10 +401,11 @@ impl Queue {
         wait: Vec<u64>,
     ) -> Result<(Arc<Event>, Sent)> {
         let upload = uses.upload.clone();
+        let access = access_of(&uses);
         let event = Event::of_command(self, id, command_type, uses);
         let command = v1::Command { event: id, queue: self.id, wait, operation: Some(operation) };
         self.progress.begin(id);
-        match self.session().enqueue(command, Arc::clone(&event), upload) {
+        match self.session().enqueue(command, Arc::clone(&event), upload, &access) {
             Ok(sent) => Ok((event, sent)),
             Err(error) => {
                 self.progress.ended(id);
@@ -413,6 +426,16 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.session().release(self.id);
+    }
+}
+
+/// What a command does with buffers in shared memory.
+fn access_of(uses: &Uses) -> Access {
+    let stored = |buffer: &&InUse| buffer.0.storage().is_some();
+    let buffers: Vec<_> = uses.buffers.iter().filter(stored).map(|buffer| Arc::clone(&buffer.0)).collect();
+    match (&uses.in_place, buffers.as_slice()) {
+        (Some(_), [buffer]) => Access::Reads(Arc::clone(buffer)),
+        _ => Access::Changes(buffers),
     }
 }
 

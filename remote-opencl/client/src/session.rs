@@ -12,6 +12,7 @@ use crate::driver::Driver;
 use crate::error::{ClError, Result};
 use crate::event::Event;
 use crate::fork;
+use crate::in_place::Access;
 use crate::outbox::{Outbox, Upload};
 use crate::segments::{Purpose, Range, Segments};
 use crate::sync::lock;
@@ -174,15 +175,17 @@ impl Session {
         }
     }
 
-    /// Enqueues a command; `upload` is what its data refers to.
+    /// Enqueues a command; `upload` is what its data refers to, `access` what it does with buffers.
     pub(crate) fn enqueue(
         &self,
-        command: v1::Command,
+        mut command: v1::Command,
         event: Arc<Event>,
         upload: Option<Arc<Upload>>,
+        access: &Access,
     ) -> Result<Sent> {
         let mut state = lock(&self.state);
         self.check(ClError::OUT_OF_RESOURCES)?;
+        access.order(self, &mut command);
         let mut sent = Sent::No;
         if state.batch.must_go_before(&command, upload.as_deref()) {
             sent = self.send_locked(&mut state);

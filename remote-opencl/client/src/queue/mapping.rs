@@ -1,7 +1,7 @@
 //! Maps and unmaps: reads into, and writes from, the host memory of a buffer.
 
 use super::Queue;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, InUse};
 use crate::cl;
 use crate::error::{ClError, Result};
 use crate::event::{Event, Uses};
@@ -45,7 +45,7 @@ impl Queue {
         let event = if access.reads_back() && !buffer.is_mapped_in_place() {
             self.read(cl::COMMAND_MAP_BUFFER, buffer, offset, target, wait)?
         } else {
-            self.nothing(cl::COMMAND_MAP_BUFFER, wait)?
+            self.nothing(cl::COMMAND_MAP_BUFFER, Some(buffer), wait)?
         };
         lock(&buffer.maps).map(MappedRegion { offset, size, access });
         Ok(Mapped { event, address })
@@ -71,14 +71,19 @@ impl Queue {
             let source = memory.part_as_source(0, region.size).ok_or(ClError::INVALID_VALUE)?;
             self.write(cl::COMMAND_UNMAP_MEM_OBJECT, buffer, region.offset, source, wait)
         } else {
-            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, wait)
+            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, Some(buffer), wait)
         };
         event.inspect_err(|_| lock(&buffer.maps).map(region))
     }
 
     /// A command with nothing to do, that keeps its place in the order: a map of content that isn't wanted, an unmap
     /// of content that didn't change. Where nothing comes before it, it completes at once.
-    pub(super) fn nothing(self: &Arc<Self>, command_type: u32, mut wait: Vec<u64>) -> Result<Arc<Event>> {
+    pub(super) fn nothing(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: Option<&Arc<Buffer>>,
+        mut wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
         let out_of_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0;
         if out_of_order {
             let barrier = lock(&self.last_barrier).upgrade();
@@ -89,6 +94,7 @@ impl Queue {
             event.complete_locally();
             return Ok(event);
         }
-        self.submit_marker(command_type, wait)
+        let buffers = buffer.map(InUse::new).into_iter().collect();
+        self.submit_marker(command_type, Uses { buffers, ..Uses::default() }, wait)
     }
 }

@@ -9,7 +9,7 @@ use fpga_client::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const SIZE: usize = 150_000;
+const SIZE: usize = 1_200_000;
 /// Where the sub-buffer of the first buffer begins.
 const ORIGIN: usize = 8192;
 const BUFFERS: usize = 3;
@@ -47,7 +47,7 @@ impl Model {
 }
 
 fn region() -> impl Strategy<Value = Region> {
-    let size = prop_oneof![1..200usize, 16_000..17_000usize, 60_000..SIZE - ORIGIN];
+    let size = prop_oneof![1..200usize, 16_000..17_000usize, 60_000..100_000usize, 520_000..SIZE - ORIGIN];
     size.prop_flat_map(|size| (0..=SIZE - ORIGIN - size).prop_map(move |offset| Region { offset, size }))
 }
 
@@ -110,7 +110,7 @@ fn run(
     for (index, (step, blocking)) in steps.iter().enumerate() {
         match step.clone() {
             Step::Write { buffer, at, seed } => {
-                let bytes: Vec<u8> = (0..at.size).map(|n| seed.wrapping_add((n % 253) as u8)).collect();
+                let bytes: Vec<u8> = (0..=252).cycle().map(|n| seed.wrapping_add(n)).take(at.size).collect();
                 model.of(buffer, at).copy_from_slice(&bytes);
                 let data = HostSource::owned(bytes);
                 chain.enqueue(
@@ -198,8 +198,8 @@ fn any_program_on_shared_memory_computes_what_a_model_does_and_so_it_does_withou
         let program = Program::with_source(&setup.context, SOURCE.to_vec()).unwrap();
         program.build(&[], "").unwrap();
         let mut runner =
-            proptest::test_runner::TestRunner::new(ProptestConfig { cases: 40, ..ProptestConfig::default() });
-        let programs = (prop::collection::vec(step(), 1..40), any::<bool>());
+            proptest::test_runner::TestRunner::new(ProptestConfig { cases: 64, ..ProptestConfig::default() });
+        let programs = (prop::collection::vec(step(), 1..30), any::<bool>());
         let result =
             runner.run(&programs, |(steps, out_of_order)| run(&setup, &program, &steps, out_of_order));
         result.unwrap();

@@ -70,10 +70,7 @@ fn shared(range: v1::SegmentRange) -> Option<v1::Data> {
 }
 
 fn write_from(client: &mut Client, queue: u64, buffer: u64, from: v1::SegmentRange) -> v1::Command {
-    client.command(
-        queue,
-        Operation::WriteBuffer(v1::WriteBuffer { buffer, offset: 0, data: shared(from) }),
-    )
+    client.command(queue, Operation::WriteBuffer(v1::WriteBuffer { buffer, offset: 0, data: shared(from) }))
 }
 
 fn read_into(client: &mut Client, queue: u64, buffer: u64, into: v1::SegmentRange) -> v1::Command {
@@ -186,8 +183,14 @@ async fn ranges_that_lie_end_the_session_of_the_liar_alone() {
                 }
                 2 | 3 => {
                     let (initial, storage) = if way == 2 { (shared(lie), None) } else { (None, Some(lie)) };
-                    let create =
-                        v1::CreateBuffer { buffer: 77, context, flags: 1, size: lie.length, initial, storage };
+                    let create = v1::CreateBuffer {
+                        buffer: 77,
+                        context,
+                        flags: 1,
+                        size: lie.length,
+                        initial,
+                        storage,
+                    };
                     client.cast(Method::CreateBuffer(create)).await;
                 }
                 _ => unreachable!(),
