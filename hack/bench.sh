@@ -14,3 +14,6 @@ target/release/fpga-bench --programs build/opencl-programs
 
 say "bench: the extender's latency against a handler that does nothing"
 cargo bench -p fpga-scheduler-extender --bench latency
+
+say "bench: what the streams of 5,000 collectors cost one replica of the extender"
+cargo run --release -p fpga-scheduler-extender --example stream_load

@@ -1,0 +1,153 @@
+//! The stream, as replicas of the extender see it: stand-ins on the loopback, of which one takes a state and says nothing. The
+//! same with real replicas is in the end-to-end test.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Collector, DEADLINE, event, wait_until};
+use fpga_core::node_state::{NodeState, decode};
+use fpga_node_stream::v1::node_stream_server::{NodeStream, NodeStreamServer};
+use fpga_node_stream::v1::{Answer, Update, Verdict};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+/// Whether a stand-in answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Prompt,
+    Mute,
+}
+
+/// A stand-in for a replica: what it heard, and who spoke.
+#[derive(Clone)]
+struct Replica {
+    manner: Manner,
+    heard: Arc<Mutex<Vec<NodeState>>>,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+#[tonic::async_trait]
+impl NodeStream for Replica {
+    type ReportStream = Pin<Box<dyn Stream<Item = Result<Answer, Status>> + Send>>;
+
+    async fn report(
+        &self,
+        request: Request<Streaming<Update>>,
+    ) -> Result<Response<Self::ReportStream>, Status> {
+        let mut updates = request.into_inner();
+        let introduction = updates.message().await?.and_then(|update| update.introduction).unwrap();
+        self.calls.lock().unwrap().push(format!("{} {}", introduction.node, introduction.uid));
+        let (answers, receiver) = mpsc::channel(1);
+        let this = self.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(update)) = updates.message().await {
+                this.heard.lock().unwrap().push(decode(&update.state).unwrap());
+                if this.manner == Manner::Prompt {
+                    let answer = Answer {
+                        verdict: Verdict::Taken.into(),
+                        write_interval_ms: 60_000,
+                        update_interval_ms: 450,
+                    };
+                    answers.send(Ok(answer)).await.unwrap();
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}
+
+impl Replica {
+    /// Starts one; it ends with the test.
+    fn start(manner: Manner) -> (Self, String) {
+        let replica = Self { manner, heard: Arc::default(), calls: Arc::default() };
+        let service = NodeStreamServer::new(replica.clone());
+        let (bound, is_bound) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                bound.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+                let server = tonic::transport::Server::builder().add_service(service);
+                server.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+            });
+        });
+        (replica, is_bound.recv_timeout(DEADLINE).unwrap())
+    }
+
+    fn states(&self) -> Vec<NodeState> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+fn start(dir: &std::path::Path, replicas: &[&str]) -> Collector {
+    let replicas = replicas.join(",");
+    let args = ["--no-publish", "--node-uid", "uid-1", "--stream-without-token", "--extenders", &replicas];
+    Collector::start_with(dir, &args)
+}
+
+#[test]
+fn a_replica_that_says_nothing_holds_up_neither_the_others_nor_the_collector() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mute, mute_uri) = Replica::start(Manner::Mute);
+    let (prompt, prompt_uri) = Replica::start(Manner::Prompt);
+    let collector = start(dir.path(), &[&mute_uri, &prompt_uri]);
+    collector.put_board();
+    let mut events = 0;
+    wait_until("ten states under load", || {
+        events += 1;
+        let begin = Instant::now();
+        assert_eq!(collector.post(&event(1, events, 0)).status, 200);
+        assert!(begin.elapsed() < DEADLINE);
+        prompt.heard.lock().unwrap().len() >= 10
+    });
+    // The newest state arrives, and nothing newer is made of it.
+    wait_until("the last event", || prompt.states().last().is_some_and(|state| state.usage.0 == events));
+    let states = prompt.states();
+    assert!(states.windows(2).all(|pair| pair[0].version() < pair[1].version()), "each once, in order");
+    let (first, last) = (states[0].measured_at, states[states.len() - 1].measured_at);
+    let dictated = 450 * (states.len() as u64 - 2);
+    assert!((last - first).0 >= dictated, "{} states in {}", states.len(), last - first);
+    assert_eq!(prompt.calls.lock().unwrap().clone(), ["node-1 uid-1"], "one stream, and it lasts");
+    // Whoever does not answer has one state on its way, not a queue.
+    let unanswered = mute.states().len();
+    let calls = mute.calls.lock().unwrap().len();
+    assert!(unanswered <= calls, "{unanswered} states on {calls} streams");
+    wait_until("the mute one to be tried anew", || mute.calls.lock().unwrap().len() >= 2);
+    assert!(collector.metric("fpga_collector_stream_failures_total{reason=\"timeout\"}") >= 1.0);
+    assert_eq!(collector.terminate().code(), Some(0));
+}
+
+#[test]
+fn an_idle_node_is_heard_of_now_and_then_and_a_change_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (replica, uri) = Replica::start(Manner::Prompt);
+    let collector = start(dir.path(), &[&uri]);
+    wait_until("the first state", || !replica.states().is_empty());
+    wait_until("a refresh without a change", || replica.states().len() >= 2);
+    let begin = Instant::now();
+    collector.post(&event(1, 1, 0));
+    wait_until("the event", || replica.states().last().is_some_and(|state| state.usage.0 == 1));
+    eprintln!("an event of an idle node is streamed within {:?}", begin.elapsed());
+}
+
+#[test]
+fn without_a_word_on_the_token_or_the_uid_it_does_not_start() {
+    let refused = |args: &[&str], hint: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fpga-collector"))
+            .args(["--node-name", "n", "--checkpoint-dir", "/nowhere", "--no-publish"])
+            .args(args)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && text.contains(hint), "{args:?}: {text}");
+    };
+    refused(&["--extenders", "http://a:1", "--node-uid", "u"], "--stream-token-file");
+    refused(&["--extenders", "http://a:1", "--stream-without-token"], "--node-uid");
+    refused(&["--extenders", "a:1"], "http://HOST:PORT");
+    refused(&["--extenders", "https://a:1"], "TLS");
+}
