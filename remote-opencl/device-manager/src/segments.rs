@@ -82,10 +82,11 @@ impl Pool {
         Self(Arc::new(Account { taken: AtomicU64::new(0), limit }))
     }
 
-    /// Half of the machine's memory.
+    /// Half of the memory that this process may use: the machine's, or less in a container. The pages of segments are
+    /// the manager's, which touches them first.
     #[must_use]
-    pub fn of_machine() -> Self {
-        Self::new(mapping::machine_bytes() / 2)
+    pub fn of_memory() -> Self {
+        Self::new(mapping::usable_bytes() / 2)
     }
 
     /// How many bytes are given.

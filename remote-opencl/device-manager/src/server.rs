@@ -77,7 +77,7 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
         router: Router::default(),
         tenants: Tenants::default(),
         sides: Sides::default(),
-        segments: Pool::of_machine(),
+        segments: Pool::of_memory(),
         shutdown: shutdown.clone(),
     });
     let connections = Connections::default();

@@ -30,8 +30,16 @@ pub struct Slice {
     len: usize,
 }
 
-/// Memory of the machine.
-pub(super) fn machine_bytes() -> u64 {
+/// Where a container's limit of memory is, in both versions of control groups; a word where there is none.
+const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+
+/// Memory of the machine, or of the container where that is less.
+pub(super) fn usable_bytes() -> u64 {
+    let limit = |path| std::fs::read_to_string(path).ok()?.trim().parse().ok();
+    LIMITS.into_iter().filter_map(limit).fold(machine_bytes(), u64::min)
+}
+
+fn machine_bytes() -> u64 {
     let number = |variable| sysconf(variable).ok().flatten().and_then(|value| u64::try_from(value).ok());
     let pages = number(SysconfVar::_PHYS_PAGES).unwrap_or(0);
     pages.saturating_mul(number(SysconfVar::PAGE_SIZE).unwrap_or(4096))
