@@ -101,3 +101,43 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.len) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use nix::unistd::ftruncate;
+
+    fn memfd(len: i64, seals: SealFlag) -> OwnedFd {
+        let fd = memfd_create("test", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap();
+        ftruncate(&fd, len).unwrap();
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(seals)).unwrap();
+        fd
+    }
+
+    #[test]
+    fn what_could_shrink_or_has_another_size_is_not_mapped() {
+        let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        assert!(Mapping::new(&memfd(8192, sealed), 8192).is_ok());
+        assert!(Mapping::new(&memfd(4096, sealed), 8192).is_err());
+        assert!(Mapping::new(&memfd(8192, SealFlag::F_SEAL_SHRINK), 8192).is_err());
+        assert!(Mapping::new(&memfd(8192, SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL), 8192).is_err());
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(Mapping::new(&socket.into(), 8192).is_err());
+    }
+
+    #[test]
+    fn nothing_is_copied_beyond_the_end() {
+        let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+        let mapping = Mapping::new(&memfd(8192, sealed), 8192).unwrap();
+        let source = HostSource::owned(vec![7; 4096]);
+        assert!(mapping.write(4096, &source));
+        assert!(!mapping.write(4097, &source) && !mapping.write(usize::MAX, &source));
+        let mut bytes = vec![0; 4096];
+        // SAFETY: the bytes live until the end of the test.
+        let mut target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) };
+        assert!(!mapping.read(4097, &mut target));
+        assert!(mapping.read(4096, &mut target));
+        assert!(bytes.iter().all(|byte| *byte == 7));
+    }
+}

@@ -265,3 +265,42 @@ fn a_hundred_sessions_leave_no_memory_and_no_descriptors() {
     crate::until("segments are unmapped", || mapped(&format!("/proc/{}/maps", manager.pid())) == 0);
     crate::until("descriptors are closed", || Some(count(&of_manager)) <= before);
 }
+
+#[test]
+fn threads_share_a_session_and_its_memory_without_mixing_their_bytes() {
+    let setup = Setup::new();
+    let program = Program::with_source(&setup.context, SOURCE.to_vec()).unwrap();
+    program.build(&[], "").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let (setup, program) = (&setup, &program);
+            scope.spawn(move || {
+                let queue = Queue::new(&setup.context, &setup.device, 0).unwrap();
+                let kernel = Kernel::new(program, "bump").unwrap();
+                for round in 0..20_u8 {
+                    let size = 600_000 + usize::from(thread) * 300_000;
+                    let value = thread * 50 + round;
+                    let buffer = Buffer::new(&setup.context, 0, size, Initial::Nothing).unwrap();
+                    let data = HostSource::owned(vec![value; size]);
+                    queue.enqueue(Operation::Write { buffer: &buffer, offset: 0, data }, &[]).unwrap();
+                    kernel.set_arg(0, ArgValue::Buffer(Arc::clone(&buffer))).unwrap();
+                    kernel.set_arg(1, ArgValue::Scalar(&[1])).unwrap();
+                    let range =
+                        Operation::NdRange { kernel: &kernel, offset: &[], global: &[size], local: &[] };
+                    queue.enqueue(range, &[]).unwrap();
+                    let mut bytes = vec![0; size];
+                    // SAFETY: the bytes live until the read has ended, which is waited for.
+                    let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), size) };
+                    let read =
+                        queue.enqueue(Operation::Read { buffer: &buffer, offset: 0, target }, &[]).unwrap();
+                    let data = HostSource::owned(vec![0xFF; size]);
+                    queue.enqueue(Operation::Write { buffer: &buffer, offset: 0, data }, &[]).unwrap();
+                    read.wait().unwrap();
+                    let expected = value.wrapping_mul(3).wrapping_add(1);
+                    assert!(bytes.iter().all(|byte| *byte == expected), "thread {thread}, round {round}");
+                }
+                queue.finish().unwrap();
+            });
+        }
+    });
+}
