@@ -313,7 +313,9 @@ impl InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        if let Some((storage, _)) = self.0.storage() {
+        if let Some((storage, _)) = self.0.storage()
+            && self.0.context.session().is_own()
+        {
             storage.end_use();
         }
     }
@@ -322,13 +324,18 @@ impl Drop for InUse {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let session = self.context.session();
+        let storage = match &mut self.kind {
+            Kind::Root { storage, .. } => storage.take(),
+            Kind::Sub { .. } => None,
+        };
         if !session.is_own() {
+            // Nothing of the parent's is touched: a thread of its may have held a lock when it forked.
+            std::mem::forget(storage);
             return;
         }
         session.release(self.id);
-        if let Kind::Root { storage, .. } = &mut self.kind
-            && storage.take().is_some()
-        {
+        if storage.is_some() {
+            drop(storage);
             session.storage_freed();
         }
         let destructors = std::mem::take(&mut *lock(&self.destructors));

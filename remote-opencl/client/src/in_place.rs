@@ -46,9 +46,9 @@ impl InPlaceRead {
 
 impl Drop for InPlaceRead {
     fn drop(&mut self) {
-        let Some((storage, _)) = self.buffer.storage() else { return };
-        let Some(user_event) = storage.end_read(self.event) else { return };
         let session = self.buffer.context().session();
+        let Some((storage, _)) = self.buffer.storage().filter(|_| session.is_own()) else { return };
+        let Some(user_event) = storage.end_read(self.event) else { return };
         // An error: the session is lost, and nothing waits any more.
         let set = v1::SetUserEvent { event: user_event, status: 0 };
         if session.cast(Method::SetUserEvent(set)).is_ok() {

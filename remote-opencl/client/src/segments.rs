@@ -19,6 +19,7 @@ use fpga_protocol::v1::{self, call::Method};
 use free_ranges::{FreeRanges, Taken};
 use mapping::Mapping;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A segment has at least this many bytes, so that small ranges share one.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -28,6 +29,9 @@ const STAGING_BYTES: u64 = 256 << 20;
 
 /// Segments of buffers that are gone are kept up to this many bytes of all.
 const KEPT_BYTES: u64 = 256 << 20;
+
+/// How long a manager that had no more memory isn't asked again for as much.
+const REFUSAL_REMEMBERED: Duration = Duration::from_secs(5);
 
 /// What a range is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +57,8 @@ struct State {
     all: Vec<Arc<Segment>>,
     /// Of those for staging, and of those for storage.
     bytes: [u64; 2],
-    /// The smallest size that the manager has refused.
-    refused: Option<u64>,
+    /// The smallest size that the manager has refused lately, and when it did so last.
+    refused: Option<(u64, Instant)>,
 }
 
 #[derive(Debug)]
@@ -113,7 +117,10 @@ impl Segments {
                 state.all.push(Arc::new(segment));
                 *state.bytes_of(purpose) += bytes;
             }
-            None => state.refused = Some(state.refused.map_or(bytes, |refused| refused.min(bytes))),
+            None => {
+                let smallest = state.refused.map_or(bytes, |(refused, _)| refused.min(bytes));
+                state.refused = Some((smallest, Instant::now()));
+            }
         }
         let range = state.take(purpose, len);
         drop(asking);
@@ -162,11 +169,12 @@ impl State {
     }
 
     fn may_ask(&mut self, purpose: Purpose, bytes: u64) -> bool {
+        self.refused = self.refused.filter(|(_, since)| since.elapsed() < REFUSAL_REMEMBERED);
         let enough = purpose == Purpose::Storage || *self.bytes_of(purpose) + bytes <= STAGING_BYTES;
         enough
             && bytes <= MAX_SEGMENT_BYTES
             && self.all.len() < MAX_SEGMENTS
-            && self.refused.is_none_or(|refused| bytes < refused)
+            && self.refused.is_none_or(|(refused, _)| bytes < refused)
     }
 }
 

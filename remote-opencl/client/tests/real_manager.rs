@@ -1,4 +1,4 @@
-//! The client over a real device manager and PoCL, in Rust; the C programs over the ICD go through the same code.
+//! The client over a real device manager and PoCL (or what FPGA_TEST_RUNTIME names), in Rust; the C programs over the ICD go through the same code.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -49,7 +49,15 @@ impl Manager {
         let ready = folder.path().join("ready");
         let address = format!("unix:{}", folder.path().join("dm.sock").display());
         let mut serve = Command::new(binary());
-        serve.args(["serve", "--runtime", "pocl", "--source-as-bitstream", "--reconfiguration-time", "1ms"]);
+        let runtime = std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
+        serve.args([
+            "serve",
+            "--runtime",
+            &runtime,
+            "--source-as-bitstream",
+            "--reconfiguration-time",
+            "1ms",
+        ]);
         serve.args(arguments).args(["--listen", &address, "--ready-file"]).arg(&ready);
         let process = serve.stdout(Stdio::null()).spawn().unwrap();
         let mut manager = Self { process, address, _folder: folder };
