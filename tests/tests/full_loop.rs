@@ -160,12 +160,13 @@ async fn a_killed_collector_loses_nothing_and_counts_nothing_twice() {
     for _ in 0..5 {
         case.invoke(&http, &address).await.unwrap();
     }
-    // Events of a reporter of the test's own, whose sum is known to the millisecond.
+    // Events of a reporter of the test's own, whose sum is known to the millisecond: one after the other, because more at
+    // once than there are slots would be cut to what the slots can do.
     let now = k8s_openapi::jiff::Timestamp::now().as_millisecond();
     let events: Vec<Value> = (1..=100)
         .map(|seq| {
 json!({
-                "timestamp_ms": now, "duration_ms": 7, "reconfiguration_ms": 0, "bitstream_identifier": "sha256-test",
+                "timestamp_ms": now - 7 * (100 - seq), "duration_ms": 7, "reconfiguration_ms": 0, "bitstream_identifier": "sha256-test",
                 "reporter": 0xabc, "seq": seq, "task": seq, "device": "test",
             })
         })
