@@ -16,12 +16,13 @@ use crate::score::{MaxScore, PerSignal, Weights};
 use crate::signals::Load;
 use crate::staleness::{Freshness, Knowledge, StalePolicies, StalePolicy};
 use crate::units::Millis;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// What the administrator chose.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rules {
     /// How much each signal counts.
     pub weights: Weights,
@@ -36,7 +37,7 @@ pub struct Rules {
 }
 
 /// Whether pods that were just placed count towards the load of their node before they are measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AntiHerd {
     /// They do.

@@ -5,12 +5,12 @@ use crate::node_facts::{NodeFacts, NodeLabels};
 use crate::node_state::{DeviceState, NodeState};
 use crate::requirement::Requirement;
 use crate::staleness::Knowledge;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// Why a node is rejected. The texts end in events, where kube-scheduler adds up equal ones: no numbers, no names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Rejection {
     /// The extender has never seen the node.
@@ -36,7 +36,7 @@ pub enum Rejection {
 }
 
 /// What becomes of a node that has neither state nor label.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnlabelledNodes {
     /// It is rejected.

@@ -2,7 +2,7 @@
 
 use crate::names::{BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
 use crate::staleness::Knowledge;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One node as decisions see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct NodeFacts {
 }
 
 /// The labels of a node that matter here.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLabels {
     /// [`VENDOR_LABEL`].
     pub vendor: Option<String>,

@@ -5,13 +5,13 @@ use crate::names::{
     ACCELERATED_RESOURCE, ACCELERATOR_ALIAS, ACCELERATOR_HASH_ALIAS, ALIAS_PREFIX, BITSTREAMS_ANNOTATION,
     BOARD_ALIAS, BOARD_LABEL, SHELL_LABEL, VENDOR_ALIAS, VENDOR_LABEL,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Most bitstreams that one pod may name.
 pub const MAX_BITSTREAMS: usize = 64;
 
 /// What a pod asks for. Everything that is asked of the board must be met by one single device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
     /// Vendor of the board; any if absent.
     pub vendor: Option<String>,

@@ -1,6 +1,6 @@
 //! Weights of the signals, and how their weighted mean becomes the integer that kube-scheduler takes (S-2).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,7 +10,8 @@ pub const MAX_WEIGHT: f64 = 1_000_000.0;
 pub const MAX_MAX_SCORE: u32 = 1_000_000;
 
 /// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "PerSignal<f64>")]
 pub struct Weights {
     locality: f64,
     usage: f64,
@@ -18,7 +19,7 @@ pub struct Weights {
 }
 
 /// One value per signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PerSignal<T> {
     /// Bitstream locality.
     pub locality: T,
@@ -29,7 +30,8 @@ pub struct PerSignal<T> {
 }
 
 /// The end of the score's scale; kube-scheduler's convention is 10.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
 pub struct MaxScore(u32);
 
 /// Why something can't be [`Weights`].
@@ -96,6 +98,14 @@ impl Weights {
     }
 }
 
+impl TryFrom<PerSignal<f64>> for Weights {
+    type Error = InvalidWeights;
+
+    fn try_from(weights: PerSignal<f64>) -> Result<Self, Self::Error> {
+        Self::new(weights.locality, weights.usage, weights.reconfiguration)
+    }
+}
+
 impl Default for Weights {
     /// `1-2-2`, the paper's choice (S-10).
     fn default() -> Self {
@@ -145,6 +155,14 @@ impl FromStr for Weights {
 impl fmt::Display for Weights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}-{}", self.locality, self.usage, self.reconfiguration)
+    }
+}
+
+impl TryFrom<u32> for MaxScore {
+    type Error = InvalidMaxScore;
+
+    fn try_from(max: u32) -> Result<Self, Self::Error> {
+        max.to_string().parse()
     }
 }
 

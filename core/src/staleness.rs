@@ -82,6 +82,18 @@ impl Received {
         Self { state, signals, at, age_then }
     }
 
+    /// When it came in, on the receiver's clock.
+    #[must_use]
+    pub fn received_at(&self) -> Millis {
+        self.at
+    }
+
+    /// How old it was then.
+    #[must_use]
+    pub fn age_at_receipt(&self) -> Millis {
+        self.age_then
+    }
+
     /// What was received.
     #[must_use]
     pub fn state(&self) -> &NodeState {
