@@ -1,7 +1,16 @@
-//! Traces of function invocations, for the demo and the simulator.
+//! A discrete-event simulator of clusters with FPGA boards, and the traces that feed it.
 //!
-//! It reads traces and turns them into what happens when; it runs nothing itself.
+//! What it decides it asks `fpga-core`, as the extender does; what it models itself is time, requests and boards. It
+//! moves no bytes and talks to no cluster.
 
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod azure;
+pub mod commands;
+pub mod outcome;
+pub mod placement;
+pub mod pool;
+pub mod qos;
+pub mod random;
+pub mod scenario;

@@ -1,0 +1,29 @@
+//! The command line; each command has its file in [`crate::commands`].
+
+use crate::commands::run;
+use clap::{Parser, Subcommand};
+
+/// Asks before hardware: with my trace, my boards and these weights, what changes?
+#[derive(Debug, Parser)]
+#[command(name = "fpga-sim", version, after_help = "Example:\n  fpga-sim run --scenario scenario.toml")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+}
+
+impl Args {
+    /// Does what was asked.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    pub fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            Command::Run(command) => command.run(),
+        }
+    }
+}

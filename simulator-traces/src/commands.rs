@@ -1,0 +1,3 @@
+//! One file per command of `fpga-sim`: its flags, and how the library's parts are put together for it.
+
+pub mod run;

@@ -1,0 +1,35 @@
+//! `fpga-sim run`: one scenario, once.
+
+use crate::outcome::Format;
+use crate::scenario::Scenario;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Runs a scenario and prints what came of it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  fpga-sim run --scenario scenario.toml --set cluster.nodes=20 --format json"
+)]
+pub struct Run {
+    /// What to simulate, a TOML file with `kind = "placement"`, `"pool"` or `"qos"`.
+    #[arg(long, env = "FPGA_SIM_SCENARIO", value_name = "FILE")]
+    scenario: PathBuf,
+    /// Changes one value of the scenario, `PATH=VALUE`; may be given again.
+    #[arg(long = "set", env = "FPGA_SIM_SET", value_name = "PATH=VALUE", value_delimiter = ';')]
+    set: Vec<String>,
+    /// How to print the outcome.
+    #[arg(long, env = "FPGA_SIM_FORMAT", value_enum, default_value_t = Format::Markdown)]
+    format: Format,
+}
+
+impl Run {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// If the scenario can't be read, makes no sense, or an invariant of the simulation was broken.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let outcome = Scenario::read(&self.scenario, &self.set)?.run()?;
+        print!("{}", outcome.render(self.format)?);
+        Ok(())
+    }
+}
