@@ -18,6 +18,7 @@ pub mod node_facts;
 pub mod node_state;
 pub mod pacing;
 pub mod rank;
+pub mod record;
 pub mod requirement;
 pub mod score;
 pub mod signals;

@@ -1,0 +1,184 @@
+//! Reads a recording, line by line, and makes its decisions again.
+
+use super::line::{
+    Answer, Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, VERSION, Verb,
+};
+use crate::decide::{Candidate, NodeScore, Rules, filter, prioritize_expecting};
+use crate::expected_load::Expected;
+use crate::matching::Rejection;
+use crate::node_facts::NodeFacts;
+use crate::staleness::{Knowledge, Received};
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub struct Book {
+    begun: bool,
+    rules: Option<Rules>,
+    nodes: Vec<(String, NodeFacts)>,
+}
+
+/// A recorded decision with all that went into it.
+#[derive(Debug)]
+pub struct Recorded<'b> {
+    /// What was asked.
+    pub asked: Asked,
+    /// What the administrator had chosen.
+    pub rules: &'b Rules,
+    /// The candidates' names.
+    pub names: Vec<String>,
+    /// What was known of each.
+    pub nodes: Vec<Candidate<'b>>,
+    /// What was expected on each, or nothing at all.
+    pub expected: Vec<Expected>,
+    /// What was answered.
+    pub answer: Answer,
+}
+
+/// A decision made again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decided {
+    /// Whether each candidate fits.
+    Verdicts(Vec<Result<(), Rejection>>),
+    /// How good each is.
+    Scores(Vec<NodeScore>),
+}
+
+/// Why a line can't be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is no line of a recording.
+    #[error("it is no line of a recording: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The recording doesn't begin with a header.
+    #[error("it comes before any header; a recording begins with one")]
+    NoHeader,
+    /// It is something else.
+    #[error("it is a {0:?}, and no {FORMAT:?}")]
+    Format(String),
+    /// It is of another version.
+    #[error("it is a recording of version {0}, and only version {VERSION} is understood")]
+    Version(u32),
+    /// A decision without rules.
+    #[error("it is a decision, and no rules came before it")]
+    NoRules,
+    /// A node's number is not that of a known one, nor the next.
+    #[error("node number {0} is out of order")]
+    Node(u32),
+    /// Something is said of a candidate that isn't there.
+    #[error("it speaks of candidate {0}, and there are {1}")]
+    Candidate(u32, usize),
+    /// The answer is not one to the verb.
+    #[error("the answer is not one to {0} over {1} candidates")]
+    Answer(Verb, usize),
+}
+
+impl Book {
+    /// Reads the next line; what it holds if it is a decision.
+    ///
+    /// # Errors
+    /// [`ReadError`], if it can't be understood. The book stays as it was.
+    pub fn read(&mut self, line: &str) -> Result<Option<Recorded<'_>>, ReadError> {
+        let line: Line = serde_json::from_str(line)?;
+        if !self.begun && !matches!(line, Line::Header(_)) {
+            return Err(ReadError::NoHeader);
+        }
+        match line {
+            Line::Header(header) if header.format != FORMAT => Err(ReadError::Format(header.format)),
+            Line::Header(header) if header.version != VERSION => Err(ReadError::Version(header.version)),
+            Line::Header(_) => {
+                *self = Self { begun: true, ..Self::default() };
+                Ok(None)
+            }
+            Line::Rules(rules) => {
+                self.rules = Some(*rules);
+                Ok(None)
+            }
+            Line::Node(node) => self.node(*node).map(|()| None),
+            Line::Decision(decision) => self.decision(*decision).map(Some),
+        }
+    }
+
+    fn node(&mut self, line: NodeLine) -> Result<(), ReadError> {
+        let knowledge = match line.knowledge {
+            KnowledgeLine::Absent => Knowledge::Absent,
+            KnowledgeLine::Unreadable => Knowledge::Unreadable,
+            KnowledgeLine::Known { received_at, age_then, state } => {
+                Knowledge::Known(Box::new(Received::new(*state, received_at, age_then)))
+            }
+        };
+        let node = (line.name, NodeFacts { labels: line.labels, knowledge });
+        let number = line.number as usize;
+        let next = self.nodes.len();
+        match self.nodes.get_mut(number) {
+            Some(known) => *known = node,
+            None if number == next => self.nodes.push(node),
+            None => return Err(ReadError::Node(line.number)),
+        }
+        Ok(())
+    }
+
+    fn decision(&self, line: DecisionLine) -> Result<Recorded<'_>, ReadError> {
+        let DecisionLine { asked, candidates, expected, answer } = line;
+        let rules = self.rules.as_ref().ok_or(ReadError::NoRules)?;
+        let (mut names, mut nodes) = (Vec::new(), Vec::new());
+        for candidate in candidates {
+            let (name, node) = match candidate {
+                CandidateLine::Name(name) => (name, None),
+                CandidateLine::Number(number) => {
+                    let (name, node) = self.nodes.get(number as usize).ok_or(ReadError::Node(number))?;
+                    (name.clone(), Some(node))
+                }
+            };
+            names.push(name);
+            nodes.push(node);
+        }
+        let count = nodes.len();
+        let mut all = if expected.is_empty() { Vec::new() } else { vec![Expected::default(); count] };
+        for line in &expected {
+            let place = all.get_mut(line.candidate as usize);
+            *place.ok_or(ReadError::Candidate(line.candidate, count))? = line.expected();
+        }
+        let fits = match (&answer, asked.verb) {
+            (Answer::Scores(scores), Verb::Prioritize) => scores.len() == count,
+            (Answer::Rejected(rejected), Verb::Filter | Verb::Preempt) => {
+                rejected.values().flatten().all(|place| (*place as usize) < count)
+            }
+            _ => false,
+        };
+        if !fits {
+            return Err(ReadError::Answer(asked.verb, count));
+        }
+        Ok(Recorded { asked, rules, names, nodes, expected: all, answer })
+    }
+}
+
+impl Recorded<'_> {
+    /// The decision made again, by these rules: by [`Self::rules`] it must come out as it did.
+    #[must_use]
+    pub fn decide(&self, rules: &Rules) -> Decided {
+        let Asked { verb, now, requirement, .. } = &self.asked;
+        match verb {
+            Verb::Filter | Verb::Preempt => {
+                Decided::Verdicts(filter(requirement, &self.nodes, rules, *now).verdicts)
+            }
+            Verb::Prioritize => {
+                let expected = match rules.anti_herd {
+                    crate::decide::AntiHerd::On => self.expected.as_slice(),
+                    crate::decide::AntiHerd::Off => &[],
+                };
+                Decided::Scores(prioritize_expecting(requirement, &self.nodes, expected, rules, *now).nodes)
+            }
+        }
+    }
+}
+
+impl Decided {
+    /// As it would have been answered.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        match self {
+            Self::Verdicts(verdicts) => Answer::of_verdicts(verdicts),
+            Self::Scores(nodes) => Answer::Scores(nodes.iter().map(|node| node.score).collect()),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+use super::*;
+use crate::decide::{AntiHerd, Candidate, Rules, filter, prioritize_expecting};
+use crate::device::Health;
+use crate::expected_load::Expected;
+use crate::fixtures::{mk_bitstream, mk_busy, mk_device};
+use crate::matching::UnlabelledNodes;
+use crate::node_facts::{NodeFacts, NodeLabels};
+use crate::node_state::NodeState;
+use crate::requirement::Requirement;
+use crate::score::{MaxScore, Weights};
+use crate::staleness::{Knowledge, Received, StalePolicies, StalePolicy};
+use crate::units::Millis;
+use proptest::prelude::*;
+use std::rc::Rc;
+
+/// A node as the tests keep it; which one it is, its place in memory says.
+#[derive(Debug, Clone)]
+struct Kept(Rc<NodeFacts>);
+
+impl Witness for Kept {
+    fn facts(&self) -> &NodeFacts {
+        &self.0
+    }
+
+    fn source(&self) -> &'static str {
+        "stream"
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A cluster that changes, decides and writes it down.
+struct Recorder {
+    scribe: Scribe<Kept>,
+    text: Vec<u8>,
+}
+
+impl Recorder {
+    fn new() -> Self {
+        let mut text = Vec::new();
+        let scribe = Scribe::begin("test 1", Millis(7), &mut text).unwrap();
+        Self { scribe, text }
+    }
+
+    fn decide(&mut self, verb: Verb, case: &Case, nodes: &[(&str, Option<Kept>)]) -> Answer {
+        let candidates: Vec<Candidate<'_>> =
+            nodes.iter().map(|(_, node)| node.as_ref().map(|node| &*node.0)).collect();
+        let answer = match verb {
+            Verb::Filter | Verb::Preempt => {
+                Answer::of_verdicts(&filter(&case.requirement, &candidates, &case.rules, case.now).verdicts)
+            }
+            Verb::Prioritize => {
+                let (asked, rules) = (&case.requirement, &case.rules);
+                let scored = prioritize_expecting(asked, &candidates, &case.expected, rules, case.now);
+                Answer::Scores(scored.nodes.iter().map(|node| node.score).collect())
+            }
+        };
+        let asked = Asked {
+            verb,
+            at: Millis(1_760_000_000_000),
+            now: case.now,
+            namespace: "default".into(),
+            pod: "p".into(),
+            uid: "u".into(),
+            owner: None,
+            requirement: case.requirement.clone(),
+        };
+        let names: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
+        let nodes: Vec<Option<Kept>> = nodes.iter().map(|(_, node)| node.clone()).collect();
+        let (rules, expected) = (&case.rules, case.expected.as_slice());
+        let seen = Seen { asked: &asked, rules, names: &names, nodes: &nodes, expected, answer: &answer };
+        self.scribe.decision(&seen, &mut self.text).unwrap();
+        answer
+    }
+
+    fn lines(&self) -> Vec<&str> {
+        std::str::from_utf8(&self.text).unwrap().lines().collect()
+    }
+
+    /// What each decision was and what it is when made again.
+    fn replay(&self) -> Vec<(Answer, Answer)> {
+        let mut book = Book::default();
+        let mut answers = Vec::new();
+        for line in self.lines() {
+            if let Some(recorded) = book.read(line).unwrap() {
+                answers.push((recorded.answer.clone(), recorded.decide(recorded.rules).answer()));
+            }
+        }
+        answers
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    requirement: Requirement,
+    rules: Rules,
+    expected: Vec<Expected>,
+    now: Millis,
+}
+
+fn mk_case() -> Case {
+    let requirement =
+        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() };
+    Case { requirement, rules: Rules::default(), expected: Vec::new(), now: Millis(1_000) }
+}
+
+fn kept(state: NodeState) -> Kept {
+    let received = Received::new(state, Millis(10), Millis(3));
+    let labels = NodeLabels { vendor: Some("intel".into()), board: None, shell: None };
+    Kept(Rc::new(NodeFacts { labels, knowledge: Knowledge::Known(Box::new(received)) }))
+}
+
+fn kinds(lines: &[&str]) -> Vec<String> {
+    let kind = |line: &&str| line[2..].split('"').next().unwrap_or_default().to_owned();
+    lines.iter().map(kind).collect()
+}
+
+#[test]
+fn a_state_and_the_rules_are_written_once_and_again_when_they_change() {
+    let mut recorder = Recorder::new();
+    let (busy, idle) = (kept(mk_busy(9, 0)), kept(mk_busy(0, 0)));
+    let nodes = [("a", Some(busy.clone())), ("b", Some(idle)), ("stranger", None)];
+    recorder.decide(Verb::Filter, &mk_case(), &nodes);
+    recorder.decide(Verb::Prioritize, &mk_case(), &nodes[..2]);
+    let other_rules = Rules { weights: "4-1-1".parse().unwrap(), ..Rules::default() };
+    let case = Case { rules: other_rules, ..mk_case() };
+    recorder.decide(Verb::Prioritize, &case, &[("b", Some(kept(mk_busy(5, 5)))), ("a", Some(busy))]);
+    let lines = recorder.lines();
+    let expected = ["header", "rules", "node", "node", "decision", "decision", "rules", "node", "decision"];
+    assert_eq!(kinds(&lines), expected, "{lines:#?}");
+    assert!(lines.last().unwrap().contains(r#""candidates":[1,0]"#), "{lines:#?}");
+    assert!(lines[4].contains(r#""candidates":[0,1,"stranger"]"#), "{lines:#?}");
+    assert!(recorder.replay().iter().all(|(then, now)| then == now));
+}
+
+#[test]
+fn other_rules_decide_otherwise() {
+    let mut recorder = Recorder::new();
+    let mut loaded = mk_busy(100_000, 0);
+    loaded.bitstreams = vec![mk_bitstream("sobel", 0)];
+    let mut case = mk_case();
+    case.requirement.bitstreams = vec!["sobel".parse().unwrap()];
+    let nodes = [("loaded", Some(kept(loaded))), ("idle", Some(kept(mk_busy(0, 0))))];
+    assert_eq!(recorder.decide(Verb::Prioritize, &case, &nodes), Answer::Scores(vec![8, 8]));
+    let mut book = Book::default();
+    let lines = recorder.lines();
+    let (last, first) = lines.split_last().unwrap();
+    assert!(first.iter().all(|line| book.read(line).unwrap().is_none()));
+    let recorded = book.read(last).unwrap().unwrap();
+    let rules = Rules { weights: "4-1-1".parse().unwrap(), ..*recorded.rules };
+    assert_eq!(recorded.decide(&rules).answer(), Answer::Scores(vec![9, 3]));
+}
+
+#[test]
+fn expectations_count_only_where_the_rules_want_them() {
+    let mut recorder = Recorder::new();
+    let expected = vec![
+        Expected { usage: Millis(90_000), unknown: 0.1, shown: Millis(1), pods: 1.0 / 3.0 },
+        Expected::default(),
+    ];
+    let case = Case { expected, ..mk_case() };
+    let nodes = [("a", Some(kept(mk_busy(0, 0)))), ("b", Some(kept(mk_busy(1, 0))))];
+    let with = recorder.decide(Verb::Prioritize, &case, &nodes);
+    let mut book = Book::default();
+    let lines = recorder.lines();
+    let (last, first) = lines.split_last().unwrap();
+    assert!(first.iter().all(|line| book.read(line).unwrap().is_none()));
+    let recorded = book.read(last).unwrap().unwrap();
+    assert_eq!(recorded.expected, case.expected, "to the last bit");
+    assert_eq!(recorded.decide(recorded.rules).answer(), with);
+    let off = Rules { anti_herd: AntiHerd::Off, ..*recorded.rules };
+    assert_ne!(recorded.decide(&off).answer(), with);
+}
+
+#[test]
+fn what_is_wrong_with_a_line_is_said() {
+    let header = r#"{"header":{"format":"kube-fpga-record","version":1,"program":"x","startedAtMs":0}}"#;
+    let rules = r#"{"rules":{}}"#;
+    let decision = |more: &str| {
+        format!(
+            r#"{{"decision":{{"verb":"prioritize","atMs":0,"nowMs":0,"namespace":"d","pod":"p","requirement":{{"slots":1,"bitstreams":[]}},{more}}}}}"#
+        )
+    };
+    let node = |number: u32| format!(r#"{{"node":{{"number":{number},"name":"n"}}}}"#);
+    let after_header = |lines: &[&str]| {
+        let mut book = Book::default();
+        book.read(header).unwrap();
+        lines.iter().find_map(|line| book.read(line).err()).map(|error| error.to_string())
+    };
+    assert!(matches!(Book::default().read(rules), Err(ReadError::NoHeader)));
+    for (lines, message) in [
+        (vec![r#"{"header":{"format":"tar","version":1,"program":"","startedAtMs":0}}"#], "\"tar\""),
+        (
+            vec![r#"{"header":{"format":"kube-fpga-record","version":2,"program":"","startedAtMs":0}}"#],
+            "version 2",
+        ),
+        (vec!["{}"], "no line of a recording"),
+        (vec![&decision(r#""candidates":[],"answer":{"scores":[]}"#)], "no rules"),
+        (vec![&node(1)], "node number 1 is out of order"),
+        (vec![rules, &decision(r#""candidates":[0],"answer":{"scores":[1]}"#)], "node number 0"),
+        (vec![rules, &decision(r#""candidates":["n"],"answer":{"scores":[]}"#)], "prioritize over 1"),
+        (vec![rules, &decision(r#""candidates":[],"answer":{"rejected":{}}"#)], "prioritize over 0"),
+        (
+            vec![
+                rules,
+                &decision(
+                    r#""candidates":["n"],"answer":{"scores":[1]},"expected":[{"candidate":1,"usageMs":0,"unknown":"0","shownMs":0,"pods":"1"}]"#,
+                ),
+            ],
+            "candidate 1, and there are 1",
+        ),
+    ] {
+        let error = after_header(&lines).unwrap();
+        assert!(error.contains(message), "{error} has no {message}");
+    }
+}
+
+fn any_policy() -> impl Strategy<Value = StalePolicy> {
+    prop_oneof![Just(StalePolicy::Neutral), Just(StalePolicy::Penalise), Just(StalePolicy::Exclude)]
+}
+
+prop_compose! {
+    fn any_rules()(
+        weights in prop::array::uniform3(0_u32..50_000),
+        max_score in 1_u32..1_000,
+        (locality, usage, reconfiguration) in (any_policy(), any_policy(), any_policy()),
+        (pass, off) in any::<(bool, bool)>(),
+    ) -> Rules {
+        let [a, b, c] = weights.map(|weight| f64::from(weight) / 1e4);
+        Rules {
+            weights: Weights::new(a, b, c).unwrap(),
+            max_score: MaxScore::try_from(max_score).unwrap(),
+            stale: StalePolicies { locality, usage, reconfiguration, ..StalePolicies::default() },
+            unlabelled: if pass { UnlabelledNodes::Pass } else { UnlabelledNodes::Reject },
+            anti_herd: if off { AntiHerd::Off } else { AntiHerd::On },
+        }
+    }
+}
+
+prop_compose! {
+    fn any_node()(
+        known in 0_u8..8, vendor in prop::sample::select(vec!["intel", "xilinx", ""]), healthy in any::<bool>(),
+        usage in prop::collection::vec(0_u64..20_000, 0..4), reconfiguration in prop::collection::vec(0_u64..9_000, 0..4),
+        (slots, loaded, ago) in (0_u32..5, any::<bool>(), 0_u64..400_000),
+        (at, age, labelled) in (0_u64..400_000, 0_u64..400_000, any::<bool>()),
+    ) -> Option<Kept> {
+        let mut state = mk_busy(0, 0);
+        state.buckets.usage = usage.into_iter().map(Millis).collect();
+        state.buckets.reconfiguration = reconfiguration.into_iter().map(Millis).collect();
+        let mut device = mk_device(vendor, "a10", "1");
+        device.slots = slots;
+        device.health = if healthy { Health::Healthy } else { Health::Unhealthy };
+        state.bitstreams = vec![mk_bitstream("sobel", ago), mk_bitstream("mm", 1)];
+        device.loaded = if loaded { vec![0] } else { Vec::new() };
+        state.devices = vec![device];
+        let knowledge = match known {
+            0 => return None,
+            1 => Knowledge::Absent,
+            2 => Knowledge::Unreadable,
+            _ => Knowledge::Known(Box::new(Received::new(state, Millis(at), Millis(age)))),
+        };
+        let labels = NodeLabels { vendor: labelled.then(|| "intel".into()), ..NodeLabels::default() };
+        Some(Kept(Rc::new(NodeFacts { labels, knowledge })))
+    }
+}
+
+prop_compose! {
+    fn any_case()(
+        rules in any_rules(),
+        vendor in prop::option::of(prop::sample::select(vec!["intel", "xilinx"])),
+        slots in 0_u32..4,
+        bitstreams in prop::sample::subsequence(vec!["sobel", "mm", "ünknown"], 0..3),
+        expected in prop::collection::vec((0_u64..50_000, 0.0..4.0_f64, 0_u64..5_000, 0.0..9.0_f64), 0..6),
+        now in 0_u64..800_000,
+    ) -> Case {
+        let bitstreams = bitstreams.into_iter().filter_map(|name| name.parse().ok()).collect();
+        let requirement =
+            Requirement { vendor: vendor.map(str::to_owned), board: None, shell: None, slots, bitstreams };
+        let expected = expected.into_iter().map(|(usage, unknown, shown, pods)| Expected {
+            usage: Millis(usage), unknown, shown: Millis(shown), pods,
+        });
+        Case { requirement, rules, expected: expected.collect(), now: Millis(now) }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_recorded_is_decided_again_bit_for_bit(
+        steps in prop::collection::vec((any_case(), prop::collection::vec((0_usize..6, any_node()), 0..6), 0_u8..3), 1..12),
+    ) {
+        let names = ["a", "b", "c\"\n", "d", "ü", ""];
+        let mut now: Vec<Option<Kept>> = vec![None; names.len()];
+        let mut recorder = Recorder::new();
+        let mut answers = Vec::new();
+        for (mut case, changes, verb) in steps {
+            for (place, node) in changes {
+                now[place] = node;
+            }
+            case.expected.resize(if case.expected.is_empty() { 0 } else { names.len() }, Expected::default());
+            // By whoever decides, nothing is expected where that is off.
+            if case.rules.anti_herd == AntiHerd::Off {
+                case.expected.clear();
+            }
+            let verb = [Verb::Filter, Verb::Prioritize, Verb::Preempt][usize::from(verb)];
+            let nodes: Vec<_> = names.into_iter().zip(now.iter().cloned()).collect();
+            answers.push(recorder.decide(verb, &case, &nodes));
+        }
+        let replayed = recorder.replay();
+        prop_assert_eq!(replayed.iter().map(|(then, _)| then.clone()).collect::<Vec<_>>(), answers);
+        for (then, now) in replayed {
+            prop_assert_eq!(then, now);
+        }
+    }
+
+    #[test]
+    fn rules_come_back_as_they_were(rules in any_rules()) {
+        let text = serde_json::to_string(&rules).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Rules>(&text).unwrap(), rules);
+    }
+
+    #[test]
+    fn no_line_makes_it_panic(lines in prop::collection::vec(".{0,80}", 0..5)) {
+        let mut book = Book::default();
+        for line in lines {
+            let _ = book.read(&line);
+        }
+    }
+}
