@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::boards_now::BoardsNow;
 use crate::expected_load::{Expected, loads};
 use crate::locality::Wanted;
 use crate::matching::{Rejection, UnlabelledNodes, matches};
@@ -106,6 +107,8 @@ pub struct Term {
 pub enum Basis {
     /// From the node's fresh state.
     Measured,
+    /// Its weight is 0, and it was not looked at.
+    Unweighted,
     /// The policy says one half.
     Neutral,
     /// The policy says nothing.
@@ -123,7 +126,7 @@ pub enum Capped {
     No,
 }
 
-/// What the boards of a node did in the window that ends now.
+/// What the boards of a node did in the window that ends now, and what they had when their state was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
@@ -133,6 +136,9 @@ pub struct Measured {
     /// Time spent reconfiguring.
     #[serde(rename = "reconfigurationMs")]
     pub reconfiguration: Millis,
+    /// Of its boards of the asked kind: empty slots, waiting tasks.
+    #[serde(flatten)]
+    pub now: BoardsNow,
     /// How old the state is.
     #[serde(rename = "ageMs")]
     pub age: Millis,
@@ -197,25 +203,27 @@ pub fn prioritize_expecting(
         let received = (*candidate)?.knowledge.fresh(now)?;
         let age = received.age(now);
         let Load { usage, reconfiguration } = received.signals().load_at(age);
-        Some(Measured { usage, reconfiguration, age })
+        Some(Measured { usage, reconfiguration, now: BoardsNow::on(asked, received), age })
     };
     let measured: Vec<Option<Measured>> = candidates.iter().map(fresh).collect();
-    let values = |value: fn(&Measured) -> Millis| measured.iter().flatten().map(value).collect::<Vec<_>>();
-    let usage = usage_loads(values(|measured| measured.usage), &measured, expected);
-    let mut usage_ranks = ranks(&usage).into_iter();
+    let usage = measured.iter().flatten().map(|measured| measured.usage).collect();
+    let usage = usage_loads(usage, &measured, expected);
+    let mut ranked = Ranked::of(&usage, &measured, rules.weights.per_signal());
     let mut usage = usage.into_iter();
-    let mut reconfiguration_ranks = ranks(&values(|measured| measured.reconfiguration)).into_iter();
     let wanted = Wanted::by(asked);
+    let loaded_counts = rules.weights.per_signal().loaded > 0.0;
 
     let mut nodes: Vec<NodeScore> = Vec::with_capacity(candidates.len());
     for (index, (candidate, measured)) in candidates.iter().zip(&measured).enumerate() {
         let knowledge = candidate.map(|node| &node.knowledge);
-        // The ranks are those of the measured nodes, in the same order.
         let values = match (knowledge, measured) {
             (Some(Knowledge::Known(received)), Some(measured)) => PerSignal {
                 locality: (wanted.share_on(received, measured.age), Basis::Measured),
-                usage: (usage_ranks.next().unwrap_or_default(), Basis::Measured),
-                reconfiguration: (reconfiguration_ranks.next().unwrap_or_default(), Basis::Measured),
+                loaded: match loaded_counts {
+                    true => (wanted.loaded_share_on(received), Basis::Measured),
+                    false => UNWEIGHTED,
+                },
+                ..ranked.next()
             },
             _ => unranked(rules.stale),
         };
@@ -238,6 +246,50 @@ pub fn prioritize_expecting(
     ScoreDecision { nodes }
 }
 
+/// The ranks of the measured candidates, one candidate after the other.
+struct Ranked {
+    place: usize,
+    usage: Vec<f64>,
+    reconfiguration: Vec<f64>,
+    free_slots: Option<Vec<f64>>,
+    queue: Option<Vec<f64>>,
+}
+
+/// What a signal without weight is worth: nothing, to nobody.
+const UNWEIGHTED: (f64, Basis) = (0.0, Basis::Unweighted);
+
+impl Ranked {
+    fn of(usage: &[Millis], measured: &[Option<Measured>], weights: PerSignal<f64>) -> Self {
+        let by =
+            |value: fn(&Measured) -> u64| ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>());
+        Self {
+            place: 0,
+            usage: ranks(&usage.iter().map(|usage| usage.0).collect::<Vec<_>>()),
+            reconfiguration: by(|measured| measured.reconfiguration.0),
+            // The more slots are free the better: what is missing to the most that there can be is ranked.
+            free_slots: (weights.free_slots > 0.0)
+                .then(|| by(|measured| u64::from(u32::MAX - measured.now.free_slots))),
+            queue: (weights.queue > 0.0).then(|| by(|measured| measured.now.queued.into())),
+        }
+    }
+
+    /// Those of the next measured candidate; locality and loaded are shares, not ranks, and left open.
+    fn next(&mut self) -> PerSignal<(f64, Basis)> {
+        let place = self.place;
+        self.place += 1;
+        let at = |ranks: &[f64]| (ranks.get(place).copied().unwrap_or_default(), Basis::Measured);
+        let if_weighted = |ranks: &Option<Vec<f64>>| ranks.as_deref().map_or(UNWEIGHTED, at);
+        PerSignal {
+            locality: UNWEIGHTED,
+            usage: at(&self.usage),
+            reconfiguration: at(&self.reconfiguration),
+            free_slots: if_weighted(&self.free_slots),
+            queue: if_weighted(&self.queue),
+            loaded: UNWEIGHTED,
+        }
+    }
+}
+
 /// The usage of the measured candidates, raised by what is expected on them.
 fn usage_loads(usage: Vec<Millis>, measured: &[Option<Measured>], expected: &[Expected]) -> Vec<Millis> {
     if expected.is_empty() {
@@ -249,11 +301,6 @@ fn usage_loads(usage: Vec<Millis>, measured: &[Option<Measured>], expected: &[Ex
 }
 
 fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {
-    let policies = PerSignal {
-        locality: policies.locality,
-        usage: policies.usage,
-        reconfiguration: policies.reconfiguration,
-    };
     policies.map(|policy| match policy {
         StalePolicy::Neutral => (0.5, Basis::Neutral),
         // The filter excludes; a node that went stale after it must not win.

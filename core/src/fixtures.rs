@@ -3,6 +3,7 @@
 use crate::device::Health;
 use crate::node_facts::{NodeFacts, NodeLabels};
 use crate::node_state::{Buckets, DeviceState, NodeState, RecentBitstream};
+use crate::requirement::Requirement;
 use crate::staleness::{Knowledge, Received};
 use crate::units::Millis;
 
@@ -59,4 +60,10 @@ pub(crate) fn mk_bitstream(name: &str, ago: u64) -> RecentBitstream {
 pub(crate) fn mk_node(state: NodeState) -> NodeFacts {
     let received = Received::new(state, Millis::ZERO, Millis::ZERO);
     NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Known(Box::new(received)) }
+}
+
+/// Any board, and these bitstreams.
+pub(crate) fn mk_asked(bitstreams: &[&str]) -> Requirement {
+    let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
+    Requirement { bitstreams, ..Requirement::default() }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bitstream;
+pub mod boards_now;
 pub mod decide;
 pub mod device;
 pub mod dispatch;

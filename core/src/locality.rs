@@ -40,37 +40,43 @@ impl<'a> Wanted<'a> {
                 signals.has(**key, age)
                     && state.devices.first().is_some_and(|device| is_kind(self.asked, device))
             }
-            (BitstreamId::Name(name), Boards::Mixed) => self.is_in_slot(name, state),
+            (BitstreamId::Name(_), Boards::Mixed) => self.is_in_slot(id, state),
         };
         let present = wanted.iter().zip(&self.keys).filter(is_there).count();
         present as f64 / wanted.len() as f64
     }
 
-    /// Whether a board of the asked kind that answers has `name` in a slot. Where boards differ, this alone says to
-    /// which of them a name belongs.
-    fn is_in_slot(&self, name: &str, state: &NodeState) -> bool {
+    /// The share of them that lie in a slot of a board of the asked kind that answers; recent use alone doesn't count. 1
+    /// if none is asked.
+    #[must_use]
+    pub fn loaded_share_on(&self, node: &Received) -> f64 {
+        let wanted = &self.asked.bitstreams;
+        if wanted.is_empty() {
+            return 1.0;
+        }
+        let (state, signals) = (node.state(), node.signals());
+        let is_loaded = |(id, key): &(&BitstreamId, &Key)| {
+            // Most nodes don't have it at all, which is cheap to see.
+            signals.bitstreams_with(**key).next().is_some() && self.is_in_slot(id, state)
+        };
+        wanted.iter().zip(&self.keys).filter(is_loaded).count() as f64 / wanted.len() as f64
+    }
+
+    /// Whether a board of the asked kind that answers has it in a slot. Where boards differ, this alone says to which of
+    /// them a name belongs.
+    fn is_in_slot(&self, id: &BitstreamId, state: &NodeState) -> bool {
         let boards = state.devices.iter();
         let mut usable =
             boards.filter(|device| device.health == Health::Healthy && is_kind(self.asked, device));
-        usable.any(|device| {
-            device.loaded.iter().any(|index| {
-                let bitstream = state.bitstreams.get(*index as usize);
-                bitstream.is_some_and(|bitstream| bitstream.name.as_deref() == Some(name))
-            })
-        })
+        usable.any(|device| state.holds(device, id))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{mk_bitstream, mk_device, mk_state};
+    use crate::fixtures::{mk_asked as asked, mk_bitstream, mk_device, mk_state};
     use crate::node_state::{DigestPrefix, RecentBitstream};
-
-    fn asked(bitstreams: &[&str]) -> Requirement {
-        let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
-        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams }
-    }
 
     fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {
         Wanted::by(asked).share_on(&Received::new(state.clone(), Millis::ZERO, Millis::ZERO), age)
@@ -122,6 +128,34 @@ mod tests {
         state.bitstreams = vec![mk_bitstream("sobel", 0)];
         let intel = Requirement { vendor: Some("intel".into()), ..asked(&["sobel"]) };
         assert!(near(locality(&intel, &state, Millis::ZERO), 0.0));
+    }
+
+    #[test]
+    fn loaded_is_what_lies_in_a_slot_of_the_asked_board_and_not_what_was_used_recently() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let mut state = mk_state();
+        state.devices = vec![mk_device("intel", "a10", "1"), mk_device("intel", "s10", "1")];
+        (state.devices[0].loaded, state.devices[1].loaded) = (vec![0], vec![1]);
+        state.bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("aes", 0), mk_bitstream("mm", 0)];
+        state.bitstreams[0].digest = Some(DigestPrefix::from_bytes([0x0a; 16]));
+        let loaded = |asked: &Requirement, state: &NodeState| {
+            let received = Received::new(state.clone(), Millis::ZERO, Millis::ZERO);
+            Wanted::by(asked).loaded_share_on(&received)
+        };
+        for (names, share) in [
+            ([].as_slice(), 1.0),
+            (&["sobel"], 1.0),
+            (&[&digest], 1.0),
+            (&["sobel", "mm"], 0.5),
+            (&["mm"], 0.0),
+            (&["sobel", "aes", "mm", "fft"], 0.5),
+        ] {
+            assert!(near(loaded(&asked(names), &state), share), "{names:?}");
+        }
+        let on_a10 = Requirement { board: Some("a10".into()), ..asked(&["sobel", "aes"]) };
+        assert!(near(loaded(&on_a10, &state), 0.5));
+        state.devices[0].health = Health::Unhealthy;
+        assert!(near(loaded(&on_a10, &state), 0.0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod tests;
 pub use buckets::Buckets;
 pub use codec::{EncodeError, MAX_ENCODED_BYTES, Unreadable, decode, encode};
 
-use crate::bitstream::{Digest, InvalidBitstreamId};
+use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId};
 use crate::device::Health;
 use crate::units::Millis;
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,13 @@ impl NodeState {
         Millis(self.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE))
     }
 
+    /// Whether one of the slots of `device`, which is one of its own, holds this bitstream.
+    #[must_use]
+    pub fn holds(&self, device: &DeviceState, id: &BitstreamId) -> bool {
+        let held = device.loaded.iter().filter_map(|index| self.bitstreams.get(*index as usize));
+        held.into_iter().any(|bitstream| bitstream.is(id))
+    }
+
     /// Usage of the window that ends `age` after the measurement, if nothing ran since.
     #[must_use]
     pub fn usage_at(&self, age: Millis) -> Millis {
@@ -157,6 +164,15 @@ impl NodeState {
 }
 
 impl RecentBitstream {
+    /// Whether it is the one that is meant, as far as a name can say.
+    #[must_use]
+    pub fn is(&self, id: &BitstreamId) -> bool {
+        match id {
+            BitstreamId::Name(name) => self.name.as_deref() == Some(name),
+            BitstreamId::Digest(digest) => self.digest == Some(digest.into()),
+        }
+    }
+
     /// Whether it was used within `window` before the moment `age` after the measurement.
     #[must_use]
     pub fn is_recent(&self, window: Millis, age: Millis) -> bool {

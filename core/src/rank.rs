@@ -1,24 +1,22 @@
 //! Rank of a node by one signal (S-2): its place among the candidates, not the size of its value.
 
-use crate::units::Millis;
-
 /// Per value `(n − i) / n`: n the number of values, i the index of the first equal one in ascending order.
 ///
 /// The least value has 1, equal values share a rank, and the greatest of n distinct ones has 1 / n.
 #[must_use]
-pub fn ranks(values: &[Millis]) -> Vec<f64> {
+pub fn ranks(values: &[u64]) -> Vec<f64> {
     let n = values.len();
     // Value and place in one number: that sorts fastest, and tells where each rank belongs.
     let place_bits = usize::BITS - n.leading_zeros();
-    let fits = values.iter().all(|value| value.0.leading_zeros() >= place_bits);
+    let fits = values.iter().all(|value| value.leading_zeros() >= place_bits);
     if fits {
         let mask = (1_u64 << place_bits) - 1;
         let mut packed: Vec<u64> =
-            values.iter().zip(0_u64..).map(|(value, place)| value.0 << place_bits | place).collect();
+            values.iter().zip(0_u64..).map(|(value, place)| value << place_bits | place).collect();
         packed.sort_unstable();
         in_place(n, packed.into_iter().map(|entry| (entry >> place_bits, entry & mask)))
     } else {
-        let mut pairs: Vec<(u64, u64)> = values.iter().map(|value| value.0).zip(0..).collect();
+        let mut pairs: Vec<(u64, u64)> = values.iter().copied().zip(0..).collect();
         pairs.sort_unstable();
         in_place(n, pairs.into_iter())
     }
@@ -45,27 +43,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn millis(values: &[u64]) -> Vec<Millis> {
-        values.iter().copied().map(Millis).collect()
-    }
-
     #[test]
     fn the_least_used_is_best_and_equals_share() {
-        assert_eq!(ranks(&millis(&[30, 10, 20, 10])), [0.25, 1.0, 0.5, 1.0]);
-        assert_eq!(ranks(&millis(&[5, 5])), [1.0, 1.0]);
+        assert_eq!(ranks(&[30, 10, 20, 10]), [0.25, 1.0, 0.5, 1.0]);
+        assert_eq!(ranks(&[5, 5]), [1.0, 1.0]);
         assert_eq!(ranks(&[]), [0.0; 0]);
     }
 
     #[test]
     fn values_beyond_all_bounds_are_ranked_too() {
-        assert_eq!(ranks(&millis(&[u64::MAX, 0, u64::MAX - 1, u64::MAX])), [0.5, 1.0, 0.75, 0.5]);
+        assert_eq!(ranks(&[u64::MAX, 0, u64::MAX - 1, u64::MAX]), [0.5, 1.0, 0.75, 0.5]);
     }
 
     proptest! {
         #[test]
         fn order_is_all_that_counts(values in prop::collection::vec(0_u64..50, 1..60)) {
-            let ranks = ranks(&millis(&values));
-            let doubled = super::ranks(&millis(&values.iter().map(|value| value * 2 + 7).collect::<Vec<_>>()));
+            let ranks = ranks(&values);
+            let doubled = super::ranks(&values.iter().map(|value| value * 2 + 7).collect::<Vec<_>>());
             prop_assert_eq!(&ranks, &doubled);
             prop_assert!(ranks.iter().all(|rank| *rank > 0.0 && *rank <= 1.0));
             prop_assert!(ranks.contains(&1.0));

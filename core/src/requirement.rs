@@ -58,6 +58,13 @@ pub enum InvalidRequirement {
     Quantity,
 }
 
+impl Default for Requirement {
+    /// Any board with a slot.
+    fn default() -> Self {
+        Self { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() }
+    }
+}
+
 impl Requirement {
     /// What the pod asks for; nothing if it is not an FPGA pod.
     ///

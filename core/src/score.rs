@@ -9,24 +9,31 @@ pub const MAX_WEIGHT: f64 = 1_000_000.0;
 /// Largest end of the score's scale that is taken.
 pub const MAX_MAX_SCORE: u32 = 1_000_000;
 
-/// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`.
+/// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`; with the three
+/// further signals behind it `<locality>-<usage>-<reconfiguration>-<free slots>-<queue>-<loaded>`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PerSignal<f64>")]
-pub struct Weights {
-    locality: f64,
-    usage: f64,
-    reconfiguration: f64,
-}
+pub struct Weights(PerSignal<f64>);
 
 /// One value per signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PerSignal<T> {
-    /// Bitstream locality.
+    /// Bitstream locality: loaded or recently used.
     pub locality: T,
     /// Recent usage.
     pub usage: T,
     /// Recent reconfiguration time.
     pub reconfiguration: T,
+    /// Slots that hold nothing; not in the paper.
+    #[serde(default)]
+    pub free_slots: T,
+    /// Tasks that wait for a slot; not in the paper.
+    #[serde(default)]
+    pub queue: T,
+    /// Bitstreams that are in a slot now, not only recently; not in the paper.
+    #[serde(default)]
+    pub loaded: T,
 }
 
 /// The end of the score's scale; kube-scheduler's convention is 10.
@@ -37,9 +44,9 @@ pub struct MaxScore(u32);
 /// Why something can't be [`Weights`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidWeights {
-    /// Not three numbers.
+    /// Neither three numbers nor six.
     #[error(
-        "{0:?} is not a setting of weights; write locality, usage and reconfiguration with `-` between, as in `1-2-2`"
+        "{0:?} is not a setting of weights; write locality, usage and reconfiguration with `-` between, as in `1-2-2`, or with free slots, queue and loaded behind them, as in `1-2-2-0-1-0`"
     )]
     Form(String),
     /// Negative, not finite or too large.
@@ -59,61 +66,110 @@ impl<T> PerSignal<T> {
             locality: f(self.locality),
             usage: f(self.usage),
             reconfiguration: f(self.reconfiguration),
+            free_slots: f(self.free_slots),
+            queue: f(self.queue),
+            loaded: f(self.loaded),
         }
+    }
+
+    /// Both together, signal by signal.
+    pub fn zip<U>(self, other: PerSignal<U>) -> PerSignal<(T, U)> {
+        PerSignal {
+            locality: (self.locality, other.locality),
+            usage: (self.usage, other.usage),
+            reconfiguration: (self.reconfiguration, other.reconfiguration),
+            free_slots: (self.free_slots, other.free_slots),
+            queue: (self.queue, other.queue),
+            loaded: (self.loaded, other.loaded),
+        }
+    }
+
+    /// The values, those of the paper first.
+    pub fn into_array(self) -> [T; 6] {
+        [self.locality, self.usage, self.reconfiguration, self.free_slots, self.queue, self.loaded]
     }
 }
 
+impl PerSignal<&'static str> {
+    /// What the signals are called in configuration files and answers.
+    pub const NAMES: Self = Self {
+        locality: "locality",
+        usage: "usage",
+        reconfiguration: "reconfiguration",
+        free_slots: "freeSlots",
+        queue: "queue",
+        loaded: "loaded",
+    };
+}
+
 impl Weights {
-    /// Weights of this size.
+    /// Weights of this size; further signals don't count.
     ///
     /// # Errors
     /// [`InvalidWeights::Range`] if one is negative, not finite or above [`MAX_WEIGHT`].
     pub fn new(locality: f64, usage: f64, reconfiguration: f64) -> Result<Self, InvalidWeights> {
-        match [locality, usage, reconfiguration]
-            .into_iter()
-            .find(|weight| !(0.0..=MAX_WEIGHT).contains(weight))
-        {
-            Some(weight) => Err(InvalidWeights::Range(weight)),
-            None => Ok(Self { locality, usage, reconfiguration }),
-        }
+        Self::of(PerSignal { locality, usage, reconfiguration, ..PerSignal::default() })
+    }
+
+    /// These weights.
+    ///
+    /// # Errors
+    /// [`InvalidWeights::Range`] if one is negative, not finite or above [`MAX_WEIGHT`].
+    pub fn of(weights: PerSignal<f64>) -> Result<Self, InvalidWeights> {
+        weights.into_array().into_iter().try_for_each(check_weight)?;
+        Ok(Self(weights))
     }
 
     /// The weights one by one.
     #[must_use]
     pub fn per_signal(&self) -> PerSignal<f64> {
-        PerSignal { locality: self.locality, usage: self.usage, reconfiguration: self.reconfiguration }
+        self.0
     }
 
     /// The weighted mean of values in 0..=1; 0 if all weights are 0, so that all nodes are equal.
     #[must_use]
     pub fn mean(&self, values: PerSignal<f64>) -> f64 {
-        let sum = self.locality + self.usage + self.reconfiguration;
+        let sum: f64 = self.0.into_array().into_iter().sum();
         if sum == 0.0 {
             return 0.0;
         }
-        let weighted = self.locality * values.locality
-            + self.usage * values.usage
-            + self.reconfiguration * values.reconfiguration;
-        weighted / sum
+        let weighted = self.0.zip(values).into_array().into_iter().map(|(weight, value)| weight * value);
+        weighted.sum::<f64>() / sum
     }
+}
+
+/// Whether a number can be a weight.
+///
+/// # Errors
+/// [`InvalidWeights::Range`] if it is negative, not finite or above [`MAX_WEIGHT`].
+pub fn check_weight(weight: f64) -> Result<(), InvalidWeights> {
+    if (0.0..=MAX_WEIGHT).contains(&weight) { Ok(()) } else { Err(InvalidWeights::Range(weight)) }
 }
 
 impl TryFrom<PerSignal<f64>> for Weights {
     type Error = InvalidWeights;
 
     fn try_from(weights: PerSignal<f64>) -> Result<Self, Self::Error> {
-        Self::new(weights.locality, weights.usage, weights.reconfiguration)
+        Self::of(weights)
     }
 }
 
 impl Default for Weights {
     /// `1-2-2`, the paper's choice (S-10).
     fn default() -> Self {
-        Self { locality: 1.0, usage: 2.0, reconfiguration: 2.0 }
+        Self(PerSignal { locality: 1.0, usage: 2.0, reconfiguration: 2.0, ..PerSignal::default() })
     }
 }
 
 impl MaxScore {
+    /// This number.
+    ///
+    /// # Errors
+    /// [`InvalidMaxScore`] if it isn't within 1 and [`MAX_MAX_SCORE`].
+    pub fn new(max: u32) -> Result<Self, InvalidMaxScore> {
+        if (1..=MAX_MAX_SCORE).contains(&max) { Ok(Self(max)) } else { Err(InvalidMaxScore(max.to_string())) }
+    }
+
     /// The number.
     #[must_use]
     pub const fn get(self) -> u32 {
@@ -147,6 +203,9 @@ impl FromStr for Weights {
             text.split('-').map(|part| part.trim().parse().map_err(|_| form())).collect::<Result<_, _>>()?;
         match weights[..] {
             [locality, usage, reconfiguration] => Self::new(locality, usage, reconfiguration),
+            [locality, usage, reconfiguration, free_slots, queue, loaded] => {
+                Self::of(PerSignal { locality, usage, reconfiguration, free_slots, queue, loaded })
+            }
             _ => Err(form()),
         }
     }
@@ -154,7 +213,12 @@ impl FromStr for Weights {
 
 impl fmt::Display for Weights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-{}", self.locality, self.usage, self.reconfiguration)
+        let PerSignal { locality, usage, reconfiguration, free_slots, queue, loaded } = self.0;
+        write!(f, "{locality}-{usage}-{reconfiguration}")?;
+        if [free_slots, queue, loaded] == [0.0; 3] {
+            return Ok(());
+        }
+        write!(f, "-{free_slots}-{queue}-{loaded}")
     }
 }
 
@@ -170,10 +234,7 @@ impl FromStr for MaxScore {
     type Err = InvalidMaxScore;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse() {
-            Ok(max) if (1..=MAX_MAX_SCORE).contains(&max) => Ok(Self(max)),
-            _ => Err(InvalidMaxScore(text.to_owned())),
-        }
+        text.parse().ok().and_then(|max| Self::new(max).ok()).ok_or_else(|| InvalidMaxScore(text.to_owned()))
     }
 }
 
@@ -189,7 +250,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn values(locality: f64, usage: f64, reconfiguration: f64) -> PerSignal<f64> {
-        PerSignal { locality, usage, reconfiguration }
+        PerSignal { locality, usage, reconfiguration, ..PerSignal::default() }
+    }
+
+    #[test]
+    fn further_signals_count_by_their_weights_and_not_at_all_by_default() {
+        let values = PerSignal { free_slots: 1.0, queue: 0.5, loaded: 0.25, ..values(1.0, 1.0, 1.0) };
+        let of = |text: &str| text.parse::<Weights>().unwrap().mean(values);
+        assert!((of("1-2-2") - 1.0).abs() < 1e-12);
+        assert!((of("0-0-0-1-2-4") - 3.0 / 7.0).abs() < 1e-12);
+        assert!((of("1-0-0-0-2-0") - 2.0 / 3.0).abs() < 1e-12);
     }
 
     #[test]
@@ -215,14 +285,14 @@ mod tests {
 
     #[test]
     fn weights_survive_a_round_trip_through_text() {
-        for text in ["1-2-2", "0-0-0", "0.5-2-1.25"] {
+        for text in ["1-2-2", "0-0-0", "0.5-2-1.25", "1-2-2-0-0.5-0", "0-0-0-1-2-3"] {
             assert_eq!(text.parse::<Weights>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn what_is_no_weight_is_refused_with_what_to_write() {
-        for text in ["", "1-2", "1-2-3-4", "a-b-c", "1--2-2"] {
+        for text in ["", "1-2", "1-2-3-4", "1-2-3-4-5", "a-b-c", "1--2-2"] {
             assert!(matches!(text.parse::<Weights>(), Err(InvalidWeights::Form(_))), "{text}");
         }
         for weight in [f64::NAN, f64::INFINITY, -1.0, 1e7] {

@@ -4,6 +4,7 @@
 //! It says nothing that the state doesn't, and means nothing without it.
 
 use crate::bitstream::BitstreamId;
+use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, DigestPrefix, NodeState};
 use crate::units::Millis;
@@ -20,6 +21,7 @@ pub struct Signals {
     /// milliseconds, from which each no longer counts as there.
     bitstreams: Box<[u64]>,
     boards: Boards,
+    boards_now: BoardsNow,
 }
 
 /// Whether a name means one thing on a node.
@@ -83,6 +85,7 @@ impl Signals {
             sums: sums.into(),
             bitstreams,
             boards: Boards::of(state),
+            boards_now: BoardsNow::of(&state.devices),
         }
     }
 
@@ -90,6 +93,12 @@ impl Signals {
     #[must_use]
     pub fn boards(&self) -> Boards {
         self.boards
+    }
+
+    /// What all its boards have at the moment.
+    #[must_use]
+    pub fn boards_now(&self) -> BoardsNow {
+        self.boards_now
     }
 
     /// What lies in the window that ends `age` after the measurement, as [`NodeState::usage_at`] has it.

@@ -3,6 +3,7 @@
 //! The author's own clock (`measured_at`) plays no part: whoever receives a state says when, and how old it was then.
 
 use crate::node_state::NodeState;
+use crate::score::PerSignal;
 use crate::signals::Signals;
 use crate::units::Millis;
 use serde::{Deserialize, Serialize};
@@ -58,15 +59,7 @@ pub enum StalePolicy {
 }
 
 /// The policy per signal.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StalePolicies {
-    /// For bitstream locality.
-    pub locality: StalePolicy,
-    /// For recent usage.
-    pub usage: StalePolicy,
-    /// For recent reconfiguration time.
-    pub reconfiguration: StalePolicy,
-}
+pub type StalePolicies = PerSignal<StalePolicy>;
 
 /// A text that is no [`StalePolicy`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +147,7 @@ impl StalePolicies {
     /// Whether a node without fresh state is filtered out.
     #[must_use]
     pub fn exclude(&self) -> bool {
-        [self.locality, self.usage, self.reconfiguration].contains(&StalePolicy::Exclude)
+        self.into_array().contains(&StalePolicy::Exclude)
     }
 }
 

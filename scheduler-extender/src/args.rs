@@ -229,6 +229,7 @@ impl RulesArgs {
                 locality: self.stale_locality,
                 usage: self.stale_usage,
                 reconfiguration: self.stale_reconfiguration,
+                ..StalePolicies::default()
             },
             unlabelled: self.unlabelled_nodes,
             anti_herd: self.anti_herd,

@@ -1,12 +1,11 @@
 use super::*;
-use crate::fixtures::{mk_bitstream, mk_busy, mk_node};
+use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_node};
 use crate::node_facts::NodeLabels;
 use crate::staleness::Knowledge;
 use proptest::prelude::*;
 
 fn asked(bitstreams: &[&str]) -> Requirement {
-    let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
-    Requirement { vendor: Some("intel".into()), board: None, shell: None, slots: 1, bitstreams }
+    Requirement { vendor: Some("intel".into()), ..mk_asked(bitstreams) }
 }
 
 fn labelled(vendor: &str) -> NodeFacts {
@@ -31,7 +30,7 @@ fn rules(weights: &str) -> Rules {
 }
 
 fn all(policy: StalePolicy) -> StalePolicies {
-    StalePolicies { locality: policy, usage: policy, reconfiguration: policy }
+    StalePolicies::default().map(|_| policy)
 }
 
 /// Older than three heartbeats of the fixtures.
@@ -48,6 +47,39 @@ fn the_papers_formula_with_the_papers_weights() {
     assert_eq!(scores(&nodes, &rules("0-0-0")), [0, 0, 0]);
 }
 
+/// A node with one board that holds `loaded` bitstreams, sobel first, and has tasks waiting.
+fn with_slots(loaded: u32, queued: u32) -> NodeFacts {
+    let mut state = mk_busy(0, 0);
+    state.bitstreams = ["sobel", "mm", "aes", "fft"].map(|name| mk_bitstream(name, 0)).to_vec();
+    state.devices[0].loaded = (0..loaded).collect();
+    state.devices[0].queued = queued;
+    mk_node(state)
+}
+
+#[test]
+fn further_signals_rank_as_the_papers_do() {
+    let nodes = [&with_slots(4, 0), &with_slots(1, 7), &with_slots(1, 2), &with_slots(0, 7)];
+    // Free slots 0, 3, 3, 4: the most is first. Ranks 1/4, 3/4, 3/4, 1.
+    assert_eq!(scores(&nodes, &rules("0-0-0-1-0-0")), [3, 8, 8, 10]);
+    // Waiting 0, 7, 2, 7: ranks 1, 2/4, 3/4, 2/4.
+    assert_eq!(scores(&nodes, &rules("0-0-0-0-1-0")), [10, 5, 8, 5]);
+    // In a slot now; recently used it was everywhere.
+    assert_eq!(scores(&nodes, &rules("0-0-0-0-0-1")), [10, 10, 10, 0]);
+    assert_eq!(scores(&nodes, &rules("1-0-0-0-0-0")), [10, 10, 10, 10]);
+    // All three: (1/4 + 1 + 1) / 3, (3/4 + 1/2 + 1) / 3, (3/4 + 3/4 + 1) / 3, (1 + 1/2 + 0) / 3.
+    assert_eq!(scores(&nodes, &rules("0-0-0-1-1-1")), [8, 8, 8, 5]);
+    // Nobody is busy: with the paper's signals all are equal.
+    assert_eq!(scores(&nodes, &rules("1-2-2")), [10, 10, 10, 10]);
+}
+
+#[test]
+fn further_signals_of_a_node_without_fresh_state_are_worth_what_their_policies_say() {
+    let (fresh, absent) = (with_slots(1, 1), labelled("intel"));
+    let stale = StalePolicies { queue: StalePolicy::Neutral, ..StalePolicies::default() };
+    let by = |weights| scores(&[&fresh, &absent], &Rules { stale, ..rules(weights) });
+    assert_eq!((by("0-0-0-0-1-0"), by("0-0-0-1-0-0")), (vec![10, 5], vec![10, 0]));
+}
+
 #[test]
 fn every_term_of_a_score_is_told() {
     let (busy, absent) = (with_sobel(300, 7), labelled("intel"));
@@ -57,8 +89,14 @@ fn every_term_of_a_score_is_told() {
     assert_eq!(node.terms.locality, Term { value: 1.0, basis: Basis::Measured });
     assert_eq!(
         node.measured,
-        Some(Measured { usage: Millis(300), reconfiguration: Millis(7), age: Millis(5_000) })
+        Some(Measured {
+            usage: Millis(300),
+            reconfiguration: Millis(7),
+            now: BoardsNow { free_slots: 4, queued: 0 },
+            age: Millis(5_000)
+        })
     );
+    assert_eq!(node.terms.queue, Term { value: 0.0, basis: Basis::Unweighted });
     assert_eq!(decision.nodes[1].terms.usage, Term { value: 0.0, basis: Basis::Penalised });
     assert_eq!((decision.nodes[1].freshness, decision.nodes[1].measured), (Freshness::Absent, None));
 }
@@ -124,10 +162,11 @@ fn a_node_never_seen_is_rejected_unless_unlabelled_ones_pass() {
 }
 
 prop_compose! {
-    fn any_node()(kind in 0..4, usage in 0_u64..50, reconfiguration in 0_u64..50, sobel: bool) -> NodeFacts {
+    fn any_node()(kind in 0..6, usage in 0_u64..50, reconfiguration in 0_u64..50, sobel: bool) -> NodeFacts {
         match kind {
             0 => labelled("intel"),
             1 => NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel") },
+            2 | 3 => with_slots(u32::try_from(usage % 5).unwrap(), u32::try_from(reconfiguration % 9).unwrap()),
             _ if sobel => with_sobel(usage, reconfiguration),
             _ => mk_node(mk_busy(usage, reconfiguration)),
         }
@@ -140,13 +179,13 @@ fn any_policy() -> impl Strategy<Value = StalePolicy> {
 
 prop_compose! {
     fn any_rules()(
-        weights in (0_u8..5, 0_u8..5, 0_u8..5), max_score in 1_u32..200,
+        weights in [0_u8..5, 0_u8..5, 0_u8..5, 0_u8..5, 0_u8..5, 0_u8..5], max_score in 1_u32..200,
         stale in (any_policy(), any_policy(), any_policy()),
     ) -> Rules {
         Rules {
-            weights: Weights::new(weights.0.into(), weights.1.into(), weights.2.into()).unwrap(),
+            weights: weights.map(|weight| weight.to_string()).join("-").parse().unwrap(),
             max_score: max_score.to_string().parse().unwrap(),
-            stale: StalePolicies { locality: stale.0, usage: stale.1, reconfiguration: stale.2 },
+            stale: StalePolicies { locality: stale.0, usage: stale.1, queue: stale.2, ..StalePolicies::default() },
             unlabelled: UnlabelledNodes::Reject,
             anti_herd: AntiHerd::On,
         }
@@ -179,6 +218,20 @@ proptest! {
         let mut reversed = prioritize(&asked(&["sobel"]), &backward, &rules, Millis::ZERO).nodes;
         reversed.reverse();
         prop_assert_eq!(prioritize(&asked(&["sobel"]), &forward, &rules, Millis::ZERO).nodes, reversed);
+    }
+
+    #[test]
+    fn more_free_slots_and_a_shorter_queue_are_never_worse(
+        nodes in prop::collection::vec(any_node(), 1..20), slots in 0_u32..4, queued in 0_u32..9,
+    ) {
+        let score = |loaded, queued, rules: &Rules| {
+            let own = with_slots(loaded, queued);
+            let nodes: Vec<_> = nodes.iter().chain([&own]).collect();
+            *scores(&nodes, rules).last().unwrap()
+        };
+        let (by_slots, by_queue) = (rules("0-0-0-1-0-0"), rules("0-0-0-0-1-0"));
+        prop_assert!(score(slots, 0, &by_slots) >= score(slots + 1, 0, &by_slots));
+        prop_assert!(score(0, queued, &by_queue) >= score(0, queued + 1, &by_queue));
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! What the boards of the asked kind have at the moment: empty slots and tasks that wait. Signals beside the paper's.
+//!
+//! Unlike use, these don't fade with the age of a state: they are what its author last saw. Boards that don't answer
+//! have neither.
+
+use crate::device::Health;
+use crate::matching::is_kind;
+use crate::node_state::DeviceState;
+use crate::requirement::Requirement;
+use crate::signals::Boards;
+use crate::staleness::Received;
+use serde::Serialize;
+
+/// Of all boards of a node that are of the asked kind and answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoardsNow {
+    /// Slots that hold nothing: a further bitstream needs no other to go.
+    pub free_slots: u32,
+    /// Tasks that wait for a slot.
+    pub queued: u32,
+}
+
+impl BoardsNow {
+    /// Of these boards, whatever their kind.
+    #[must_use]
+    pub fn of<'d>(devices: impl IntoIterator<Item = &'d DeviceState>) -> Self {
+        let mut now = Self::default();
+        for device in devices.into_iter().filter(|device| device.health == Health::Healthy) {
+            let held = u32::try_from(device.loaded.len()).unwrap_or(u32::MAX);
+            now.free_slots = now.free_slots.saturating_add(device.slots.saturating_sub(held));
+            now.queued = now.queued.saturating_add(device.queued);
+        }
+        now
+    }
+
+    /// Of those on the node that are of the asked kind.
+    #[must_use]
+    pub fn on(asked: &Requirement, node: &Received) -> Self {
+        let devices = &node.state().devices;
+        match (node.signals().boards(), devices.first()) {
+            (Boards::Alike, Some(first)) if is_kind(asked, first) => node.signals().boards_now(),
+            (Boards::Alike, _) => Self::default(),
+            (Boards::Mixed, _) => Self::of(devices.iter().filter(|device| is_kind(asked, device))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{mk_asked, mk_device, mk_state};
+    use crate::node_state::NodeState;
+    use crate::units::Millis;
+    use proptest::prelude::*;
+
+    fn board(kind: &str, loaded: u32, queued: u32, health: Health) -> DeviceState {
+        let loaded = (0..loaded).collect();
+        DeviceState { loaded, queued, health, ..mk_device("intel", kind, "1") }
+    }
+
+    fn on(board: Option<&str>, devices: Vec<DeviceState>) -> (u32, u32) {
+        let asked = Requirement { board: board.map(str::to_owned), ..mk_asked(&[]) };
+        let received = Received::new(NodeState { devices, ..mk_state() }, Millis::ZERO, Millis::ZERO);
+        let now = BoardsNow::on(&asked, &received);
+        (now.free_slots, now.queued)
+    }
+
+    #[test]
+    fn they_are_added_up_over_the_boards_of_the_asked_kind_that_answer() {
+        use Health::{Healthy, Unhealthy};
+        let alike = vec![board("a10", 1, 2, Healthy), board("a10", 4, 5, Healthy)];
+        assert_eq!(on(None, alike.clone()), (3, 7));
+        assert_eq!(on(Some("a10"), alike.clone()), (3, 7));
+        assert_eq!(on(Some("s10"), alike), (0, 0));
+        let mixed = vec![board("a10", 1, 2, Healthy), board("s10", 0, 1, Healthy)];
+        assert_eq!((on(None, mixed.clone()), on(Some("s10"), mixed)), ((7, 3), (4, 1)));
+        assert_eq!(on(None, vec![board("a10", 0, 9, Unhealthy), board("a10", 2, 0, Healthy)]), (2, 0));
+        assert_eq!(on(None, Vec::new()), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_ready_is_what_the_boards_say(
+            boards in prop::collection::vec((0..2_u8, 0..4_u32, 0..u32::MAX, any::<bool>()), 0..6), asked: Option<bool>,
+        ) {
+            let kind = |second: bool| if second { "s10" } else { "a10" };
+            let devices: Vec<_> = boards
+                .iter()
+                .map(|(second, loaded, queued, sick)| {
+                    let health = if *sick { Health::Unhealthy } else { Health::Healthy };
+                    board(kind(*second == 1), *loaded, *queued, health)
+                })
+                .collect();
+            let of_kind = |device: &&DeviceState| asked.is_none_or(|second| device.board == kind(second));
+            let slow = BoardsNow::of(devices.iter().filter(of_kind));
+            prop_assert_eq!(on(asked.map(kind), devices.clone()), (slow.free_slots, slow.queued));
+        }
+    }
+}
