@@ -3,12 +3,16 @@
 //! A launch may wait aside while later ones of the same kernel run, so each takes a snapshot when it is flushed, and
 //! only what differs is set on the vendor's kernel when it starts.
 
-use crate::objects::{Buffer, Context};
+use crate::images::{Image, Sampler};
+use crate::objects::{Buffer, Context, Object, Objects};
 use crate::programs::Program;
 use crate::vendor::{self, ClError, ClResult};
 use fpga_protocol::v1;
 use fpga_protocol::v1::kernel_arg::Value;
-use opencl_sys::{CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_ARGS};
+use opencl_sys::{
+    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_ARGS,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER,
+};
 use std::sync::Arc;
 
 /// Longest argument by value; the standard's largest type has 128 bytes, structures may be longer.
@@ -30,10 +34,18 @@ pub struct Kernel {
 #[derive(Debug, Clone, Default)]
 pub struct Arguments(Vec<Option<Argument>>);
 
+/// The value of an argument.
 #[derive(Debug, Clone)]
-enum Argument {
+pub enum Argument {
+    /// Bytes.
     Value(Box<[u8]>),
+    /// A buffer.
     Buffer(Arc<Buffer>),
+    /// An image.
+    Image(Arc<Image>),
+    /// A sampler.
+    Sampler(Arc<Sampler>),
+    /// Local memory of that size, or a NULL buffer.
     Null(usize),
 }
 
@@ -42,6 +54,8 @@ impl PartialEq for Argument {
         match (self, other) {
             (Self::Value(one), Self::Value(two)) => one == two,
             (Self::Buffer(one), Self::Buffer(two)) => Arc::ptr_eq(one, two),
+            (Self::Image(one), Self::Image(two)) => Arc::ptr_eq(one, two),
+            (Self::Sampler(one), Self::Sampler(two)) => Arc::ptr_eq(one, two),
             (Self::Null(one), Self::Null(two)) => one == two,
             _ => false,
         }
@@ -66,11 +80,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The first argument's that can't be: the launch fails, and the argument counts as not set.
-    pub fn set(
-        &mut self,
-        changes: Vec<v1::KernelArg>,
-        buffer: impl Fn(u64) -> ClResult<Arc<Buffer>>,
-    ) -> ClResult<Arc<Arguments>> {
+    pub fn set(&mut self, changes: Vec<v1::KernelArg>, objects: &Objects) -> ClResult<Arc<Arguments>> {
         if !changes.is_empty() {
             let wanted = Arc::make_mut(&mut self.wanted);
             let mut failure = None;
@@ -80,7 +90,7 @@ impl Kernel {
                     failure = failure.or(Some(ClError(CL_INVALID_ARG_INDEX)));
                     continue;
                 };
-                match Argument::new(change.value, &buffer, &self.program.context) {
+                match Argument::new(change.value, objects, &self.program.context) {
                     Ok(argument) => *place = Some(argument),
                     Err(error) => {
                         *place = None;
@@ -114,6 +124,8 @@ impl Kernel {
                 None => Err(ClError(CL_INVALID_KERNEL_ARGS)),
                 Some(Argument::Value(bytes)) => self.vendor.set_value(index, bytes),
                 Some(Argument::Buffer(buffer)) => self.vendor.set_buffer(index, &buffer.vendor),
+                Some(Argument::Image(image)) => self.vendor.set_image(index, &image.vendor),
+                Some(Argument::Sampler(sampler)) => self.vendor.set_sampler(index, &sampler.vendor),
                 Some(Argument::Null(size)) => self.vendor.set_null(index, *size),
             };
             if let Err(error) = set {
@@ -126,12 +138,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// The session has released this buffer: the kernel must be given another before its next launch.
-    pub fn forget(&mut self, buffer: &Arc<Buffer>) {
+    /// The session has released this object: the kernel must be given another before its next launch.
+    pub fn forget(&mut self, object: &Argument) {
         for arguments in [&mut self.wanted, &mut self.applied] {
-            if arguments.buffers().any(|other| Arc::ptr_eq(other, buffer)) {
+            if arguments.0.iter().flatten().any(|argument| argument == object) {
                 for argument in &mut Arc::make_mut(arguments).0 {
-                    if matches!(argument, Some(Argument::Buffer(other)) if Arc::ptr_eq(other, buffer)) {
+                    if argument.as_ref() == Some(object) {
                         *argument = None;
                     }
                 }
@@ -141,21 +153,32 @@ impl Kernel {
 }
 
 impl Arguments {
-    /// The buffers among them.
+    /// The buffers among them, and those that images among them lie in.
     pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.0.iter().filter_map(|argument| match argument {
             Some(Argument::Buffer(buffer)) => Some(buffer),
+            Some(Argument::Image(image)) => image.buffer.as_ref(),
             _ => None,
         })
     }
 }
 
 impl Argument {
-    fn new(
-        value: Option<Value>,
-        buffer: impl Fn(u64) -> ClResult<Arc<Buffer>>,
-        context: &Arc<Context>,
-    ) -> ClResult<Self> {
+    /// What an object is as an argument; nothing where it can't be one.
+    #[must_use]
+    pub fn of(object: Object) -> Option<Self> {
+        match object {
+            Object::Buffer(buffer) => Some(Self::Buffer(buffer)),
+            Object::Image(image) => Some(Self::Image(image)),
+            Object::Sampler(sampler) => Some(Self::Sampler(sampler)),
+            _ => None,
+        }
+    }
+
+    fn new(value: Option<Value>, objects: &Objects, context: &Arc<Context>) -> ClResult<Self> {
+        let of_context = |other: &Arc<Context>, code| {
+            if Arc::ptr_eq(other, context) { Ok(()) } else { Err(ClError(code)) }
+        };
         match value {
             // Copied: a slice would keep the whole message that it came in.
             Some(Value::Scalar(bytes)) if bytes.len() <= MAX_VALUE_BYTES => {
@@ -163,12 +186,19 @@ impl Argument {
             }
             Some(Value::Scalar(_)) => Err(ClError(CL_INVALID_ARG_SIZE)),
             Some(Value::Buffer(id)) => {
-                let buffer = buffer(id)?;
-                if Arc::ptr_eq(&buffer.context, context) {
-                    Ok(Self::Buffer(buffer))
-                } else {
-                    Err(ClError(opencl_sys::CL_INVALID_MEM_OBJECT))
-                }
+                let buffer = objects.buffer(id)?;
+                of_context(&buffer.context, CL_INVALID_MEM_OBJECT)?;
+                Ok(Self::Buffer(buffer))
+            }
+            Some(Value::Image(id)) => {
+                let image = objects.image(id)?;
+                of_context(&image.context, CL_INVALID_MEM_OBJECT)?;
+                Ok(Self::Image(image))
+            }
+            Some(Value::Sampler(id)) => {
+                let sampler = objects.sampler(id)?;
+                of_context(&sampler.context, CL_INVALID_SAMPLER)?;
+                Ok(Self::Sampler(sampler))
             }
             Some(Value::NullOfSize(size)) => {
                 usize::try_from(size).map(Self::Null).map_err(|_| ClError(CL_INVALID_ARG_SIZE))

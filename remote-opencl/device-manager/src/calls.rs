@@ -3,7 +3,8 @@
 use crate::arguments::Kernel;
 use crate::budget::HARD_LIMIT;
 use crate::config::Config;
-use crate::inventory::Inventory;
+use crate::images::{Image, Sampler};
+use crate::inventory::{Device, Inventory};
 use crate::metrics::Direction;
 use crate::objects::{AddError, Buffer, Context, Object, Objects, Queue};
 use crate::outgoing::Outgoing;
@@ -11,7 +12,7 @@ use crate::programs::{Program, digest};
 use crate::segments::{CreateError, Side, Slice};
 use crate::store::{StoreError, digest_of};
 use crate::transfers::{TransferError, Transfers, join};
-use crate::vendor::{ClError, ClResult};
+use crate::vendor::{ClError, ClResult, Format, image_formats};
 use bytes::Bytes;
 use fpga_protocol::segments::check_storage;
 use fpga_protocol::v1;
@@ -62,8 +63,19 @@ pub enum Outcome {
 pub struct Build {
     id: u64,
     program: Arc<Program>,
-    devices: Vec<crate::inventory::Device>,
     options: String,
+    step: Step,
+}
+
+/// Which part of a build.
+#[derive(Debug)]
+enum Step {
+    /// All of it, for these devices.
+    Build(Vec<Device>),
+    /// Compilation alone, for these devices, with these headers.
+    Compile(Vec<Device>, Vec<(String, Arc<Program>)>),
+    /// Linking these.
+    Link(Vec<Arc<Program>>),
 }
 
 /// How a client breaks the protocol; the session ends.
@@ -130,6 +142,21 @@ impl Calls<'_> {
                 Ok(build) => return Ok(Outcome::Build(Box::new(build))),
                 Err(error) => (Err(error), Some(Answer::Build(v1::BuildResult::default()))),
             },
+            Method::CompileProgram(compile) => match self.compile(id, compile) {
+                Ok(build) => return Ok(Outcome::Build(Box::new(build))),
+                Err(error) => (Err(error), Some(Answer::Build(v1::BuildResult::default()))),
+            },
+            Method::LinkProgram(link) => match self.link(id, link)? {
+                Ok(build) => return Ok(Outcome::Build(Box::new(build))),
+                Err(error) => (Err(error), Some(Answer::Build(v1::BuildResult::default()))),
+            },
+            Method::CreateImage(create) => self.create_image(create)?,
+            Method::CreateSampler(create) => {
+                let context = self.objects.context(create.context);
+                let made = context.and_then(|context| Sampler::new(context, &create));
+                self.keep(create.sampler, made.map(|sampler| Object::Sampler(Arc::new(sampler))))?
+            }
+            Method::GetImageFormats(get) => self.image_formats(&get),
             Method::GetProgramBinaries(get) => self.binaries(get.program),
             Method::CreateKernel(create) => self.create_kernel(id, &create)?,
             Method::SetUserEvent(_) | Method::CreateUserEvent(_) | Method::Release(_) => {
@@ -310,7 +337,74 @@ impl Calls<'_> {
         let program = self.objects.program(build.program)?;
         program.vendor()?;
         let devices = program.chosen(&build.devices)?;
-        Ok(Build { id, program, devices, options: build.options })
+        Ok(Build { id, program, options: build.options, step: Step::Build(devices) })
+    }
+
+    fn compile(&self, id: u64, compile: v1::CompileProgram) -> ClResult<Build> {
+        let program = self.objects.program(compile.program)?;
+        program.vendor()?;
+        let devices = program.chosen(&compile.devices)?;
+        let mut headers = Vec::new();
+        for header in compile.headers {
+            headers.push((header.name, self.objects.program(header.program)?));
+        }
+        Ok(Build { id, program, options: compile.options, step: Step::Compile(devices, headers) })
+    }
+
+    fn link(&mut self, id: u64, link: v1::LinkProgram) -> Result<ClResult<Build>, CallError> {
+        let programs = link.programs.iter().map(|id| self.objects.program(*id)).collect::<ClResult<Vec<_>>>();
+        let made = self.objects.context(link.context).and_then(|context| {
+            let programs = programs?;
+            let program = Program::to_link(context, &link.devices, &programs, self.config.sources)?;
+            Ok((Arc::new(program), programs))
+        });
+        match made {
+            Ok((program, programs)) => {
+                self.objects.add(link.program, Object::Program(program.clone()))?;
+                Ok(Ok(Build { id, program, options: link.options, step: Step::Link(programs) }))
+            }
+            Err(error) => {
+                self.objects.add(link.program, Object::Failed(error.0))?;
+                Ok(Err(error))
+            }
+        }
+    }
+
+    fn create_image(&mut self, mut create: v1::CreateImage) -> Result<Answered, CallError> {
+        let initial = match create.initial.take() {
+            Some(data) => Some(join(self.transfers.take(Some(data))?)),
+            None => None,
+        };
+        let made = self.image(&create, initial.as_deref());
+        self.keep(create.image, made)
+    }
+
+    fn image(&self, create: &v1::CreateImage, initial: Option<&[u8]>) -> ClResult<Object> {
+        let context = self.objects.context(create.context)?;
+        if create.flags & HOST_POINTER_FLAGS != 0 {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let buffer = match create.shape.map_or(0, |shape| shape.buffer) {
+            0 => None,
+            id => Some(self.objects.buffer(id)?),
+        };
+        if buffer.as_ref().is_some_and(|buffer| !Arc::ptr_eq(&buffer.context, &context)) {
+            return Err(ClError(opencl_sys::CL_INVALID_CONTEXT));
+        }
+        let image = Image::new(context, create.flags & DEVICE_FLAGS, create, buffer, initial)?;
+        Ok(Object::Image(Arc::new(image)))
+    }
+
+    fn image_formats(&self, get: &v1::GetImageFormats) -> Answered {
+        let context = self.objects.context(get.context);
+        match context.and_then(|context| image_formats(&context.vendor, get.flags, get.r#type)) {
+            Ok(formats) => {
+                let format = |it: Format| v1::ImageFormat { order: it.order, r#type: it.channel_type };
+                let formats = formats.into_iter().map(format).collect();
+                (Ok(()), Some(Answer::ImageFormats(v1::ImageFormats { formats })))
+            }
+            Err(error) => (Err(error), None),
+        }
     }
 
     fn binaries(&mut self, program: u64) -> Answered {
@@ -347,7 +441,11 @@ impl Build {
     /// Builds, on the calling thread.
     #[must_use]
     pub fn run(self) -> v1::Reply {
-        let (status, result) = self.program.build(&self.devices, &self.options);
+        let (status, result) = match &self.step {
+            Step::Build(devices) => self.program.build(devices, &self.options),
+            Step::Compile(devices, headers) => self.program.compile(devices, &self.options, headers),
+            Step::Link(programs) => self.program.link(&self.options, programs),
+        };
         v1::Reply { id: self.id, status, result: Some(Answer::Build(result)) }
     }
 }

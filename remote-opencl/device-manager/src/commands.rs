@@ -4,12 +4,13 @@
 
 use crate::arguments::{Arguments, Kernel};
 use crate::budget::{Budget, Hold};
+use crate::images::{Image, triple};
 use crate::objects::{Buffer, Objects, Queue, lock};
 use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
 use crate::segments::Slice;
 use crate::task::Need;
 use crate::transfers::{Source, TransferError, Transfers};
-use crate::vendor::{ClError, ClResult};
+use crate::vendor::{ClError, ClResult, Region};
 use bytes::Bytes;
 use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
@@ -41,6 +42,7 @@ impl Body {
     pub fn received(&self) -> u64 {
         match &self.operation {
             Operation::Write { size, .. } => *size as u64,
+            Operation::WriteImage { source, .. } => source.len() as u64,
             _ => 0,
         }
     }
@@ -93,6 +95,64 @@ pub enum Operation {
         /// How many.
         size: usize,
     },
+    /// Writes pixels.
+    WriteImage {
+        /// To.
+        image: Arc<Image>,
+        /// Where.
+        region: Region,
+        /// The bytes, as many as the region has.
+        source: Source,
+    },
+    /// Reads pixels.
+    ReadImage {
+        /// From.
+        image: Arc<Image>,
+        /// Where.
+        region: Region,
+        /// How many bytes these are.
+        size: usize,
+        /// Where to; nothing where they go with the completion.
+        into: Option<Slice>,
+    },
+    /// Copies between images.
+    CopyImage {
+        /// From.
+        source: Arc<Image>,
+        /// To.
+        target: Arc<Image>,
+        /// Of the source.
+        region: Region,
+        /// In the target.
+        origin: [usize; 3],
+    },
+    /// Fills with a colour.
+    FillImage {
+        /// What.
+        image: Arc<Image>,
+        /// With.
+        color: [u8; 16],
+        /// Where.
+        region: Region,
+    },
+    /// Copies pixels to a buffer.
+    ImageToBuffer {
+        /// From.
+        image: Arc<Image>,
+        /// Where.
+        region: Region,
+        /// To, from which byte on.
+        buffer: (Arc<Buffer>, usize),
+    },
+    /// Copies pixels from a buffer.
+    BufferToImage {
+        /// From, from which byte on.
+        buffer: (Arc<Buffer>, usize),
+        /// To.
+        image: Arc<Image>,
+        /// Where.
+        region: Region,
+    },
     /// A marker.
     Marker(Waits),
     /// A barrier.
@@ -131,6 +191,12 @@ enum Asked {
     Read(v1::ReadBuffer, Option<Slice>),
     Copy(v1::CopyBuffer),
     Fill(v1::FillBuffer),
+    WriteImage(v1::WriteImage, Source),
+    ReadImage(v1::ReadImage, Option<Slice>),
+    CopyImage(v1::CopyImage),
+    FillImage(v1::FillImage),
+    ImageToBuffer(v1::CopyImageToBuffer),
+    BufferToImage(v1::CopyBufferToImage),
     Marker(Waits),
     Barrier(Waits),
     Nothing,
@@ -163,6 +229,18 @@ pub fn item(
         }
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
+        Some(Wire::WriteImage(mut write)) => {
+            let source = transfers.source(write.data.take())?;
+            Asked::WriteImage(write, source)
+        }
+        Some(Wire::ReadImage(read)) => {
+            let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
+            Asked::ReadImage(read, into)
+        }
+        Some(Wire::CopyImage(copy)) => Asked::CopyImage(copy),
+        Some(Wire::FillImage(fill)) => Asked::FillImage(fill),
+        Some(Wire::CopyImageToBuffer(copy)) => Asked::ImageToBuffer(copy),
+        Some(Wire::CopyBufferToImage(copy)) => Asked::BufferToImage(copy),
         Some(Wire::Marker(_)) => Asked::Marker(waits),
         Some(Wire::Barrier(_)) => Asked::Barrier(waits),
         None => Asked::Nothing,
@@ -194,6 +272,11 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
         let buffer = objects.buffer(id)?;
         let same = Arc::ptr_eq(&buffer.context, &queue.context);
         if same { Ok(buffer) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+    };
+    let image = |id| {
+        let image = objects.image(id)?;
+        let same = Arc::ptr_eq(&image.context, &queue.context);
+        if same { Ok(image) } else { Err(ClError(CL_INVALID_CONTEXT)) }
     };
     let mut need = Need::Nothing;
     let mut held = 0;
@@ -240,6 +323,51 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
             }
             Operation::Fill { buffer, pattern: fill.pattern, offset, size }
         }
+        Asked::WriteImage(write, source) => {
+            let image = image(write.image)?;
+            let (region, size) = image.region(write.region.as_ref())?;
+            if source.len() != size {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            if let Source::Pieces(_) = source {
+                held = size as u64;
+            }
+            Operation::WriteImage { image, region, source }
+        }
+        Asked::ReadImage(read, into) => {
+            let image = image(read.image)?;
+            let (region, size) = image.region(read.region.as_ref())?;
+            if into.as_ref().is_some_and(|into| into.len() != size) {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            if into.is_none() {
+                held = size as u64;
+            }
+            Operation::ReadImage { image, region, size, into }
+        }
+        Asked::CopyImage(copy) => {
+            let (source, target) = (image(copy.source)?, image(copy.target)?);
+            let region = source.region(copy.region.as_ref())?.0;
+            Operation::CopyImage { source, target, region, origin: triple(&copy.target_origin)? }
+        }
+        Asked::FillImage(fill) => {
+            let image = image(fill.image)?;
+            let region = image.region(fill.region.as_ref())?.0;
+            let color = fill.color.as_ref().try_into().map_err(|_| ClError(CL_INVALID_VALUE))?;
+            Operation::FillImage { image, color, region }
+        }
+        Asked::ImageToBuffer(copy) => {
+            let (image, buffer) = (image(copy.image)?, buffer(copy.buffer)?);
+            let (region, size) = image.region(copy.region.as_ref())?;
+            let offset = range(&buffer, copy.offset, size as u64)?.0;
+            Operation::ImageToBuffer { image, region, buffer: (buffer, offset) }
+        }
+        Asked::BufferToImage(copy) => {
+            let (image, buffer) = (image(copy.image)?, buffer(copy.buffer)?);
+            let (region, size) = image.region(copy.region.as_ref())?;
+            let offset = range(&buffer, copy.offset, size as u64)?.0;
+            Operation::BufferToImage { buffer: (buffer, offset), image, region }
+        }
         Asked::Marker(waits) => Operation::Marker(waits),
         Asked::Barrier(waits) => Operation::Barrier(waits),
         Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
@@ -250,7 +378,7 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
     let v1::NdRange { kernel, args, offset, global, local } = range;
     let kernel = objects.kernel(kernel)?;
-    let arguments = lock(&kernel).set(args, |id| objects.buffer(id))?;
+    let arguments = lock(&kernel).set(args, objects)?;
     let dimensions = global.len();
     if !(1..=3).contains(&dimensions) {
         return Err(ClError(CL_INVALID_WORK_DIMENSION));

@@ -8,7 +8,7 @@ use crate::commands::{Body, Launch, Operation, Waits};
 use crate::dispatcher::TaskId;
 use crate::objects::{Buffer, Moments, Queue, lock};
 use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
-use crate::transfers::Source;
+use crate::transfers::{Source, join};
 use crate::vendor::{self, ClResult, Enqueued, Event};
 use bytes::Bytes;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
@@ -244,6 +244,17 @@ impl Running {
     }
 
     fn got(&mut self, event: EventId, reports: &mut Vec<Report>) -> Option<Got> {
+        if let Operation::ReadImage { size, into: None, .. } = self.body.operation {
+            let bytes = self.enqueued.take_piece(0)?;
+            if size <= MAX_INLINE_BYTES {
+                return Some(Got::Bytes(bytes));
+            }
+            for offset in (0..size).step_by(MAX_CHUNK_BYTES) {
+                let data = bytes.slice(offset..size.min(offset + MAX_CHUNK_BYTES));
+                reports.push(Report::Piece { event, length: size as u64, offset: offset as u64, data });
+            }
+            return Some(Got::Pieces(size as u64));
+        }
         let Operation::Read { size, into: None, .. } = self.body.operation else { return None };
         if size <= MAX_INLINE_BYTES {
             return self.enqueued.take_piece(0).map(Got::Bytes);
@@ -287,6 +298,48 @@ fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
             }
             let (from, to) = ((&source.0.vendor, source.1), (&target.0.vendor, target.1));
             queue.copy(from, to, *size, &references(wait))
+        }
+        Operation::WriteImage { image, region, source } => {
+            wait.extend(image.own_contents()?);
+            let wait = references(wait);
+            match source {
+                Source::Pieces(pieces) => {
+                    queue.write_image(&image.vendor, *region, join(pieces.clone()), &wait)
+                }
+                Source::Shared(slice) => {
+                    queue.write_image_shared(&image.vendor, *region, slice.clone(), &wait)
+                }
+            }
+        }
+        Operation::ReadImage { image, region, size, into } => {
+            wait.extend(image.own_contents()?);
+            let wait = references(wait);
+            match into {
+                Some(slice) => queue.read_image_shared(&image.vendor, *region, slice.clone(), &wait),
+                None => queue.read_image(&image.vendor, *region, *size, &wait),
+            }
+        }
+        Operation::CopyImage { source, target, region, origin } => {
+            for image in [source, target] {
+                wait.extend(image.own_contents()?);
+            }
+            queue.copy_image(&source.vendor, &target.vendor, *region, *origin, &references(wait))
+        }
+        Operation::FillImage { image, color, region } => {
+            wait.extend(image.own_contents()?);
+            queue.fill_image(&image.vendor, color, *region, &references(wait))
+        }
+        Operation::ImageToBuffer { image, region, buffer: (buffer, offset) } => {
+            wait.extend(image.own_contents()?);
+            wait.extend(buffer.own_contents()?);
+            let wait = references(wait);
+            queue.copy_image_to_buffer(&image.vendor, *region, (&buffer.vendor, *offset), &wait)
+        }
+        Operation::BufferToImage { buffer: (buffer, offset), image, region } => {
+            wait.extend(image.own_contents()?);
+            wait.extend(buffer.own_contents()?);
+            let wait = references(wait);
+            queue.copy_buffer_to_image((&buffer.vendor, *offset), &image.vendor, *region, &wait)
         }
         Operation::Marker(_) => queue.marker(&references(wait)),
         Operation::Barrier(_) => queue.barrier(&references(wait)),

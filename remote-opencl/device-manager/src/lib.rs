@@ -17,6 +17,7 @@ pub mod dispatcher;
 pub mod exec;
 pub mod execute;
 pub mod humane;
+pub mod images;
 pub mod inventory;
 pub mod listen;
 pub mod log;

@@ -3,8 +3,9 @@
 //! An object is shared by the registry and by the commands that still need it, so releasing an id never pulls
 //! something from under a command. A failed object answers every use with its own error.
 
-use crate::arguments::Kernel;
+use crate::arguments::{Argument, Kernel};
 use crate::clock;
+use crate::images::{Image, Sampler};
 use crate::inventory::Device;
 use crate::programs::Program;
 use crate::ready::QueueOrder;
@@ -12,7 +13,7 @@ use crate::segments::Slice;
 use crate::vendor::{self, ClError, ClResult, Event, Memory, Profile};
 use opencl_sys::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_PROGRAM, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    CL_INVALID_PROGRAM, CL_INVALID_SAMPLER, CL_MEM_OBJECT_ALLOCATION_FAILURE,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,6 +84,10 @@ pub enum Object {
     Queue(Arc<Queue>),
     /// A buffer.
     Buffer(Arc<Buffer>),
+    /// An image.
+    Image(Arc<Image>),
+    /// A sampler.
+    Sampler(Arc<Sampler>),
     /// A program.
     Program(Arc<Program>),
     /// A kernel.
@@ -144,6 +149,8 @@ impl Objects {
     getter!(context, Context, Arc<Context>, CL_INVALID_CONTEXT);
     getter!(queue, Queue, Arc<Queue>, CL_INVALID_COMMAND_QUEUE);
     getter!(buffer, Buffer, Arc<Buffer>, CL_INVALID_MEM_OBJECT);
+    getter!(image, Image, Arc<Image>, CL_INVALID_MEM_OBJECT);
+    getter!(sampler, Sampler, Arc<Sampler>, CL_INVALID_SAMPLER);
     getter!(program, Program, Arc<Program>, CL_INVALID_PROGRAM);
     getter!(kernel, Kernel, Arc<Mutex<Kernel>>, CL_INVALID_KERNEL);
 
@@ -166,11 +173,11 @@ impl Objects {
 
     /// The id names nothing from now on.
     pub fn release(&mut self, id: u64) {
-        let Some(Object::Buffer(buffer)) = self.by_id.remove(&id) else { return };
-        // A kernel does not keep the buffers that it was given: it would keep them for ever.
+        let Some(argument) = self.by_id.remove(&id).and_then(Argument::of) else { return };
+        // A kernel does not keep what it was given: it would keep it for ever.
         for object in self.by_id.values() {
             if let Object::Kernel(kernel) = object {
-                lock(kernel).forget(&buffer);
+                lock(kernel).forget(&argument);
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::vendor::{self, ClError, ClResult};
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use opencl_sys::{
-    CL_INVALID_BINARY, CL_INVALID_BUILD_OPTIONS, CL_INVALID_DEVICE, CL_INVALID_PROGRAM_EXECUTABLE,
-    CL_INVALID_VALUE,
+    CL_INVALID_BINARY, CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_CONTEXT,
+    CL_INVALID_DEVICE, CL_INVALID_LINKER_OPTIONS, CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE,
 };
 use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
@@ -42,6 +42,8 @@ enum Origin {
     Source(Sources, Digest),
     /// In the order of the devices.
     Binaries(Vec<Digest>),
+    /// What the programs that were linked come from.
+    Linked(Sources, Digest),
 }
 
 impl Program {
@@ -94,11 +96,46 @@ impl Program {
         })
     }
 
+    /// A program that is yet to be linked of these: see [`Self::link`].
+    ///
+    /// # Errors
+    /// -30 where there are none, -34 where one is of another context, -33 where a device is not of the context.
+    pub fn to_link(
+        context: Arc<Context>,
+        devices: &[u64],
+        programs: &[Arc<Self>],
+        sources: Sources,
+    ) -> ClResult<Self> {
+        if programs.is_empty() {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let mut hasher = Sha256::new();
+        for program in programs {
+            if !Arc::ptr_eq(&program.context, &context) {
+                return Err(ClError(CL_INVALID_CONTEXT));
+            }
+            match &program.origin {
+                Origin::Source(_, digest) | Origin::Linked(_, digest) => hasher.update(digest.as_bytes()),
+                Origin::Binaries(digests) => {
+                    digests.iter().for_each(|digest| hasher.update(digest.as_bytes()))
+                }
+            }
+        }
+        let digest = Digest::from_bytes(hasher.finalize().into());
+        Ok(Self {
+            devices: choose(&context.devices, devices)?,
+            context,
+            origin: Origin::Linked(sources, digest),
+            vendor: OnceLock::new(),
+            needs: Mutex::default(),
+        })
+    }
+
     /// The digests of its binaries; none of a program from source.
     #[must_use]
     pub fn digests(&self) -> &[Digest] {
         match &self.origin {
-            Origin::Source(..) => &[],
+            Origin::Source(..) | Origin::Linked(..) => &[],
             Origin::Binaries(digests) => digests,
         }
     }
@@ -150,17 +187,65 @@ impl Program {
     /// # Errors
     /// -33 where one is not of the program.
     pub fn chosen(&self, ids: &[u64]) -> ClResult<Vec<Device>> {
-        if ids.is_empty() {
-            return Ok(self.devices.clone());
-        }
-        let find = |id: &u64| self.devices.iter().find(|device| device.id == *id).copied();
-        ids.iter().map(|id| find(id).ok_or(ClError(CL_INVALID_DEVICE))).collect()
+        choose(&self.devices, ids)
     }
 
     /// Builds on the calling thread. The status is that of the standard's call.
     pub fn build(&self, devices: &[Device], options: &str) -> (i32, v1::BuildResult) {
+        self.outcome(devices, self.build_only(devices, options))
+    }
+
+    /// Compiles on the calling thread, with these programs as headers. The status is that of the standard's call.
+    pub fn compile(
+        &self,
+        devices: &[Device],
+        options: &str,
+        headers: &[(String, Arc<Self>)],
+    ) -> (i32, v1::BuildResult) {
+        let (status, mut result) = self.outcome(devices, self.compile_only(devices, options, headers));
+        // What is not linked has none.
+        result.kernels.clear();
+        (status, result)
+    }
+
+    fn compile_only(
+        &self,
+        devices: &[Device],
+        options: &str,
+        headers: &[(String, Arc<Self>)],
+    ) -> ClResult<()> {
+        let options = self.full_options(options, CL_INVALID_COMPILER_OPTIONS)?;
+        let mut vendor_headers = Vec::with_capacity(headers.len());
+        for (name, header) in headers {
+            let name = CString::new(name.as_str()).map_err(|_| ClError(CL_INVALID_VALUE))?;
+            vendor_headers.push((name, header.vendor()?));
+        }
+        self.vendor()?.compile(&vendors(devices), &options, &vendor_headers)
+    }
+
+    /// Links these programs to this one, which [`Self::to_link`] made, on the calling thread.
+    pub fn link(&self, options: &str, programs: &[Arc<Self>]) -> (i32, v1::BuildResult) {
+        let linked = self.link_only(options, programs);
+        self.outcome(&self.devices, linked)
+    }
+
+    fn link_only(&self, options: &str, programs: &[Arc<Self>]) -> ClResult<()> {
+        let full = self.full_options(options, CL_INVALID_LINKER_OPTIONS)?;
+        let programs = programs.iter().map(|program| program.vendor()).collect::<ClResult<Vec<_>>>()?;
+        let (linked, program) =
+            vendor::Program::link(&self.context.vendor, &vendors(&self.devices), &full, &programs);
+        if let Some(program) = program {
+            self.vendor.set(program).map_err(|_| ClError(opencl_sys::CL_INVALID_OPERATION))?;
+        }
+        linked?;
+        self.counts_as_bitstream(&self.devices, options);
+        Ok(())
+    }
+
+    /// What a client is told of a build, compilation or link.
+    fn outcome(&self, devices: &[Device], outcome: ClResult<()>) -> (i32, v1::BuildResult) {
         let mut result = v1::BuildResult::default();
-        let status = match self.build_only(devices, options) {
+        let status = match outcome {
             Ok(()) => opencl_sys::CL_SUCCESS,
             Err(ClError(code)) => code,
         };
@@ -181,25 +266,35 @@ impl Program {
     }
 
     fn build_only(&self, devices: &[Device], options: &str) -> ClResult<()> {
-        let invalid = ClError(CL_INVALID_BUILD_OPTIONS);
+        let full = self.full_options(options, CL_INVALID_BUILD_OPTIONS)?;
+        self.vendor()?.build(&vendors(devices), &full)?;
+        self.counts_as_bitstream(devices, options);
+        Ok(())
+    }
+
+    /// The options for the vendor; `invalid` is the code where they can't be any.
+    fn full_options(&self, options: &str, invalid: i32) -> ClResult<CString> {
         if options.len() > MAX_OPTIONS_BYTES {
-            return Err(invalid);
+            return Err(ClError(invalid));
         }
         let full = match self.origin {
             Origin::Source(..) => format!("{options}{KEEP_ARGUMENT_INFO}"),
-            Origin::Binaries(_) => options.to_owned(),
+            Origin::Binaries(_) | Origin::Linked(..) => options.to_owned(),
         };
-        let full = CString::new(full).map_err(|_| invalid)?;
-        let vendor: Vec<_> = devices.iter().map(|device| device.vendor).collect();
-        self.vendor()?.build(&vendor, &full)?;
-        if let Origin::Source(Sources::AsBitstream, source) = &self.origin {
+        CString::new(full).map_err(|_| ClError(invalid))
+    }
+
+    /// It has been built from source with these options.
+    fn counts_as_bitstream(&self, devices: &[Device], options: &str) {
+        if let Origin::Source(Sources::AsBitstream, source) | Origin::Linked(Sources::AsBitstream, source) =
+            &self.origin
+        {
             let mut needs = lock(&self.needs);
             for device in devices {
                 needs.retain(|(id, _)| *id != device.id);
                 needs.push((device.id, Need::Bitstream(digest_of_build(source, options, device))));
             }
         }
-        Ok(())
     }
 
     /// The kernel of that name.
@@ -236,6 +331,19 @@ impl Program {
             work_groups: work_groups.collect(),
         }
     }
+}
+
+/// The devices of these ids; all where there are none.
+fn choose(all: &[Device], ids: &[u64]) -> ClResult<Vec<Device>> {
+    if ids.is_empty() {
+        return Ok(all.to_vec());
+    }
+    let find = |id: &u64| all.iter().find(|device| device.id == *id).copied();
+    ids.iter().map(|id| find(id).ok_or(ClError(CL_INVALID_DEVICE))).collect()
+}
+
+fn vendors(devices: &[Device]) -> Vec<vendor::DeviceId> {
+    devices.iter().map(|device| device.vendor).collect()
 }
 
 fn argument(kernel: &vendor::Kernel, index: u32) -> Option<v1::KernelArgInfo> {

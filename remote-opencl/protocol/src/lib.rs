@@ -3,6 +3,7 @@
 //! Generated types only, and the limits that both sides check; no I/O.
 #![forbid(unsafe_code)]
 
+pub mod images;
 pub mod limits;
 pub mod segments;
 

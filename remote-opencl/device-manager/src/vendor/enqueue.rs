@@ -64,18 +64,18 @@ pub struct Profile {
 }
 
 /// Handles of a wait list; the borrow keeps the events alive.
-struct WaitList(Vec<cl_event>);
+pub(super) struct WaitList(Vec<cl_event>);
 
 impl WaitList {
-    fn new(events: &[&Event]) -> Self {
+    pub(super) fn new(events: &[&Event]) -> Self {
         Self(events.iter().map(|event| event.raw()).collect())
     }
 
-    fn len(&self) -> u32 {
+    pub(super) fn len(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    fn pointer(&self) -> *const cl_event {
+    pub(super) fn pointer(&self) -> *const cl_event {
         if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() }
     }
 }
@@ -404,8 +404,23 @@ impl Queue {
 }
 
 impl Enqueued {
-    fn new(event: Event) -> Self {
+    pub(super) fn new(event: Event) -> Self {
         Self::with(event, Host::Nothing)
+    }
+
+    /// A command that reads these bytes.
+    pub(super) fn reading(event: Event, bytes: Bytes) -> Self {
+        Self::with(event, Host::Source { pieces: vec![bytes] })
+    }
+
+    /// A command that writes `size` bytes, for which there is room.
+    pub(super) fn writing(event: Event, bytes: Vec<u8>, size: usize) -> Self {
+        Self::with(event, Host::Targets(vec![Target { bytes, size }]))
+    }
+
+    /// A command that reads or writes shared memory.
+    pub(super) fn shared(event: Event, slice: Slice) -> Self {
+        Self::with(event, Host::Shared { slice })
     }
 
     fn with(event: Event, host: Host) -> Self {

@@ -6,15 +6,16 @@
 use super::api::call;
 use super::handles::handle;
 use super::info::{query, query_u64, text};
-use super::{ClError, ClResult, DeviceId, Memory, Program, check};
+use super::{ClError, ClResult, DeviceId, Memory, Program, Sampler, check};
 use opencl_sys::{
-    CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_MEM_OBJECT, CL_KERNEL_ARG_ACCESS_QUALIFIER,
-    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
-    CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
-    CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES,
-    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
+    CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER,
+    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_CONSTANT,
+    CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL, CL_KERNEL_ARG_ADDRESS_PRIVATE,
+    CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_PIPE,
+    CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+    CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
-    CL_SUCCESS, cl_kernel, cl_mem,
+    CL_SUCCESS, cl_kernel, cl_mem, cl_sampler,
 };
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -43,6 +44,12 @@ pub enum ArgKind {
     Buffer,
     /// A size: `__local` pointers.
     Local,
+    /// An image.
+    Image,
+    /// A sampler.
+    Sampler,
+    /// A handle, and nobody knows of what: an image or a sampler.
+    Handle,
     /// Something else, or nobody knows.
     Unknown,
 }
@@ -114,6 +121,16 @@ impl Kernel {
     }
 
     fn kind_of(&self, index: u32) -> ArgKind {
+        if let Ok(info) = self.arg_info(index) {
+            let is_pipe = info.type_qualifier & u64::from(CL_KERNEL_ARG_TYPE_PIPE) != 0;
+            if info.type_name == "sampler_t" {
+                return ArgKind::Sampler;
+            } else if is_pipe {
+                return ArgKind::Unknown;
+            } else if ![0, CL_KERNEL_ARG_ACCESS_NONE].contains(&info.access_qualifier) {
+                return ArgKind::Image;
+            }
+        }
         let told = query_u64(|size, value, needed| {
             self.arg(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, size, value, needed)
         });
@@ -129,7 +146,16 @@ impl Kernel {
         match (odd.is_ok(), handle.is_ok()) {
             (true, _) => ArgKind::Local,
             (false, true) => ArgKind::Buffer,
-            (false, false) => ArgKind::Value,
+            (false, false) => self.value_or_handle(index),
+        }
+    }
+
+    /// Eight zero bytes are a number, or a handle that no runtime takes.
+    fn value_or_handle(&self, index: u32) -> ArgKind {
+        let zero = 0_u64;
+        match self.set(index, size_of::<u64>(), (&raw const zero).cast()) {
+            Ok(()) | Err(ClError(CL_INVALID_ARG_SIZE)) => ArgKind::Value,
+            Err(_) => ArgKind::Handle,
         }
     }
 
@@ -140,7 +166,9 @@ impl Kernel {
     pub fn set_value(&mut self, index: u32, bytes: &[u8]) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Buffer => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Value | ArgKind::Unknown => self.set(index, bytes.len(), bytes.as_ptr().cast()),
         }
@@ -153,10 +181,45 @@ impl Kernel {
     pub fn set_buffer(&mut self, index: u32, memory: &Memory) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Buffer | ArgKind::Unknown => {
                 let handle = memory.raw();
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
+            }
+        }
+    }
+
+    /// Sets an argument to an image, which the caller keeps until the kernel's launches with it have ended.
+    ///
+    /// # Errors
+    /// The vendor's; -38 where the argument is a pointer, -50 or -51 where it is anything else.
+    pub fn set_image(&mut self, index: u32, image: &Memory) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Buffer => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
+            ArgKind::Image | ArgKind::Handle | ArgKind::Unknown => {
+                let handle = image.raw();
+                self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
+            }
+        }
+    }
+
+    /// Sets an argument to a sampler, which the caller keeps until the kernel's launches with it have ended.
+    ///
+    /// # Errors
+    /// The vendor's; as [`Self::set_image`].
+    pub fn set_sampler(&mut self, index: u32, sampler: &Sampler) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Sampler | ArgKind::Handle | ArgKind::Unknown => {
+                let handle = sampler.raw();
+                self.set(index, size_of::<cl_sampler>(), (&raw const handle).cast())
             }
         }
     }
@@ -167,7 +230,9 @@ impl Kernel {
     /// The vendor's.
     pub fn set_null(&mut self, index: u32, size: usize) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Value => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Value | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Local if size == 0 => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Buffer if size != size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local | ArgKind::Buffer | ArgKind::Unknown => self.set(index, size, ptr::null()),

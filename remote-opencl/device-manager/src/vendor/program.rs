@@ -8,7 +8,7 @@ use opencl_sys::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BUILD_LOG,
     CL_PROGRAM_BUILD_STATUS, cl_program,
 };
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr;
 
 /// Largest binary that is taken from the vendor; a guard against a garbage length.
@@ -80,6 +80,76 @@ impl Program {
         check(unsafe {
             call!(clBuildProgram(self.raw(), count, pointer, options.as_ptr(), None, ptr::null_mut()))
         })
+    }
+
+    /// Compiles alone, with these programs as the headers of those names, on the calling thread.
+    ///
+    /// # Errors
+    /// The vendor's, among them -15 where that fails; the log tells why.
+    pub fn compile(
+        &self,
+        devices: &[DeviceId],
+        options: &CStr,
+        headers: &[(CString, &Self)],
+    ) -> ClResult<()> {
+        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+        let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
+        let count = u32::try_from(raw.len()).map_err(too_many)?;
+        let header_count = u32::try_from(headers.len()).map_err(too_many)?;
+        let programs: Vec<_> = headers.iter().map(|(_, program)| program.raw()).collect();
+        let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
+        // SAFETY: all programs and devices are live, lists are NULL where they are empty, strings end in NUL, no
+        // callback is passed.
+        check(unsafe {
+            call!(clCompileProgram(
+                self.raw(),
+                count,
+                if raw.is_empty() { ptr::null() } else { raw.as_ptr() },
+                options.as_ptr(),
+                header_count,
+                if headers.is_empty() { ptr::null() } else { programs.as_ptr() },
+                if headers.is_empty() { ptr::null_mut() } else { names.as_mut_ptr() },
+                None,
+                ptr::null_mut()
+            ))
+        })
+    }
+
+    /// Links compiled programs, on the calling thread. A program may come of it, with a log, also where that fails.
+    pub fn link(
+        context: &Context,
+        devices: &[DeviceId],
+        options: &CStr,
+        programs: &[&Self],
+    ) -> (ClResult<()>, Option<Self>) {
+        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+        let inputs: Vec<_> = programs.iter().map(|program| program.raw()).collect();
+        let link = || {
+            let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
+            let count = u32::try_from(raw.len()).map_err(too_many)?;
+            let input_count = u32::try_from(inputs.len()).map_err(too_many)?;
+            let mut status = 0;
+            // SAFETY: context, programs and devices are live, the list of devices is NULL where it is empty, the options
+            // end in NUL, no callback is passed.
+            let program = unsafe {
+                call!(clLinkProgram(
+                    context.raw(),
+                    count,
+                    if raw.is_empty() { ptr::null() } else { raw.as_ptr() },
+                    options.as_ptr(),
+                    input_count,
+                    inputs.as_ptr(),
+                    None,
+                    ptr::null_mut(),
+                    &raw mut status
+                ))
+            };
+            Ok((status, program))
+        };
+        match link() {
+            Ok((status, program)) => (check(status), Self::own(program, opencl_sys::CL_SUCCESS).ok()),
+            Err(error) => (Err(error), None),
+        }
     }
 
     /// `cl_build_status` of a device.
