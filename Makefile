@@ -1,6 +1,7 @@
 # The two commands of a newcomer are `make demo` and `make test`; `make` alone lists the others.
 #
 #   RUNTIME=pocl|intel-fpga|intel-cpu   the OpenCL runtime below the device managers (default pocl)
+#   CTS=DIR                             a clone of KhronosGroup/OpenCL-CTS, for `make conformance`
 #   BASELINE=1                          the demo with weights 0-0-0: kube-scheduler's choice without ours
 #   KUBEBUILDER_ASSETS=DIR              control-plane programs to use instead of building them
 
@@ -10,7 +11,7 @@ SHELL := /bin/bash
 
 RUNTIME ?= pocl
 BASELINE ?=
-export RUNTIME BASELINE
+export RUNTIME BASELINE CTS
 
 .PHONY: help
 help: ## List the targets
@@ -54,6 +55,10 @@ demo: setup control-plane build ## The whole loop on this machine, in under 3 mi
 .PHONY: bench
 bench: setup ## Measure: remote against native OpenCL, extender latency (release build)
 	hack/bench.sh
+
+.PHONY: conformance
+conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)
+	@hack/conformance.sh
 
 .PHONY: deny
 deny: ## Check the dependencies' licences (needs cargo-deny)
