@@ -18,6 +18,7 @@ pub mod names;
 pub mod node_facts;
 pub mod node_state;
 pub mod pacing;
+pub mod pool;
 pub mod rank;
 pub mod record;
 pub mod requirement;
