@@ -1,6 +1,6 @@
 //! The command line; each command has its file in [`crate::commands`].
 
-use crate::commands::run;
+use crate::commands::{generate, run};
 use clap::{Parser, Subcommand};
 
 /// Asks before hardware: with my trace, my boards and these weights, what changes?
@@ -13,6 +13,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Generate(generate::Generate),
     Run(run::Run),
 }
 
@@ -23,6 +24,7 @@ impl Args {
     /// What went wrong, for people.
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
+            Command::Generate(command) => command.run(),
             Command::Run(command) => command.run(),
         }
     }

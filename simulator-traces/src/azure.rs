@@ -24,6 +24,15 @@ pub struct Invocation {
 /// Why a trace can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
+    /// There is nothing to read.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// The file or folder.
+        path: std::path::PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// It isn't CSV with these columns; the message has the line.
     #[error("the trace is not CSV with the columns app, func, end_timestamp, duration: {0}")]
     Csv(#[from] csv::Error),

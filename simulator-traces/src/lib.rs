@@ -14,3 +14,5 @@ pub mod pool;
 pub mod qos;
 pub mod random;
 pub mod scenario;
+pub mod time;
+pub mod trace;

@@ -1,0 +1,269 @@
+//! A trace file in the schema of 2021, its rows put into the order of their starts.
+//!
+//! Rows come in the order of their ends. A first pass finds how far back the start of a row can lie; the second keeps only
+//! as many rows as that takes.
+
+use super::{BadRow, Request};
+use crate::azure::{Invocation, Invocations, TraceError};
+use crate::time::Micros;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Bytes that are unpacked ahead, per piece and pieces.
+const PIECE: usize = 256 * 1024;
+const PIECES: usize = 4;
+
+/// Requests of a file in the order of their starts.
+pub struct Ordered {
+    rows: Invocations<Box<dyn Read + Send>>,
+    /// How far back a start can lie behind the ends before it.
+    horizon: Micros,
+    latest_end: Micros,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    read: u64,
+    ended: bool,
+    names: Names,
+}
+
+/// Start, place in the file, duration, function, application.
+type Waiting = (Micros, u64, Micros, u32, u32);
+
+/// Numbers for names, by first sight.
+#[derive(Debug, Default)]
+pub struct Names {
+    functions: HashMap<(u32, String), u32>,
+    apps: HashMap<String, u32>,
+}
+
+impl Ordered {
+    /// Opens a file, CSV or a zip archive with one in it.
+    ///
+    /// # Errors
+    /// [`TraceError`] if it can't be opened, or isn't of this schema at all.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let mut horizon = Micros::ZERO;
+        let mut latest_end = Micros::ZERO;
+        for (index, row) in Invocations::new(bytes_of(path)?).enumerate() {
+            match row {
+                Ok(row) => {
+                    let (start, duration) = times(&row);
+                    latest_end = latest_end.max(start + duration);
+                    horizon = horizon.max(latest_end - start);
+                }
+                // Without its columns no row can be read.
+                Err(error) if index == 0 && !has_line(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(Self {
+            rows: Invocations::new(bytes_of(path)?),
+            horizon,
+            latest_end: Micros::ZERO,
+            waiting: BinaryHeap::new(),
+            read: 0,
+            ended: false,
+            names: Names::default(),
+        })
+    }
+}
+
+impl Iterator for Ordered {
+    type Item = Result<Request, BadRow>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let due = self
+                .waiting
+                .peek()
+                .is_some_and(|Reverse((start, ..))| self.ended || *start + self.horizon < self.latest_end);
+            if due {
+                let Reverse((at, _, duration, function, app)) = self.waiting.pop()?;
+                return Some(Ok(Request { at, duration, function, app }));
+            }
+            if self.ended {
+                return None;
+            }
+            match self.rows.next() {
+                None => self.ended = true,
+                Some(Ok(row)) => {
+                    let (start, duration) = times(&row);
+                    self.latest_end = self.latest_end.max(start + duration);
+                    let app = self.names.app(&row.app);
+                    let function = self.names.function(app, &row.function);
+                    self.read += 1;
+                    self.waiting.push(Reverse((start, self.read, duration, function, app)));
+                }
+                Some(Err(error)) => return Some(Err(bad_row(&error))),
+            }
+        }
+    }
+}
+
+impl Names {
+    /// The number of an application.
+    pub fn app(&mut self, name: &str) -> u32 {
+        number(&mut self.apps, name)
+    }
+
+    /// The number of a function of an application.
+    pub fn function(&mut self, app: u32, name: &str) -> u32 {
+        let next = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        *self.functions.entry((app, name.to_owned())).or_insert(next)
+    }
+}
+
+fn number(known: &mut HashMap<String, u32>, name: &str) -> u32 {
+    if let Some(number) = known.get(name) {
+        return *number;
+    }
+    let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+    known.insert(name.to_owned(), next);
+    next
+}
+
+fn times(row: &Invocation) -> (Micros, Micros) {
+    (Micros::from_secs(row.start.as_secs_f64()), Micros::from_secs(row.duration.as_secs_f64()))
+}
+
+/// The last part of a path: what documents may tell of it.
+pub(crate) fn shown(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+pub(super) fn bad_row(error: &TraceError) -> BadRow {
+    BadRow { line: line_of(error).unwrap_or(0), why: error.to_string() }
+}
+
+fn has_line(error: &TraceError) -> bool {
+    line_of(error).is_some_and(|line| line > 1)
+}
+
+fn line_of(error: &TraceError) -> Option<u64> {
+    match error {
+        TraceError::Csv(error) => error.position().map(csv::Position::line),
+        TraceError::Range { line, .. } => Some(*line),
+        _ => None,
+    }
+}
+
+/// The text of a file, unpacked if its name ends in `.zip`.
+fn bytes_of(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
+    let open = |source| TraceError::Open { path: path.to_owned(), source };
+    let file = File::open(path).map_err(open)?;
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip")) {
+        let archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|error| open(error.into()))?;
+        let csv = (0..archive.len()).find(|&index| {
+            let name =
+                archive.name_for_index(index).and_then(Result::ok).map(|name| name.to_ascii_lowercase());
+            name.is_some_and(|name| name.ends_with(".csv") || name.ends_with(".txt"))
+        });
+        let index = csv.ok_or_else(|| open(io::Error::other("the archive has no .csv or .txt file")))?;
+        return Ok(Box::new(unpack(archive, index)));
+    }
+    Ok(Box::new(BufReader::with_capacity(PIECE, file)))
+}
+
+/// Unpacks one file of an archive on a thread of its own, a few pieces ahead.
+fn unpack(mut archive: zip::ZipArchive<BufReader<File>>, index: usize) -> Unpacked {
+    let (sender, pieces) = sync_channel(PIECES);
+    std::thread::spawn(move || {
+        let mut file = match archive.by_index(index) {
+            Ok(file) => file,
+            Err(error) => return drop(sender.send(Err(error.into()))),
+        };
+        loop {
+            let mut piece = Vec::with_capacity(PIECE);
+            let read = (&mut file).take(PIECE as u64).read_to_end(&mut piece);
+            let last = !matches!(read, Ok(1..));
+            // Who no longer reads needs no more of it.
+            if sender.send(read.map(|_| piece)).is_err() || last {
+                return;
+            }
+        }
+    });
+    Unpacked { pieces, piece: Vec::new(), at: 0 }
+}
+
+struct Unpacked {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            let Ok(piece) = self.pieces.recv() else { return Ok(0) };
+            (self.piece, self.at) = (piece?, 0);
+        }
+        let count = buffer.len().min(self.piece.len() - self.at);
+        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Origin, Trace};
+    use std::io::Write as _;
+
+    const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/traces/azure-functions-2021-sample-200.csv");
+
+    fn requests(path: &Path) -> (Vec<Request>, Trace) {
+        let mut trace = Trace::open(&Origin::Azure2021(path.to_owned())).unwrap();
+        (trace.by_ref().collect(), trace)
+    }
+
+    #[test]
+    fn the_sample_streams_in_the_order_in_which_it_is_read_whole() {
+        let (streamed, trace) = requests(Path::new(SAMPLE));
+        let whole = crate::azure::read(File::open(SAMPLE).unwrap()).unwrap();
+        assert_eq!(trace.bad_rows.count, 0);
+        assert_eq!(streamed.len(), whole.len());
+        assert!(streamed.is_sorted_by_key(|request| request.at));
+        for (request, invocation) in streamed.iter().zip(&whole) {
+            assert_eq!(request.at, times(invocation).0);
+        }
+    }
+
+    #[test]
+    fn bad_rows_are_counted_with_their_lines_and_the_rest_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        std::fs::write(&path, "app,func,end_timestamp,duration\na,f,9,1\na,f,-1,1\na,f\na,f,3,1\n").unwrap();
+        let (requests, trace) = requests(&path);
+        assert_eq!(requests.iter().map(|request| request.at.secs()).collect::<Vec<_>>(), [2.0, 8.0]);
+        assert_eq!(trace.bad_rows.first.iter().map(|row| row.line).collect::<Vec<_>>(), [3, 4]);
+        let remarks = trace.remarks().join("\n");
+        assert!(remarks.contains("Bad rows, left out: 2") && remarks.contains("line 3"), "{remarks}");
+    }
+
+    #[test]
+    fn a_zip_archive_reads_like_the_file_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.zip");
+        let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
+        let options = zip::write::SimpleFileOptions::default();
+        archive.start_file("readme.md", options).unwrap();
+        archive.start_file("AzureFunctionsInvocationTraceForTwoWeeksJan2021.txt", options).unwrap();
+        archive.write_all(&std::fs::read(SAMPLE).unwrap()).unwrap();
+        archive.finish().unwrap();
+        assert_eq!(requests(&path).0, requests(Path::new(SAMPLE)).0);
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        assert!(Ordered::open(&path).is_err());
+        std::fs::write(&path, "x,y\n1,2\n").unwrap();
+        let (requests, trace) = requests(&path);
+        assert!(requests.is_empty() && trace.bad_rows.count == 1, "{:?}", trace.bad_rows);
+    }
+}

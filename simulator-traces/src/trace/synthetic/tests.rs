@@ -1,0 +1,67 @@
+use super::*;
+use crate::trace::statistics::Statistics;
+
+fn statistics(seed: u64) -> Statistics {
+    let mut statistics = Statistics::default();
+    Synthetic::new(seed, 1_980_000).for_each(|request| statistics.add(&request));
+    statistics
+}
+
+#[track_caller]
+fn near(is: f64, should: f64, share: f64) {
+    assert!((is / should - 1.0).abs() <= share, "{is} instead of {should}");
+}
+
+#[test]
+fn it_has_each_of_the_statistics_of_the_published_trace() {
+    for seed in [1, 2] {
+        let outcome = statistics(seed).outcome();
+        let get = |name: &str| outcome.metric(name).unwrap();
+        near(get("requests"), 1_980_000.0, 0.01);
+        near(get("applications"), 119.0, 0.0);
+        near(get("functions"), 424.0, 0.0);
+        near(get("requests_per_application_median"), 415.0, 0.02);
+        near(get("functions_per_application_median"), 2.0, 0.0);
+        near(get("requests_per_function_median"), 29.0, 0.02);
+        // Upper bounds: they can't hold together with that median.
+        assert!(get("function_per_minute_median") < 1.0 && get("function_per_minute_p75") < 2.0);
+        near(get("duration_median_s"), 0.046, 0.03);
+        near(get("duration_below_100_ms_share"), 0.6, 0.02);
+        near(get("duration_p75_s"), 0.382, 0.05);
+        near(get("duration_p95_s"), 19.21, 0.05);
+        near(get("duration_p99_s"), 77.63, 0.05);
+        assert!((13.5..=14.1).contains(&get("days")), "{}", get("days"));
+    }
+}
+
+#[test]
+fn requests_come_in_order_and_the_same_for_the_same_seed() {
+    let first: Vec<_> = Synthetic::new(3, 50_000).collect();
+    assert!(first.is_sorted_by_key(|request| request.at));
+    assert_eq!(first, Synthetic::new(3, 50_000).collect::<Vec<_>>());
+    assert_ne!(first, Synthetic::new(4, 50_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn it_has_bursts_and_a_daily_rhythm() {
+    let requests: Vec<_> = Synthetic::new(1, 200_000).collect();
+    let mut last = vec![None; 424];
+    let mut gaps: Vec<Vec<f64>> = vec![Vec::new(); 424];
+    for request in &requests {
+        let index = request.function as usize;
+        if let Some(last) = last[index].replace(request.at) {
+            gaps[index].push((request.at - last).secs());
+        }
+    }
+    // Squared variation of the gaps: none for timers, about 1 at random, more in bursts.
+    let variation = |gaps: &[f64]| {
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64 / mean.powi(2)
+    };
+    let of_busy: Vec<f64> = gaps.iter().filter(|gaps| gaps.len() > 500).map(|gaps| variation(gaps)).collect();
+    let share = |kind: &dyn Fn(f64) -> bool| {
+        of_busy.iter().filter(|variation| kind(**variation)).count() as f64 / of_busy.len() as f64
+    };
+    assert!(share(&|variation| variation < 0.1) > 0.1, "timers: {of_busy:?}");
+    assert!(share(&|variation| variation > 3.0) > 0.2, "bursts: {of_busy:?}");
+}
