@@ -1,0 +1,286 @@
+//! HTTP/1.1 over TCP, TLS or a unix socket, with bounds: on connections, on the time that a head may take, on silence, and on
+//! the time that the end may take.
+//!
+//! When all places are taken, a newcomer gets that of the connection that has been idle for longest, so that nobody keeps
+//! others out by connections alone. Bodies are the handlers' matter.
+
+mod places;
+mod watched;
+
+use crate::tls::{HandshakeError, ServerTls};
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use places::{Doing, Place, Places};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower::Service as _;
+use tracing::{debug, warn};
+use watched::Watched;
+
+/// Pause after a failed accept: out of file descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What one connection buffers of heads and bodies at most.
+const BUFFER_BYTES: usize = 128 * 1024;
+
+/// Bounds on all connections of a [`Server`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once, over all ports.
+    pub connections: usize,
+    /// How long a head may take, from its first byte; the first head of a connection from the connection's begin.
+    pub head: Duration,
+    /// How long a connection may rest between requests, or an answer between two packets of it. Longer than clients keep
+    /// connections for another request (Go: 90 s), or they find one closed that they just used.
+    pub idle: Duration,
+    /// How long requests in progress are waited for at the end.
+    pub drain: Duration,
+}
+
+/// Why a connection was refused, or ended by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// All places are taken by requests in progress.
+    Full,
+    /// It was idle for longest when a newcomer needed a place.
+    Evicted,
+    /// TLS was not agreed upon.
+    Handshake,
+    /// A head came too slowly. A rest between requests that is too long ends a connection as well, and is no refusal.
+    TooSlow,
+    /// What came was no HTTP, or it broke off.
+    Malformed,
+}
+
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Port {
+    /// TCP, with TLS if it is there.
+    Tcp(TcpListener, Option<Arc<ServerTls>>),
+    /// A unix socket; its file is removed at the end.
+    Unix(UnixListener, PathBuf),
+}
+
+/// Who is on the other side; handlers find it among a request's extensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// Somebody on the network.
+    Tcp {
+        /// Where from.
+        address: SocketAddr,
+        /// The DNS names of the certificate that was shown.
+        names: Arc<[String]>,
+    },
+    /// A process of this machine, as the system says it.
+    Unix {
+        /// Its effective user when it connected.
+        uid: u32,
+        /// Its effective group when it connected.
+        gid: u32,
+    },
+}
+
+/// Who hears of refusals, to count them.
+type Tell = Arc<dyn Fn(Refusal) + Send + Sync>;
+
+/// Answers on ports that share bounds.
+#[derive(Clone)]
+pub struct Server {
+    limits: Limits,
+    places: Arc<Places>,
+    tell: Tell,
+}
+
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+impl Refusal {
+    /// As it is written in a metric's label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Evicted => "evicted",
+            Self::Handshake => "handshake",
+            Self::TooSlow => "too_slow",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server with these bounds; `tell` hears of every refusal.
+    pub fn new(limits: Limits, tell: impl Fn(Refusal) + Send + Sync + 'static) -> Self {
+        Self { limits, places: Arc::new(Places::new(limits.connections)), tell: Arc::new(tell) }
+    }
+
+    /// Answers by `router` what comes on `port` until `stop` says true, or nobody is left to say it; then finishes what
+    /// is in progress, if it does not take too long. Dropped, it cuts everything off.
+    pub async fn serve(&self, port: Port, router: Router, mut stop: watch::Receiver<bool>) {
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, peer) = tokio::select! {
+                accepted = port.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+                () = stopped(&mut stop) => break,
+            };
+            let Some(place) = self.places.take() else {
+                (self.tell)(Refusal::Full);
+                continue;
+            };
+            let tls = match &port {
+                Port::Tcp(_, tls) => tls.clone(),
+                Port::Unix(..) => None,
+            };
+            let connection =
+                Connection { server: self.clone(), place, router: router.clone(), stop: stop.clone() };
+            connections.spawn(connection.run(stream, peer, tls));
+        }
+        if let Port::Unix(_, path) = &port {
+            // Nobody should find a socket that leads nowhere; if it is gone already, so much the better.
+            let _ = std::fs::remove_file(path);
+        }
+        drop(port);
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.limits.drain, drained).await.is_err() {
+            warn!("Requests in progress were cut off");
+        }
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+impl Port {
+    async fn accept(&self) -> (Box<dyn Io>, Peer) {
+        loop {
+            let accepted = match self {
+                Self::Tcp(listener, _) => listener.accept().await.map(|(stream, address)| {
+                    // An answer is one small write; waiting to fill a packet would cost more than the answer.
+                    let _ = stream.set_nodelay(true);
+                    let peer = Peer::Tcp { address, names: Arc::default() };
+                    (Box::new(stream) as Box<dyn Io>, peer)
+                }),
+                Self::Unix(listener, _) => listener.accept().await.and_then(|(stream, _)| {
+                    let credentials = stream.peer_cred()?;
+                    let peer = Peer::Unix { uid: credentials.uid(), gid: credentials.gid() };
+                    Ok((Box::new(stream) as Box<dyn Io>, peer))
+                }),
+            };
+            match accepted {
+                Ok(accepted) => return accepted,
+                Err(error) => {
+                    warn!(%error, "Cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// One connection, from the first byte to the last.
+struct Connection {
+    server: Server,
+    place: Place,
+    router: Router,
+    stop: watch::Receiver<bool>,
+}
+
+impl Connection {
+    async fn run(self, stream: Box<dyn Io>, peer: Peer, tls: Option<Arc<ServerTls>>) {
+        let tell = Arc::clone(&self.server.tell);
+        let evicted = self.place.evicted();
+        let ended = tokio::select! {
+            ended = self.serve(stream, peer, tls) => ended,
+            () = evicted => Err(Refusal::Evicted),
+        };
+        if let Err(refusal) = ended {
+            tell(refusal);
+        }
+    }
+
+    async fn serve(
+        self,
+        stream: Box<dyn Io>,
+        peer: Peer,
+        tls: Option<Arc<ServerTls>>,
+    ) -> Result<(), Refusal> {
+        let Some(tls) = tls else { return self.speak(stream, peer).await };
+        match tls.accept(stream).await {
+            Ok((stream, shown)) => {
+                let peer = match peer {
+                    Peer::Tcp { address, .. } => Peer::Tcp { address, names: shown.into() },
+                    unix @ Peer::Unix { .. } => unix,
+                };
+                self.speak(Box::new(stream), peer).await
+            }
+            Err(error) => {
+                match error {
+                    HandshakeError::Failed(_) | HandshakeError::Timeout => debug!(%error, ?peer, "No TLS"),
+                    HandshakeError::NoCertificate => warn!(%error, ?peer, "No TLS"),
+                }
+                Err(Refusal::Handshake)
+            }
+        }
+    }
+
+    async fn speak(mut self, stream: Box<dyn Io>, peer: Peer) -> Result<(), Refusal> {
+        let pulse = self.place.pulse();
+        let Limits { head, idle, .. } = self.server.limits;
+        let stream = Watched::new(stream, Arc::clone(&pulse));
+        let watch = {
+            let pulse = Arc::clone(&pulse);
+            async move { watched::too_slow(&pulse, head, idle).await }
+        };
+        let router = self.router.clone();
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            let in_request = pulse.begin();
+            request.extensions_mut().insert(peer.clone());
+            let answer = router.clone().call(request);
+            async move {
+                let answer = answer.await;
+                drop(in_request);
+                answer
+            }
+        });
+        let mut builder = http1::Builder::new();
+        // Its own timer does not tell slow heads from idle connections.
+        builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER_BYTES);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let result = tokio::select! {
+            result = async {
+                tokio::select! {
+                    result = &mut connection => return result,
+                    () = stopped(&mut self.stop) => {}
+                }
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            } => result,
+            slow = watch => match slow {
+                Doing::Beginning(_) | Doing::Head(_) => return Err(Refusal::TooSlow),
+                Doing::Request | Doing::Resting(_) => return Ok(()),
+            }
+        };
+        result.map_err(|error| {
+            debug!(%error, "Connection ended");
+            Refusal::Malformed
+        })
+    }
+}

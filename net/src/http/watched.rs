@@ -1,0 +1,96 @@
+//! A stream that notes when bytes come and go, and the watch over what it notes.
+
+use super::places::{Doing, Pulse};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until};
+
+/// The stream `S`, whose bytes the pulse hears of.
+pub struct Watched<S> {
+    stream: S,
+    pulse: Arc<Pulse>,
+}
+
+/// Waits until the connection has been at one thing for too long, and says at which. It looks now and then, so that the
+/// connection's own steps cost no timer; a slow one has between one and two times what is allowed.
+pub async fn too_slow(pulse: &Pulse, head: Duration, idle: Duration) -> Doing {
+    loop {
+        let now = Instant::now();
+        let doing = pulse.doing();
+        let deadline = match doing {
+            // The handler has its own patience.
+            Doing::Request => now + head,
+            Doing::Beginning(since) | Doing::Head(since) => since + head,
+            Doing::Resting(since) => since + idle,
+        };
+        if deadline <= now {
+            return doing;
+        }
+        sleep_until(deadline.min(now + head)).await;
+    }
+}
+
+impl<S> Watched<S> {
+    /// `stream`, of which `pulse` hears.
+    pub fn new(stream: S, pulse: Arc<Pulse>) -> Self {
+        Self { stream, pulse }
+    }
+
+    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.pulse.said();
+        }
+        written
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.pulse.heard();
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
