@@ -169,7 +169,18 @@ impl SlotTable {
     ///
     /// What must be loaded counts as resident from now on; nobody else can take the slot before it is released.
     pub fn take(&mut self, session: SessionId, demand: &Demand) -> Option<Assignment> {
-        let assignment = self.choose(demand)?;
+        self.take_keeping(session, demand, |_| 0_u8)
+    }
+
+    /// The same, where not the last use alone decides what is evicted: the bitstream that is worth least goes first, of
+    /// equal ones that of longest ago.
+    pub fn take_keeping<W: Ord>(
+        &mut self,
+        session: SessionId,
+        demand: &Demand,
+        worth: impl Fn(Digest) -> W,
+    ) -> Option<Assignment> {
+        let assignment = self.choose(demand, &worth)?;
         for load in &assignment.load {
             if let Some(slot) = self.slots.get_mut(position(load.slot)) {
                 slot.resident = Some(load.bitstream);
@@ -224,18 +235,22 @@ impl SlotTable {
         }
     }
 
-    fn choose(&self, demand: &Demand) -> Option<Assignment> {
+    fn choose<W: Ord>(&self, demand: &Demand, worth: &impl Fn(Digest) -> W) -> Option<Assignment> {
         match demand {
             Demand::Nothing => Some(Assignment::default()),
             Demand::AnySlot => {
-                let slot = self.victim(&[])?;
+                let slot = self.victim(&[], worth)?;
                 Some(Assignment { slots: vec![slot], load: Vec::new() })
             }
-            Demand::Bitstreams(bitstreams) => self.choose_for(&bitstreams.0),
+            Demand::Bitstreams(bitstreams) => self.choose_for(&bitstreams.0, worth),
         }
     }
 
-    fn choose_for(&self, bitstreams: &[Digest]) -> Option<Assignment> {
+    fn choose_for<W: Ord>(
+        &self,
+        bitstreams: &[Digest],
+        worth: &impl Fn(Digest) -> W,
+    ) -> Option<Assignment> {
         // All resident ones first: no other bitstream of the same task may evict them.
         let mut chosen: Vec<Option<SlotIndex>> =
             bitstreams.iter().map(|bitstream| self.idle_with(*bitstream)).collect();
@@ -243,7 +258,7 @@ impl SlotTable {
         let mut load = Vec::new();
         for (choice, &bitstream) in chosen.iter_mut().zip(bitstreams) {
             if choice.is_none() {
-                let slot = self.victim(&taken)?;
+                let slot = self.victim(&taken, worth)?;
                 taken.push(slot);
                 load.push(Load { slot, bitstream });
                 *choice = Some(slot);
@@ -257,14 +272,15 @@ impl SlotTable {
         self.slots.iter().position(found).map(index)
     }
 
-    /// The slot to load into next: an empty one, else the idle one whose last use is longest ago.
-    fn victim(&self, taken: &[SlotIndex]) -> Option<SlotIndex> {
+    /// The slot to load into next: an empty one, else the idle one that is worth least, else whose last use is longest
+    /// ago.
+    fn victim<W: Ord>(&self, taken: &[SlotIndex], worth: &impl Fn(Digest) -> W) -> Option<SlotIndex> {
         self.slots
             .iter()
             .enumerate()
             .map(|(position, slot)| (index(position), slot))
             .filter(|(slot_index, slot)| slot.holder.is_none() && !taken.contains(slot_index))
-            .min_by_key(|(_, slot)| (slot.resident.is_some(), slot.last_use))
+            .min_by_key(|(_, slot)| (slot.resident.map(worth), slot.last_use))
             .map(|(slot_index, _)| slot_index)
     }
 }

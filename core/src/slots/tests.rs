@@ -36,6 +36,18 @@ fn a_resident_bitstream_wins_then_an_empty_slot_then_the_one_idle_longest() {
 }
 
 #[test]
+fn what_is_worth_least_is_evicted_first() {
+    let mut table = table(2);
+    for bitstream in [1, 2] {
+        let taken = table.take(A, &bitstreams(&[bitstream])).unwrap();
+        table.release(&taken.slots);
+    }
+    let worth = |bitstream: Digest| 3 - bitstream.as_bytes()[0];
+    let taken = table.take_keeping(A, &bitstreams(&[3]), worth).unwrap();
+    assert_eq!(loads(&taken), [(1, 3)], "2 is worth less than 1, though 1 was used before");
+}
+
+#[test]
 fn a_task_takes_all_its_slots_or_none() {
     let mut table = table(2);
     let one = table.take(A, &bitstreams(&[1])).unwrap();
