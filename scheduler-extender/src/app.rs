@@ -6,6 +6,7 @@ use crate::expectations::Expectations;
 use crate::explain::Explanations;
 use crate::index::NodeIndex;
 use crate::metrics::{ErrorKind, Metrics, ModeLabel, Verb};
+use crate::record::Recorder;
 use crate::verbs::{self, Refusal};
 use axum::Router;
 use axum::body::Bytes;
@@ -34,6 +35,8 @@ pub struct App {
     pub rules: Rules,
     /// The last decisions.
     pub explanations: Explanations,
+    /// Where they are written, if they are.
+    pub recorder: Option<Recorder>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Where it is read.
@@ -60,7 +63,7 @@ impl App {
         let expectations = Arc::new(Expectations::register(&mut registry));
         let index = Arc::new(NodeIndex::default());
         let explanations = Explanations::default();
-        Self { index, expectations, rules, explanations, metrics, registry, clock }
+        Self { index, expectations, rules, explanations, recorder: None, metrics, registry, clock }
     }
 
     /// Whether everything has been seen that decisions look at.

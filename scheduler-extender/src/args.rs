@@ -2,6 +2,8 @@
 
 use crate::app::{App, Routes, app};
 use crate::clock::Clock;
+use crate::record::RecordArgs;
+use crate::replay::{self, ReplayArgs};
 use crate::serve::{Signals, serve};
 use crate::stream::options::StreamArgs;
 use crate::stream::{self, Streams};
@@ -41,6 +43,9 @@ enum Command {
     /// Answers kube-scheduler (the default).
     #[command(after_help = EXAMPLES)]
     Serve(ServeArgs),
+    /// Makes the decisions of a recording again: they must come out the same. Or shows what other rules would change.
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(ReplayArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -64,6 +69,8 @@ struct ServeArgs {
     stream: StreamArgs,
     #[command(flatten)]
     rules: RulesArgs,
+    #[command(flatten)]
+    record: RecordArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -128,6 +135,7 @@ impl Args {
     pub fn run(self) -> Result<()> {
         let Self { command, serve } = self;
         let args = match command {
+            Some(Command::Replay(args)) => return args.run(),
             Some(Command::Serve(args)) => args,
             None => serve,
         };
@@ -138,8 +146,17 @@ impl Args {
 
 impl ServeArgs {
     async fn run(self) -> Result<()> {
-        let Self { listen, ready_file, kubeconfig, path_prefix, max_body_bytes, stream, rules, log: _ } =
-            self;
+        let Self {
+            listen,
+            ready_file,
+            kubeconfig,
+            path_prefix,
+            max_body_bytes,
+            stream,
+            rules,
+            record,
+            log: _,
+        } = self;
         let rules = rules.rules()?;
         let access = stream.access()?;
         let mut signals = Signals::install().context("can't take signals")?;
@@ -164,7 +181,9 @@ impl ServeArgs {
             version = env!("CARGO_PKG_VERSION"), "Starting"
         );
         let clock = Clock::system();
-        let state = Arc::new(App::new(rules, clock.clone()));
+        let mut state = App::new(rules, clock.clone());
+        state.recorder = record.start(&clock, &mut state.registry)?;
+        let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
         let streams = Arc::new(Streams::new(index, metrics, clock.clone(), access));
         let streams = async {
@@ -288,6 +307,7 @@ mod tests {
         let args = Args::try_parse_from(std::iter::once("x").chain(args.iter().copied()))?;
         Ok(match args.command {
             Some(Command::Serve(args)) => args,
+            Some(Command::Replay(_)) => unreachable!("no test asks for it"),
             None => args.serve,
         })
     }

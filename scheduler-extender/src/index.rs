@@ -106,6 +106,20 @@ pub struct Census {
     pub stream: usize,
 }
 
+impl Source {
+    /// Its name in answers and recordings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::FirstSight => "firstSight",
+            Self::Undated => "undated",
+            Self::Watched => "watched",
+            Self::Stream => "stream",
+        }
+    }
+}
+
 impl NodeIndex {
     /// The nodes as they are now; hold it for one decision only.
     pub fn read(&self) -> RwLockReadGuard<'_, Nodes> {

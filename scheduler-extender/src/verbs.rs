@@ -1,16 +1,19 @@
 //! What kube-scheduler asks and is told: decode, ask core, encode. Synchronous, from memory, one look at the clock.
 
 use crate::app::App;
+use crate::clock::Moment;
 use crate::explain::{Decided, Decision, PodName};
 use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
+use crate::record::{Item, Kept};
 use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult,
 };
 use fpga_core::decide::{AntiHerd, Candidate, NodeScore, filter, prioritize_expecting};
-use fpga_core::expected_load::MAX_HINTED_NODES;
+use fpga_core::expected_load::{Expected, MAX_HINTED_NODES};
 use fpga_core::matching::Rejection;
+use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
 use fpga_core::requirement::Requirement;
 use std::sync::Arc;
 
@@ -106,7 +109,10 @@ fn decide_filter(
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
     let sources = sources(&found);
+    let kept = kept(app, &found);
     drop(known);
+    let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
+    record(app, Verb::Filter, at, pod, (&asked, nodes.names()), kept, decided);
     app.metrics.filtered(&verdicts);
     let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
     let names = nodes.names().collect();
@@ -146,11 +152,14 @@ fn decide_prioritize(
     };
     let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, &app.rules, at.now).nodes;
     let sources = sources(&found);
+    let kept = kept(app, &found);
     drop(known);
     if app.rules.anti_herd == AntiHerd::On {
         app.expectations.hint(pod.uid(), pod.owner(), &best(nodes, &verdicts), at.now);
     }
-    let scores = verdicts.iter().map(|node| node.score).collect();
+    let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
+    let decided = || (expected, RecordedAnswer::Scores(scores.clone()));
+    record(app, Verb::Prioritize, at, pod, (&asked, nodes.names()), kept, decided);
     let names = nodes.names().collect();
     remember(app, pod, asked, Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }));
     Ok(scores)
@@ -178,6 +187,9 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
             let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
+            let names = offered.iter().map(|candidate| candidate.node.as_str());
+            let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
+            record(app, Verb::Preempt, at, &pod, (&asked, names), kept(app, &found), decided);
             offered
                 .iter()
                 .zip(verdicts)
@@ -204,6 +216,41 @@ fn candidates<'k>(found: &[Option<&'k Arc<Node>>]) -> Vec<Candidate<'k>> {
 /// What brought the states that the decision saw.
 fn sources(found: &[Option<&Arc<Node>>]) -> Vec<Source> {
     found.iter().map(|node| node.map_or(Source::None, |node| node.source)).collect()
+}
+
+/// The nodes that the decision saw, if they are to be recorded.
+fn kept(app: &App, found: &[Option<&Arc<Node>>]) -> Option<Vec<Option<Kept>>> {
+    app.recorder.as_ref()?;
+    Some(found.iter().map(|node| node.map(|node| Kept(Arc::clone(node)))).collect())
+}
+
+/// Hands the decision over to be recorded, if it is to be.
+fn record<'n>(
+    app: &App,
+    verb: Verb,
+    at: Moment,
+    pod: &Pod<'_>,
+    (asked, names): (&Requirement, impl Iterator<Item = &'n str>),
+    kept: Option<Vec<Option<Kept>>>,
+    decided: impl FnOnce() -> (Vec<Expected>, RecordedAnswer),
+) {
+    let (Some(recorder), Some(nodes)) = (&app.recorder, kept) else { return };
+    let (expected, answer) = decided();
+    let asked = Asked {
+        verb: match verb {
+            Verb::Filter => RecordedVerb::Filter,
+            Verb::Prioritize => RecordedVerb::Prioritize,
+            Verb::Preempt => RecordedVerb::Preempt,
+        },
+        at: at.wall,
+        now: at.now,
+        namespace: pod.namespace().to_owned(),
+        pod: pod.name().to_owned(),
+        uid: pod.uid().to_owned(),
+        owner: pod.owner().map(str::to_owned),
+        requirement: asked.clone(),
+    };
+    recorder.record(Item { asked, rules: app.rules, names: names.collect(), nodes, expected, answer });
 }
 
 fn remember(app: &App, pod: &Pod<'_>, asked: Requirement, decision: Decision) {

@@ -1,0 +1,180 @@
+//! `fpga-scheduler-extender replay FILE`: the decisions of a recording made again, by the same functions.
+//!
+//! By the recorded rules they must come out as they did, to the last bit: else there is a difference between the program
+//! that recorded and this one, and it is shown. With other rules it shows which pods would have gone elsewhere, each in the
+//! situation that it met: what would have followed from that, a simulator tells.
+
+mod reader;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::matching::UnlabelledNodes;
+use fpga_core::record::{Book, Decided, Recorded};
+use fpga_core::score::{MaxScore, Weights};
+use fpga_core::staleness::StalePolicy;
+use reader::Reader;
+use report::Report;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+
+/// Examples for `--help`.
+pub const EXAMPLES: &str = "Examples:
+  fpga-scheduler-extender --record /var/lib/fpga/decisions.jsonl    # record
+  fpga-scheduler-extender replay decisions.jsonl.1 decisions.jsonl  # 1 if a decision comes out otherwise
+  fpga-scheduler-extender replay decisions.jsonl --weights 4-1-1    # which pods would have gone elsewhere
+  fpga-scheduler-extender replay decisions.jsonl --pod default/sobel-7 -o json";
+
+/// What is replayed, and by which rules.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// Recordings, the older ones first.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Of one pod only, as NAMESPACE/NAME.
+    #[arg(long, env = "FPGA_REPLAY_POD", value_name = "NAMESPACE/NAME", value_parser = pod)]
+    pod: Option<Pod>,
+    /// How the result is written.
+    #[arg(short, long, env = "FPGA_REPLAY_OUTPUT", value_enum, default_value_t = Output::Table)]
+    output: Output,
+    #[command(flatten)]
+    what_if: WhatIf,
+}
+
+/// Rules that differ from the recorded ones. What is not given stays as it was recorded.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "What if (what is not given stays as recorded)")]
+struct WhatIf {
+    /// Weights in short form, for example 4-1-1.
+    #[arg(long, env = "FPGA_REPLAY_WEIGHTS")]
+    weights: Option<Weights>,
+    /// The greatest score.
+    #[arg(long, env = "FPGA_REPLAY_MAX_SCORE")]
+    max_score: Option<MaxScore>,
+    /// What every signal is worth on a node without fresh state: neutral, penalise or exclude.
+    #[arg(long, env = "FPGA_REPLAY_STALE")]
+    stale: Option<StalePolicy>,
+    /// What becomes of nodes with neither FPGA state nor label: reject or pass.
+    #[arg(long, env = "FPGA_REPLAY_UNLABELLED_NODES")]
+    unlabelled_nodes: Option<UnlabelledNodes>,
+    /// Whether pods that were just placed count: on or off. What was not expected then can't be expected now.
+    #[arg(long, env = "FPGA_REPLAY_ANTI_HERD")]
+    anti_herd: Option<AntiHerd>,
+}
+
+/// How the result is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pod {
+    namespace: String,
+    name: String,
+}
+
+impl ReplayArgs {
+    /// Replays and writes the result to standard output.
+    ///
+    /// # Errors
+    /// A file can't be read, or a decision comes out otherwise than it was recorded.
+    pub fn run(&self) -> Result<()> {
+        self.replay(&mut std::io::stdout().lock())
+    }
+
+    fn replay(&self, out: &mut impl Write) -> Result<()> {
+        let mut report = Report::default();
+        for path in &self.files {
+            let file = File::open(path).with_context(|| format!("can't open {}", path.display()))?;
+            self.read(path, BufReader::new(file), &mut report)?;
+        }
+        match self.output {
+            Output::Table => report.write_table(out, self.what_if.is_any())?,
+            Output::Json => report.write_json(out, self.what_if.is_any())?,
+        }
+        out.flush()?;
+        if report.decisions() == 0 {
+            let of_pod = self.pod.as_ref().map_or_else(String::new, |pod| format!(" for pod {}", pod.text()));
+            bail!("there is no decision{of_pod} in the recording");
+        }
+        match report.differences() {
+            0 => Ok(()),
+            n => bail!("{n} of {} decisions came out otherwise than they were recorded", report.decisions()),
+        }
+    }
+
+    fn read(&self, path: &Path, file: BufReader<File>, report: &mut Report) -> Result<()> {
+        let mut book = Book::default();
+        let mut reader = Reader::new(file);
+        while let Some(line) = reader.next().with_context(|| format!("can't read {}", path.display()))? {
+            let (number, is_whole) = (line.number, line.is_whole);
+            match book.read(line.text) {
+                Ok(recorded) => {
+                    let Some(recorded) = recorded.filter(|recorded| self.wants(recorded)) else { continue };
+                    let again = recorded.decide(recorded.rules);
+                    let otherwise = self.what_if.is_any().then(|| self.otherwise(&recorded));
+                    report.add(&recorded, &again, otherwise.as_ref());
+                }
+                // Who was killed while it wrote leaves half a line at the end.
+                Err(_) if !is_whole => report.cut_off(),
+                Err(error) => bail!("{}, line {number}: {error}", path.display()),
+            }
+        }
+        Ok(())
+    }
+
+    fn wants(&self, recorded: &Recorded<'_>) -> bool {
+        self.pod
+            .as_ref()
+            .is_none_or(|pod| pod.namespace == recorded.asked.namespace && pod.name == recorded.asked.pod)
+    }
+
+    fn otherwise(&self, recorded: &Recorded<'_>) -> Decided {
+        recorded.decide(&self.what_if.over(recorded.rules))
+    }
+}
+
+impl WhatIf {
+    fn is_any(&self) -> bool {
+        let Self { weights, max_score, stale, unlabelled_nodes, anti_herd } = self;
+        weights.is_some()
+            || max_score.is_some()
+            || stale.is_some()
+            || unlabelled_nodes.is_some()
+            || anti_herd.is_some()
+    }
+
+    /// `rules` with what is given in their place.
+    fn over(&self, rules: &Rules) -> Rules {
+        Rules {
+            weights: self.weights.unwrap_or(rules.weights),
+            max_score: self.max_score.unwrap_or(rules.max_score),
+            stale: self.stale.map_or(rules.stale, |policy| rules.stale.map(|_| policy)),
+            unlabelled: self.unlabelled_nodes.unwrap_or(rules.unlabelled),
+            anti_herd: self.anti_herd.unwrap_or(rules.anti_herd),
+        }
+    }
+}
+
+impl Pod {
+    fn text(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+fn pod(text: &str) -> Result<Pod, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Pod { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err("write it as NAMESPACE/NAME, for example default/sobel-7".to_owned()),
+    }
+}
