@@ -10,7 +10,7 @@ cargo build --release -p fpga-tests --bin fpga-bench
 make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"
 
 say "bench: remote OpenCL against native"
-target/release/fpga-bench --programs build/opencl-programs
+target/release/fpga-bench opencl --programs build/opencl-programs
 
 say "bench: the extender's latency against a handler that does nothing"
 cargo bench -p fpga-scheduler-extender --bench latency

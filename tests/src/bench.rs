@@ -1,50 +1,88 @@
-//! The benchmark of the remote library: the same unmodified OpenCL program, natively and through a device manager,
-//! taking turns in one run on one machine, so that the ratios hold whatever else the machine does.
+//! `make bench`: figures, each against its reference in one run on one machine, so that the ratios hold whatever else the
+//! machine does. It measures and judges nothing.
 
-pub mod measurement;
-pub mod plan;
-pub mod run;
+mod extender;
+mod load;
+mod measurement;
+mod opencl;
+mod plan;
+mod report;
+mod run;
 
-use anyhow::Result;
-use clap::Parser;
-use plan::{MEASURES, Path};
-use run::Programs;
-use std::path::PathBuf;
+use crate::testbed::nothing;
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+use std::net::SocketAddr;
 
-/// Compares remote OpenCL with the native runtime, in one run.
+const EXAMPLES: &str = "Examples:
+  fpga-bench opencl --runtime pocl
+  fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
+
+/// Measures kube-fpga, or an extender of somebody else.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example: fpga-bench --programs build/opencl-programs --runtime pocl --rounds 5")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The folder with the built programs of tests/opencl-programs.
-    #[arg(long, default_value = "build/opencl-programs")]
-    programs: PathBuf,
-    /// The OpenCL runtime below: pocl, intel-fpga, intel-cpu or an ICD's path.
-    #[arg(long, env = "RUNTIME", default_value = "pocl")]
-    runtime: String,
-    /// How often each program runs on each path; the table has the median of the rounds.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-    /// The device manager, if it does not lie beside this program.
-    #[arg(long)]
-    device_manager: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Opencl(opencl::Args),
+    Extender(extender::Args),
+    Nothing(NothingArgs),
+}
+
+/// An extender that keeps all nodes and scores them all 0, to measure against.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: fpga-bench nothing --listen 127.0.0.1:9471")]
+struct NothingArgs {
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1:9471")]
+    listen: SocketAddr,
 }
 
 impl Args {
-    /// Runs all measures and prints the table.
+    /// Measures what is asked for and prints it.
     ///
     /// # Errors
-    /// A program is missing, fails, or prints no measurement.
+    /// Something is missing or fails.
     pub fn run(self) -> Result<()> {
-        let Self { programs, runtime, rounds, device_manager } = self;
-        let programs = Programs::find(programs, device_manager, runtime)?;
-        println!("runtime {}, {rounds} rounds, paths taking turns", programs.runtime());
-        println!("{}", measurement::header());
-        for measure in MEASURES {
-            let samples = programs.take_turns(measure, rounds)?;
-            for path in [Path::Unix, Path::Tcp] {
-                println!("{}", measurement::row(measure, path, &samples));
+        let command = match self.command {
+            // Of programs that are waited for one by one.
+            Command::Opencl(args) => return args.run(),
+            command => command,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("can't start the runtime")?;
+        runtime.block_on(async {
+            match command {
+                Command::Opencl(args) => args.run(),
+                Command::Extender(args) => args.run().await,
+                Command::Nothing(args) => args.run().await,
             }
-        }
-        Ok(())
+        })
+    }
+}
+
+impl NothingArgs {
+    async fn run(self) -> Result<()> {
+        let Self { listen } = self;
+        let listener = tokio::net::TcpListener::bind(listen)
+            .await
+            .with_context(|| format!("can't listen on {listen}; choose another address with --listen"))?;
+        nothing::serve(listener).await.context("the listener failed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        super::Args::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! `make bench`: remote OpenCL against native.
+//! `make bench`; see [`fpga_tests::bench`].
 
 use clap::Parser as _;
 use fpga_tests::bench::Args;

@@ -15,7 +15,7 @@ use super::process::Process;
 use super::run_dir::RunDir;
 use super::wait;
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const STOP: Duration = Duration::from_secs(10);
 pub struct ControlPlane {
     // In the order in which they must end when dropped: an API server whose etcd is gone doesn't end.
     scheduler: Option<Process>,
-    controller_manager: Process,
+    controller_manager: Option<Process>,
     api_server: Process,
     etcd: Process,
     kubeconfigs: BTreeMap<Identity, PathBuf>,
@@ -41,6 +41,15 @@ pub struct ControlPlane {
     client: Client,
 }
 
+/// Which parts of a control plane run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All.
+    Whole,
+    /// API server and etcd: nodes and pods are objects that nobody looks after.
+    ObjectsOnly,
+}
+
 impl ControlPlane {
     /// Starts all but the scheduler and waits until pods can be created. `nodes` are the names of the nodes that will
     /// join: they need identities.
@@ -48,6 +57,19 @@ impl ControlPlane {
     /// # Errors
     /// A program is missing, or does not start.
     pub async fn start(nodes: &[&str]) -> Result<Self> {
+        Self::start_as(Extent::Whole, nodes).await
+    }
+
+    /// Starts an API server for thousands of nodes and pods that are objects and nothing else: no controllers (a node
+    /// stays as it was written, though nobody renews its lease), no service accounts, no limits on who asks how often.
+    ///
+    /// # Errors
+    /// A program is missing, or does not start.
+    pub async fn start_objects_only() -> Result<Self> {
+        Self::start_as(Extent::ObjectsOnly, &[]).await
+    }
+
+    async fn start_as(extent: Extent, nodes: &[&str]) -> Result<Self> {
         let programs = programs::Programs::find()?;
         let network = Network::claim()?;
         let run_dir = RunDir::new()?;
@@ -65,7 +87,7 @@ impl ControlPlane {
             .collect::<Result<Vec<_>>>()?;
 
         let etcd = programs.start_etcd(&network, &run_dir)?;
-        let api_server = programs.start_api_server(&network, &run_dir, &credentials)?;
+        let api_server = programs.start_api_server(&network, &run_dir, &credentials, extent)?;
         let server = programs::api_server_url(&network);
         let certificate = programs::api_server_certificate(&run_dir);
         let mut kubeconfigs = BTreeMap::new();
@@ -85,14 +107,24 @@ impl ControlPlane {
             Ok(Some(client))
         })
         .await?;
-        let manager = kubeconfigs.get(&Identity::ControllerManager).context("there is no such identity")?;
-        let controller_manager = programs.start_controller_manager(&network, &run_dir, manager)?;
-        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
-        wait::until("kube-controller-manager to make the default service account", START, async || {
-            controller_manager.check_running()?;
-            Ok(accounts.get_opt("default").await?)
-        })
-        .await?;
+        let controller_manager = match extent {
+            Extent::Whole => {
+                let manager =
+                    kubeconfigs.get(&Identity::ControllerManager).context("there is no such identity")?;
+                let process = programs.start_controller_manager(&network, &run_dir, manager)?;
+                wait_for_accounts(&client, &process).await?;
+                Some(process)
+            }
+            Extent::ObjectsOnly => {
+                let namespaces: Api<Namespace> = Api::all(client.clone());
+                wait::until("the default namespace", START, async || {
+                    api_server.check_running()?;
+                    Ok(namespaces.get_opt("default").await?)
+                })
+                .await?;
+                None
+            }
+        };
         Ok(Self {
             scheduler: None,
             controller_manager,
@@ -185,20 +217,31 @@ impl ControlPlane {
     /// # Errors
     /// One has.
     pub fn check_running(&self) -> Result<()> {
-        let scheduler = self.scheduler.iter();
-        [&self.etcd, &self.api_server, &self.controller_manager]
+        [&self.etcd, &self.api_server]
             .into_iter()
-            .chain(scheduler)
+            .chain(&self.controller_manager)
+            .chain(&self.scheduler)
             .try_for_each(Process::check_running)
     }
 
     /// Stops everything, in order.
     pub async fn stop(mut self) {
         self.stop_scheduler().await;
-        self.controller_manager.stop(STOP).await;
+        if let Some(manager) = &self.controller_manager {
+            manager.stop(STOP).await;
+        }
         self.api_server.stop(STOP).await;
         self.etcd.stop(STOP).await;
     }
+}
+
+async fn wait_for_accounts(client: &Client, controller_manager: &Process) -> Result<()> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+    wait::until("kube-controller-manager to make the default service account", START, async || {
+        controller_manager.check_running()?;
+        Ok(accounts.get_opt("default").await?.map(drop))
+    })
+    .await
 }
 
 async fn client_from(kubeconfig: &Path) -> Result<Client> {

@@ -1,5 +1,6 @@
 //! Where the control plane's programs are, and the arguments that each is started with.
 
+use super::Extent;
 use super::scheduler::SchedulerConfig;
 use super::signing_key::SigningKey;
 use crate::testbed::identity::Credential;
@@ -72,6 +73,7 @@ impl Programs {
         network: &Network,
         run_dir: &RunDir,
         credentials: &[Credential],
+        extent: Extent,
     ) -> Result<Process> {
         let ip = network.control_plane();
         let key = SigningKey::write(run_dir.path())?;
@@ -92,6 +94,13 @@ impl Programs {
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(format!("--token-auth-file={}", tokens.display()))
             .args(["--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16"]);
+        let spec = match extent {
+            Extent::Whole => spec,
+            Extent::ObjectsOnly => spec
+                .arg("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition")
+                .args(["--enable-priority-and-fairness=false", "--delete-collection-workers=20"])
+                .args(["--max-requests-inflight=10000", "--max-mutating-requests-inflight=5000"]),
+        };
         Process::start(&spec)
     }
 
@@ -132,8 +141,7 @@ impl Programs {
                 format!("--secure-port={SCHEDULER_PORT}"),
                 format!("--cert-dir={}", run_dir.path().join("scheduler-certs").display()),
             ])
-            // V(5) is the only place where kube-scheduler tells that a prioritize call failed.
-            .arg("--v=5");
+            .arg(format!("--v={}", config.verbosity()));
         Process::start(&spec)
     }
 }

@@ -7,7 +7,11 @@ use std::path::Path;
 #[derive(Debug, Clone)]
 pub struct SchedulerConfig {
     text: String,
+    verbosity: u8,
 }
+
+/// V(5) is the only place where kube-scheduler tells that a prioritize call failed.
+const TELLS_EVERYTHING: u8 = 5;
 
 impl SchedulerConfig {
     /// The shipped configuration with the extender at `url`.
@@ -30,7 +34,7 @@ impl SchedulerConfig {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config").join(file);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
-        Self { text }.with("urlPrefix", url)
+        Self { text, verbosity: TELLS_EVERYTHING }.with("urlPrefix", url)
     }
 
     /// No extender at all.
@@ -38,7 +42,7 @@ impl SchedulerConfig {
     pub fn without_extender() -> Self {
         let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                     clientConnection:\n  kubeconfig: -\nleaderElection:\n  leaderElect: false\n";
-        Self { text: text.to_owned() }
+        Self { text: text.to_owned(), verbosity: TELLS_EVERYTHING }
     }
 
     /// Replaces the value of a key.
@@ -46,7 +50,32 @@ impl SchedulerConfig {
     /// # Errors
     /// The configuration does not have the key exactly once.
     pub fn with(self, key: &str, value: &str) -> Result<Self> {
-        Ok(Self { text: rewrite_scheduler_config(&self.text, key, value)? })
+        Ok(Self { text: rewrite_scheduler_config(&self.text, key, value)?, ..self })
+    }
+
+    /// Adds a setting at the top level.
+    #[must_use]
+    pub fn and(self, key: &str, value: &str) -> Self {
+        Self { text: format!("{}{key}: {value}\n", self.text), ..self }
+    }
+
+    /// For measuring how fast pods are placed: kube-scheduler's own limit on its requests to the API server (50 a
+    /// second) is far away, and its log says little.
+    ///
+    /// # Errors
+    /// The configuration has no client connection.
+    pub fn unthrottled(self) -> Result<Self> {
+        let section = "clientConnection:\n";
+        let Some((before, after)) = self.text.split_once(section) else {
+            bail!("the scheduler's configuration has no clientConnection");
+        };
+        let text = format!("{before}{section}  qps: 5000\n  burst: 5000\n{after}");
+        Ok(Self { text, verbosity: 1 })
+    }
+
+    /// How much it logs.
+    pub(super) const fn verbosity(&self) -> u8 {
+        self.verbosity
     }
 
     /// The whole text, for the identity of `kubeconfig`.
@@ -94,5 +123,8 @@ mod tests {
         let text = config.text(Path::new("/tmp/kubeconfig")).unwrap();
         assert!(text.contains("- urlPrefix: http://127.1.2.3:9461\n"));
         assert!(text.contains("kubeconfig: /tmp/kubeconfig\n"));
+        let text = config.unthrottled().unwrap().and("parallelism", "2").text(Path::new("/k")).unwrap();
+        assert!(text.contains("clientConnection:\n  qps: 5000\n  burst: 5000\n  kubeconfig: /k\n"), "{text}");
+        assert!(text.ends_with("\nparallelism: 2\n"), "{text}");
     }
 }

@@ -1,0 +1,84 @@
+//! Figures of many samples, and of processes.
+
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+
+/// Samples in order.
+#[derive(Debug, Clone, Default)]
+pub struct Sorted(Vec<Duration>);
+
+impl Sorted {
+    /// Of samples in any order.
+    pub fn new(mut samples: Vec<Duration>) -> Self {
+        samples.sort_unstable();
+        Self(samples)
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The value that `percent` of the samples don't exceed; zero if there are none.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().unwrap_or_default()
+    }
+
+    /// Median, 99th percentile and the greatest, in milliseconds.
+    pub fn told(&self) -> String {
+        let [p50, p99, max] = [50, 99, 100].map(|percent| self.percentile(percent).as_secs_f64() * 1e3);
+        format!("p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  max {max:>8.2} ms  ({} samples)", self.len())
+    }
+}
+
+/// The middle of some figures.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    match figures.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => figures[n / 2],
+        n => f64::midpoint(figures[n / 2 - 1], figures[n / 2]),
+    }
+}
+
+/// What a process has in memory, in MiB: `VmRSS` now, `VmHWM` at most.
+///
+/// # Errors
+/// There is no such process.
+pub fn memory_mib(pid: i32, field: &str) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kib: f64 = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no such field")?.parse()?;
+    Ok(kib / 1024.0)
+}
+
+/// Begins to note the most memory of a process anew.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn forget_most_memory(pid: i32) -> Result<()> {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").context("can't reset the process's peak memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_samples() {
+        let samples = Sorted::new((1..=200).rev().map(Duration::from_millis).collect());
+        for (percent, millis) in [(0, 1), (50, 100), (99, 198), (100, 200)] {
+            assert_eq!(samples.percentile(percent), Duration::from_millis(millis));
+        }
+        assert_eq!(Sorted::default().percentile(99), Duration::ZERO);
+        assert!((median(vec![3.0, 1.0, 2.0, 10.0]) - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(memory_mib(own, "VmHWM").unwrap() >= memory_mib(own, "VmRSS").unwrap() * 0.5);
+        assert!(memory_mib(own, "VmNothing").is_err());
+    }
+}

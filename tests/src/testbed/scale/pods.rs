@@ -1,0 +1,48 @@
+//! The pods that a thousand nodes are offered, in batches that are told apart by a label.
+
+use super::nodes::{BITSTREAM, VENDOR};
+use serde_json::{Value, json};
+
+/// The label that a batch has in common.
+pub const BATCH: &str = "batch";
+
+/// What a pod asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A board, as scheduler-config/README.md says: resource, label, and required node affinity.
+    Fpga,
+    /// The same without the node affinity, which is how not to do it in a large cluster.
+    FpgaWithoutAffinity,
+    /// A board by label and node affinity, without the resource, as in the label-only wiring.
+    FpgaByLabel,
+    /// Nothing of ours.
+    Ordinary,
+}
+
+impl Kind {
+    /// A pod's JSON.
+    #[must_use]
+    pub fn pod(self, batch: &str, index: usize) -> Value {
+        let mut pod = json!({
+            "metadata": {"name": format!("{batch}-{index}"), "labels": {(BATCH): batch}},
+            "spec": {"containers": [{"name": "main", "image": "none"}]},
+        });
+        if self == Self::Ordinary {
+            return pod;
+        }
+        pod["metadata"]["labels"]["fpga-scheduling.io/fpga-vendor"] = json!(VENDOR);
+        pod["metadata"]["annotations"] = json!({"fpga-scheduling.io/bitstreams": BITSTREAM});
+        if self != Self::FpgaByLabel {
+            let one = json!({"fpga-scheduling.io/accelerated": "1"});
+            pod["spec"]["containers"][0]["resources"] = json!({"requests": one, "limits": one});
+        }
+        if self != Self::FpgaWithoutAffinity {
+            let vendor =
+                json!({"key": "fpga-scheduling.io/fpga-vendor", "operator": "In", "values": [VENDOR]});
+            pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [vendor]}],
+            }}});
+        }
+        pod
+    }
+}
