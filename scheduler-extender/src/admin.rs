@@ -4,10 +4,12 @@ use crate::app::{App, json};
 use crate::clock::Moment;
 use crate::explain::{Explanation, PodName};
 use crate::index::{Node, Source};
+use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use fpga_core::decide::Rules;
 use fpga_core::node_facts::NodeLabels;
 use fpga_core::node_state::{NodeState, StateVersion};
@@ -30,6 +32,12 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Response {
     let unknown = if app.index.is_synced() { "pods" } else { "nodes" };
     let reason = format!("the {unknown} of the cluster are not known yet\n");
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+}
+
+/// The routes for probes and Prometheus, for a port of their own.
+pub fn probes(app: Arc<App>) -> Router {
+    let router = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
+    router.route("/metrics", get(metrics)).with_state(app)
 }
 
 /// The metrics in the OpenMetrics text format.

@@ -1,10 +1,12 @@
 //! Command line and wiring.
 
+use crate::admin;
 use crate::app::{App, Routes, app};
 use crate::clock::Clock;
+use crate::ports::PortArgs;
 use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
-use crate::serve::{Signals, serve};
+use crate::serve::Signals;
 use crate::stream::options::StreamArgs;
 use crate::stream::{self, Streams};
 use crate::{pod_reflector, reflector};
@@ -18,7 +20,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::net::TcpListener;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 
@@ -53,7 +54,8 @@ struct ServeArgs {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9461")]
     listen: SocketAddr,
-    /// File with the bound address, written when the port is open; a second line has that of the streams as stream:ADDRESS.
+    /// File with the bound address, written when the port is open; further lines have those of
+    /// others as metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
     /// Configuration of the API server's client; else the pod's own, or KUBECONFIG.
@@ -65,6 +67,8 @@ struct ServeArgs {
     /// Longest request body in bytes; 5,000 whole nodes are about 31 MB.
     #[arg(long, env = "FPGA_MAX_BODY_BYTES", default_value_t = 64 << 20)]
     max_body_bytes: usize,
+    #[command(flatten)]
+    ports: PortArgs,
     #[command(flatten)]
     stream: StreamArgs,
     #[command(flatten)]
@@ -152,6 +156,7 @@ impl ServeArgs {
             kubeconfig,
             path_prefix,
             max_body_bytes,
+            ports,
             stream,
             rules,
             record,
@@ -161,19 +166,16 @@ impl ServeArgs {
         let access = stream.access()?;
         let mut signals = Signals::install().context("can't take signals")?;
         let client = client(kubeconfig.as_deref()).await?;
-        let listener = TcpListener::bind(listen)
-            .await
-            .with_context(|| format!("can't listen on {listen}; choose another address with --listen"))?;
-        let bound = listener.local_addr()?;
+        let ports = ports.open(listen).await?;
         let stream_listener = stream.bind().await?;
-        let mut ready = format!("{bound}\n");
+        let mut ready = ports.addresses()?;
         if let Some(listener) = &stream_listener {
             let bound = listener.local_addr()?;
             ready += &format!("stream:{bound}\n");
             info!(stream_listen = %bound, token = ?access, "Collectors may stream");
         }
         info!(
-            listen = %bound, path_prefix, max_body_bytes,
+            listen = %ready.lines().collect::<Vec<_>>().join(" "), tls = ports.protection(), path_prefix, max_body_bytes,
             weights = %rules.weights, max_score = %rules.max_score,
             stale_usage = %rules.stale.usage, stale_reconfiguration = %rules.stale.reconfiguration,
             stale_locality = %rules.stale.locality, unlabelled_nodes = %rules.unlabelled,
@@ -203,6 +205,7 @@ impl ServeArgs {
             }
         };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
+        let (probes, port_metrics) = (admin::probes(Arc::clone(&state)), state.metrics.ports.clone());
         let router = app(state, &Routes { prefix: path_prefix, max_body_bytes });
         let (second, cut) = tokio::sync::oneshot::channel::<()>();
         let stop = async move {
@@ -222,7 +225,7 @@ impl ServeArgs {
             write_ready_file(&path, &ready).with_context(|| format!("can't write {}", path.display()))?;
         }
         tokio::select! {
-            served = serve(listener, router, stop, cut) => served.context("the listener failed"),
+            () = ports.serve(router, probes, &port_metrics, stop, cut) => Ok(()),
             () = reflector => bail!("the watch on nodes ended"),
             () = pods => bail!("the watch on pods ended"),
             ended = streams => {

@@ -20,6 +20,7 @@ pub mod index;
 pub mod metrics;
 pub mod placed_pod;
 pub mod pod_reflector;
+pub mod ports;
 pub mod record;
 pub mod reflector;
 pub mod replay;

@@ -1,6 +1,7 @@
 //! What the extender tells of itself at `/metrics`. kube-scheduler ignores errors of prioritize silently: here they show.
 
 use crate::index::{NodeIndex, Source};
+use crate::ports::metrics::PortMetrics;
 use crate::wire::Mode;
 use fpga_core::matching::Rejection;
 use fpga_core::staleness::{Freshness, Knowledge};
@@ -167,6 +168,8 @@ pub struct Metrics {
     pub outdated_states: Counter,
     /// Failures of the watch on nodes.
     pub watch_errors: Counter,
+    /// What happens before there is a request.
+    pub ports: PortMetrics,
 }
 
 impl Metrics {
@@ -187,6 +190,7 @@ impl Metrics {
             unreadable_states: Counter::default(),
             outdated_states: Counter::default(),
             watch_errors: Counter::default(),
+            ports: PortMetrics::register(registry),
         };
         let help = "Time from a request's headers to its answer";
         registry.register_with_unit("request_duration", help, Unit::Seconds, metrics.requests.clone());

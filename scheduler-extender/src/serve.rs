@@ -1,7 +1,9 @@
-//! The port, and how the process ends: the first signal drains, the second or 10 s later cuts.
+//! The HTTP ports with their bounds, and how the process ends: the first signal drains, the second or 10 s later cuts.
 
+use crate::ports::metrics::{PortMetrics, PortName};
 use axum::Router;
-use axum::serve::ListenerExt;
+use fpga_net::http::{Limits, Port, Server};
+use futures::future::join_all;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
@@ -13,43 +15,53 @@ use tracing::{info, warn};
 /// Longest time that requests in progress are waited for.
 pub const GRACE: Duration = Duration::from_secs(10);
 
+/// kube-scheduler has a handful of connections, people and Prometheus some more.
+const LIMITS: Limits = Limits {
+    connections: 256,
+    head: Duration::from_secs(5),
+    // kube-scheduler keeps an idle connection for 90 s, and must not find it closed by us when it asks again.
+    idle: Duration::from_secs(180),
+    drain: GRACE,
+};
+
 /// Answers on `listener` until `stop` ends, then finishes what is in progress; cuts it when `cut` ends or after
 /// [`GRACE`].
 ///
 /// # Errors
-/// If the listener fails.
+/// None so far.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    stop: impl Future<Output = ()> + Send + 'static,
+    stop: impl Future<Output = ()>,
     cut: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    // An answer is one small write; waiting to fill a packet would cost more than the answer.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            warn!(%error, "Could not set TCP_NODELAY");
-        }
+    let port = (PortName::Http, Port::Tcp(listener, None), router);
+    serve_ports(vec![port], &PortMetrics::default(), stop, cut).await;
+    Ok(())
+}
+
+/// The same for several ports, each with its routes. Bounds are for each port, so that one can't be shut by another.
+pub async fn serve_ports(
+    ports: Vec<(PortName, Port, Router)>,
+    metrics: &PortMetrics,
+    stop: impl Future<Output = ()>,
+    cut: impl Future<Output = ()>,
+) {
+    let (stopping, stopped) = watch::channel(false);
+    let servers = ports.into_iter().map(|(name, port, router)| {
+        let (metrics, stopped) = (metrics.clone(), stopped.clone());
+        let server = Server::new(LIMITS, move |refusal| metrics.refused(name, refusal));
+        async move { server.serve(port, router, stopped).await }
     });
-    let (stopping, mut stopped) = watch::channel(false);
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let end = async {
         stop.await;
         info!("Stopping");
         stopping.send_replace(true);
-    });
-    let force = async move {
-        // An error means that the server has ended, and with it this select.
-        let _ = stopped.wait_for(|stopping| *stopping).await;
-        tokio::select! {
-            () = tokio::time::sleep(GRACE) => {}
-            () = cut => {}
-        }
+        cut.await;
     };
     tokio::select! {
-        ended = server => ended,
-        () = force => {
-            warn!("Requests in progress were cut off");
-            Ok(())
-        }
+        _ = join_all(servers) => {}
+        () = end => warn!("Requests in progress were cut off"),
     }
 }
 

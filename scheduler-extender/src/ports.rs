@@ -1,0 +1,130 @@
+//! Where kube-scheduler, people and probes connect: addresses and certificates of the HTTP ports.
+//!
+//! With `--tls-client-ca` only who has a certificate gets an answer on the main port. Probes and Prometheus have none:
+//! `--metrics-listen` is a port of plain HTTP for them, where nothing else is told.
+
+pub mod metrics;
+
+use crate::serve::serve_ports;
+use anyhow::{Context as _, Result, bail};
+use axum::Router;
+use fpga_net::http::Port;
+use fpga_net::tls::{HTTP_1, Reload, ServerFiles, ServerTls};
+use metrics::{PortMetrics, PortName};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Who is answered on the HTTP port, and how.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Ports")]
+pub struct PortArgs {
+    /// Certificate (PEM, with its chain) to speak HTTPS with; read anew when it changes, for new connections.
+    #[arg(long, env = "FPGA_TLS_CERT", value_name = "PATH", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, env = "FPGA_TLS_KEY", value_name = "PATH", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities (PEM) of which kube-scheduler must show a certificate; without them anybody is answered.
+    #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Address for probes and metrics only, in plain HTTP; port 0 takes a free one. The main port has them as well.
+    #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
+    pub metrics_listen: Option<SocketAddr>,
+}
+
+/// Open ports.
+#[derive(Debug)]
+pub struct Ports {
+    http: TcpListener,
+    tls: Option<Arc<ServerTls>>,
+    probes: Option<TcpListener>,
+}
+
+impl PortArgs {
+    /// Opens them, the main one at `listen`.
+    ///
+    /// # Errors
+    /// An address can't be had, or the certificate is no good.
+    pub async fn open(&self, listen: SocketAddr) -> Result<Ports> {
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let files = ServerFiles {
+                    certificate: certificate.clone(),
+                    key: key.clone(),
+                    client_ca: self.tls_client_ca.clone(),
+                };
+                let tls = ServerTls::new(files, HTTP_1);
+                if let Reload::Failed(error) = tls.reload() {
+                    bail!("--tls-cert, --tls-key or --tls-client-ca is no good: {error}");
+                }
+                Some(Arc::new(tls))
+            }
+            _ => None,
+        };
+        let probes = match self.metrics_listen {
+            Some(address) => Some(bind(address, "--metrics-listen").await?),
+            None => None,
+        };
+        Ok(Ports { http: bind(listen, "--listen").await?, tls, probes })
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("can't listen on {address}; choose another address with {flag}"))
+}
+
+impl Ports {
+    /// The address of the main port, and as further lines those of others as `metrics:ADDRESS`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn addresses(&self) -> std::io::Result<String> {
+        let mut lines = format!("{}\n", self.http.local_addr()?);
+        if let Some(probes) = &self.probes {
+            lines += &format!("metrics:{}\n", probes.local_addr()?);
+        }
+        Ok(lines)
+    }
+
+    /// How the main port is protected, for the log.
+    #[must_use]
+    pub fn protection(&self) -> &'static str {
+        match &self.tls {
+            None => "none",
+            Some(tls) if tls.asks_clients() => "mutual TLS",
+            Some(_) => "TLS",
+        }
+    }
+
+    /// Answers by `router`, and by `probes` on the port for those, as [`serve_ports`] says.
+    pub async fn serve(
+        self,
+        router: Router,
+        probes: Router,
+        metrics: &PortMetrics,
+        stop: impl Future<Output = ()>,
+        cut: impl Future<Output = ()>,
+    ) {
+        let keep = keep(self.tls.clone(), PortName::Http, metrics);
+        let mut ports = vec![(PortName::Http, Port::Tcp(self.http, self.tls), router)];
+        if let Some(listener) = self.probes {
+            ports.push((PortName::Metrics, Port::Tcp(listener, None), probes));
+        }
+        tokio::select! {
+            () = serve_ports(ports, metrics, stop, cut) => {}
+            () = keep => {}
+        }
+    }
+}
+
+/// Reads certificates anew, for ever.
+pub async fn keep(tls: Option<Arc<ServerTls>>, port: PortName, metrics: &PortMetrics) {
+    match tls {
+        Some(tls) => tls.keep(|reload| metrics.reloaded(port, reload)).await,
+        None => std::future::pending().await,
+    }
+}
