@@ -1,0 +1,180 @@
+//! Runs every policy on the same jobs, for every value and every seed, and puts them side by side.
+
+use super::Scenario;
+use super::engine::simulate;
+use super::measures::{Estimate, Measures};
+use super::options::PolicyName;
+use crate::outcome::{Outcome, Table, number};
+use crate::scenario::ScenarioError;
+use fpga_core::pool::thresholds::Thresholds;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// More runs than these are a mistake.
+const MOST_RUNS: usize = 200_000;
+
+/// A scenario with one value for each parameter.
+struct Point {
+    values: Vec<f64>,
+    scenario: Scenario,
+    thresholds: Thresholds,
+}
+
+/// The scenario's points: every value of a parameter with every one of the others.
+pub(super) fn points(scenario: &Scenario) -> Result<Vec<(Vec<f64>, Scenario)>, ScenarioError> {
+    let mut points = vec![(Vec::new(), scenario.clone())];
+    for vary in &scenario.vary {
+        let mut next = Vec::new();
+        for (values, scenario) in &points {
+            for value in &vary.values {
+                let mut values = values.clone();
+                values.push(*value);
+                next.push((values, scenario.with(vary.parameter, *value)?));
+            }
+        }
+        points = next;
+    }
+    Ok(points)
+}
+
+/// Simulates all of it.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
+    if scenario.seeds == 0 || scenario.policies.is_empty() {
+        return Err(ScenarioError::Invalid("`seeds` must be at least 1 and `policies` name one".to_owned()));
+    }
+    let mut points_of = Vec::new();
+    for (values, scenario) in points(scenario)? {
+        let queues = scenario.policies.iter().any(|name| matches!(name, PolicyName::Wa | PolicyName::Wra));
+        let thresholds = if queues { scenario.best()?.shape.thresholds().ok() } else { None };
+        let thresholds = thresholds.map_or_else(|| Thresholds::new(Vec::new()), Ok);
+        let thresholds = thresholds.map_err(|error| ScenarioError::Invalid(error.to_string()))?;
+        points_of.push(Point { values, scenario, thresholds });
+    }
+    let mut policies = scenario.policies.clone();
+    if !policies.contains(&scenario.baseline) {
+        policies.insert(0, scenario.baseline);
+    }
+    let seeds = usize::try_from(scenario.seeds).unwrap_or(usize::MAX);
+    let runs = points_of.len().saturating_mul(policies.len()).saturating_mul(seeds);
+    if runs > MOST_RUNS {
+        return Err(ScenarioError::Invalid(format!("these are {runs} runs: at most {MOST_RUNS} are done")));
+    }
+    // Runs in the order of points, policies, seeds.
+    let all = in_parallel(runs, |index| {
+        let (rest, seed) = (index / seeds, index % seeds);
+        let (Some(point), Some(policy)) =
+            (points_of.get(rest / policies.len()), policies.get(rest % policies.len()))
+        else {
+            return Err(ScenarioError::Invariant("a run of no point".to_owned()));
+        };
+        let policy = point.scenario.policy(*policy, &point.thresholds)?;
+        let jobs = point.scenario.arrivals(seed as u64 + 1)?;
+        let records = simulate(&point.scenario.cluster()?, policy, &jobs)?;
+        Ok(Measures::of(&records))
+    });
+    let all: Vec<Measures> = all.into_iter().collect::<Result<_, _>>()?;
+    Ok(outcome(scenario, &points_of, &policies, seeds, &all))
+}
+
+fn outcome(
+    scenario: &Scenario,
+    points: &[Point],
+    policies: &[PolicyName],
+    seeds: usize,
+    all: &[Measures],
+) -> Outcome {
+    let base = policies.iter().position(|name| *name == scenario.baseline).unwrap_or(0);
+    let mut columns: Vec<String> = scenario.vary.iter().map(|vary| vary.parameter.to_string()).collect();
+    let over = |what: &str| format!("{what} {} is × of it", scenario.baseline);
+    let heads = [
+        "policy".into(),
+        "ACT, s".into(),
+        "TCT, s".into(),
+        "SAR".into(),
+        "DLR".into(),
+        over("ACT:"),
+        over("TCT:"),
+    ];
+    columns.extend(heads);
+    columns.push("ACT change, %".to_owned());
+    columns.push("TCT change, %".to_owned());
+    let mut table = Table { title: scenario.title.clone(), columns, rows: Vec::new() };
+    let mut gains: Vec<Vec<(f64, f64)>> = vec![Vec::new(); policies.len()];
+    for (point, of_point) in points.iter().zip(all.chunks(policies.len() * seeds)) {
+        let of_policies: Vec<&[Measures]> = of_point.chunks(seeds).collect();
+        let Some(baseline) = of_policies.get(base) else { continue };
+        for ((name, measures), gains) in policies.iter().zip(&of_policies).zip(&mut gains) {
+            let each =
+                |of: &dyn Fn(&Measures) -> f64| Estimate::of(&measures.iter().map(of).collect::<Vec<_>>());
+            let paired = |of: &dyn Fn(&Measures, &Measures) -> f64| {
+                Estimate::of(&measures.iter().zip(*baseline).map(|(is, was)| of(is, was)).collect::<Vec<_>>())
+            };
+            let act_gain = paired(&|is, was| was.act / is.act);
+            let tct_gain = paired(&|is, was| was.tct / is.tct);
+            gains.push((act_gain.mean, tct_gain.mean));
+            let mut row: Vec<String> = point.values.iter().map(|value| number_short(*value)).collect();
+            row.extend([
+                name.to_string(),
+                each(&|one| one.act).text(3),
+                each(&|one| one.tct).text(3),
+                each(&|one| one.sar).text(3),
+                each(&|one| one.dlr).text(3),
+                act_gain.text(2),
+                tct_gain.text(2),
+                paired(&|is, was| 100.0 * (is.act / was.act - 1.0)).text(1),
+                paired(&|is, was| 100.0 * (is.tct / was.tct - 1.0)).text(1),
+            ]);
+            table.rows.push(row);
+        }
+    }
+    let mut outcome = Outcome::default();
+    outcome.remarks.push(format!(
+        "Synthetic jobs, seeds 1 to {seeds}, the same for all policies; mean ± half of the 95 % interval over seeds. \
+         Invariants held in all {} runs.",
+        all.len()
+    ));
+    for (name, gains) in policies.iter().zip(&gains) {
+        let prefix = name.to_string().to_lowercase().replace(' ', "_");
+        for (what, of) in [("act", 0), ("tct", 1)] {
+            let values = || gains.iter().map(|gain| if of == 0 { gain.0 } else { gain.1 });
+            outcome.push(&format!("{prefix}_{what}_gain_most"), values().fold(0.0, f64::max));
+            outcome.push(&format!("{prefix}_{what}_gain_least"), values().fold(f64::INFINITY, f64::min));
+        }
+    }
+    outcome.tables.push(table);
+    outcome
+}
+
+/// A value as it was written.
+pub(super) fn number_short(value: f64) -> String {
+    let text = number(value);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The results of `work` for 0 up to `count`, in this order, reckoned on all cores.
+fn in_parallel<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count.max(1));
+    let next = AtomicUsize::new(0);
+    let mut results: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let worker = || {
+            let mut mine = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return mine;
+                }
+                mine.push((index, work(index)));
+            }
+        };
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, Vec<(usize, T)>>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().flat_map(join).collect()
+    });
+    results.sort_unstable_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

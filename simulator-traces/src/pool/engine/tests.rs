@@ -1,0 +1,149 @@
+use super::super::measures::{Estimate, Measures};
+use super::*;
+use crate::random::Random;
+use fpga_core::pool::model::{Formula, Load};
+use fpga_core::pool::policy::{Fit, NothingFits, Order, Patience, Preference, Rules};
+use fpga_core::pool::sizes::Sizes;
+use fpga_core::pool::thresholds::Thresholds;
+use proptest::prelude::*;
+use std::num::NonZeroU32;
+
+fn cluster(slots: &[u32]) -> Cluster {
+    Cluster {
+        slots: slots.to_vec(),
+        nic: 100.0,
+        dma: 200.0,
+        slot: f64::INFINITY,
+        output_share: 1.0,
+        transfer: Transfer::Pipelined,
+    }
+}
+
+fn arrival(seconds: u64, home: u32, size: u64) -> Arrival {
+    Arrival { at: seconds * 1_000_000_000, home: NodeIndex(home), size: Bytes(size) }
+}
+
+/// Starts and ends in seconds.
+fn times(records: &[Record]) -> Vec<(f64, f64, Place)> {
+    records.iter().map(|one| (one.started as f64 / 1e9, one.ended as f64 / 1e9, one.place)).collect()
+}
+
+#[test]
+fn a_tiny_cluster_worked_by_hand() {
+    // Node 0 has a board of two slots. A local job of 500 B and a remote one of 300 B share its DMA engine of 200 B/s:
+    // 100 B/s each (the network card allows 100 as well). The remote one ends at 3 s, and the third job, which waited,
+    // takes its slot: 1 s more. The local one has 100 B left then and all of the engine: 4.5 s.
+    let jobs = [arrival(0, 0, 500), arrival(0, 1, 300), arrival(1, 1, 100)];
+    let records = simulate(&cluster(&[2, 0]), Policy::fifo(), &jobs).unwrap();
+    let expected = [(0.0, 4.5, Place::Local), (0.0, 3.0, Place::Remote), (3.0, 4.0, Place::Remote)];
+    assert_eq!(times(&records), expected);
+}
+
+#[test]
+fn chunks_go_there_are_processed_and_come_back_one_by_one() {
+    let cluster = Cluster { transfer: Transfer::Chunks { bytes: 100.0 }, ..cluster(&[1, 0]) };
+    // Each 100 B: 1 s there, 0.5 s in the engine, 1 s back. The last 50 B take half.
+    let records = simulate(&cluster, Policy::fifo(), &[arrival(0, 1, 250)]).unwrap();
+    assert_eq!(times(&records), [(0.0, 6.25, Place::Remote)]);
+    let local = simulate(&cluster, Policy::fifo(), &[arrival(0, 0, 250)]).unwrap();
+    assert_eq!(times(&local), [(0.0, 1.25, Place::Local)]);
+}
+
+#[test]
+fn a_job_that_can_never_run_is_told() {
+    let error = simulate(&cluster(&[1, 0]), Policy::local_shortest_first(), &[arrival(0, 1, 1)]).unwrap_err();
+    assert!(matches!(error, ScenarioError::Invalid(_)), "{error}");
+}
+
+/// Poisson arrivals at one node with one slot, 200 B/s.
+fn queue(seed: u64, load: f64, sizes: &Sizes, count: u32) -> Vec<Arrival> {
+    let mut random = Random::new(seed, 0);
+    let interval = sizes.mean() / 200.0 / load;
+    let mut at = 0.0;
+    let draw = |_| {
+        at += random.exponential(interval);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
+        let (nanos, size) = ((at * 1e9) as u64, sizes.quantile(random.unit()) as u64);
+        Arrival { at: nanos, home: NodeIndex(0), size: Bytes(size) }
+    };
+    (0..count).map(draw).collect()
+}
+
+/// Mean completion time over seeds.
+fn act(policy: &Policy, load: f64, sizes: &Sizes) -> Estimate {
+    let one = |seed| {
+        let jobs = queue(seed, load, sizes, 10_000);
+        Measures::of(&simulate(&cluster(&[1]), policy.clone(), &jobs).unwrap()).act
+    };
+    Estimate::of(&(1..=8).map(one).collect::<Vec<_>>())
+}
+
+#[test]
+fn one_slot_is_the_queue_of_the_textbooks() {
+    // Sizes in the millions, that whole bytes do not count.
+    let exponential = Sizes::exponential(0.0, 4e6).unwrap();
+    let power = Sizes::power_law(1e6, 1e8, 1.5).unwrap();
+    let queues = Thresholds::new(vec![2_000_000, 5_000_000, 20_000_000]).unwrap();
+    let bounds = [2e6, 5e6, 2e7];
+    for (sizes, load) in [(exponential, 0.5), (exponential, 0.8), (power, 0.6)] {
+        let model = Load { jobs_per_second: load * 200.0 / sizes.mean(), bytes_per_second: 200.0, sizes };
+        for (policy, bounds) in
+            [(Policy::fifo(), &bounds[..0]), (Policy::workload_aware(queues.clone()), &bounds)]
+        {
+            let expected = model.mean_completion(bounds, Formula::Exact).unwrap();
+            let got = act(&policy, load, &sizes);
+            // Two intervals: eight comparisons shall not fail one time in three.
+            let half = 2.0 * got.half.unwrap();
+            assert!((got.mean - expected).abs() < half, "{sizes:?} {load}: {got:?}, expected {expected}");
+            assert!(half < 0.25 * expected, "too wide to say anything: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn slots_that_share_an_engine_share_its_processor() {
+    // With more slots than jobs an M/M/1 queue with processor sharing: the same mean as with one slot, 1 / (1 - ρ).
+    let sizes = Sizes::exponential(0.0, 4e6).unwrap();
+    let run = |seed| {
+        let jobs = queue(seed, 0.6, &sizes, 10_000);
+        Measures::of(&simulate(&cluster(&[1000]), Policy::fifo(), &jobs).unwrap()).act
+    };
+    let got = Estimate::of(&(1..=8).map(run).collect::<Vec<_>>());
+    let expected = 4e6 / 200.0 / 0.4;
+    assert!((got.mean - expected).abs() < 2.0 * got.half.unwrap(), "{got:?} {expected}");
+}
+
+proptest! {
+    #[test]
+    fn every_run_keeps_the_laws_and_is_the_same_again(
+        slots in prop::collection::vec(0_u32..4, 4), output in 0_u32..3, chunked in prop::bool::ANY,
+        which in 0_u32..5, contention in 1_u32..4, jobs in prop::collection::vec((0_u64..20, 0_u32..4, 1_u64..3000), 1..60),
+    ) {
+        prop_assume!(slots.iter().any(|slots| *slots > 0));
+        let transfer = if chunked { Transfer::Chunks { bytes: 128.0 } } else { Transfer::Pipelined };
+        let cluster = Cluster { output_share: f64::from(output) / 2.0, transfer, ..cluster(&slots) };
+        let rules = Rules {
+            contention: NonZeroU32::new(contention).unwrap(),
+            skips: 3,
+            patience: Patience(1_000_000_000_000_000),
+            preference: Preference::Order,
+            nothing_fits: NothingFits::KeepIdle,
+        };
+        let policy = match which {
+            0 => Policy::fifo(),
+            1 => Policy::shortest_first(),
+            2 => Policy::resource_aware(rules),
+            3 => Policy { order: Order::Size, fit: Fit::ResourceAware(rules) },
+            _ => Policy::workload_and_resource_aware(Thresholds::new(vec![500, 1500]).unwrap(), rules),
+        };
+        let mut jobs: Vec<Arrival> = jobs.into_iter().map(|(at, home, size)| arrival(at, home, size)).collect();
+        jobs.sort_by_key(|job| job.at);
+        let records = simulate(&cluster, policy.clone(), &jobs).unwrap();
+        prop_assert_eq!(&records, &simulate(&cluster, policy, &jobs).unwrap());
+        for record in &records {
+            // Nobody is faster than all of an engine alone.
+            let least = record.job.size.0 as f64 / cluster.dma;
+            prop_assert!((record.ended - record.started) as f64 / 1e9 >= least * (1.0 - 1e-6) - 1e-8);
+        }
+    }
+}
