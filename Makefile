@@ -60,6 +60,10 @@ bench: setup ## Measure: remote against native OpenCL, extender latency (release
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)
 	@hack/conformance.sh
 
+.PHONY: fuzz
+fuzz: ## Look for bytes that break a parser, FUZZ_SECONDS each (default 60; needs nightly Rust, cargo-fuzz)
+	@hack/fuzz.sh
+
 .PHONY: deny
 deny: ## Check the dependencies' licences (needs cargo-deny)
 	@command -v cargo-deny >/dev/null || { echo "error: cargo-deny is missing. Install it: cargo install cargo-deny" >&2; exit 1; }

@@ -16,13 +16,13 @@ mod checkpoint;
 mod clock;
 mod duration;
 mod http;
-mod intake;
+pub mod intake;
 mod jitter;
 mod metrics;
 mod owner;
 mod publish;
 mod server;
-mod state;
+pub mod state;
 mod stream;
 
 pub use args::Args;

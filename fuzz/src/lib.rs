@@ -1,0 +1,60 @@
+//! What must hold for any bytes that the services are sent: by kube-scheduler, by reporters, by whoever may annotate
+//! a node.
+//!
+//! Each function takes hostile bytes, and panics if they break a promise. `make fuzz` lets libFuzzer look for such
+//! bytes (`fuzz/libfuzzer`); the tests here only go through the committed seeds and random changes of them.
+#![forbid(unsafe_code)]
+#![allow(clippy::panic, reason = "a panic is how a broken promise is told")]
+
+mod events;
+mod node_state;
+mod request;
+
+pub use events::events;
+pub use node_state::node_state;
+pub use request::request;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    type Target = fn(&[u8]);
+
+    const TARGETS: [(&str, Target); 3] =
+        [("request", super::request), ("events", super::events), ("node_state", super::node_state)];
+
+    fn seeds(target: &str) -> Vec<Vec<u8>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+        let files = std::fs::read_dir(folder).unwrap();
+        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_promises_hold_for_the_seeds() {
+        for (name, target) in TARGETS {
+            let seeds = seeds(name);
+            assert!(!seeds.is_empty(), "no seeds for {name}");
+            seeds.iter().for_each(|seed| target(seed));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_promises_hold_for_seeds_with_bytes_changed(
+            which in any::<prop::sample::Index>(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            for (name, target) in TARGETS {
+                let seeds = seeds(name);
+                let mut data = which.get(&seeds).clone();
+                for (place, byte) in &changes {
+                    *place.get_mut(&mut data) = *byte;
+                }
+                target(&data);
+            }
+        }
+    }
+}
