@@ -4,6 +4,7 @@ use crate::app::{App, json};
 use crate::clock::Moment;
 use crate::explain::{Explanation, PodName};
 use crate::index::{Node, Source};
+use crate::outvote::Votes;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -63,6 +64,11 @@ pub async fn nodes(State(app): State<Arc<App>>) -> Response {
     respond(body)
 }
 
+/// What is in force, where it came from, and what is wrong with the file.
+pub async fn config(State(app): State<Arc<App>>) -> Response {
+    respond(serde_json::to_vec(&app.config.view()))
+}
+
 /// The last decisions for a pod.
 pub async fn explain(
     State(app): State<Arc<App>>,
@@ -71,7 +77,11 @@ pub async fn explain(
     let pod = PodName { namespace, name };
     match app.explanations.of(&pod) {
         Some(explanation) => {
-            respond(serde_json::to_vec(&WithRules { rules: &app.rules, explanation: &explanation }))
+            let scores = explanation.prioritize.as_deref();
+            let scores = scores.map(|decided| decided.verdicts.iter().map(|node| node.score));
+            let policy = explanation.policy.as_ref();
+            let votes = scores.map(|scores| Votes::of(policy, scores));
+            respond(serde_json::to_vec(&Explained { rules: &policy.rules, votes, explanation: &explanation }))
         }
         None => {
             let error = format!(
@@ -91,8 +101,10 @@ fn respond(body: serde_json::Result<Vec<u8>>) -> Response {
 }
 
 #[derive(Serialize)]
-struct WithRules<'a> {
+struct Explained<'a> {
     rules: &'a Rules,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    votes: Option<Votes>,
     #[serde(flatten)]
     explanation: &'a Explanation,
 }

@@ -2,11 +2,13 @@
 
 use crate::admin;
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::expectations::Expectations;
 use crate::explain::Explanations;
 use crate::index::NodeIndex;
 use crate::metrics::{ErrorKind, Metrics, ModeLabel, Verb};
 use crate::record::Recorder;
+use crate::settings::Policy;
 use crate::verbs::{self, Refusal};
 use axum::Router;
 use axum::body::Bytes;
@@ -18,6 +20,7 @@ use axum::routing::{get, post};
 use fpga_core::decide::{AntiHerd, Rules};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
@@ -31,8 +34,8 @@ pub struct App {
     pub index: Arc<NodeIndex>,
     /// What pods that were just placed will add to them.
     pub expectations: Arc<Expectations>,
-    /// What the administrator chose.
-    pub rules: Rules,
+    /// What the administrator chose; it may change.
+    pub config: Arc<Config>,
     /// The last decisions.
     pub explanations: Explanations,
     /// Where they are written, if they are.
@@ -43,6 +46,7 @@ pub struct App {
     pub registry: Registry,
     /// What time it is.
     pub clock: Clock,
+    was_ready: AtomicBool,
 }
 
 /// How the routes are laid out.
@@ -55,21 +59,35 @@ pub struct Routes {
 }
 
 impl App {
-    /// A service that knows no nodes yet.
+    /// A service that knows no nodes yet, and goes by these rules.
     #[must_use]
     pub fn new(rules: Rules, clock: Clock) -> Self {
+        Self::with_config(Config::fixed(Policy { rules, ..Policy::default() }), clock)
+    }
+
+    /// The same with a configuration that may change.
+    #[must_use]
+    pub fn with_config(config: Config, clock: Clock) -> Self {
         let mut registry = Registry::default();
+        config.metrics().register(&mut registry, &config.policy());
+        let config = Arc::new(config);
         let metrics = Arc::new(Metrics::register(&mut registry));
         let expectations = Arc::new(Expectations::register(&mut registry));
         let index = Arc::new(NodeIndex::default());
         let explanations = Explanations::default();
-        Self { index, expectations, rules, explanations, recorder: None, metrics, registry, clock }
+        let (recorder, was_ready) = (None, AtomicBool::default());
+        Self { index, expectations, config, explanations, recorder, metrics, registry, clock, was_ready }
     }
 
-    /// Whether everything has been seen that decisions look at.
+    /// Whether everything has been seen that decisions look at. Who was ready stays so: when anti-herd is switched on,
+    /// decisions by measurements alone are better than none.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.index.is_synced() && (self.rules.anti_herd == AntiHerd::Off || self.expectations.is_synced())
+        let needs_pods = || self.config.policy().rules.anti_herd == AntiHerd::On;
+        if self.index.is_synced() && (self.expectations.is_synced() || !needs_pods()) {
+            self.was_ready.store(true, Ordering::Relaxed);
+        }
+        self.was_ready.load(Ordering::Relaxed)
     }
 }
 
@@ -80,6 +98,7 @@ pub fn app(app: Arc<App>, routes: &Routes) -> Router {
         .route("/readyz", get(admin::readyz))
         .route("/metrics", get(admin::metrics))
         .route("/nodes", get(admin::nodes))
+        .route("/config", get(admin::config))
         .route("/explain/{namespace}/{pod}", get(admin::explain));
     let mut prefixes = vec![""];
     if !routes.prefix.is_empty() {

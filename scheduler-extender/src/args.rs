@@ -3,19 +3,20 @@
 use crate::admin;
 use crate::app::{App, Routes, app};
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::config::events::{self, PodArgs, SPACING};
+use crate::config::watch::LOOK;
 use crate::ports::PortArgs;
 use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
+use crate::rules_args::{PRECEDENCE, RulesArgs};
 use crate::serve::Signals;
 use crate::stream::options::StreamArgs;
 use crate::stream::{self, Streams};
 use crate::{pod_reflector, reflector};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use fpga_core::decide::{AntiHerd, Rules};
-use fpga_core::matching::UnlabelledNodes;
-use fpga_core::score::{MaxScore, Weights};
-use fpga_core::staleness::{StalePolicies, StalePolicy};
+use fpga_core::decide::AntiHerd;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,12 +27,17 @@ use tracing_subscriber::EnvFilter;
 const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender --kubeconfig ~/.kube/config
   fpga-scheduler-extender serve --listen 0.0.0.0:9461 --weights 4-1-1 --stale-usage neutral
+  fpga-scheduler-extender --config /etc/fpga/extender.yaml
   fpga-scheduler-extender --stream-listen 0.0.0.0:9463 --stream-token-file /etc/fpga/token
   curl -s localhost:9461/nodes; curl -s localhost:9461/explain/default/my-pod";
 
+fn after_help() -> String {
+    format!("{PRECEDENCE}\n\n{EXAMPLES}")
+}
+
 /// The kube-scheduler extender of kube-fpga: filters and scores nodes by what their boards are really doing.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(version, after_help = after_help(), args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -42,7 +48,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answers kube-scheduler (the default).
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = after_help())]
     Serve(ServeArgs),
     /// Makes the decisions of a recording again: they must come out the same. Or shows what other rules would change.
     #[command(after_help = replay::EXAMPLES)]
@@ -74,44 +80,11 @@ struct ServeArgs {
     #[command(flatten)]
     rules: RulesArgs,
     #[command(flatten)]
+    pod: PodArgs,
+    #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
     log: LogArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Decisions")]
-struct RulesArgs {
-    /// Weights of locality, usage and reconfiguration in short form.
-    #[arg(long, env = "FPGA_WEIGHTS", default_value_t = Weights::default())]
-    weights: Weights,
-    /// Weight of bitstream locality, instead of that in --weights.
-    #[arg(long, env = "FPGA_LOCALITY_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
-    locality_weight: Option<f64>,
-    /// Weight of recent usage, instead of that in --weights.
-    #[arg(long, env = "FPGA_USAGE_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
-    usage_weight: Option<f64>,
-    /// Weight of recent reconfiguration time, instead of that in --weights.
-    #[arg(long, env = "FPGA_RECONFIGURATION_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
-    reconfiguration_weight: Option<f64>,
-    /// The greatest score; 10 is kube-scheduler's convention, more makes finer steps.
-    #[arg(long, env = "FPGA_MAX_SCORE", default_value_t = MaxScore::default())]
-    max_score: MaxScore,
-    /// What usage is worth on a node without fresh state: neutral (one half), penalise (nothing) or exclude.
-    #[arg(long, env = "FPGA_STALE_USAGE", default_value_t = StalePolicy::default())]
-    stale_usage: StalePolicy,
-    /// The same for reconfiguration time.
-    #[arg(long, env = "FPGA_STALE_RECONFIGURATION", default_value_t = StalePolicy::default())]
-    stale_reconfiguration: StalePolicy,
-    /// The same for bitstream locality.
-    #[arg(long, env = "FPGA_STALE_LOCALITY", default_value_t = StalePolicy::default())]
-    stale_locality: StalePolicy,
-    /// What becomes of nodes with neither FPGA state nor label: reject or pass.
-    #[arg(long, env = "FPGA_UNLABELLED_NODES", default_value_t = UnlabelledNodes::default())]
-    unlabelled_nodes: UnlabelledNodes,
-    /// Whether pods that were just placed count towards the usage of their nodes before they are measured: on or off.
-    #[arg(long, env = "FPGA_ANTI_HERD", default_value_t = AntiHerd::default())]
-    anti_herd: AntiHerd,
 }
 
 #[derive(Debug, clap::Args)]
@@ -159,10 +132,13 @@ impl ServeArgs {
             ports,
             stream,
             rules,
+            pod,
             record,
             log: _,
         } = self;
-        let rules = rules.rules()?;
+        let clock = Clock::system();
+        let (config, file) = rules.config(clock.read()).await?;
+        let rules = config.policy().rules;
         let access = stream.access()?;
         let mut signals = Signals::install().context("can't take signals")?;
         let client = client(kubeconfig.as_deref()).await?;
@@ -182,8 +158,7 @@ impl ServeArgs {
             anti_herd = %rules.anti_herd,
             version = env!("CARGO_PKG_VERSION"), "Starting"
         );
-        let clock = Clock::system();
-        let mut state = App::new(rules, clock.clone());
+        let mut state = App::with_config(config, clock.clone());
         state.recorder = record.start(&clock, &mut state.registry)?;
         let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
@@ -197,12 +172,26 @@ impl ServeArgs {
         let pods = {
             let (client, clock) = (client.clone(), clock.clone());
             let (index, expectations) = (Arc::clone(&state.index), Arc::clone(&state.expectations));
+            let config = Arc::clone(&state.config);
             async move {
-                match rules.anti_herd {
-                    AntiHerd::On => pod_reflector::run(client, &index, &expectations, &clock).await,
-                    AntiHerd::Off => std::future::pending().await,
+                while_on(&config, async || {
+                    pod_reflector::run(client.clone(), &index, &expectations, &clock).await;
+                })
+                .await;
+            }
+        };
+        let config_watch = {
+            let (config, clock) = (Arc::clone(&state.config), clock.clone());
+            async move {
+                match file {
+                    Some(file) => file.run(&config, &clock, LOOK).await,
+                    None => std::future::pending().await,
                 }
             }
+        };
+        let events = {
+            let (client, config) = (client.clone(), Arc::clone(&state.config));
+            async move { events::run(client, pod, config.news(), &config.metrics().event_errors, SPACING).await }
         };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
         let (probes, port_metrics) = (admin::probes(Arc::clone(&state)), state.metrics.ports.clone());
@@ -228,6 +217,8 @@ impl ServeArgs {
             () = ports.serve(router, probes, &port_metrics, stop, cut) => Ok(()),
             () = reflector => bail!("the watch on nodes ended"),
             () = pods => bail!("the watch on pods ended"),
+            () = config_watch => bail!("the watch on the configuration ended"),
+            () = events => bail!("the events on the configuration ended"),
             ended = streams => {
                 ended.context("the streams' listener failed")?;
                 bail!("the streams' listener ended")
@@ -236,26 +227,21 @@ impl ServeArgs {
     }
 }
 
-impl RulesArgs {
-    fn rules(&self) -> Result<Rules> {
-        let short = self.weights.per_signal();
-        let weights = Weights::new(
-            self.locality_weight.unwrap_or(short.locality),
-            self.usage_weight.unwrap_or(short.usage),
-            self.reconfiguration_weight.unwrap_or(short.reconfiguration),
-        )?;
-        Ok(Rules {
-            weights,
-            max_score: self.max_score,
-            stale: StalePolicies {
-                locality: self.stale_locality,
-                usage: self.stale_usage,
-                reconfiguration: self.stale_reconfiguration,
-                ..StalePolicies::default()
-            },
-            unlabelled: self.unlabelled_nodes,
-            anti_herd: self.anti_herd,
-        })
+/// Runs the watch on pods while anti-herd is on, and ends if it does.
+async fn while_on(config: &Config, watch: impl AsyncFn()) {
+    let mut changes = config.changes();
+    let is_on = |config: &Config| config.policy().rules.anti_herd == AntiHerd::On;
+    loop {
+        changes.mark_unchanged();
+        if is_on(config) {
+            let switched_off = async { while is_on(config) && changes.changed().await.is_ok() {} };
+            tokio::select! {
+                () = watch() => return,
+                () = switched_off => info!("Anti-herd is off, pods are no longer watched"),
+            }
+        } else if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 
@@ -324,9 +310,14 @@ mod tests {
 
     #[test]
     fn single_weights_replace_those_of_the_short_form() {
-        let rules = parse(&["--weights", "4-1-1", "--usage-weight", "0.5"]).unwrap().rules.rules().unwrap();
-        assert_eq!(rules.weights.to_string(), "4-0.5-1");
-        assert!(parse(&["--usage-weight=-1"]).unwrap().rules.rules().is_err());
+        let weights = |args: &[&str]| {
+            let policy = parse(args).unwrap().rules.settings().policy();
+            policy.map(|policy| policy.rules.weights.to_string())
+        };
+        assert_eq!(weights(&["--weights", "4-1-1", "--usage-weight", "0.5"]).unwrap(), "4-0.5-1");
+        assert_eq!(weights(&["--weights", "4-1-1", "--queue-weight", "3"]).unwrap(), "4-1-1-0-3-0");
+        assert_eq!(weights(&["--weights", "1-2-3-4-5-6", "--loaded-weight", "0"]).unwrap(), "1-2-3-4-5-0");
+        assert!(weights(&["--usage-weight=-1"]).is_err());
     }
 
     #[test]
@@ -343,6 +334,38 @@ mod tests {
             let error = parse(&args).unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn pods_are_watched_while_anti_herd_is_on() {
+        let path = Path::new("extender.yaml");
+        let config = Config::of_file(Default::default(), path, "antiHerd: off", Default::default()).unwrap();
+        let (runs, mut running) = tokio::sync::watch::channel(0);
+        struct Running<'r>(&'r tokio::sync::watch::Sender<i32>);
+        impl Drop for Running<'_> {
+            fn drop(&mut self) {
+                self.0.send_modify(|runs| *runs -= 1);
+            }
+        }
+        let watch = async || {
+            runs.send_modify(|runs| *runs += 1);
+            let _running = Running(&runs);
+            std::future::pending::<()>().await;
+        };
+        let steps = async {
+            for (text, is) in [("antiHerd: on", 1), ("{weights: 1-1-1}", 1), ("antiHerd: off", 0), ("{}", 1)]
+            {
+                config.judge(path, Ok(text), Default::default());
+                running.wait_for(|runs| *runs == is).await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = while_on(&config, watch) => unreachable!("the watch never ends"),
+            () = steps => {}
+        }
+        tokio::time::timeout(std::time::Duration::from_secs(8), while_on(&config, async || {}))
+            .await
+            .unwrap();
     }
 
     #[test]

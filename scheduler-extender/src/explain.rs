@@ -3,6 +3,7 @@
 //! Bounded twice, by pods and by nodes spoken of, for a decision over thousands of nodes is no small thing.
 
 use crate::index::Source;
+use crate::settings::Policy;
 use fpga_core::decide::NodeScore;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
@@ -41,6 +42,9 @@ pub struct Explanation {
     pub uid: String,
     /// What it asks for.
     pub requirement: Requirement,
+    /// What was in force when the last of these decisions was made.
+    #[serde(skip)]
+    pub policy: Arc<Policy>,
     /// The last filter.
     #[serde(serialize_with = "as_optional")]
     pub filter: Option<Arc<Decided<Result<(), Rejection>>>>,
@@ -87,11 +91,11 @@ struct Ring {
 
 impl Explanations {
     /// Remembers a decision, and forgets the oldest pods if there is no room.
-    pub fn remember(&self, pod: PodName, uid: &str, requirement: Requirement, decision: Decision) {
+    pub fn remember(&self, pod: PodName, uid: &str, by: (Requirement, Arc<Policy>), decision: Decision) {
         // What is forgotten is freed after the lock is: others decide meanwhile.
         let _forgotten = {
             let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            ring.remember(pod, uid, requirement, decision)
+            ring.remember(pod, uid, by, decision)
         };
     }
 
@@ -107,7 +111,7 @@ impl Ring {
         &mut self,
         pod: PodName,
         uid: &str,
-        asked: Requirement,
+        (requirement, policy): (Requirement, Arc<Policy>),
         decision: Decision,
     ) -> Vec<Explanation> {
         let mut forgotten = Vec::new();
@@ -119,7 +123,8 @@ impl Ring {
         let mut now = Explanation {
             pod: pod.clone(),
             uid: uid.to_owned(),
-            requirement: asked,
+            requirement,
+            policy,
             filter: None,
             prioritize: None,
         };
@@ -243,8 +248,8 @@ mod tests {
         PodName { namespace: "default".into(), name: name.into() }
     }
 
-    fn asked() -> Requirement {
-        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() }
+    fn asked() -> (Requirement, Arc<Policy>) {
+        (Requirement::default(), Arc::default())
     }
 
     fn filter(nodes: usize) -> Decision {

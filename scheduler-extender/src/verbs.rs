@@ -6,11 +6,12 @@ use crate::explain::{Decided, Decision, PodName};
 use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::record::{Item, Kept};
+use crate::settings::Policy;
 use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult,
 };
-use fpga_core::decide::{AntiHerd, Candidate, NodeScore, filter, prioritize_expecting};
+use fpga_core::decide::{AntiHerd, Candidate, NodeScore, Rules, filter, prioritize_expecting};
 use fpga_core::expected_load::{Expected, MAX_HINTED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
@@ -104,19 +105,19 @@ fn decide_filter(
     asked: Requirement,
 ) -> Result<Vec<Option<&'static str>>, Refusal> {
     ensure_synced(app)?;
-    let at = app.clock.read();
+    let (at, policy) = (app.clock.read(), app.config.policy());
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
+    let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;
     let sources = sources(&found);
     let kept = kept(app, &found);
     drop(known);
     let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
-    record(app, Verb::Filter, at, pod, (&asked, nodes.names()), kept, decided);
+    record(app, Verb::Filter, at, pod, (&asked, &policy.rules, nodes.names()), kept, decided);
     app.metrics.filtered(&verdicts);
     let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
     let names = nodes.names().collect();
-    remember(app, pod, asked, Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
+    remember(app, pod, (asked, policy), Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
     Ok(rejections)
 }
 
@@ -140,28 +141,34 @@ fn decide_prioritize(
     asked: Requirement,
 ) -> Result<Vec<u32>, Refusal> {
     ensure_synced(app)?;
-    let at = app.clock.read();
+    let (at, policy) = (app.clock.read(), app.config.policy());
+    let rules = &policy.rules;
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
-    let expected = match app.rules.anti_herd {
+    let expected = match rules.anti_herd {
         AntiHerd::Off => Vec::new(),
         AntiHerd::On => {
             let fresh = found.iter().map(|node| node.and_then(|node| node.facts.knowledge.fresh(at.now)));
             app.expectations.on(nodes.names().zip(fresh), at.now)
         }
     };
-    let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, &app.rules, at.now).nodes;
+    let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, rules, at.now).nodes;
     let sources = sources(&found);
     let kept = kept(app, &found);
     drop(known);
-    if app.rules.anti_herd == AntiHerd::On {
+    if rules.anti_herd == AntiHerd::On {
         app.expectations.hint(pod.uid(), pod.owner(), &best(nodes, &verdicts), at.now);
     }
     let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
     let decided = || (expected, RecordedAnswer::Scores(scores.clone()));
-    record(app, Verb::Prioritize, at, pod, (&asked, nodes.names()), kept, decided);
+    record(app, Verb::Prioritize, at, pod, (&asked, rules, nodes.names()), kept, decided);
     let names = nodes.names().collect();
-    remember(app, pod, asked, Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }));
+    remember(
+        app,
+        pod,
+        (asked, policy),
+        Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }),
+    );
     Ok(scores)
 }
 
@@ -183,13 +190,13 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
         Ok(None) => offered.iter().collect(),
         Ok(Some(asked)) => {
             ensure_synced(app)?;
-            let at = app.clock.read();
+            let (at, policy) = (app.clock.read(), app.config.policy());
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
-            let verdicts = filter(&asked, &candidates(&found), &app.rules, at.now).verdicts;
+            let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;
             let names = offered.iter().map(|candidate| candidate.node.as_str());
             let decided = || (Vec::new(), RecordedAnswer::of_verdicts(&verdicts));
-            record(app, Verb::Preempt, at, &pod, (&asked, names), kept(app, &found), decided);
+            record(app, Verb::Preempt, at, &pod, (&asked, &policy.rules, names), kept(app, &found), decided);
             offered
                 .iter()
                 .zip(verdicts)
@@ -230,7 +237,7 @@ fn record<'n>(
     verb: Verb,
     at: Moment,
     pod: &Pod<'_>,
-    (asked, names): (&Requirement, impl Iterator<Item = &'n str>),
+    (asked, rules, names): (&Requirement, &Rules, impl Iterator<Item = &'n str>),
     kept: Option<Vec<Option<Kept>>>,
     decided: impl FnOnce() -> (Vec<Expected>, RecordedAnswer),
 ) {
@@ -250,12 +257,12 @@ fn record<'n>(
         owner: pod.owner().map(str::to_owned),
         requirement: asked.clone(),
     };
-    recorder.record(Item { asked, rules: app.rules, names: names.collect(), nodes, expected, answer });
+    recorder.record(Item { asked, rules: *rules, names: names.collect(), nodes, expected, answer });
 }
 
-fn remember(app: &App, pod: &Pod<'_>, asked: Requirement, decision: Decision) {
+fn remember(app: &App, pod: &Pod<'_>, by: (Requirement, Arc<Policy>), decision: Decision) {
     let name = PodName { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() };
-    app.explanations.remember(name, pod.uid(), asked, decision);
+    app.explanations.remember(name, pod.uid(), by, decision);
 }
 
 fn encode(nodes: &Nodes<'_>, answer: &impl Encode) -> Result<Answer, Refusal> {

@@ -194,10 +194,16 @@ async fn the_annotation_decides_and_every_term_is_explained() {
         (&json!("a"), &json!(8), &json!("fresh"))
     );
     assert_eq!(of_a["usage"], json!({"value": 0.5, "basis": "measured"}));
-    assert_eq!(of_a["measured"], json!({"usageMs": 9000, "reconfigurationMs": 0, "freeSlots": 3, "queued": 0, "ageMs": 0}));
+    assert_eq!(
+        of_a["measured"],
+        json!({"usageMs": 9000, "reconfigurationMs": 0, "freeSlots": 3, "queued": 0, "ageMs": 0})
+    );
     assert_eq!(of_a["queue"], json!({"value": 0.0, "basis": "unweighted"}));
     let further = json!({"locality": 1.0, "usage": 2.0, "reconfiguration": 2.0, "freeSlots": 0.0, "queue": 0.0, "loaded": 0.0});
     assert_eq!(explained["rules"]["weights"], further);
+    let votes = json!({"schedulerWeight": 10, "pointsPerScore": 100, "oursAtMost": 1000, "pluginsAtMost": 1200,
+        "pluginsCanOutvoteBy": 200, "lead": null});
+    assert_eq!(explained["votes"], votes);
     assert_eq!(get(&router, "/explain/d/other").await.0, StatusCode::NOT_FOUND);
 
     let nodes: Value = serde_json::from_str(&get(&router, "/nodes").await.1).unwrap();

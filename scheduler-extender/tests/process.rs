@@ -160,6 +160,43 @@ fn a_second_signal_cuts_what_is_in_progress() {
     assert!(extender.ended().success());
 }
 
+/// As an editor or a kubelet does it.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+#[test]
+fn a_configuration_that_changes_is_taken_and_a_wrong_one_is_told() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("extender.yaml");
+    replace(&path, "weights: {usage: 7}\nmaxScore: 100\n");
+    let extender = Extender::start(&["--config", path.to_str().unwrap(), "--locality-weight", "3"]);
+    let until_told = |endpoint: &str, texts: &[&str]| {
+        until(|| {
+            let answer = extender.ask(&format!("GET {endpoint}"), "");
+            texts.iter().all(|text| answer.contains(text)).then_some(())
+        });
+    };
+    until_told(
+        "/config",
+        &[r#""locality":3.0,"usage":7.0"#, r#""byFlag":["weights.locality"]"#, r#""problem":null"#],
+    );
+    replace(&path, "weights: 1-1-1\n");
+    until_told("/config", &[r#""locality":3.0,"usage":1.0"#, r#""max_score":10"#, r#""problem":null"#]);
+    replace(&path, "weights: 1-1-1\nmaxScores: 5\n");
+    until_told("/config", &[r#""locality":3.0,"usage":1.0"#, r#""line":2"#, "unknown field `maxScores`"]);
+    let refused = r#"fpga_extender_config_changes_total{outcome="refused"} 1"#;
+    until_told(
+        "/metrics",
+        &["fpga_extender_config_valid 0", refused, r#"fpga_extender_weight{signal="usage"} 1.0"#],
+    );
+    replace(&path, "{}");
+    until_told("/config", &[r#""locality":3.0,"usage":2.0"#, r#""problem":null"#]);
+    until_told("/metrics", &["fpga_extender_config_valid 1"]);
+}
+
 #[test]
 fn what_is_wrong_with_its_arguments_is_said_at_once() {
     let run = |args: &[&str]| {
@@ -174,6 +211,12 @@ fn what_is_wrong_with_its_arguments_is_said_at_once() {
     assert!(run(&["--kubeconfig", "/nonexistent"]).contains("can't read /nonexistent"));
     assert!(run(&["--usage-weight", "-1"]).contains("-1 is not a weight"));
     assert!(run(&["--weights", "x"]).contains("`1-2-2`"));
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("extender.yaml");
+    assert!(run(&["--config", path.to_str().unwrap()]).contains("can't read --config"));
+    std::fs::write(&path, "weights:\n  usage: -2\n").unwrap();
+    let error = run(&["--config", path.to_str().unwrap()]);
+    assert!(error.contains("extender.yaml:2:10: ") && error.contains("-2 is not a weight"), "{error}");
     let help = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender")).arg("--help").output().unwrap();
-    assert!(String::from_utf8(help.stdout).unwrap().contains("Examples:"));
+    assert!(String::from_utf8(help.stdout).unwrap().contains("Which setting wins:"));
 }

@@ -122,7 +122,9 @@ async fn only_who_has_a_certificate_is_answered_and_probes_have_a_port_of_their_
     let stranger = strangers.issue("stranger", &["kube-scheduler"]);
     let stranger = ClientFiles { ca: extender.authority.ca.clone(), ..strangers.client(Some(&stranger)) };
     assert!(extender.get(&stranger, "/healthz").await.is_err());
-    extender.until_metric("fpga_extender_connections_refused_total{port=\"http\",reason=\"handshake\"} 2").await;
+    extender
+        .until_metric("fpga_extender_connections_refused_total{port=\"http\",reason=\"handshake\"} 2")
+        .await;
 
     let mut plain = TcpStream::connect(&extender.address).await.unwrap();
     plain.write_all(get("/healthz").as_bytes()).await.unwrap();
@@ -148,7 +150,9 @@ async fn a_new_certificate_is_for_new_connections_and_a_bad_one_changes_nothing(
     let mut kept = client.connect(stream, "127.0.0.1", HTTP_1).await.unwrap();
 
     extender.authority.issue("server", &["second.svc", "127.0.0.1"]);
-    extender.until_metric("fpga_extender_certificate_reloads_total{port=\"http\",outcome=\"loaded\"} 1").await;
+    extender
+        .until_metric("fpga_extender_certificate_reloads_total{port=\"http\",outcome=\"loaded\"} 1")
+        .await;
     assert_eq!(extender.get(&client, "/healthz").await.unwrap().1, ["second.svc"]);
     kept.write_all(get("/healthz").as_bytes()).await.unwrap();
     let mut answer = String::new();

@@ -63,7 +63,11 @@ impl PortMetrics {
         let metrics = Self::default();
         let help = "Connections refused, or ended by us before their time";
         registry.register("connections_refused", help, metrics.refused.clone());
-        registry.register("certificate_reloads", "Changes of certificate files seen", metrics.reloads.clone());
+        registry.register(
+            "certificate_reloads",
+            "Changes of certificate files seen",
+            metrics.reloads.clone(),
+        );
         let help = "1 while the certificate files have changed and are not used for what is wrong with them";
         registry.register("certificate_unused", help, metrics.unused.clone());
         metrics

@@ -36,7 +36,8 @@ fn what_comes_out_as_recorded_is_fine() {
 
 #[test]
 fn a_difference_is_an_error_and_is_shown() {
-    let other = RECORDING.replace("[8,8]", "[7,8]").replace("{\"unknownNode\"", "{\"board\":[0],\"unknownNode\"");
+    let other =
+        RECORDING.replace("[8,8]", "[7,8]").replace("{\"unknownNode\"", "{\"board\":[0],\"unknownNode\"");
     let (result, out) = replay(&other, &[]);
     assert_eq!(result, Err("2 of 2 decisions came out otherwise than they were recorded".to_owned()));
     for line in [

@@ -1,0 +1,267 @@
+//! The configuration in force: flags over a file over defaults. The file may change while the program runs; one that
+//! can't be understood changes nothing, and is told of by metrics, at `/config`, in the log and in an event.
+//!
+//! ```text
+//!   file ──► watch ──► Config::judge ──► policy ──► decisions
+//!                          └──► news ──► events ──► API server
+//! ```
+//! No I/O here: that is [`watch`]'s and [`events`]'.
+
+pub mod events;
+pub mod file;
+pub mod metrics;
+pub mod watch;
+
+use crate::settings::{Policy, Settings};
+use events::News;
+use file::Problem;
+use fpga_core::units::Millis;
+use metrics::ConfigMetrics;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch::{Receiver, Sender};
+
+/// What is in force, and where it came from.
+#[derive(Debug)]
+pub struct Config {
+    flags: Settings,
+    policy: Sender<Arc<Policy>>,
+    file: Mutex<Option<FileStatus>>,
+    news: Sender<Option<News>>,
+    metrics: ConfigMetrics,
+}
+
+/// What is known of the file.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FileStatus {
+    path: PathBuf,
+    /// When the content in force was taken, milliseconds since the epoch.
+    #[serde(rename = "takenAtMs")]
+    taken_at: Millis,
+    #[serde(skip)]
+    settings: Settings,
+    problem: Option<ProblemStatus>,
+}
+
+/// Why what the file has now is not in force.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProblemStatus {
+    #[serde(flatten)]
+    problem: Problem,
+    /// Since when, milliseconds since the epoch.
+    #[serde(rename = "sinceMs")]
+    since: Millis,
+}
+
+/// What `/config` shows.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigView {
+    policy: Policy,
+    /// Settings that a flag or variable says: no file changes them.
+    by_flag: Vec<String>,
+    /// Settings that the file says.
+    by_file: Vec<String>,
+    file: Option<FileStatus>,
+}
+
+/// What became of the file's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judged {
+    /// It is in force.
+    Taken,
+    /// It is not, and what was in force stays.
+    Refused(Problem),
+}
+
+impl Config {
+    /// This is in force for good.
+    #[must_use]
+    pub fn fixed(policy: Policy) -> Self {
+        Self {
+            flags: Settings::default(),
+            policy: Sender::new(Arc::new(policy)),
+            file: Mutex::default(),
+            news: Sender::new(None),
+            metrics: ConfigMetrics::default(),
+        }
+    }
+
+    /// By flags alone.
+    ///
+    /// # Errors
+    /// If a weight is none.
+    pub fn of_flags(flags: Settings) -> Result<Self, Problem> {
+        let policy = flags.policy().map_err(|error| Problem::new(error.to_string()))?;
+        Ok(Self { flags, ..Self::fixed(policy) })
+    }
+
+    /// By flags and by what the file has at the start.
+    ///
+    /// # Errors
+    /// What is wrong with it: there is no last good one that could stay in force.
+    pub fn of_file(flags: Settings, path: &Path, text: &str, at: Millis) -> Result<Self, Problem> {
+        let config = Self::of_flags(flags)?;
+        let settings = file::parse(text)?;
+        config.take(settings, path, at)?;
+        Ok(config)
+    }
+
+    /// What is in force now; hold it for one decision.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.borrow())
+    }
+
+    /// Tells when what is in force changes.
+    #[must_use]
+    pub fn changes(&self) -> Receiver<Arc<Policy>> {
+        self.policy.subscribe()
+    }
+
+    /// Tells what the administrator should know of the file.
+    #[must_use]
+    pub fn news(&self) -> Receiver<Option<News>> {
+        self.news.subscribe()
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &ConfigMetrics {
+        &self.metrics
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn view(&self) -> ConfigView {
+        let file = self.status().clone();
+        let by_flag = self.flags.names();
+        let in_file = file.as_ref().map(|file| file.settings.names()).unwrap_or_default();
+        let by_file = in_file.into_iter().filter(|name| !by_flag.contains(name)).collect();
+        ConfigView { policy: *self.policy(), by_flag, by_file, file }
+    }
+
+    /// The file at `path` has this content since a moment ago, or can't be read.
+    pub fn judge(&self, path: &Path, content: Result<&str, &str>, at: Millis) -> Judged {
+        let read = content.map_err(|reason| Problem::new(format!("the file can't be read: {reason}")));
+        let taken = read.and_then(file::parse).and_then(|settings| self.take(settings, path, at));
+        match taken {
+            Ok(()) => {
+                self.metrics.taken(&self.policy(), at);
+                let weights = self.policy().rules.weights;
+                self.news.send_replace(Some(News::Taken(format!(
+                    "{} is in force, weights {weights}",
+                    path.display()
+                ))));
+                Judged::Taken
+            }
+            Err(problem) => {
+                if let Some(status) = &mut *self.status() {
+                    let since = status.problem.as_ref().map_or(at, |before| before.since);
+                    status.problem = Some(ProblemStatus { problem: problem.clone(), since });
+                }
+                self.metrics.refused();
+                let told = format!("{}; what was in force before stays", problem.at(path));
+                self.news.send_replace(Some(News::Refused(told)));
+                Judged::Refused(problem)
+            }
+        }
+    }
+
+    fn take(&self, settings: Settings, path: &Path, at: Millis) -> Result<(), Problem> {
+        let policy = self.flags.or(settings).policy().map_err(|error| Problem::new(error.to_string()))?;
+        self.policy.send_if_modified(|now| {
+            let changed = **now != policy;
+            if changed {
+                *now = Arc::new(policy);
+            }
+            changed
+        });
+        let status = FileStatus { path: path.to_owned(), taken_at: at, settings, problem: None };
+        *self.status() = Some(status);
+        Ok(())
+    }
+
+    fn status(&self) -> std::sync::MutexGuard<'_, Option<FileStatus>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: &str = "/etc/fpga/extender.yaml";
+
+    fn config(flags: Settings, text: &str) -> Config {
+        Config::of_file(flags, Path::new(PATH), text, Millis(1)).unwrap()
+    }
+
+    fn weights(config: &Config) -> String {
+        config.policy().rules.weights.to_string()
+    }
+
+    fn news(config: &Config) -> String {
+        format!("{:?}", config.news.borrow())
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let flags = Settings {
+            weights: fpga_core::score::PerSignal { usage: Some(9.0), ..Default::default() },
+            ..Settings::default()
+        };
+        let config = config(flags, "weights: {locality: 3, usage: 4}\nmaxScore: 100");
+        assert_eq!(weights(&config), "3-9-2");
+        let view = serde_json::to_value(config.view()).unwrap();
+        assert_eq!(view["byFlag"], serde_json::json!(["weights.usage"]));
+        assert_eq!(view["byFile"], serde_json::json!(["weights.locality", "maxScore"]));
+        assert_eq!(view["policy"]["weights"]["usage"], 9.0);
+        assert_eq!((&view["file"]["path"], &view["file"]["problem"]), (&PATH.into(), &().into()));
+    }
+
+    #[test]
+    fn a_good_change_is_in_force_and_told() {
+        let config = config(Settings::default(), "weights: 1-1-1");
+        let mut changes = config.changes();
+        assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1"), Millis(2)), Judged::Taken);
+        assert_eq!(
+            (weights(&config).as_str(), changes.borrow_and_update().rules.weights.to_string().as_str()),
+            ("4-1-1", "4-1-1")
+        );
+        assert!(news(&config).contains("weights 4-1-1"), "{}", news(&config));
+        // What means the same wakes nobody.
+        assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1 # same"), Millis(3)), Judged::Taken);
+        assert!(!changes.has_changed().unwrap());
+    }
+
+    #[test]
+    fn what_is_wrong_changes_nothing_and_is_told_until_it_is_mended() {
+        let config = config(Settings::default(), "weights: 4-1-1");
+        for (at, content) in [(5, Ok("weights:\n  usage: -1")), (6, Ok("")), (7, Err("no such file"))] {
+            let Judged::Refused(problem) = config.judge(Path::new(PATH), content, Millis(at)) else {
+                panic!("{content:?} was taken")
+            };
+            assert_eq!(weights(&config), "4-1-1");
+            assert!(news(&config).contains("Refused"), "{}", news(&config));
+            let view = serde_json::to_value(config.view()).unwrap();
+            assert_eq!(view["file"]["problem"]["message"], problem.message);
+            assert_eq!(
+                (&view["file"]["problem"]["sinceMs"], &view["file"]["takenAtMs"]),
+                (&5.into(), &1.into())
+            );
+        }
+        config.judge(Path::new(PATH), Ok("{}"), Millis(8));
+        assert_eq!(weights(&config), "1-2-2");
+        assert!(serde_json::to_value(config.view()).unwrap()["file"]["problem"].is_null());
+    }
+
+    #[test]
+    fn at_the_start_a_file_that_is_wrong_is_an_error() {
+        let start = Config::of_file(Settings::default(), Path::new(PATH), "weight: 1-2-2", Millis(1));
+        assert!(start.unwrap_err().at(Path::new(PATH)).starts_with("/etc/fpga/extender.yaml:1:"));
+    }
+}

@@ -1,0 +1,214 @@
+//! Tells the administrator of the configuration by events (events.k8s.io) on the extender's own pod: `kubectl events`
+//! and `kubectl describe pod` show them.
+//!
+//! One event per content of the file, at most one in [`SPACING`], always the latest news; what the API server doesn't
+//! take is tried again. Decisions never wait for it.
+
+use clap::Args;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use prometheus_client::metrics::counter::Counter;
+use std::time::Duration;
+use tokio::sync::watch::Receiver;
+use tracing::warn;
+
+/// Least time between two events, and before one is tried again.
+pub const SPACING: Duration = Duration::from_secs(10);
+
+/// Longest note that the API server takes, in bytes.
+const MAX_NOTE_BYTES: usize = 1024;
+
+/// Who writes the events.
+const CONTROLLER: &str = "fpga-scheduling.io/scheduler-extender";
+
+/// What the administrator should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// A new content is in force.
+    Taken(String),
+    /// A new content is not.
+    Refused(String),
+}
+
+/// Which pod this is: events are about it.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Events")]
+pub struct PodArgs {
+    /// Name of the extender's own pod, for events on its configuration; without it there are none.
+    #[arg(long, env = "FPGA_POD_NAME", value_name = "NAME", requires = "pod_namespace")]
+    pub pod_name: Option<String>,
+    /// Its namespace.
+    #[arg(long, env = "FPGA_POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub pod_namespace: Option<String>,
+    /// Its UID.
+    #[arg(long, env = "FPGA_POD_UID", value_name = "UID")]
+    pub pod_uid: Option<String>,
+}
+
+/// Publishes the news until nobody can bring any more. Without a pod's name there is nothing to publish on.
+pub async fn run(
+    client: Client,
+    pod: PodArgs,
+    mut news: Receiver<Option<News>>,
+    errors: &Counter,
+    spacing: Duration,
+) {
+    let (Some(name), Some(namespace)) = (pod.pod_name, pod.pod_namespace) else {
+        return std::future::pending().await;
+    };
+    let regarding = ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        name: Some(name),
+        namespace: Some(namespace.clone()),
+        uid: pod.pod_uid,
+        ..ObjectReference::default()
+    };
+    let events: Api<Event> = Api::namespaced(client, &namespace);
+    while news.changed().await.is_ok() {
+        loop {
+            let Some(latest) = news.borrow_and_update().clone() else { break };
+            let event = event(&latest, &regarding, Timestamp::now());
+            let published = events.create(&PostParams::default(), &event).await;
+            tokio::time::sleep(spacing).await;
+            match published {
+                Ok(_) => break,
+                Err(error) => {
+                    errors.inc();
+                    warn!(%error, "Event on the configuration not written, trying again");
+                }
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
+    let (kind, reason, note) = match news {
+        News::Taken(note) => ("Normal", "ConfigurationTaken", note),
+        News::Refused(note) => ("Warning", "ConfigurationRefused", note),
+    };
+    let name = regarding.name.clone().unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}.")),
+            namespace: regarding.namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        action: Some("ReadConfiguration".into()),
+        event_time: Some(MicroTime(at)),
+        note: Some(note[..note.floor_char_boundary(MAX_NOTE_BYTES)].to_owned()),
+        reason: Some(reason.into()),
+        regarding: Some(regarding.clone()),
+        reporting_controller: Some(CONTROLLER.into()),
+        reporting_instance: Some(name),
+        type_: Some(kind.into()),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use serde_json::Value;
+    use std::time::Instant;
+    use tokio::sync::{mpsc, watch};
+
+    const APART: Duration = Duration::from_millis(30);
+
+    fn pod() -> PodArgs {
+        PodArgs {
+            pod_name: Some("extender-1".into()),
+            pod_namespace: Some("kube-fpga".into()),
+            pod_uid: Some("u".into()),
+        }
+    }
+
+    /// An API server that answers with these in turn, then with 201 for ever, and shows what it was asked.
+    fn server(mut answers: Vec<u16>) -> (Client, mpsc::UnboundedReceiver<(String, Value)>) {
+        let (asked, asks) = mpsc::unbounded_channel();
+        answers.reverse();
+        let answers = std::sync::Arc::new(std::sync::Mutex::new(answers));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (asked, answers) = (asked.clone(), std::sync::Arc::clone(&answers));
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect().await?.to_bytes();
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                let status = answers.lock().unwrap().pop().unwrap_or(201);
+                let answer = if status == 201 { body.to_string() } else { "{}".to_owned() };
+                asked.send((path, body)).unwrap();
+                let response = Response::builder().status(status).body(Body::from(answer.into_bytes()));
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(response.unwrap())
+            }
+        });
+        (Client::new(service, "default"), asks)
+    }
+
+    #[tokio::test]
+    async fn news_become_events_on_the_pod_and_not_more_than_one_at_a_time() {
+        let (client, mut asks) = server(Vec::new());
+        let (tell, news) = watch::channel(None);
+        let errors = Counter::default();
+        let steps = async {
+            tell.send_replace(Some(News::Refused("line 3".into())));
+            let (path, event) = asks.recv().await.unwrap();
+            let first = Instant::now();
+            assert_eq!(path, "/apis/events.k8s.io/v1/namespaces/kube-fpga/events");
+            assert_eq!(
+                (&event["type"], &event["reason"]),
+                (&"Warning".into(), &"ConfigurationRefused".into())
+            );
+            assert_eq!(
+                (&event["note"], &event["regarding"]["name"]),
+                (&"line 3".into(), &"extender-1".into())
+            );
+            for note in ["a", "b", "c"] {
+                tell.send_replace(Some(News::Refused(note.into())));
+            }
+            tell.send_replace(Some(News::Taken("good".into())));
+            let (_, event) = asks.recv().await.unwrap();
+            assert_eq!((&event["type"], &event["note"]), (&"Normal".into(), &"good".into()));
+            assert!(first.elapsed() >= APART);
+            assert!(asks.try_recv().is_err());
+        };
+        tokio::select! {
+            () = run(client, pod(), news, &errors, APART) => unreachable!(),
+            steps = tokio::time::timeout(Duration::from_secs(20), steps) => steps.unwrap(),
+        }
+        assert_eq!(errors.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_the_api_server_does_not_take_is_tried_again_with_the_latest() {
+        let (client, mut asks) = server(vec![500, 403]);
+        let (tell, news) = watch::channel(None);
+        let errors = Counter::default();
+        let steps = async {
+            tell.send_replace(Some(News::Refused("first".into())));
+            assert_eq!(asks.recv().await.unwrap().1["note"], "first");
+            tell.send_replace(Some(News::Refused("second".into())));
+            assert_eq!(asks.recv().await.unwrap().1["note"], "second");
+            assert_eq!(asks.recv().await.unwrap().1["note"], "second");
+        };
+        tokio::select! {
+            () = run(client, pod(), news, &errors, APART) => unreachable!(),
+            steps = tokio::time::timeout(Duration::from_secs(20), steps) => steps.unwrap(),
+        }
+        assert_eq!(errors.get(), 2);
+    }
+
+    #[test]
+    fn a_long_note_is_cut_between_characters() {
+        let event =
+            event(&News::Taken("ü".repeat(1_000)), &ObjectReference::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!(event.note.unwrap().len(), MAX_NOTE_BYTES);
+    }
+}

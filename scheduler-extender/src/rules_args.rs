@@ -1,0 +1,147 @@
+//! The flags that say how nodes are judged. Each may be left open: then the file says it, or the default holds.
+
+use crate::clock::Moment;
+use crate::config::watch::{self, FileWatch};
+use crate::config::{Config, file};
+use crate::settings::{SchedulerWeight, Settings};
+use anyhow::{Context as _, Result, anyhow};
+use fpga_core::decide::AntiHerd;
+use fpga_core::matching::UnlabelledNodes;
+use fpga_core::score::{MaxScore, PerSignal, Weights};
+use fpga_core::staleness::StalePolicy;
+use std::path::PathBuf;
+
+/// What wins, for `--help`.
+pub const PRECEDENCE: &str = "Which setting wins:
+  1. a flag, or else its FPGA_* variable (--usage-weight and the like before --weights);
+  2. the file of --config;
+  3. the default.
+  The file is looked at every second. One that can't be understood ends the program at its start; later it changes nothing:
+  what was in force stays, fpga_extender_config_valid is 0, and an event on the pod says what is wrong in which line.
+  GET /config shows what is in force, and what of it flags and file have said. In the file, all optional:
+    weights: 1-2-2              # or by name: {locality: 1, usage: 2, reconfiguration: 2, freeSlots: 0, queue: 0, loaded: 0}
+    maxScore: 10
+    staleNodes: penalise        # or by name: {usage: neutral}
+    unlabelledNodes: reject
+    antiHerd: on
+    schedulerWeight: 10";
+
+/// How nodes are judged.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Decisions")]
+pub struct RulesArgs {
+    /// YAML file with the settings of this section, read again when it changes; see below.
+    #[arg(long, env = "FPGA_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Weights of locality, usage and reconfiguration in short form; with those of free slots, queue and loaded behind them if
+    /// six are given [default: 1-2-2].
+    #[arg(long, env = "FPGA_WEIGHTS", value_parser = short_form)]
+    weights: Option<ShortForm>,
+    /// Weight of bitstream locality, instead of that in --weights.
+    #[arg(long, env = "FPGA_LOCALITY_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
+    locality_weight: Option<f64>,
+    /// Weight of recent usage, instead of that in --weights.
+    #[arg(long, env = "FPGA_USAGE_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
+    usage_weight: Option<f64>,
+    /// Weight of recent reconfiguration time, instead of that in --weights.
+    #[arg(long, env = "FPGA_RECONFIGURATION_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
+    reconfiguration_weight: Option<f64>,
+    /// Weight of slots that hold nothing: the more the better [default: 0].
+    #[arg(long, env = "FPGA_FREE_SLOTS_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
+    free_slots_weight: Option<f64>,
+    /// Weight of the tasks that wait for a slot: the fewer the better [default: 0].
+    #[arg(long, env = "FPGA_QUEUE_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
+    queue_weight: Option<f64>,
+    /// Weight of having the pod's bitstreams in slots now; locality counts recently used ones too [default: 0].
+    #[arg(long, env = "FPGA_LOADED_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
+    loaded_weight: Option<f64>,
+    /// The greatest score; 10 is kube-scheduler's convention, more makes finer steps [default: 10].
+    #[arg(long, env = "FPGA_MAX_SCORE")]
+    max_score: Option<MaxScore>,
+    /// What usage is worth on a node without fresh state: neutral (one half), penalise (nothing) or exclude
+    /// [default: penalise].
+    #[arg(long, env = "FPGA_STALE_USAGE")]
+    stale_usage: Option<StalePolicy>,
+    /// The same for reconfiguration time.
+    #[arg(long, env = "FPGA_STALE_RECONFIGURATION")]
+    stale_reconfiguration: Option<StalePolicy>,
+    /// The same for bitstream locality.
+    #[arg(long, env = "FPGA_STALE_LOCALITY")]
+    stale_locality: Option<StalePolicy>,
+    /// The same for free slots.
+    #[arg(long, env = "FPGA_STALE_FREE_SLOTS")]
+    stale_free_slots: Option<StalePolicy>,
+    /// The same for waiting tasks.
+    #[arg(long, env = "FPGA_STALE_QUEUE")]
+    stale_queue: Option<StalePolicy>,
+    /// The same for loaded bitstreams.
+    #[arg(long, env = "FPGA_STALE_LOADED")]
+    stale_loaded: Option<StalePolicy>,
+    /// What becomes of nodes with neither FPGA state nor label: reject or pass [default: reject].
+    #[arg(long, env = "FPGA_UNLABELLED_NODES")]
+    unlabelled_nodes: Option<UnlabelledNodes>,
+    /// Whether pods that were just placed count towards the usage of their nodes before they are measured: on or off
+    /// [default: on].
+    #[arg(long, env = "FPGA_ANTI_HERD")]
+    anti_herd: Option<AntiHerd>,
+    /// The extender's `weight` in kube-scheduler's configuration; /explain reckons with it who can outvote whom
+    /// [default: 10].
+    #[arg(long, env = "FPGA_SCHEDULER_WEIGHT")]
+    scheduler_weight: Option<SchedulerWeight>,
+}
+
+/// Weights in short form: three of them leave the others open.
+#[derive(Debug, Clone, Copy)]
+struct ShortForm(PerSignal<Option<f64>>);
+
+fn short_form(text: &str) -> Result<ShortForm, fpga_core::score::InvalidWeights> {
+    text.parse::<Weights>().map(|weights| ShortForm(file::short_form(weights, text)))
+}
+
+impl RulesArgs {
+    /// What they say.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let single = PerSignal {
+            locality: self.locality_weight,
+            usage: self.usage_weight,
+            reconfiguration: self.reconfiguration_weight,
+            free_slots: self.free_slots_weight,
+            queue: self.queue_weight,
+            loaded: self.loaded_weight,
+        };
+        let short = self.weights.map_or_else(PerSignal::default, |ShortForm(weights)| weights);
+        Settings {
+            weights: single.zip(short).map(|(single, short)| single.or(short)),
+            max_score: self.max_score,
+            stale: PerSignal {
+                locality: self.stale_locality,
+                usage: self.stale_usage,
+                reconfiguration: self.stale_reconfiguration,
+                free_slots: self.stale_free_slots,
+                queue: self.stale_queue,
+                loaded: self.stale_loaded,
+            },
+            unlabelled: self.unlabelled_nodes,
+            anti_herd: self.anti_herd,
+            scheduler_weight: self.scheduler_weight,
+        }
+    }
+
+    /// What is in force by flags and file, and the watch on the file if there is one.
+    ///
+    /// # Errors
+    /// What is wrong with either.
+    pub async fn config(&self, at: Moment) -> Result<(Config, Option<FileWatch>)> {
+        let flags = self.settings();
+        let Some(path) = &self.config else {
+            let config = Config::of_flags(flags).map_err(|problem| anyhow!(problem.message))?;
+            return Ok((config, None));
+        };
+        let text =
+            watch::read(path).await.with_context(|| format!("can't read --config {}", path.display()))?;
+        let config =
+            Config::of_file(flags, path, &text, at.wall).map_err(|problem| anyhow!(problem.at(path)))?;
+        Ok((config, Some(FileWatch::new(path.clone(), text))))
+    }
+}
