@@ -19,6 +19,7 @@ pub mod node_facts;
 pub mod node_state;
 pub mod pacing;
 pub mod pool;
+pub mod qos;
 pub mod rank;
 pub mod record;
 pub mod requirement;

@@ -1,0 +1,121 @@
+//! Whether a job may begin, and with which devices.
+
+use super::{JobId, Limits};
+
+/// A job that runs, as far as a new one is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Running {
+    /// Which.
+    pub id: JobId,
+    /// Devices that it has.
+    pub devices: u32,
+    /// Devices that it asks for.
+    pub request: u32,
+    /// What it can use.
+    pub limits: Limits,
+}
+
+/// What becomes of a new job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// It begins.
+    Admitted {
+        /// With so many devices; none: it pauses until the next decision.
+        devices: u32,
+        /// Devices that are taken from others for it.
+        taken: Vec<(JobId, u32)>,
+    },
+    /// It would not get its least.
+    Rejected {
+        /// How many devices are missing.
+        missing: u32,
+    },
+}
+
+/// Decides on a new job. It gets what is `free` if that is enough; else devices are taken back that others have beyond
+/// what they ask for, from those with the most of them, until it has its least (at least one, where that is possible).
+#[must_use]
+pub fn admit(running: &[Running], free: u32, limits: Limits) -> Admission {
+    let wanted = limits.least().max(1);
+    if free >= wanted {
+        return Admission::Admitted { devices: free.min(limits.most()), taken: Vec::new() };
+    }
+    let mut surplus: Vec<(u32, JobId, u32)> = running
+        .iter()
+        .map(|job| (job.devices.saturating_sub(job.limits.clamp(job.request)), job.id, 0))
+        .collect();
+    let mut devices = free;
+    while devices < wanted {
+        // The first of those with the most.
+        let Some((left, _, taken)) = surplus.iter_mut().rev().max_by_key(|(left, ..)| *left) else { break };
+        if *left == 0 {
+            break;
+        }
+        *left -= 1;
+        *taken += 1;
+        devices += 1;
+    }
+    if devices < limits.least() {
+        return Admission::Rejected { missing: limits.least() - devices };
+    }
+    let taken =
+        surplus.into_iter().filter(|(_, _, taken)| *taken > 0).map(|(_, id, taken)| (id, taken)).collect();
+    Admission::Admitted { devices, taken }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn running(id: u64, devices: u32, request: u32) -> Running {
+        Running { id: JobId(id), devices, request, limits: Limits::ANY }
+    }
+
+    fn least(least: u32) -> Limits {
+        Limits::new(least, 100).unwrap()
+    }
+
+    #[test]
+    fn free_devices_first_then_what_others_have_too_many_else_nothing() {
+        let admitted = |devices: u32, taken: &[(u64, u32)]| Admission::Admitted {
+            devices,
+            taken: taken.iter().map(|(id, taken)| (JobId(*id), *taken)).collect(),
+        };
+        let rich = [running(1, 5, 4), running(2, 6, 3)];
+        assert_eq!(admit(&[], 8, Limits::ANY), admitted(8, &[]));
+        assert_eq!(admit(&rich, 3, least(2)), admitted(3, &[]));
+        assert_eq!(admit(&rich, 3, Limits::new(1, 2).unwrap()), admitted(2, &[]));
+        assert_eq!(admit(&rich, 0, Limits::ANY), admitted(1, &[(2, 1)]));
+        assert_eq!(admit(&rich, 0, least(4)), admitted(4, &[(1, 1), (2, 3)]));
+        assert_eq!(admit(&rich, 1, least(6)), Admission::Rejected { missing: 1 });
+        // Nobody has too many: one that may pause does, one that may not is refused.
+        let poor = [running(1, 4, 4), running(2, 4, 9)];
+        assert_eq!(admit(&poor, 0, Limits::ANY), admitted(0, &[]));
+        assert_eq!(admit(&poor, 0, least(1)), Admission::Rejected { missing: 1 });
+        // What a job must keep is no surplus.
+        let kept = Running { limits: least(4), ..running(1, 5, 0) };
+        assert_eq!(admit(&[kept], 0, least(2)), Admission::Rejected { missing: 1 });
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_loses_what_it_asks_for(
+            jobs in prop::collection::vec((0_u32..9, 0_u32..9, 0_u32..4), 0..6), free in 0_u32..5, wants in 0_u32..12,
+        ) {
+            let jobs: Vec<Running> = (0..)
+                .zip(jobs)
+                .map(|(id, (devices, request, most))| Running { limits: least(most), ..running(id, devices, request) })
+                .collect();
+            if let Admission::Admitted { devices, taken } = admit(&jobs, free, least(wants)) {
+                let sum: u32 = taken.iter().map(|(_, taken)| taken).sum();
+                prop_assert!(devices <= free + sum);
+                prop_assert!(devices >= wants);
+                for (id, taken) in taken {
+                    let job = jobs.iter().find(|job| job.id == id).unwrap();
+                    prop_assert!(job.devices - taken >= job.limits.clamp(job.request));
+                }
+            }
+        }
+    }
+}
