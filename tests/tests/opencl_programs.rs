@@ -97,13 +97,15 @@ programs! {
     times_are_in_order: "native_events" [];
     callbacks_come_once: "callback_status" [];
     maps_hold_the_right_bytes: "map_unmap" [];
+    images_hold_the_right_pixels: "images" [];
+    programs_are_compiled_and_linked_apart: "compile_link" [];
     objects_live_as_long_as_they_are_used: "retain_release" [];
 }
 
 #[tokio::test]
 async fn the_remote_library_keeps_to_the_standard_where_a_runtime_does_not() {
     let programs = artifacts::opencl_programs().unwrap();
-    for program in ["user_event_deadlock", "callback_status"] {
+    for program in ["user_event_deadlock", "callback_status", "images", "compile_link"] {
         let output = run(Way::Unix, programs.join(program), &["--strict"]).await;
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{program} --strict, {}:\n{error}", output.status);

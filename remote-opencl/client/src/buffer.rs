@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// `cl_mem_flags` that say what kernels do: the only ones that the manager gets, since the others are about the host.
-const KERNEL_ACCESS: u64 = cl::MEM_READ_WRITE | cl::MEM_WRITE_ONLY | cl::MEM_READ_ONLY;
+pub(crate) const KERNEL_ACCESS: u64 = cl::MEM_READ_WRITE | cl::MEM_WRITE_ONLY | cl::MEM_READ_ONLY;
 const HOST_ACCESS: u64 = cl::MEM_HOST_WRITE_ONLY | cl::MEM_HOST_READ_ONLY | cl::MEM_HOST_NO_ACCESS;
 const HOST_POINTER: u64 = cl::MEM_USE_HOST_PTR | cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR;
 
@@ -270,7 +270,7 @@ fn storage_with(session: &Session, size: usize, initial: &Initial<'_>) -> Option
 }
 
 /// Checks `cl_mem_flags`, and adds the default.
-fn checked_flags(flags: u64) -> Result<u64> {
+pub(crate) fn checked_flags(flags: u64) -> Result<u64> {
     let both = |a, b| flags & a != 0 && flags & b != 0;
     let unknown = flags & !(KERNEL_ACCESS | HOST_ACCESS | HOST_POINTER) != 0;
     let contradicting = (flags & KERNEL_ACCESS).count_ones() > 1
@@ -283,7 +283,7 @@ fn checked_flags(flags: u64) -> Result<u64> {
 }
 
 /// The flags of a sub-buffer: what it doesn't say is its parent's, and it may not allow more than that.
-fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
+pub(crate) fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
     let kernel = if flags & KERNEL_ACCESS == 0 { parent & KERNEL_ACCESS } else { flags & KERNEL_ACCESS };
     let host = if flags & HOST_ACCESS == 0 { parent & HOST_ACCESS } else { flags & HOST_ACCESS };
     let widens = |limit, wider: &[u64], value: u64| parent & limit != 0 && wider.contains(&value);

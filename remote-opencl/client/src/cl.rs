@@ -35,13 +35,20 @@ pub const COMMAND_TASK: u32 = 0x11F1;
 pub const COMMAND_READ_BUFFER: u32 = 0x11F3;
 pub const COMMAND_WRITE_BUFFER: u32 = 0x11F4;
 pub const COMMAND_COPY_BUFFER: u32 = 0x11F5;
+pub const COMMAND_READ_IMAGE: u32 = 0x11F6;
+pub const COMMAND_WRITE_IMAGE: u32 = 0x11F7;
+pub const COMMAND_COPY_IMAGE: u32 = 0x11F8;
+pub const COMMAND_COPY_IMAGE_TO_BUFFER: u32 = 0x11F9;
+pub const COMMAND_COPY_BUFFER_TO_IMAGE: u32 = 0x11FA;
 pub const COMMAND_MAP_BUFFER: u32 = 0x11FB;
+pub const COMMAND_MAP_IMAGE: u32 = 0x11FC;
 pub const COMMAND_UNMAP_MEM_OBJECT: u32 = 0x11FD;
 pub const COMMAND_MARKER: u32 = 0x11FE;
 pub const COMMAND_USER: u32 = 0x1204;
 pub const COMMAND_BARRIER: u32 = 0x1205;
 pub const COMMAND_MIGRATE_MEM_OBJECTS: u32 = 0x1206;
 pub const COMMAND_FILL_BUFFER: u32 = 0x1207;
+pub const COMMAND_FILL_IMAGE: u32 = 0x1208;
 
 /// `cl_build_status`.
 pub const BUILD_SUCCESS: i32 = 0;
@@ -55,6 +62,9 @@ pub const KERNEL_ARG_ADDRESS_CONSTANT: u32 = 0x119D;
 pub const KERNEL_ARG_ADDRESS_PRIVATE: u32 = 0x119E;
 /// `cl_kernel_arg_access_qualifier` of everything that isn't an image.
 pub const KERNEL_ARG_ACCESS_NONE: u32 = 0x11A3;
+
+/// `cl_kernel_arg_type_qualifier` of a pipe.
+pub const KERNEL_ARG_TYPE_PIPE: u64 = 1 << 3;
 
 /// `cl_device_info` parameters that this crate reads.
 pub const DEVICE_MEM_BASE_ADDR_ALIGN: u32 = 0x1019;

@@ -13,10 +13,13 @@ use crate::clock::{Offset, now_ns};
 use crate::context::Context;
 use crate::error::{ClError, Result};
 use crate::host_memory::HostTarget;
+use crate::image::Image;
 use crate::in_place::InPlaceRead;
 use crate::kernel::Kernel;
 use crate::outbox::Upload;
+use crate::pitches::Scatter;
 use crate::queue::Queue;
+use crate::sampler::Sampler;
 use crate::segments::Range;
 use crate::session::Session;
 use crate::sync::lock;
@@ -59,8 +62,15 @@ pub(crate) struct Uses {
     pub(crate) range: Option<Range>,
     /// A read of a buffer where it lies.
     pub(crate) in_place: Option<InPlaceRead>,
+    /// Where the bytes go from there, with gaps.
+    pub(crate) scatter: Option<Scatter>,
     /// Its buffers.
     pub(crate) buffers: Vec<InUse>,
+    /// Its images.
+    pub(crate) images: Vec<Arc<Image>>,
+    /// Its samplers.
+    #[expect(dead_code, reason = "held, not looked at")]
+    pub(crate) samplers: Vec<Arc<Sampler>>,
     /// Its kernel.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,
@@ -318,7 +328,7 @@ impl Event {
     /// The manager says that it ended.
     pub(crate) fn completed(&self, completion: v1::Completion, offset: Offset) {
         let mut status = completion.status.min(cl::COMPLETE);
-        if status == cl::COMPLETE && !self.take_data(completion.data) {
+        if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
             status = ClError::OUT_OF_RESOURCES.0;
         }
         let ran = completion.ended_ns != 0;
@@ -360,6 +370,15 @@ impl Event {
             Some(Form::Segment(_)) | None => false,
         };
         taken && lock(&self.inner).received == wanted
+    }
+
+    /// Puts what has been read where it belongs, if that is elsewhere.
+    fn scatter(&self) -> bool {
+        let Uses { target, scatter, .. } = &mut lock(&self.inner).uses;
+        match (target, scatter) {
+            (Some(packed), Some(scatter)) => scatter.pitches.scatter(&packed.capture(), &mut scatter.target),
+            _ => true,
+        }
     }
 
     /// Ends it; false if it has ended before.

@@ -6,8 +6,10 @@ use crate::arg_types::scalar_size;
 use crate::buffer::Buffer;
 use crate::cl;
 use crate::error::{ClError, Result};
+use crate::image::Image;
 use crate::platform::Device;
 use crate::program::Program;
+use crate::sampler::Sampler;
 use crate::sync::lock;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, kernel_arg};
@@ -37,7 +39,17 @@ enum Value {
     /// Users may not rely on a kernel to retain what its arguments are: a buffer that they let go is gone, and its
     /// destructor callbacks run, whatever kernels it was given to.
     Buffer(u64, Weak<Buffer>),
+    Image(u64, Weak<Image>),
+    Sampler(u64, Weak<Sampler>),
     NullOfSize(u64),
+}
+
+/// What a launch keeps until it has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) buffers: Vec<Arc<Buffer>>,
+    pub(crate) images: Vec<Arc<Image>>,
+    pub(crate) samplers: Vec<Arc<Sampler>>,
 }
 
 /// What the runtime says of a kernel.
@@ -89,7 +101,11 @@ pub enum ArgKind {
     Local,
     /// Bytes; the size where the type is one of OpenCL C's own.
     Scalar(Option<usize>),
-    /// An image, a sampler or a pipe, which aren't supported yet.
+    /// An image.
+    Image,
+    /// A sampler.
+    Sampler,
+    /// A pipe, which isn't forwarded.
     Unsupported,
     /// Not known (programs from binaries): decide by the value.
     Unknown,
@@ -102,6 +118,10 @@ pub enum ArgValue<'a> {
     Scalar(&'a [u8]),
     /// A buffer.
     Buffer(Arc<Buffer>),
+    /// An image.
+    Image(Arc<Image>),
+    /// A sampler.
+    Sampler(Arc<Sampler>),
     /// A size and NULL: local memory, or a NULL buffer where the size is that of a handle.
     NullOfSize(u64),
 }
@@ -168,7 +188,14 @@ impl Kernel {
             ArgValue::Buffer(buffer) if Arc::ptr_eq(buffer.context(), self.program.context()) => {
                 Value::Buffer(buffer.id(), Arc::downgrade(&buffer))
             }
-            ArgValue::Buffer(_) => return Err(ClError::INVALID_MEM_OBJECT),
+            ArgValue::Image(image) if Arc::ptr_eq(image.context(), self.program.context()) => {
+                Value::Image(image.id(), Arc::downgrade(&image))
+            }
+            ArgValue::Sampler(sampler) if Arc::ptr_eq(sampler.context(), self.program.context()) => {
+                Value::Sampler(sampler.id(), Arc::downgrade(&sampler))
+            }
+            ArgValue::Buffer(_) | ArgValue::Image(_) => return Err(ClError::INVALID_MEM_OBJECT),
+            ArgValue::Sampler(_) => return Err(ClError::INVALID_SAMPLER),
         };
         let index = usize::try_from(index).map_err(|_| ClError::INVALID_ARG_INDEX)?;
         let mut args = lock(&self.args);
@@ -201,25 +228,20 @@ impl Kernel {
         self.id
     }
 
-    /// Hands the changed arguments, and all buffers among the arguments, to `enqueue`; they count as sent where that
+    /// Hands the changed arguments, and all objects among the arguments, to `enqueue`; they count as sent where that
     /// succeeds. Launches of one kernel are enqueued one after the other, so that changes arrive in order.
-    pub(crate) fn launch<T>(
-        &self,
-        enqueue: impl FnOnce(Vec<v1::KernelArg>, Vec<Arc<Buffer>>) -> Result<T>,
-    ) -> Result<T> {
+    pub(crate) fn launch<T>(&self, enqueue: impl FnOnce(Vec<v1::KernelArg>, Held) -> Result<T>) -> Result<T> {
         let mut args = lock(&self.args);
         let mut changed = Vec::new();
-        let mut buffers = Vec::new();
+        let mut held = Held::default();
         for (index, arg) in (0u32..).zip(args.iter()) {
             let value = arg.value.as_ref().ok_or(ClError::INVALID_KERNEL_ARGS)?;
-            if let Value::Buffer(_, buffer) = value {
-                buffers.push(buffer.upgrade().ok_or(ClError::INVALID_KERNEL_ARGS)?);
-            }
+            held.hold(value).ok_or(ClError::INVALID_KERNEL_ARGS)?;
             if arg.changed {
                 changed.push(v1::KernelArg { index, value: Some(value.to_message()) });
             }
         }
-        let result = enqueue(changed, buffers)?;
+        let result = enqueue(changed, held)?;
         for arg in args.iter_mut() {
             arg.changed = false;
         }
@@ -237,11 +259,27 @@ impl Drop for Kernel {
     }
 }
 
+impl Held {
+    /// `None` where the object is gone.
+    fn hold(&mut self, value: &Value) -> Option<()> {
+        match value {
+            Value::Buffer(_, buffer) => self.buffers.push(buffer.upgrade()?),
+            Value::Image(_, image) => self.images.push(image.upgrade()?),
+            Value::Sampler(_, sampler) => self.samplers.push(sampler.upgrade()?),
+            Value::Scalar(_) | Value::NullOfSize(_) => {}
+        }
+        Some(())
+    }
+}
+
 impl Value {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Scalar(a), Self::Scalar(b)) => a == b,
-            (Self::Buffer(a, _), Self::Buffer(b, _)) | (Self::NullOfSize(a), Self::NullOfSize(b)) => a == b,
+            (Self::Buffer(a, _), Self::Buffer(b, _))
+            | (Self::Image(a, _), Self::Image(b, _))
+            | (Self::Sampler(a, _), Self::Sampler(b, _))
+            | (Self::NullOfSize(a), Self::NullOfSize(b)) => a == b,
             _ => false,
         }
     }
@@ -250,6 +288,8 @@ impl Value {
         match self {
             Self::Scalar(bytes) => kernel_arg::Value::Scalar(bytes.clone()),
             Self::Buffer(id, _) => kernel_arg::Value::Buffer(*id),
+            Self::Image(id, _) => kernel_arg::Value::Image(*id),
+            Self::Sampler(id, _) => kernel_arg::Value::Sampler(*id),
             Self::NullOfSize(size) => kernel_arg::Value::NullOfSize(*size),
         }
     }
@@ -265,18 +305,32 @@ fn check(kind: ArgKind, value: &ArgValue<'_>) -> Result<()> {
         ArgKind::Buffer => match value {
             ArgValue::Buffer(_) | ArgValue::NullOfSize(HANDLE_BYTES) => Ok(()),
             ArgValue::Scalar(bytes) if bytes.len() as u64 == HANDLE_BYTES => Err(ClError::INVALID_MEM_OBJECT),
+            ArgValue::Image(_) | ArgValue::Sampler(_) => Err(ClError::INVALID_MEM_OBJECT),
             ArgValue::Scalar(_) | ArgValue::NullOfSize(_) => wrong_size,
+        },
+        ArgKind::Image => match value {
+            ArgValue::Image(_) => Ok(()),
+            ArgValue::Scalar(bytes) if bytes.len() as u64 != HANDLE_BYTES => wrong_size,
+            ArgValue::NullOfSize(size) if *size != HANDLE_BYTES => wrong_size,
+            _ => Err(ClError::INVALID_MEM_OBJECT),
+        },
+        ArgKind::Sampler => match value {
+            ArgValue::Sampler(_) => Ok(()),
+            ArgValue::Scalar(bytes) if bytes.len() as u64 != HANDLE_BYTES => wrong_size,
+            ArgValue::NullOfSize(size) if *size != HANDLE_BYTES => wrong_size,
+            _ => Err(ClError::INVALID_SAMPLER),
         },
         ArgKind::Local => match value {
             ArgValue::NullOfSize(0) => wrong_size,
             ArgValue::NullOfSize(_) => Ok(()),
-            ArgValue::Scalar(_) | ArgValue::Buffer(_) => wrong_value,
+            _ => wrong_value,
         },
         ArgKind::Scalar(size) => match value {
             ArgValue::Scalar(bytes) if size.is_none_or(|size| size == bytes.len()) => Ok(()),
             ArgValue::Scalar(_) => wrong_size,
-            ArgValue::Buffer(_) if size.is_some_and(|size| size as u64 != HANDLE_BYTES) => wrong_size,
-            ArgValue::Buffer(_) | ArgValue::NullOfSize(_) => wrong_value,
+            ArgValue::NullOfSize(_) => wrong_value,
+            _ if size.is_some_and(|size| size as u64 != HANDLE_BYTES) => wrong_size,
+            _ => wrong_value,
         },
     }
 }
@@ -315,10 +369,11 @@ impl KernelInfo {
 impl ArgInfo {
     fn kind(&self) -> ArgKind {
         match self.address_qualifier {
-            _ if ![0, cl::KERNEL_ARG_ACCESS_NONE].contains(&self.access_qualifier) => ArgKind::Unsupported,
+            _ if self.type_qualifier & cl::KERNEL_ARG_TYPE_PIPE != 0 => ArgKind::Unsupported,
+            _ if ![0, cl::KERNEL_ARG_ACCESS_NONE].contains(&self.access_qualifier) => ArgKind::Image,
+            _ if self.type_name == "sampler_t" => ArgKind::Sampler,
             cl::KERNEL_ARG_ADDRESS_GLOBAL | cl::KERNEL_ARG_ADDRESS_CONSTANT => ArgKind::Buffer,
             cl::KERNEL_ARG_ADDRESS_LOCAL => ArgKind::Local,
-            cl::KERNEL_ARG_ADDRESS_PRIVATE if self.type_name == "sampler_t" => ArgKind::Unsupported,
             cl::KERNEL_ARG_ADDRESS_PRIVATE => ArgKind::Scalar(scalar_size(&self.type_name)),
             _ => ArgKind::Unknown,
         }
@@ -358,8 +413,8 @@ mod tests {
         let none = cl::KERNEL_ARG_ACCESS_NONE;
         let private = cl::KERNEL_ARG_ADDRESS_PRIVATE;
         assert_eq!(arg(private, none, "float4").kind(), ArgKind::Scalar(Some(16)));
-        assert_eq!(arg(private, none, "sampler_t").kind(), ArgKind::Unsupported);
-        assert_eq!(arg(cl::KERNEL_ARG_ADDRESS_GLOBAL, 0x11A0, "image2d_t").kind(), ArgKind::Unsupported);
+        assert_eq!(arg(private, none, "sampler_t").kind(), ArgKind::Sampler);
+        assert_eq!(arg(cl::KERNEL_ARG_ADDRESS_GLOBAL, 0x11A0, "image2d_t").kind(), ArgKind::Image);
         assert_eq!(arg(cl::KERNEL_ARG_ADDRESS_GLOBAL, none, "float*").kind(), ArgKind::Buffer);
     }
 }

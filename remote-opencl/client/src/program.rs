@@ -161,9 +161,84 @@ impl Program {
         }
         let reply = self.context.session().call(Method::BuildProgram(v1::BuildProgram {
             program: self.id,
-            devices: built_for.iter().map(|device| device.id()).collect(),
+            devices: ids(built_for),
             options: options.to_owned(),
         }))?;
+        self.built(reply, options)
+    }
+
+    /// `clCompileProgram`, waiting for the end: compiles alone, with these programs as the headers of those names.
+    ///
+    /// # Errors
+    /// `CL_COMPILE_PROGRAM_FAILURE` with the log in [`Self::build_info`], and the other codes of `clCompileProgram`.
+    pub fn compile(
+        &self,
+        devices: &[Arc<Device>],
+        options: &str,
+        headers: &[(String, Arc<Self>)],
+    ) -> Result<()> {
+        if !devices.iter().all(|device| self.position(device).is_some()) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        if headers.iter().any(|(_, program)| !Arc::ptr_eq(&program.context, &self.context)) {
+            return Err(ClError::INVALID_PROGRAM);
+        }
+        // CL_INVALID_OPERATION if program has no source, or there are kernel objects attached to it.
+        if self.source.is_empty() || lock(&self.build).attached > 0 {
+            return Err(ClError::INVALID_OPERATION);
+        }
+        let compiled_for = if devices.is_empty() { &self.devices } else { devices };
+        let header =
+            |(name, program): &(String, Arc<Self>)| v1::Header { name: name.clone(), program: program.id };
+        let reply = self.context.session().call(Method::CompileProgram(v1::CompileProgram {
+            program: self.id,
+            devices: ids(compiled_for),
+            options: options.to_owned(),
+            headers: headers.iter().map(header).collect(),
+        }))?;
+        self.built(reply, options)?;
+        lock(&self.build).kernels = None;
+        Ok(())
+    }
+
+    /// A program that [`Self::link`] is to link, once; for all devices of the context where none are given.
+    ///
+    /// # Errors
+    /// `CL_INVALID_DEVICE`.
+    pub fn to_link(context: &Arc<Context>, devices: &[Arc<Device>]) -> Result<Arc<Self>> {
+        if !devices.iter().all(|device| context.has(device)) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        let devices = if devices.is_empty() { context.devices() } else { devices };
+        let id = context.session().new_id();
+        Ok(Arc::new(Self::new(id, context, devices.to_vec(), Bytes::new())))
+    }
+
+    /// `clLinkProgram`, waiting for the end. Also whether there is a program, with a log, where it failed.
+    ///
+    /// # Errors
+    /// None; the status is a value, since it may come with a program.
+    pub fn link(&self, options: &str, programs: &[Arc<Self>]) -> (Result<()>, bool) {
+        if programs.iter().any(|program| !Arc::ptr_eq(&program.context, &self.context)) {
+            return (Err(ClError::INVALID_PROGRAM), false);
+        }
+        let reply = self.context.session().call(Method::LinkProgram(v1::LinkProgram {
+            program: self.id,
+            context: self.context.id(),
+            devices: ids(&self.devices),
+            options: options.to_owned(),
+            programs: programs.iter().map(|program| program.id).collect(),
+        }));
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return (Err(error), false),
+        };
+        let made = matches!(&reply.result, Some(reply::Result::Build(result)) if !result.devices.is_empty());
+        (self.built(reply, options), made)
+    }
+
+    /// Notes what came of a build, compilation or link.
+    fn built(&self, reply: v1::Reply, options: &str) -> Result<()> {
         let mut build = lock(&self.build);
         let result = match reply.result {
             Some(reply::Result::Build(result)) => result,
@@ -221,6 +296,11 @@ impl Program {
         result.binaries.into_iter().map(|data| session.take_data(Some(data))).collect()
     }
 
+    /// Whether it was made from source.
+    pub fn is_from_source(&self) -> bool {
+        !self.source.is_empty()
+    }
+
     /// Its kernels; `None` before a successful build.
     pub fn kernel_infos(&self) -> Option<Vec<Arc<KernelInfo>>> {
         lock(&self.build).kernels.clone()
@@ -268,6 +348,10 @@ impl Drop for Program {
 
 /// Longest source that fits into a message.
 const MAX_SOURCE_BYTES: usize = fpga_protocol::limits::MAX_MESSAGE_BYTES - 1024;
+
+fn ids(devices: &[Arc<Device>]) -> Vec<u64> {
+    devices.iter().map(|device| device.id()).collect()
+}
 
 fn digest(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&Sha256::digest(bytes))

@@ -1,5 +1,6 @@
 //! Command queues: what can be enqueued, and the order of it.
 
+mod images;
 mod mapping;
 
 pub use mapping::Mapped;
@@ -12,7 +13,7 @@ use crate::error::{ClError, Result};
 use crate::event::{Event, Uses};
 use crate::host_memory::{HostSource, HostTarget};
 use crate::in_place::{Access, IN_PLACE_FROM, InPlaceRead};
-use crate::kernel::Kernel;
+use crate::kernel::{Held, Kernel};
 use crate::nd_range;
 use crate::outbox::Upload;
 use crate::platform::Device;
@@ -178,7 +179,7 @@ impl Queue {
                 *lock(&self.last_barrier) = Arc::downgrade(&event);
                 Ok(event)
             }
-            Operation::Migrate => self.nothing(cl::COMMAND_MIGRATE_MEM_OBJECTS, None, wait),
+            Operation::Migrate => self.nothing(cl::COMMAND_MIGRATE_MEM_OBJECTS, Uses::default(), wait),
         }
     }
 
@@ -248,7 +249,7 @@ impl Queue {
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
         let widen = |sizes: &[usize]| sizes.iter().map(|size| *size as u64).collect();
-        let (event, sent) = kernel.launch(|args, buffers| {
+        let (event, sent) = kernel.launch(|args, Held { buffers, images, samplers }| {
             let operation = command::Operation::NdRange(v1::NdRange {
                 kernel: kernel.id(),
                 args,
@@ -256,8 +257,10 @@ impl Queue {
                 global: widen(global),
                 local: widen(local),
             });
-            let buffers = buffers.iter().map(InUse::new).collect();
-            let uses = Uses { buffers, kernel: Some(Arc::clone(kernel)), ..Uses::default() };
+            let in_images = images.iter().filter_map(|image| image.use_of_buffer());
+            let buffers = buffers.iter().map(InUse::new).chain(in_images).collect();
+            let kernel = Some(Arc::clone(kernel));
+            let uses = Uses { buffers, images, samplers, kernel, ..Uses::default() };
             self.append(self.session().new_id(), command_type, operation, uses, wait)
         })?;
         self.after(sent);
@@ -276,36 +279,38 @@ impl Queue {
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
             return Ok(event);
         }
-        if data.len() > MAX_INLINE_BYTES
-            && let Some(range) = self.session().shared_memory(data.len())
-        {
-            if !range.write_at(0, &data) {
-                return Err(ClError::OUT_OF_RESOURCES);
-            }
-            let operation = command::Operation::WriteBuffer(v1::WriteBuffer {
-                buffer: buffer.id(),
-                offset: offset as u64,
-                data: Some(v1::Data { form: Some(Form::Segment(range.message())) }),
-            });
-            let uses = Uses { range: Some(range), buffers: vec![InUse::new(buffer)], ..Uses::default() };
-            return self.submit(command_type, operation, uses, wait);
-        }
         let id = self.session().new_id();
-        let (form, upload) = if data.len() <= MAX_INLINE_BYTES {
-            (Form::Inline(data.capture()), None)
-        } else {
-            let upload = Upload::new(id, data);
-            (Form::Transfer(v1::Transfer { id, length: upload.length }), Some(Arc::new(upload)))
-        };
+        let (data, mut uses) = self.carry(id, data)?;
+        uses.buffers.push(InUse::new(buffer));
         let operation = command::Operation::WriteBuffer(v1::WriteBuffer {
             buffer: buffer.id(),
             offset: offset as u64,
-            data: Some(v1::Data { form: Some(form) }),
+            data: Some(data),
         });
-        let uses = Uses { upload, buffers: vec![InUse::new(buffer)], ..Uses::default() };
         let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
         self.after(sent);
         Ok(event)
+    }
+
+    /// The data of the command with this event in the form in which it travels, and what that uses.
+    fn carry(&self, id: u64, data: HostSource) -> Result<(v1::Data, Uses)> {
+        let mut uses = Uses::default();
+        let form = if data.len() <= MAX_INLINE_BYTES {
+            Form::Inline(data.capture())
+        } else if let Some(range) = self.session().shared_memory(data.len()) {
+            if !range.write_at(0, &data) {
+                return Err(ClError::OUT_OF_RESOURCES);
+            }
+            let form = Form::Segment(range.message());
+            uses.range = Some(range);
+            form
+        } else {
+            let upload = Upload::new(id, data);
+            let form = Form::Transfer(v1::Transfer { id, length: upload.length });
+            uses.upload = Some(Arc::new(upload));
+            form
+        };
+        Ok((v1::Data { form: Some(form) }, uses))
     }
 
     fn read(

@@ -11,6 +11,7 @@ use fpga_protocol::v1;
 use opencl_sys::{
     CL_INVALID_BINARY, CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_CONTEXT,
     CL_INVALID_DEVICE, CL_INVALID_LINKER_OPTIONS, CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE,
+    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY,
 };
 use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
@@ -117,7 +118,9 @@ impl Program {
             match &program.origin {
                 Origin::Source(_, digest) | Origin::Linked(_, digest) => hasher.update(digest.as_bytes()),
                 Origin::Binaries(digests) => {
-                    digests.iter().for_each(|digest| hasher.update(digest.as_bytes()))
+                    for digest in digests {
+                        hasher.update(digest.as_bytes());
+                    }
                 }
             }
         }
@@ -202,10 +205,7 @@ impl Program {
         options: &str,
         headers: &[(String, Arc<Self>)],
     ) -> (i32, v1::BuildResult) {
-        let (status, mut result) = self.outcome(devices, self.compile_only(devices, options, headers));
-        // What is not linked has none.
-        result.kernels.clear();
-        (status, result)
+        self.outcome(devices, self.compile_only(devices, options, headers))
     }
 
     fn compile_only(
@@ -258,7 +258,10 @@ impl Program {
                 binary_type: program.binary_type(device.vendor).unwrap_or(0),
             });
         }
-        if status == opencl_sys::CL_SUCCESS {
+        // What is not linked has none, and some runtimes crash over the question.
+        let not_linked = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
+        let linked = !result.devices.iter().any(|device| not_linked.contains(&device.binary_type));
+        if status == opencl_sys::CL_SUCCESS && linked {
             let kernels = program.kernels().unwrap_or_default();
             result.kernels = kernels.iter().map(|kernel| self.describe(kernel)).collect();
         }

@@ -6,13 +6,16 @@ pub mod context;
 pub mod device;
 pub mod event;
 pub mod extension;
+pub mod image;
 pub mod kernel;
 pub mod launch;
 pub mod memory;
 pub mod platform;
 pub mod program;
 pub mod queue;
+pub mod sampler;
 pub mod transfer;
+pub mod transfer_image;
 pub mod transfer_rect;
 
 mod wait_list;

@@ -4,8 +4,8 @@
 //! whose field types also check every signature of ours. Every slot is filled: a null one would crash the application.
 
 use crate::api::{
-    context, device, event, extension, kernel, launch, memory, platform, program, queue, transfer,
-    transfer_rect,
+    context, device, event, extension, image, kernel, launch, memory, platform, program, queue, sampler,
+    transfer, transfer_image, transfer_rect,
 };
 use crate::cl;
 use crate::unsupported::Stub;
@@ -74,17 +74,17 @@ dispatch_table! {
     clGetCommandQueueInfo = queue
     clSetCommandQueueProperty = unsupported
     clCreateBuffer = memory
-    clCreateImage2D = unsupported
-    clCreateImage3D = unsupported
+    clCreateImage2D = image
+    clCreateImage3D = image
     clRetainMemObject = memory
     clReleaseMemObject = memory
-    clGetSupportedImageFormats = context
+    clGetSupportedImageFormats = image
     clGetMemObjectInfo = memory
-    clGetImageInfo = unsupported
-    clCreateSampler = unsupported
-    clRetainSampler = unsupported
-    clReleaseSampler = unsupported
-    clGetSamplerInfo = unsupported
+    clGetImageInfo = image
+    clCreateSampler = sampler
+    clRetainSampler = sampler
+    clReleaseSampler = sampler
+    clGetSamplerInfo = sampler
     clCreateProgramWithSource = program
     clCreateProgramWithBinary = program
     clRetainProgram = program
@@ -110,13 +110,13 @@ dispatch_table! {
     clEnqueueReadBuffer = transfer
     clEnqueueWriteBuffer = transfer
     clEnqueueCopyBuffer = transfer
-    clEnqueueReadImage = unsupported
-    clEnqueueWriteImage = unsupported
-    clEnqueueCopyImage = unsupported
-    clEnqueueCopyImageToBuffer = unsupported
-    clEnqueueCopyBufferToImage = unsupported
+    clEnqueueReadImage = transfer_image
+    clEnqueueWriteImage = transfer_image
+    clEnqueueCopyImage = transfer_image
+    clEnqueueCopyImageToBuffer = transfer_image
+    clEnqueueCopyBufferToImage = transfer_image
     clEnqueueMapBuffer = transfer
-    clEnqueueMapImage = unsupported
+    clEnqueueMapImage = transfer_image
     clEnqueueUnmapMemObject = transfer
     clEnqueueNDRangeKernel = launch
     clEnqueueTask = launch
@@ -155,14 +155,14 @@ dispatch_table! {
     clCreateSubDevices = device
     clRetainDevice = device
     clReleaseDevice = device
-    clCreateImage = unsupported
+    clCreateImage = image
     clCreateProgramWithBuiltInKernels = unsupported
-    clCompileProgram = unsupported
+    clCompileProgram = program
     clLinkProgram = program
     clUnloadPlatformCompiler = platform
     clGetKernelArgInfo = kernel
     clEnqueueFillBuffer = transfer
-    clEnqueueFillImage = unsupported
+    clEnqueueFillImage = transfer_image
     clEnqueueMigrateMemObjects = transfer
     clEnqueueMarkerWithWaitList = launch
     clEnqueueBarrierWithWaitList = launch
@@ -192,7 +192,7 @@ dispatch_table! {
     clEnqueueSVMMemFill = unsupported
     clEnqueueSVMMap = unsupported
     clEnqueueSVMUnmap = unsupported
-    clCreateSamplerWithProperties = unsupported
+    clCreateSamplerWithProperties = sampler
     clSetKernelArgSVMPointer = unsupported
     clSetKernelExecInfo = unsupported
     clGetKernelSubGroupInfoKHR = unsupported
@@ -206,7 +206,7 @@ dispatch_table! {
     clSetProgramReleaseCallback = unsupported
     clSetProgramSpecializationConstant = unsupported
     clCreateBufferWithProperties = memory
-    clCreateImageWithProperties = unsupported
+    clCreateImageWithProperties = image
     clSetContextDestructorCallback = context
 }
 

@@ -26,11 +26,20 @@ pub unsafe fn pointer(
     errcode_ret: *mut cl::cl_int,
     body: impl FnOnce() -> Result<*mut c_void, ClError>,
 ) -> *mut c_void {
+    // SAFETY: as promised by the caller.
+    unsafe { pointer_and_code(errcode_ret, || body().map(|pointer| (pointer, cl::CL_SUCCESS))) }
+}
+
+/// As [`pointer`], for the function whose pointer may come with an error code.
+///
+/// # Safety
+/// As [`pointer`].
+pub unsafe fn pointer_and_code(
+    errcode_ret: *mut cl::cl_int,
+    body: impl FnOnce() -> Result<(*mut c_void, cl::cl_int), ClError>,
+) -> *mut c_void {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(PANICKED));
-    let (pointer, code) = match result {
-        Ok(pointer) => (pointer, cl::CL_SUCCESS),
-        Err(error) => (std::ptr::null_mut(), error.0),
-    };
+    let (pointer, code) = result.unwrap_or_else(|error| (std::ptr::null_mut(), error.0));
     if !errcode_ret.is_null() {
         // SAFETY: not null, so writable by this function's contract.
         unsafe { errcode_ret.write(code) };
@@ -38,7 +47,8 @@ pub unsafe fn pointer(
     pointer
 }
 
-/// Defines entry points. `-> status` returns an error code; `-> pointer` takes an additional `errcode_ret` at the end.
+/// Defines entry points. `-> status` returns an error code; `-> pointer` takes an additional `errcode_ret` at the end,
+/// and so does `-> pointer_and_code`, whose body gives both.
 ///
 /// The callers' duties are those of the OpenCL standard: each pointer is NULL or valid for what the function reads or
 /// writes through it.
@@ -52,6 +62,20 @@ macro_rules! entry_points {
         #[allow(clippy::too_many_arguments, reason = "the standard's signatures")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $crate::cl::cl_int {
             $crate::entry::status(|| $body)
+        }
+    };
+    (@pointer_and_code $(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*) $body:block) => {
+        $(#[$meta])*
+        #[allow(non_snake_case, reason = "the standard's names")]
+        #[allow(clippy::too_many_arguments, reason = "the standard's signatures")]
+        pub unsafe extern "C" fn $name(
+            $($arg: $type,)*
+            errcode_ret: *mut $crate::cl::cl_int,
+        ) -> *mut std::ffi::c_void {
+            let body =
+                || -> Result<(*mut std::ffi::c_void, $crate::cl::cl_int), fpga_client::ClError> { $body };
+            // SAFETY: `errcode_ret` is the caller's, who keeps the standard.
+            unsafe { $crate::entry::pointer_and_code(errcode_ret, body) }
         }
     };
     (@pointer $(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*) $body:block) => {

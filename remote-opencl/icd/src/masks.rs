@@ -1,14 +1,29 @@
 //! What we say of platforms and devices: the vendor's answers, less what is not forwarded.
 //!
 //! Programs select by names, so names are the vendor's, verbatim. But nothing may be claimed that a call would then
-//! refuse: the version is capped at 1.2, images, SVM, pipes, device queues, sub-devices, linking and built-in kernels
-//! are "none", and of the extensions those remain that concern the device's compiler alone.
+//! refuse: SVM, pipes, device queues, sub-groups, sub-devices, programs in intermediate language and built-in kernels are
+//! "none", and of the extensions those remain that concern the device's compiler and images alone. All of these are
+//! optional in OpenCL 3.0 and in 1.2, but not in between: a runtime of 2.x is one of 1.2 through us.
 
 use crate::cl;
 use std::borrow::Cow;
 
-/// Highest version of which every function and query is here.
-const VERSION: (u32, u32) = (1, 2);
+/// Highest versions of which every function and query is here, or may be refused.
+const VERSION: (u32, u32) = (3, 0);
+const VERSION_BELOW_3: (u32, u32) = (1, 2);
+
+/// `cl_version` has the major version from this bit on, the minor one from [`MINOR_SHIFT`] on.
+const MAJOR_SHIFT: u32 = 22;
+const MINOR_SHIFT: u32 = 12;
+
+/// Length of a `cl_name_version`: the version, then the name with its NUL.
+const NAME_VERSION_BYTES: usize = 4 + 64;
+
+/// `CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED` of what Khronos has seen no results of, as the standard has it.
+const NEVER_SUBMITTED: &[u8] = b"v0000-01-01-00\0";
+
+/// Features of OpenCL C whose other half, on the host, is not forwarded.
+const HOST_FEATURES: &[&str] = &["__opencl_c_device_enqueue", "__opencl_c_pipes", "__opencl_c_subgroups"];
 
 /// Our mark, in the part of `CL_PLATFORM_VERSION` that is the vendor's to use.
 const MARK: &str = concat!(" (kube-fpga ", env!("CARGO_PKG_VERSION"), ")");
@@ -16,9 +31,12 @@ const MARK: &str = concat!(" (kube-fpga ", env!("CARGO_PKG_VERSION"), ")");
 /// `CL_PLATFORM_ICD_SUFFIX_KHR`.
 const SUFFIX: &[u8] = b"FPGA\0";
 
-/// Extensions that need no host function and no host query: the kernel language's.
+/// Extensions that need no host function of their own: the kernel language's, and those of images.
 const COMPILER_EXTENSIONS: &[&str] = &[
     "cl_altera_channels",
+    "cl_khr_3d_image_writes",
+    "cl_khr_depth_images",
+    "cl_khr_image2d_from_buffer",
     "cl_intel_channels",
     "cl_intel_printf",
     "cl_khr_byte_addressable_store",
@@ -50,6 +68,22 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
             Some(Cow::Owned(terminated(extensions.join(" "))))
         }
         cl::CL_PLATFORM_ICD_SUFFIX_KHR => Some(Cow::Borrowed(SUFFIX)),
+        // Only of those that claim 3.0; the vendor's version is the claimed one then.
+        cl::CL_PLATFORM_NUMERIC_VERSION => {
+            claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then(|| vendor(param).map(Cow::Borrowed))?
+        }
+        cl::CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
+            claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then_some(())?;
+            let mut extensions = name_version("cl_khr_icd", (1, 0));
+            extensions.extend(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
+                COMPILER_EXTENSIONS.contains(&name)
+            }));
+            Some(Cow::Owned(extensions))
+        }
+        // No timer is forwarded.
+        cl::CL_PLATFORM_HOST_TIMER_RESOLUTION => {
+            claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then(|| Cow::Owned(0_u64.to_ne_bytes().to_vec()))
+        }
         _ => None,
     }
 }
@@ -77,8 +111,10 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         Some(value) => Bytes(terminated(capped_version(prefix, &text(value)))),
         None => Unknown,
     };
+    let is_3 = vendor(cl::CL_DEVICE_VERSION).is_some_and(claims_3);
     match param {
         cl::CL_DEVICE_VERSION => version("OpenCL "),
+        cl::CL_DEVICE_OPENCL_C_VERSION if is_3 => vendor(param).map_or(Unknown, Verbatim),
         cl::CL_DEVICE_OPENCL_C_VERSION => version("OpenCL C "),
         cl::CL_DEVICE_EXTENSIONS => {
             Bytes(terminated(kept_extensions(vendor(param).unwrap_or_default()).join(" ")))
@@ -87,16 +123,7 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         cl::CL_DEVICE_QUEUE_ON_HOST_PROPERTIES => {
             without(!(cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | cl::CL_QUEUE_PROFILING_ENABLE))
         }
-        // Where a program is compiled and linked apart.
-        cl::CL_DEVICE_LINKER_AVAILABLE
-        | cl::CL_DEVICE_IMAGE_SUPPORT
-        | cl::CL_DEVICE_MAX_READ_IMAGE_ARGS
-        | cl::CL_DEVICE_MAX_WRITE_IMAGE_ARGS
-        | cl::CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS
-        | cl::CL_DEVICE_MAX_SAMPLERS
-        | cl::CL_DEVICE_IMAGE_PITCH_ALIGNMENT
-        | cl::CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT
-        | cl::CL_DEVICE_PARTITION_MAX_SUB_DEVICES
+        cl::CL_DEVICE_PARTITION_MAX_SUB_DEVICES
         | cl::CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
         | cl::CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
         | cl::CL_DEVICE_MAX_ON_DEVICE_QUEUES
@@ -106,14 +133,7 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         | cl::CL_DEVICE_PIPE_MAX_PACKET_SIZE
         | cl::CL_DEVICE_PIPE_SUPPORT
         | cl::CL_DEVICE_MAX_NUM_SUB_GROUPS => Bytes(0_u32.to_ne_bytes().to_vec()),
-        cl::CL_DEVICE_IMAGE2D_MAX_WIDTH
-        | cl::CL_DEVICE_IMAGE2D_MAX_HEIGHT
-        | cl::CL_DEVICE_IMAGE3D_MAX_WIDTH
-        | cl::CL_DEVICE_IMAGE3D_MAX_HEIGHT
-        | cl::CL_DEVICE_IMAGE3D_MAX_DEPTH
-        | cl::CL_DEVICE_IMAGE_MAX_BUFFER_SIZE
-        | cl::CL_DEVICE_IMAGE_MAX_ARRAY_SIZE
-        | cl::CL_DEVICE_PARTITION_AFFINITY_DOMAIN
+        cl::CL_DEVICE_PARTITION_AFFINITY_DOMAIN
         | cl::CL_DEVICE_SVM_CAPABILITIES
         | cl::CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES
         | cl::CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES
@@ -121,12 +141,30 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         | cl::CL_DEVICE_PARTITION_PROPERTIES
         | cl::CL_DEVICE_PARTITION_TYPE => Bytes(0_u64.to_ne_bytes().to_vec()),
         cl::CL_DEVICE_BUILT_IN_KERNELS | cl::CL_DEVICE_IL_VERSION => Bytes(vec![0]),
-        // They would contradict the version.
+        // They would contradict a version below.
         cl::CL_DEVICE_NUMERIC_VERSION
         | cl::CL_DEVICE_EXTENSIONS_WITH_VERSION
         | cl::CL_DEVICE_ILS_WITH_VERSION
         | cl::CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION
-        | cl::CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED => Unknown,
+        | cl::CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED
+        | cl::CL_DEVICE_OPENCL_C_ALL_VERSIONS
+        | cl::CL_DEVICE_OPENCL_C_FEATURES
+            if !is_3 =>
+        {
+            Unknown
+        }
+        cl::CL_DEVICE_EXTENSIONS_WITH_VERSION => {
+            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
+                COMPILER_EXTENSIONS.contains(&name)
+            }))
+        }
+        cl::CL_DEVICE_OPENCL_C_FEATURES => {
+            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
+                !HOST_FEATURES.contains(&name)
+            }))
+        }
+        cl::CL_DEVICE_ILS_WITH_VERSION | cl::CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION => Bytes(Vec::new()),
+        cl::CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED => Bytes(NEVER_SUBMITTED.to_vec()),
         _ => vendor(param).map_or(Unknown, Verbatim),
     }
 }
@@ -155,16 +193,38 @@ pub fn select_devices(types: &[u64], mask: u64) -> Option<Vec<usize>> {
     Some((0..types.len()).filter(|&index| selected(index)).collect())
 }
 
-/// `OpenCL 3.0 vendor text` as `OpenCL 1.2 vendor text`; lower versions as they are.
+/// `OpenCL 2.1 vendor text` as `OpenCL 1.2 vendor text`; 3.0 and versions up to 1.2 as they are.
 fn capped_version(prefix: &str, version: &str) -> String {
     let number = version.strip_prefix(prefix).unwrap_or(version);
     let (number, vendor) = number.split_once(' ').unwrap_or((number, ""));
     let claimed = match number.split_once('.').map(|(major, minor)| (major.parse(), minor.parse())) {
-        Some((Ok(major), Ok(minor))) => VERSION.min((major, minor)),
-        _ => VERSION,
+        Some((Ok(major), Ok(minor))) if (major, minor) >= VERSION => VERSION,
+        Some((Ok(major), Ok(minor))) => VERSION_BELOW_3.min((major, minor)),
+        _ => VERSION_BELOW_3,
     };
     let (major, minor) = claimed;
     format!("{prefix}{major}.{minor} {vendor}")
+}
+
+/// Whether we claim 3.0 for a runtime of this version.
+fn claims_3(version: &[u8]) -> bool {
+    capped_version("OpenCL ", &text(version)).starts_with("OpenCL 3.")
+}
+
+fn name_version(name: &str, (major, minor): (u32, u32)) -> Vec<u8> {
+    let mut bytes = (major << MAJOR_SHIFT | minor << MINOR_SHIFT).to_ne_bytes().to_vec();
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.resize(NAME_VERSION_BYTES, 0);
+    bytes
+}
+
+/// The entries of a list of `cl_name_version` whose names are kept.
+fn kept_name_versions(list: &[u8], is_kept: impl Fn(&str) -> bool) -> Vec<u8> {
+    list.chunks_exact(NAME_VERSION_BYTES)
+        .filter(|entry| is_kept(&text(&entry[4..])))
+        .flatten()
+        .copied()
+        .collect()
 }
 
 fn kept_extensions(vendor: &[u8]) -> Vec<String> {
@@ -212,17 +272,21 @@ mod tests {
         assert_eq!(platform(cl::CL_PLATFORM_NAME, pocl).unwrap(), &b"Portable Computing Language\0"[..]);
         let version = platform(cl::CL_PLATFORM_VERSION, pocl).unwrap();
         let version = std::str::from_utf8(&version).unwrap();
-        assert!(version.starts_with("OpenCL 1.2 PoCL 3.1+debian  Linux (kube-fpga "), "{version}");
+        assert!(version.starts_with("OpenCL 3.0 PoCL 3.1+debian  Linux (kube-fpga "), "{version}");
         assert!(version.ends_with(")\0"));
         assert_eq!(platform(cl::CL_PLATFORM_ICD_SUFFIX_KHR, pocl).unwrap(), &b"FPGA\0"[..]);
     }
 
     #[test]
     fn no_version_above_ours_is_claimed_and_none_is_raised() {
-        assert_eq!(said(cl::CL_DEVICE_VERSION), "OpenCL 1.2 PoCL HSTR: pthread\0");
-        assert_eq!(said(cl::CL_DEVICE_OPENCL_C_VERSION), "OpenCL C 1.2 PoCL\0");
+        assert_eq!(said(cl::CL_DEVICE_VERSION), "OpenCL 3.0 PoCL HSTR: pthread\0");
+        assert_eq!(
+            device(cl::CL_DEVICE_OPENCL_C_VERSION, pocl),
+            DeviceAnswer::Verbatim(b"OpenCL C 1.2 PoCL\0")
+        );
+        assert_eq!(capped_version("OpenCL ", "OpenCL 2.1 x"), "OpenCL 1.2 x", "2.x needs SVM and pipes");
         assert_eq!(capped_version("OpenCL ", "OpenCL 1.0 Intel(R) FPGA SDK"), "OpenCL 1.0 Intel(R) FPGA SDK");
-        assert_eq!(capped_version("OpenCL ", "OpenCL 10.0"), "OpenCL 1.2 ");
+        assert_eq!(capped_version("OpenCL ", "OpenCL 10.0"), "OpenCL 3.0 ");
         assert_eq!(capped_version("OpenCL ", "nonsense"), "OpenCL 1.2 ");
     }
 
@@ -235,12 +299,35 @@ mod tests {
     #[test]
     fn what_is_not_forwarded_is_not_there() {
         assert_eq!(device(cl::CL_DEVICE_SVM_CAPABILITIES, pocl), DeviceAnswer::Bytes(vec![0; 8]));
-        assert_eq!(device(cl::CL_DEVICE_IMAGE_SUPPORT, pocl), DeviceAnswer::Bytes(vec![0; 4]));
+        assert_eq!(device(cl::CL_DEVICE_PIPE_SUPPORT, pocl), DeviceAnswer::Bytes(vec![0; 4]));
         let DeviceAnswer::Bytes(kernels) = device(cl::CL_DEVICE_EXECUTION_CAPABILITIES, pocl) else {
             panic!("no answer of ours")
         };
         assert_eq!(kernels, cl::CL_EXEC_KERNEL.to_ne_bytes());
-        assert_eq!(device(cl::CL_DEVICE_NUMERIC_VERSION, pocl), DeviceAnswer::Unknown);
+    }
+
+    #[test]
+    fn queries_of_3_0_are_answered_by_runtimes_of_3_0_alone() {
+        let fpga = |param| match param {
+            cl::CL_DEVICE_VERSION => Some(&b"OpenCL 1.2 \0"[..]),
+            _ => Some(&[7; NAME_VERSION_BYTES][..]),
+        };
+        for param in [cl::CL_DEVICE_NUMERIC_VERSION, cl::CL_DEVICE_OPENCL_C_FEATURES] {
+            assert_eq!(device(param, fpga), DeviceAnswer::Unknown);
+        }
+        let three = |param| match param {
+            cl::CL_DEVICE_VERSION => Some(&b"OpenCL 3.0 \0"[..]),
+            _ => Some(&[7; 4][..]),
+        };
+        assert_eq!(device(cl::CL_DEVICE_NUMERIC_VERSION, three), DeviceAnswer::Verbatim(&[7; 4]));
+        assert_eq!(device(cl::CL_DEVICE_ILS_WITH_VERSION, three), DeviceAnswer::Bytes(vec![]));
+    }
+
+    #[test]
+    fn lists_with_versions_lose_the_same_entries_as_those_without() {
+        let list = [name_version("cl_khr_fp64", (1, 0)), name_version("cl_khr_spir", (1, 2))].concat();
+        let kept = kept_name_versions(&list, |name| COMPILER_EXTENSIONS.contains(&name));
+        assert_eq!(kept, name_version("cl_khr_fp64", (1, 0)));
     }
 
     #[test]

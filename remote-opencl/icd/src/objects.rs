@@ -25,13 +25,33 @@ pub struct Queue {
     pub properties: Vec<u64>,
 }
 
-/// A buffer or sub-buffer.
+/// A buffer, sub-buffer or image.
 pub struct Memory {
     /// Empty only while it is being destroyed.
-    client: Option<Arc<client::Buffer>>,
+    client: Option<MemObject>,
     pub context: Handle<Context>,
+    /// The buffer of a sub-buffer, or of an image that lies in one.
     pub parent: Option<Handle<Memory>>,
     pub callbacks: Mutex<Vec<Destructor>>,
+    /// It was made with an empty list of properties rather than with none.
+    empty_properties: AtomicBool,
+}
+
+/// What a memory object is.
+pub enum MemObject {
+    Buffer(Arc<client::Buffer>),
+    Image(Arc<client::Image>),
+}
+
+/// A sampler.
+pub struct Sampler {
+    pub client: Arc<client::Sampler>,
+    pub context: Handle<Context>,
+    pub normalized: bool,
+    pub addressing: u32,
+    pub filter: u32,
+    /// As given to clCreateSamplerWithProperties, with the terminating zero; empty for the 1.x call and NULL.
+    pub properties: Vec<u64>,
 }
 
 /// A program.
@@ -65,6 +85,7 @@ cl_object!(Context, CL_INVALID_CONTEXT, destroyed: |context, handle| {
 });
 cl_object!(Queue, CL_INVALID_COMMAND_QUEUE);
 cl_object!(Memory, CL_INVALID_MEM_OBJECT, destroyed: Memory::destroyed);
+cl_object!(Sampler, CL_INVALID_SAMPLER);
 cl_object!(Program, CL_INVALID_PROGRAM);
 cl_object!(Kernel, CL_INVALID_KERNEL, destroyed: |kernel, _| {
     kernel.program.kernels.fetch_sub(1, Ordering::Relaxed);
@@ -107,17 +128,50 @@ impl Memory {
         context: Handle<Context>,
         parent: Option<Handle<Self>>,
     ) -> Handle<Self> {
-        Object::new(Self { client: Some(client), context, parent, callbacks: Mutex::new(Vec::new()) })
+        Self::of(MemObject::Buffer(client), context, parent)
+    }
+
+    /// The handle of a new object, which may lie in `parent`.
+    pub fn of(client: MemObject, context: Handle<Context>, parent: Option<Handle<Self>>) -> Handle<Self> {
+        let callbacks = Mutex::new(Vec::new());
+        let empty_properties = AtomicBool::new(false);
+        Object::new(Self { client: Some(client), context, parent, callbacks, empty_properties })
+    }
+
+    /// What it is.
+    pub fn object(&self) -> Result<&MemObject, client::ClError> {
+        self.client.as_ref().ok_or(client::ClError::INVALID_MEM_OBJECT)
     }
 
     /// The client's buffer.
     pub fn buffer(&self) -> Result<&Arc<client::Buffer>, client::ClError> {
-        self.client.as_ref().ok_or(client::ClError::INVALID_MEM_OBJECT)
+        match self.object()? {
+            MemObject::Buffer(buffer) => Ok(buffer),
+            MemObject::Image(_) => Err(client::ClError::INVALID_MEM_OBJECT),
+        }
+    }
+
+    /// The client's image.
+    pub fn image(&self) -> Result<&Arc<client::Image>, client::ClError> {
+        match self.object()? {
+            MemObject::Image(image) => Ok(image),
+            MemObject::Buffer(_) => Err(client::ClError::INVALID_MEM_OBJECT),
+        }
+    }
+
+    /// Its list of properties was there, and empty.
+    pub fn note_empty_properties(&self) {
+        self.empty_properties.store(true, Ordering::Relaxed);
+    }
+
+    /// `CL_MEM_PROPERTIES`.
+    pub fn properties(&self) -> &'static [u64] {
+        if self.empty_properties.load(Ordering::Relaxed) { &[0] } else { &[] }
     }
 
     /// The callbacks come after the buffer's real end, which commands still under way put off.
     fn destroyed(&mut self, handle: *mut c_void) {
-        let Some(buffer) = self.client.take() else { return };
+        let Some(object) = self.client.take() else { return };
         let callbacks = std::mem::take(self.callbacks.get_mut().unwrap_or_else(PoisonError::into_inner));
         if callbacks.is_empty() {
             return;
@@ -128,11 +182,13 @@ impl Memory {
             callbacks.iter().rev().for_each(|callback| callback.run(handle));
         };
         // A command may let go between the two: the callbacks then run on the callback thread, at once.
-        if Arc::strong_count(&buffer) == 1 {
-            drop(buffer);
-            run();
-        } else {
-            buffer.on_destroyed(run);
+        match object {
+            MemObject::Buffer(buffer) if Arc::strong_count(&buffer) > 1 => buffer.on_destroyed(run),
+            MemObject::Image(image) if Arc::strong_count(&image) > 1 => image.on_destroyed(run),
+            unused => {
+                drop(unused);
+                run();
+            }
         }
     }
 }

@@ -45,7 +45,7 @@ impl Queue {
         let event = if access.reads_back() && !buffer.is_mapped_in_place() {
             self.read(cl::COMMAND_MAP_BUFFER, buffer, offset, target, wait)?
         } else {
-            self.nothing(cl::COMMAND_MAP_BUFFER, Some(buffer), wait)?
+            self.nothing(cl::COMMAND_MAP_BUFFER, uses_of(buffer), wait)?
         };
         lock(&buffer.maps).map(MappedRegion { offset, size, access });
         Ok(Mapped { event, address })
@@ -71,7 +71,7 @@ impl Queue {
             let source = memory.part_as_source(0, region.size).ok_or(ClError::INVALID_VALUE)?;
             self.write(cl::COMMAND_UNMAP_MEM_OBJECT, buffer, region.offset, source, wait)
         } else {
-            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, Some(buffer), wait)
+            self.nothing(cl::COMMAND_UNMAP_MEM_OBJECT, uses_of(buffer), wait)
         };
         event.inspect_err(|_| lock(&buffer.maps).map(region))
     }
@@ -81,7 +81,7 @@ impl Queue {
     pub(super) fn nothing(
         self: &Arc<Self>,
         command_type: u32,
-        buffer: Option<&Arc<Buffer>>,
+        uses: Uses,
         mut wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
         let out_of_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0;
@@ -94,7 +94,10 @@ impl Queue {
             event.complete_locally();
             return Ok(event);
         }
-        let buffers = buffer.map(InUse::new).into_iter().collect();
-        self.submit_marker(command_type, Uses { buffers, ..Uses::default() }, wait)
+        self.submit_marker(command_type, uses, wait)
     }
+}
+
+fn uses_of(buffer: &Arc<Buffer>) -> Uses {
+    Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() }
 }

@@ -353,6 +353,7 @@ impl State {
                 None
             }
             Operation::NdRange(_) | Operation::Marker(_) | Operation::Barrier(_) => None,
+            other => panic!("this manager has no images: {other:?}"),
         }
     }
 

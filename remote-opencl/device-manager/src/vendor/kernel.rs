@@ -165,9 +165,8 @@ impl Kernel {
     /// The vendor's; -38 or -50 where the argument is a pointer.
     pub fn set_value(&mut self, index: u32, bytes: &[u8]) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Value | ArgKind::Unknown => self.set(index, bytes.len(), bytes.as_ptr().cast()),

@@ -90,24 +90,6 @@ entry_points! {
         context.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
         Ok(())
     }
-
-    fn clGetSupportedImageFormats(
-        context: cl::cl_context,
-        _flags: cl::cl_mem_flags,
-        _image_type: cl::cl_mem_object_type,
-        capacity: cl::cl_uint,
-        formats: *mut cl::cl_image_format,
-        count: *mut cl::cl_uint,
-    ) -> status {
-        lookup::<Context>(context)?;
-        if capacity == 0 && !formats.is_null() {
-            return Err(ClError(cl::CL_INVALID_VALUE));
-        }
-        // No device supports images (CL_DEVICE_IMAGE_SUPPORT).
-        // SAFETY: NULL or writable.
-        unsafe { memory::write(count, 0) };
-        Ok(())
-    }
 }
 
 /// The properties of a context.

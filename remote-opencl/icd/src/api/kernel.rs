@@ -5,7 +5,7 @@ use crate::entry::entry_points;
 use crate::handle::{Handle, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Kernel, Memory, Program};
+use crate::objects::{Kernel, MemObject, Memory, Program, Sampler};
 use crate::platforms::Device;
 use fpga_client as client;
 use fpga_client::{ArgKind, ArgValue, ClError};
@@ -154,7 +154,7 @@ fn only_or_named(own: &[Handle<Device>], device: cl::cl_device_id) -> Result<Han
     }
 }
 
-/// What the application means by an argument. Only where a buffer may be, the bytes may be a handle, and only a live
+/// What the application means by an argument. Only where an object may be, the bytes may be a handle, and only a live
 /// one is taken for one: anything else stays bytes, which the client refuses where it knows better, and which the
 /// manager does not pass to what may be a pointer.
 ///
@@ -167,17 +167,26 @@ unsafe fn argument<'a>(kind: ArgKind, size: usize, value: *const c_void) -> Resu
     // SAFETY: `size` bytes by this function's contract.
     let bytes = unsafe { memory::array(value.cast::<u8>(), size) };
     let bytes = bytes.map_err(|_| ClError(cl::CL_INVALID_ARG_SIZE))?;
-    let (ArgKind::Buffer | ArgKind::Unknown, Ok(address)) = (kind, <[u8; 8]>::try_from(bytes)) else {
+    let Ok(address) = <[u8; 8]>::try_from(bytes).map(usize::from_ne_bytes) else {
         return Ok(ArgValue::Scalar(bytes));
     };
-    match (kind, usize::from_ne_bytes(address)) {
+    let handle = address as *mut c_void;
+    match kind {
+        ArgKind::Scalar(_) | ArgKind::Local | ArgKind::Unsupported => return Ok(ArgValue::Scalar(bytes)),
         // A pointer to a NULL handle is a NULL buffer.
-        (ArgKind::Buffer, 0) => Ok(ArgValue::NullOfSize(size as u64)),
-        (_, address) => match lookup::<Memory>(address as *mut c_void) {
-            Ok(memory) => Ok(ArgValue::Buffer(Arc::clone(memory.buffer()?))),
-            Err(_) => Ok(ArgValue::Scalar(bytes)),
-        },
+        ArgKind::Buffer if address == 0 => return Ok(ArgValue::NullOfSize(size as u64)),
+        ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler | ArgKind::Unknown => {}
     }
+    if let Ok(memory) = lookup::<Memory>(handle) {
+        return Ok(match memory.object()? {
+            MemObject::Buffer(buffer) => ArgValue::Buffer(Arc::clone(buffer)),
+            MemObject::Image(image) => ArgValue::Image(Arc::clone(image)),
+        });
+    }
+    Ok(match lookup::<Sampler>(handle) {
+        Ok(sampler) => ArgValue::Sampler(Arc::clone(&sampler.client)),
+        Err(_) => ArgValue::Scalar(bytes),
+    })
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@ use crate::entry::entry_points;
 use crate::handle::{lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Context, Destructor, Memory, UserData};
+use crate::objects::{Context, Destructor, MemObject, Memory, UserData};
 use fpga_client as client;
 use fpga_client::{ClError, HostTarget, Initial};
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
 /// cl_mem_flags that a buffer may have.
-const BUFFER_FLAGS: u64 = cl::CL_MEM_READ_WRITE
+pub const BUFFER_FLAGS: u64 = cl::CL_MEM_READ_WRITE
     | cl::CL_MEM_WRITE_ONLY
     | cl::CL_MEM_READ_ONLY
     | cl::CL_MEM_USE_HOST_PTR
@@ -45,7 +45,11 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_PROPERTY));
         }
         // SAFETY: as for clCreateBuffer.
-        unsafe { create(context, flags, size, host_ptr) }
+        let handle = unsafe { create(context, flags, size, host_ptr)? };
+        if !properties.is_null() {
+            lookup::<Memory>(handle)?.note_empty_properties();
+        }
+        Ok(handle)
     }
 
     fn clCreateSubBuffer(
@@ -94,25 +98,58 @@ entry_points! {
         size: *mut usize,
     ) -> status {
         let memory = lookup::<Memory>(memory)?;
-        let buffer = memory.buffer()?;
+        let About { kind, flags, bytes, host_address, maps, offset } = About::of(memory.object()?);
         let parent = memory.parent.as_ref();
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
         match param {
-            cl::CL_MEM_TYPE => answer.value(cl::CL_MEM_OBJECT_BUFFER),
-            cl::CL_MEM_FLAGS => answer.value(buffer.flags()),
-            cl::CL_MEM_SIZE => answer.value(buffer.size()),
-            cl::CL_MEM_HOST_PTR => answer.value(buffer.host_address()),
-            cl::CL_MEM_MAP_COUNT => answer.count(buffer.map_count()),
+            cl::CL_MEM_TYPE => answer.value(kind),
+            cl::CL_MEM_FLAGS => answer.value(flags),
+            cl::CL_MEM_SIZE => answer.value(bytes),
+            cl::CL_MEM_HOST_PTR => answer.value(host_address),
+            cl::CL_MEM_MAP_COUNT => answer.count(maps),
             cl::CL_MEM_REFERENCE_COUNT => answer.value(memory.references()),
             cl::CL_MEM_CONTEXT => answer.value(memory.context.as_ptr()),
             cl::CL_MEM_ASSOCIATED_MEMOBJECT => {
                 answer.value(parent.map_or(std::ptr::null_mut(), |parent| parent.as_ptr()))
             }
-            cl::CL_MEM_OFFSET => answer.value(buffer.parent().map_or(0, |(_, origin)| origin)),
+            cl::CL_MEM_OFFSET => answer.value(offset),
             cl::CL_MEM_USES_SVM_POINTER => answer.boolean(false),
-            cl::CL_MEM_PROPERTIES => answer.values::<u64>(&[]),
+            cl::CL_MEM_PROPERTIES => answer.values(memory.properties()),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
+    }
+}
+
+/// What clGetMemObjectInfo tells of both kinds.
+struct About {
+    kind: u32,
+    flags: u64,
+    bytes: usize,
+    host_address: usize,
+    maps: usize,
+    offset: usize,
+}
+
+impl About {
+    fn of(object: &MemObject) -> Self {
+        match object {
+            MemObject::Buffer(buffer) => Self {
+                kind: cl::CL_MEM_OBJECT_BUFFER,
+                flags: buffer.flags(),
+                bytes: buffer.size(),
+                host_address: buffer.host_address(),
+                maps: buffer.map_count(),
+                offset: buffer.parent().map_or(0, |(_, origin)| origin),
+            },
+            MemObject::Image(image) => Self {
+                kind: image.shape().kind,
+                flags: image.flags(),
+                bytes: image.size(),
+                host_address: image.host_address(),
+                maps: image.map_count(),
+                offset: 0,
+            },
         }
     }
 }
@@ -149,14 +186,18 @@ unsafe fn create(
     Ok(Memory::new(buffer, context, None).as_ptr())
 }
 
-/// CL_INVALID_VALUE if values specified in flags are not valid, or exclude each other.
 fn check_flags(flags: cl::cl_mem_flags) -> Result<(), ClError> {
+    check_flags_among(flags, BUFFER_FLAGS)
+}
+
+/// CL_INVALID_VALUE if values specified in flags are not valid, or exclude each other.
+pub fn check_flags_among(flags: cl::cl_mem_flags, known: u64) -> Result<(), ClError> {
     let several = |group: u64| (flags & group).count_ones() > 1;
     let contradiction = several(cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY)
         || several(cl::CL_MEM_HOST_WRITE_ONLY | cl::CL_MEM_HOST_READ_ONLY | cl::CL_MEM_HOST_NO_ACCESS)
         || several(cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_ALLOC_HOST_PTR)
         || several(cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR);
-    if flags & !BUFFER_FLAGS != 0 || contradiction { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
+    if flags & !known != 0 || contradiction { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -85,36 +85,76 @@ entry_points! {
         // SAFETY: the caller's list has `num_devices` devices.
         let devices = device::clients(&unsafe { device::read_list_of(&program.devices, num_devices, devices)? })?;
         // SAFETY: the caller's string ends with NUL.
-        let options = match unsafe { memory::text(options) } {
-            None => String::new(),
-            Some(options) => {
-                options.to_str().map_err(|_| ClError(cl::CL_INVALID_BUILD_OPTIONS))?.to_owned()
-            }
-        };
-        // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not completed.
-        if program.kernels.load(Ordering::Relaxed) > 0 || program.building.swap(true, Ordering::AcqRel) {
+        let options = unsafe { text_of(options, cl::CL_INVALID_BUILD_OPTIONS)? };
+        Build { program, options, step: Step::Build(devices) }.start(notify, UserData(user_data))
+    }
+
+    fn clCompileProgram(
+        program: cl::cl_program,
+        num_devices: cl::cl_uint,
+        devices: *const cl::cl_device_id,
+        options: *const c_char,
+        num_headers: cl::cl_uint,
+        headers: *const cl::cl_program,
+        names: *mut *const c_char,
+        notify: Option<ProgramNotify>,
+        user_data: *mut c_void,
+    ) -> status {
+        let program = lookup::<Program>(program)?;
+        if notify.is_none() && !user_data.is_null() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // CL_INVALID_VALUE if num_input_headers is zero and the lists are not NULL, or the other way round.
+        let without = num_headers == 0;
+        if headers.is_null() != without || names.is_null() != without {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's list has `num_devices` devices.
+        let devices = device::clients(&unsafe { device::read_list_of(&program.devices, num_devices, devices)? })?;
+        // SAFETY: the caller's string ends with NUL.
+        let options = unsafe { text_of(options, cl::CL_INVALID_COMPILER_OPTIONS)? };
+        // SAFETY: the caller's lists have `num_headers` entries.
+        let headers = unsafe { read_headers(num_headers, headers, names)? };
+        if !program.client.is_from_source() {
             return Err(ClError(cl::CL_INVALID_OPERATION));
         }
-        let build = Build { program, devices, options };
-        match notify {
-            None => build.run(),
-            Some(notify) => build.run_in_background(notify, UserData(user_data)),
-        }
+        let step = Step::Compile(devices, headers);
+        Build { program, options, step }.start(notify, UserData(user_data))
     }
 
     fn clLinkProgram(
         context: cl::cl_context,
-        _num_devices: cl::cl_uint,
-        _devices: *const cl::cl_device_id,
-        _options: *const c_char,
-        _num_programs: cl::cl_uint,
-        _programs: *const cl::cl_program,
-        _notify: Option<ProgramNotify>,
-        _user_data: *mut c_void,
-    ) -> pointer {
-        lookup::<Context>(context)?;
-        // As CL_DEVICE_LINKER_AVAILABLE says.
-        Err(ClError(cl::CL_LINKER_NOT_AVAILABLE))
+        num_devices: cl::cl_uint,
+        devices: *const cl::cl_device_id,
+        options: *const c_char,
+        num_programs: cl::cl_uint,
+        programs: *const cl::cl_program,
+        notify: Option<ProgramNotify>,
+        user_data: *mut c_void,
+    ) -> pointer_and_code {
+        let context = lookup::<Context>(context)?;
+        if notify.is_none() && !user_data.is_null() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's list has `num_devices` devices.
+        let devices = unsafe { device::read_list_of(&context.devices, num_devices, devices)? };
+        // SAFETY: the caller's string ends with NUL.
+        let options = unsafe { text_of(options, cl::CL_INVALID_LINKER_OPTIONS)? };
+        // CL_INVALID_VALUE if num_input_programs is zero or input_programs is NULL.
+        if num_programs == 0 {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's list has `num_programs` programs.
+        let programs = unsafe { memory::array(programs, num_programs as usize)? };
+        let input = |handle: &cl::cl_program| lookup::<Program>(*handle).map(|it| Arc::clone(&it.client));
+        let inputs = programs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+        let client = client::Program::to_link(&context.client, &device::clients(&devices)?)?;
+        let made = handle(client, context, devices);
+        let linked = link(made, options, inputs, notify, UserData(user_data));
+        if linked.is_err() {
+            release::<Program>(made)?;
+        }
+        linked.map(|code| (made, code))
     }
 
     fn clGetProgramInfo(
@@ -142,6 +182,10 @@ entry_points! {
                 unsafe { copy_binaries(&program, answer) }
             }
             cl::CL_PROGRAM_NUM_KERNELS => answer.value(kernels()?.len()),
+            cl::CL_PROGRAM_IL => answer.bytes(&[]),
+            cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT | cl::CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT => {
+                answer.boolean(false)
+            }
             cl::CL_PROGRAM_KERNEL_NAMES => {
                 let names: Vec<_> = kernels()?.iter().map(|kernel| kernel.name.clone()).collect();
                 answer.text(names.join(";").as_bytes())
@@ -171,6 +215,8 @@ entry_points! {
             cl::CL_PROGRAM_BUILD_OPTIONS => answer.text(info.options.as_bytes()),
             cl::CL_PROGRAM_BUILD_LOG => answer.text(info.log.as_bytes()),
             cl::CL_PROGRAM_BINARY_TYPE => answer.value(info.binary_type),
+            // Of variables that keep their value between launches; the kernels' own limits are the vendor's.
+            cl::CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => answer.value(0_usize),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
         }
     }
@@ -288,16 +334,100 @@ unsafe fn copy_binaries(program: &Program, answer: Answer) -> Result<(), ClError
     Ok(())
 }
 
+/// A string of the application, none for NULL; `invalid` is the code where it isn't text.
+///
+/// # Safety
+/// `text` is NULL or ends with NUL.
+unsafe fn text_of(text: *const c_char, invalid: cl::cl_int) -> Result<String, ClError> {
+    // SAFETY: as promised by the caller.
+    match unsafe { memory::text(text) } {
+        None => Ok(String::new()),
+        Some(text) => Ok(text.to_str().map_err(|_| ClError(invalid))?.to_owned()),
+    }
+}
+
+/// The headers of a compilation.
+type Headers = Vec<(String, Arc<client::Program>)>;
+
+/// # Safety
+/// Both lists have `count` entries.
+unsafe fn read_headers(
+    count: cl::cl_uint,
+    headers: *const cl::cl_program,
+    names: *mut *const c_char,
+) -> Result<Headers, ClError> {
+    // SAFETY: as promised by the caller.
+    let (headers, names) = unsafe {
+        (memory::array(headers, count as usize)?, memory::array(names.cast_const(), count as usize)?)
+    };
+    let mut read = Vec::with_capacity(headers.len());
+    for (header, name) in headers.iter().zip(names) {
+        let program = lookup::<Program>(*header)?;
+        if name.is_null() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: not NULL, and ends with NUL.
+        read.push((unsafe { text_of(*name, cl::CL_INVALID_VALUE)? }, Arc::clone(&program.client)));
+    }
+    Ok(read)
+}
+
+/// Links, here or in the background; the code to return with the program, or the error without one.
+fn link(
+    made: *mut c_void,
+    options: String,
+    inputs: Vec<Arc<client::Program>>,
+    notify: Option<ProgramNotify>,
+    user_data: UserData,
+) -> Result<cl::cl_int, ClError> {
+    let program = lookup::<Program>(made)?;
+    match notify {
+        None => match program.client.link(&options, &inputs) {
+            (Ok(()), _) => Ok(cl::CL_SUCCESS),
+            (Err(error), true) => Ok(error.0),
+            (Err(error), false) => Err(error),
+        },
+        notify => {
+            let build = Build { program, options, step: Step::Link(inputs) };
+            build.start(notify, user_data).map(|()| cl::CL_SUCCESS)
+        }
+    }
+}
+
 /// A build that was accepted.
 struct Build {
     program: Handle<Program>,
-    devices: Vec<Arc<client::Device>>,
     options: String,
+    step: Step,
+}
+
+/// Which part of a build.
+enum Step {
+    Build(Vec<Arc<client::Device>>),
+    Compile(Vec<Arc<client::Device>>, Headers),
+    Link(Vec<Arc<client::Program>>),
 }
 
 impl Build {
+    fn start(self, notify: Option<ProgramNotify>, user_data: UserData) -> Result<(), ClError> {
+        let program = &self.program;
+        // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not completed.
+        if program.kernels.load(Ordering::Relaxed) > 0 || program.building.swap(true, Ordering::AcqRel) {
+            return Err(ClError(cl::CL_INVALID_OPERATION));
+        }
+        match notify {
+            None => self.run(),
+            Some(notify) => self.run_in_background(notify, user_data),
+        }
+    }
+
     fn run(self) -> Result<(), ClError> {
-        let result = self.program.client.build(&self.devices, &self.options);
+        let client = &self.program.client;
+        let result = match &self.step {
+            Step::Build(devices) => client.build(devices, &self.options),
+            Step::Compile(devices, headers) => client.compile(devices, &self.options, headers),
+            Step::Link(inputs) => client.link(&self.options, inputs).0,
+        };
         self.program.building.store(false, Ordering::Release);
         result
     }

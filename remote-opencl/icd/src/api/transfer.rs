@@ -5,7 +5,7 @@ use crate::cl;
 use crate::entry::entry_points;
 use crate::handle::lookup;
 use crate::memory;
-use crate::objects::{Memory, Queue};
+use crate::objects::{MemObject, Memory, Queue};
 use fpga_client::{ClError, HostSource, HostTarget, Operation};
 use std::ffi::c_void;
 
@@ -139,11 +139,7 @@ entry_points! {
     ) -> pointer {
         let queue = lookup::<Queue>(queue)?;
         let buffer = lookup::<Memory>(buffer)?;
-        // CL_INVALID_VALUE if values specified in map_flags are not valid, or INVALIDATE comes with READ or WRITE.
-        let invalidate = flags & cl::CL_MAP_WRITE_INVALIDATE_REGION != 0;
-        if flags & !MAP_FLAGS != 0 || (invalidate && flags & (cl::CL_MAP_READ | cl::CL_MAP_WRITE) != 0) {
-            return Err(ClError(cl::CL_INVALID_VALUE));
-        }
+        check_map_flags(flags)?;
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let mapped = queue.client.map(buffer.buffer()?, flags, offset, size, &waits)?;
@@ -167,7 +163,10 @@ entry_points! {
         let memory = lookup::<Memory>(memory)?;
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
-        let done = queue.client.unmap(memory.buffer()?, mapped as usize, &waits)?;
+        let done = match memory.object()? {
+            MemObject::Buffer(buffer) => queue.client.unmap(buffer, mapped as usize, &waits)?,
+            MemObject::Image(image) => queue.client.unmap_image(image, mapped as usize, &waits)?,
+        };
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
@@ -200,6 +199,13 @@ entry_points! {
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
+}
+
+/// CL_INVALID_VALUE if values specified in map_flags are not valid, or INVALIDATE comes with READ or WRITE.
+pub fn check_map_flags(flags: cl::cl_map_flags) -> Result<(), ClError> {
+    let invalidate = flags & cl::CL_MAP_WRITE_INVALIDATE_REGION != 0;
+    let contradiction = invalidate && flags & (cl::CL_MAP_READ | cl::CL_MAP_WRITE) != 0;
+    if flags & !MAP_FLAGS != 0 || contradiction { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }
 
 /// CL_INVALID_VALUE if ptr is NULL or size is 0; the region itself is the client's to check.

@@ -162,7 +162,7 @@ fn enqueue_all<'a>(
 ///
 /// # Safety
 /// `array` is NULL or has three entries.
-unsafe fn triple(array: *const usize) -> Result<[usize; 3], ClError> {
+pub unsafe fn triple(array: *const usize) -> Result<[usize; 3], ClError> {
     // SAFETY: three entries by this function's contract.
     let entries = unsafe { memory::array(array, 3)? };
     entries.try_into().map_err(|_| ClError(cl::CL_INVALID_VALUE))
