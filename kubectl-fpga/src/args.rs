@@ -1,0 +1,77 @@
+//! Command line.
+
+use crate::connection::ConnectArgs;
+use crate::doctor::DoctorArgs;
+use crate::explain::ExplainArgs;
+use crate::nodes::NodesArgs;
+use crate::top::TopArgs;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "Examples:
+  kubectl fpga nodes                     # what every board does
+  kubectl fpga top --watch               # the busiest ones, every two seconds
+  kubectl fpga explain default/sobel-7   # why the pod went where it did
+  kubectl fpga doctor                    # what is wrong, and how to mend it
+Put the program `kubectl-fpga` into a folder of your PATH, and kubectl finds it.";
+
+/// FPGAs in a Kubernetes cluster: why a pod went where it did, what the boards do, what is wrong with the wiring.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-fpga", bin_name = "kubectl fpga", version, after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Why a pod went where it did: each signal, its weight, source and age, and what other plugins could outvote.
+    #[command(after_help = crate::explain::EXAMPLES)]
+    Explain(ExplainArgs),
+    /// The nodes with boards as the extender sees them.
+    #[command(after_help = crate::nodes::EXAMPLES)]
+    Nodes(NodesArgs),
+    /// The busiest nodes or devices.
+    #[command(after_help = crate::top::EXAMPLES)]
+    Top(TopArgs),
+    /// Looks for everything that is known to go wrong, and says how to mend it.
+    #[command(after_help = crate::doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
+}
+
+impl Args {
+    /// Does what is asked.
+    ///
+    /// # Errors
+    /// What stood in the way, with what to do about it.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let Self { command, connect } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            match command {
+                Command::Explain(args) => args.run(&connect).await,
+                Command::Nodes(args) => args.run(&connect).await,
+                Command::Top(args) => args.run(&connect).await,
+                Command::Doctor(args) => args.run(&connect).await,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_help_has_an_example() {
+        use clap::CommandFactory as _;
+        let mut command = Args::command();
+        command.clone().debug_assert();
+        for subcommand in ["explain", "nodes", "top", "doctor"] {
+            let help = command.find_subcommand_mut(subcommand).unwrap().render_long_help().to_string();
+            assert!(help.contains("Examples:") && help.contains("kubectl fpga"), "{help}");
+        }
+    }
+}

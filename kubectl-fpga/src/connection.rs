@@ -1,0 +1,117 @@
+//! How the cluster and the extender are reached.
+
+use crate::problem::Problem;
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where the cluster and the extender are.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ConnectArgs {
+    /// Configuration of the cluster; else KUBECONFIG, ~/.kube/config, or the pod's own.
+    #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which of its contexts.
+    #[arg(long, env = "FPGA_CONTEXT", value_name = "NAME", global = true)]
+    pub context: Option<String>,
+    /// Namespace of the pod that is asked about; else the context's.
+    #[arg(short, long, env = "FPGA_NAMESPACE", value_name = "NAME", global = true)]
+    pub namespace: Option<String>,
+    /// The extender's replicas themselves, instead of by their Service and the API server, for example http://127.0.0.1:9461.
+    #[arg(long, env = "FPGA_EXTENDER", value_name = "URL", value_delimiter = ',', global = true)]
+    pub extender: Vec<http::Uri>,
+    /// Certificate authority of the extender, PEM, where --extender has https.
+    #[arg(long, env = "FPGA_EXTENDER_CA", value_name = "PATH", global = true)]
+    pub extender_ca: Option<PathBuf>,
+    /// Our certificate for an extender that wants one (mutual TLS), PEM.
+    #[arg(long, env = "FPGA_EXTENDER_CERT", value_name = "PATH", global = true, requires = "extender_key")]
+    pub extender_cert: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, env = "FPGA_EXTENDER_KEY", value_name = "PATH", global = true, requires = "extender_cert")]
+    pub extender_key: Option<PathBuf>,
+    /// Namespace of the extender.
+    #[arg(
+        long,
+        env = "FPGA_EXTENDER_NAMESPACE",
+        value_name = "NAME",
+        default_value = "kube-fpga",
+        global = true
+    )]
+    pub extender_namespace: String,
+    /// Service of the extender.
+    #[arg(
+        long,
+        env = "FPGA_EXTENDER_SERVICE",
+        value_name = "NAME",
+        default_value = "fpga-scheduler-extender",
+        global = true
+    )]
+    pub extender_service: String,
+    /// Longest time for one answer, in seconds.
+    #[arg(long, env = "FPGA_TIMEOUT", value_name = "SECONDS", default_value_t = 10, global = true,
+        value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub timeout: u64,
+}
+
+/// A cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Its client.
+    pub client: Client,
+    /// Its API server, for messages.
+    pub server: String,
+    /// The namespace where nothing else is said.
+    pub namespace: String,
+}
+
+impl ConnectArgs {
+    /// The cluster.
+    ///
+    /// # Errors
+    /// [`Problem`] if none is configured.
+    pub async fn cluster(&self) -> Result<Cluster, Problem> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let not_configured = |error: &dyn std::error::Error| Problem::not_configured(error);
+        let mut config = match &self.kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).map_err(|error| not_configured(&error))?;
+                Config::from_custom_kubeconfig(file, &options)
+                    .await
+                    .map_err(|error| not_configured(&error))?
+            }
+            None if self.context.is_some() => {
+                Config::from_kubeconfig(&options).await.map_err(|error| not_configured(&error))?
+            }
+            None => Config::infer().await.map_err(|error| not_configured(&error))?,
+        };
+        config.connect_timeout = Some(self.time());
+        config.read_timeout = Some(self.time());
+        let server = config.cluster_url.to_string();
+        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| Problem::not_configured(&error))?;
+        Ok(Cluster { client, server, namespace })
+    }
+
+    /// A client of one replica at its own address.
+    ///
+    /// # Errors
+    /// [`Problem`] if there can be none.
+    pub fn replica(&self, url: &http::Uri) -> Result<Client, Problem> {
+        let mut config = Config::new(url.clone());
+        config.root_cert_file.clone_from(&self.extender_ca);
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        config.auth_info.client_certificate = text(&self.extender_cert);
+        config.auth_info.client_key = text(&self.extender_key);
+        config.connect_timeout = Some(self.time());
+        config.read_timeout = Some(self.time());
+        Client::try_from(config)
+            .map_err(|error| Problem::Url { url: url.to_string(), error: error.to_string() })
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}

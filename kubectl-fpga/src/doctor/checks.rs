@@ -1,0 +1,77 @@
+//! The checks: each a pure function of what is known.
+
+pub mod extender;
+pub mod nodes;
+pub mod scheduler;
+
+use super::facts::{Facts, Looked};
+use super::finding::Finding;
+
+/// A check.
+pub type Check = fn(&Facts) -> Vec<Finding>;
+
+/// All of them, in the order in which they are told.
+pub const ALL: [Check; 17] = [
+    scheduler::wired,
+    scheduler::verbs,
+    scheduler::weight,
+    scheduler::tls,
+    scheduler::dns,
+    scheduler::cache_mode,
+    scheduler::managed_resource,
+    scheduler::timeout,
+    scheduler::sampling,
+    scheduler::batching,
+    extender::replicas,
+    extender::rules,
+    extender::herd,
+    extender::errors,
+    nodes::states,
+    nodes::collectors,
+    nodes::clocks,
+];
+
+/// Whether everybody may do what he must.
+#[must_use]
+pub fn rights(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "rights";
+    let rights = match &facts.rights {
+        Looked::Found(rights) => rights,
+        Looked::Hidden(why) => {
+            let mend = "Ask with the right to create subjectaccessreviews, or compare manifests/base/*/rbac.yaml by hand.";
+            return vec![Finding::unknown(CHECK, why, mend)];
+        }
+    };
+    let missing = rights.iter().filter(|right| !right.allowed).map(|right| {
+        Finding::problem(
+            CHECK,
+            format!("{} may not {} {}", right.who, right.verb, right.resource),
+            right.needed_for,
+            "Apply the ClusterRoles and bindings of manifests/base/extender/rbac.yaml and manifests/base/collector/rbac.yaml.",
+        )
+    });
+    let missing: Vec<Finding> = missing.collect();
+    if missing.is_empty() {
+        vec![Finding::ok(CHECK, format!("all {} rights are granted", rights.len()))]
+    } else {
+        missing
+    }
+}
+
+/// What all checks find.
+#[must_use]
+pub fn run(facts: &Facts) -> Vec<Finding> {
+    ALL.iter().copied().chain([rights as Check]).flat_map(|check| check(facts)).collect()
+}
+
+/// Some names, and how many more.
+fn named<S: AsRef<str>>(names: &[S]) -> String {
+    let shown = names.iter().take(5).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(5) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! What can be wrong on the nodes.
+
+use super::named;
+use crate::doctor::facts::{Facts, Looked, Node, State};
+use crate::doctor::finding::Finding;
+use fpga_core::device::Health;
+use std::collections::BTreeMap;
+
+/// Clocks that differ by more are told of: further than this no network delay goes.
+const SKEW_MS: u64 = 10_000;
+
+fn ours(facts: &Facts) -> Vec<&Node> {
+    let nodes = facts.nodes.found().into_iter().flatten();
+    nodes.filter(|node| node.labelled || node.state != State::Absent).collect()
+}
+
+/// Whether every node with a board has a state that can be used.
+#[must_use]
+pub fn states(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "node states";
+    if let Looked::Hidden(why) = &facts.nodes {
+        return vec![Finding::unknown(CHECK, why, "Grant `list nodes`.")];
+    }
+    let nodes = ours(facts);
+    if nodes.is_empty() {
+        return vec![Finding::warning(
+            CHECK,
+            "no node has a board",
+            "No FPGA pod can be placed.",
+            "kubectl label node NODE fpga-scheduling.io/fpga-vendor=VENDOR, for each that has one.",
+        )];
+    }
+    let mut findings = Vec::new();
+    let names = |wanted: &dyn Fn(&Node) -> bool| -> Vec<&str> {
+        nodes.iter().filter(|node| wanted(node)).map(|node| node.name.as_str()).collect()
+    };
+    let mut tell = |names: &[&str], what: &str, why: &str, mend: &str| {
+        if !names.is_empty() {
+            findings.push(Finding::problem(CHECK, format!("{what}: {}", named(names)), why, mend));
+        }
+    };
+    let logs = "See `kubectl -n kube-fpga logs` of the collector on that node.";
+    tell(
+        &names(&|node| node.state == State::Absent),
+        "labelled nodes without a state",
+        "Nothing is known of their boards: by default they are preferred to none.",
+        "Does a collector run there, may it patch the node, and does a device manager or the OpenCL layer tell it of a board?",
+    );
+    for node in &nodes {
+        if let State::Unreadable(error) = &node.state {
+            let why = format!("{error}. Such a node is never preferred.");
+            tell(
+                &[&node.name],
+                "a state that can't be read",
+                &why,
+                "Bring collector and extender to the same version.",
+            );
+        }
+    }
+    let unlabelled = |node: &Node| !node.labelled && node.state != State::Absent;
+    tell(
+        &names(&unlabelled),
+        "nodes with a state and without the label fpga-scheduling.io/fpga-vendor",
+        "Pods with the required node affinity are never placed there.",
+        "Label them, or let the collector do it.",
+    );
+    let known = |node: &Node| match &node.state {
+        State::Known(state) => Some(state.clone()),
+        State::Absent | State::Unreadable(_) => None,
+    };
+    let no_board = |node: &Node| known(node).is_some_and(|state| state.devices.is_empty());
+    tell(
+        &names(&no_board),
+        "nodes whose collector knows of no board",
+        "Every FPGA pod is rejected there.",
+        "Does the device manager run there, and reach the collector's socket?",
+    );
+    let sick = |node: &Node| {
+        known(node).is_some_and(|state| state.devices.iter().any(|device| device.health == Health::Unhealthy))
+    };
+    tell(
+        &names(&sick),
+        "nodes with a board that doesn't answer",
+        "Pods that need it are rejected there.",
+        "See `kubectl fpga nodes -o wide`, and the log of its device manager.",
+    );
+    let freshness = seen(facts);
+    let stale: Vec<&str> = nodes
+        .iter()
+        .filter(|node| {
+            freshness.get(node.name.as_str()).is_some_and(|seen| seen.iter().all(|seen| *seen == "stale"))
+        })
+        .map(|node| node.name.as_str())
+        .collect();
+    tell(
+        &stale,
+        "nodes that have been silent for three heartbeats",
+        "What their boards do is not known any more: by default they are preferred to none.",
+        logs,
+    );
+    let truncated = names(&|node| known(node).is_some_and(|state| state.truncated > 0));
+    if !truncated.is_empty() {
+        findings.push(Finding::note(
+            CHECK,
+            format!("states that left something out to fit into 4 KiB: {}", named(&truncated)),
+            "The longest unused bitstreams are not known as local, or the window has coarser slices.",
+        ));
+    }
+    if findings.is_empty() {
+        findings
+            .push(Finding::ok(CHECK, format!("all {} nodes with boards have a fresh state", nodes.len())));
+    }
+    findings
+}
+
+/// Per node how fresh each replica finds its state.
+fn seen(facts: &Facts) -> BTreeMap<&str, Vec<&str>> {
+    let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let replicas = facts.replicas.found().into_iter().flatten();
+    for view in replicas.filter_map(|replica| replica.nodes.found()).flatten() {
+        seen.entry(&view.name).or_default().push(&view.freshness);
+    }
+    seen
+}
+
+/// Whether a collector runs on every labelled node.
+#[must_use]
+pub fn collectors(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "collectors";
+    let running = match &facts.collectors {
+        Looked::Found(running) => running,
+        Looked::Hidden(why) => {
+            return vec![Finding::unknown(CHECK, why, "Grant `list pods` in the extender's namespace.")];
+        }
+    };
+    let labelled: Vec<&str> = {
+        let nodes = facts.nodes.found().into_iter().flatten();
+        nodes.filter(|node| node.labelled).map(|node| node.name.as_str()).collect()
+    };
+    let without: Vec<&str> =
+        labelled.iter().filter(|node| !running.iter().any(|there| there == *node)).copied().collect();
+    // Collectors may also be started by hand: a node that keeps telling has one.
+    let freshness = seen(facts);
+    let (telling, silent): (Vec<&str>, Vec<&str>) =
+        without.iter().partition(|node| freshness.get(**node).is_some_and(|seen| seen.contains(&"fresh")));
+    let mut findings = Vec::new();
+    if !silent.is_empty() {
+        findings.push(Finding::problem(
+            CHECK,
+            format!("labelled nodes without a collector that is ready: {}", named(&silent)),
+            "What their boards do is not measured.",
+            "kubectl -n kube-fpga get pods -o wide -l app.kubernetes.io/name=fpga-collector; a taint may keep the DaemonSet away.",
+        ));
+    }
+    if !telling.is_empty() {
+        findings.push(Finding::note(
+            CHECK,
+            format!("nodes that tell their state without a collector's pod: {}", named(&telling)),
+            "A collector that was started otherwise than by the manifests is not restarted by Kubernetes.",
+        ));
+    }
+    if findings.is_empty() {
+        findings
+            .push(Finding::ok(CHECK, format!("one is ready on each of {} labelled nodes", labelled.len())));
+    }
+    findings
+}
+
+/// Whether the nodes' clocks go right.
+#[must_use]
+pub fn clocks(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "clocks";
+    let mut wrong = Vec::new();
+    let mut looked = 0;
+    for node in ours(facts) {
+        let (State::Known(state), Some(written)) = (&node.state, node.written_at_ms) else { continue };
+        looked += 1;
+        let measured = state.measured_at.0;
+        let skew = measured.abs_diff(written);
+        if skew > SKEW_MS {
+            let sign = if measured > written { "ahead" } else { "behind" };
+            wrong.push(format!("{} ({} s {sign})", node.name, skew / 1_000));
+        }
+    }
+    if !wrong.is_empty() {
+        return vec![Finding::warning(
+            CHECK,
+            format!("nodes whose clock differs from the API server's: {}", named(&wrong)),
+            "Decisions count ages on the extender's own clock and are right all the same; dates in states, logs and \
+             certificates are not, and events \"from the future\" are cut.",
+            "Start chrony or another NTP client on the node. The API server tells whole seconds: less than 10 s is not told.",
+        )];
+    }
+    if looked == 0 {
+        Vec::new()
+    } else {
+        vec![Finding::ok(CHECK, format!("those of {looked} nodes go right"))]
+    }
+}

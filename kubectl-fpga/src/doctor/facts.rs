@@ -1,0 +1,128 @@
+//! What the checks look at. Where something could not be found out, why is said.
+
+use super::scheduler_config::SchedulerConfig;
+use crate::answers::{ConfigView, NodeView};
+use fpga_core::node_state::NodeState;
+
+/// Something that was looked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Looked<T> {
+    /// It was found.
+    Found(T),
+    /// It was not, and why.
+    Hidden(String),
+}
+
+/// Everything that is known.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Minor version of Kubernetes 1.x.
+    pub kubernetes_minor: Looked<u32>,
+    /// kube-scheduler's configuration, and where it was found.
+    pub config: Looked<(String, SchedulerConfig)>,
+    /// kube-scheduler's pod.
+    pub scheduler_pod: Looked<SchedulerPod>,
+    /// The extender's replicas.
+    pub replicas: Looked<Vec<Replica>>,
+    /// The nodes, as the API server has them.
+    pub nodes: Looked<Vec<Node>>,
+    /// FPGA pods.
+    pub pods: Looked<Vec<FpgaPod>>,
+    /// Nodes with a collector that is ready.
+    pub collectors: Looked<Vec<String>>,
+    /// Who may do what he must.
+    pub rights: Looked<Vec<Right>>,
+}
+
+/// kube-scheduler's pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SchedulerPod {
+    /// Its name.
+    pub name: String,
+    /// Whether it is in the host's network.
+    pub host_network: bool,
+    /// How it resolves names.
+    pub dns_policy: String,
+    /// Its command line.
+    pub command: Vec<String>,
+}
+
+/// A replica of the extender.
+#[derive(Debug, Clone)]
+pub struct Replica {
+    /// Its name.
+    pub name: String,
+    /// Whether Kubernetes says that it is ready.
+    pub ready: bool,
+    /// What is in force there.
+    pub config: Looked<ConfigView>,
+    /// How it sees the nodes.
+    pub nodes: Looked<Vec<NodeView>>,
+    /// Its metrics, with labels left out and summed.
+    pub metrics: Looked<std::collections::BTreeMap<String, f64>>,
+    /// Its version; nothing if it doesn't say.
+    pub version: Option<String>,
+}
+
+/// A node.
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Whether it has the vendor's label.
+    pub labelled: bool,
+    /// Its state.
+    pub state: State,
+    /// When the collector wrote it, by the API server's clock, milliseconds since the epoch.
+    pub written_at_ms: Option<u64>,
+}
+
+/// A node's annotation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum State {
+    /// It has none.
+    #[default]
+    Absent,
+    /// It can't be read, and why.
+    Unreadable(String),
+    /// What it says.
+    Known(Box<NodeState>),
+}
+
+/// A pod that asks for an FPGA.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FpgaPod {
+    /// Namespace and name.
+    pub name: String,
+    /// Whether it waits to be placed.
+    pub pending: bool,
+    /// Whether it requests the managed resource.
+    pub requests_resource: bool,
+    /// Whether kube-scheduler itself narrows its nodes by one of our labels.
+    pub narrowed: bool,
+}
+
+/// A right that somebody needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Right {
+    /// Who.
+    pub who: String,
+    /// May do this.
+    pub verb: &'static str,
+    /// To this.
+    pub resource: &'static str,
+    /// Whether he may.
+    pub allowed: bool,
+    /// Otherwise this happens.
+    pub needed_for: &'static str,
+}
+
+impl<T> Looked<T> {
+    /// What was found.
+    pub fn found(&self) -> Option<&T> {
+        match self {
+            Self::Found(found) => Some(found),
+            Self::Hidden(_) => None,
+        }
+    }
+}

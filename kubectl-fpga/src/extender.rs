@@ -1,0 +1,176 @@
+//! The extender's replicas: where they are, and what each answers. They share nothing, so all are asked.
+
+use crate::connection::{Cluster, ConnectArgs};
+use crate::problem::{Grant, Problem, chain};
+use futures::future::join_all;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+
+/// Longest answer that is taken: 5,000 nodes are about 10 MB.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+const FIND: Grant =
+    Grant { namespace: Some("kube-fpga"), verbs: "list", resources: "endpointslices.discovery.k8s.io" };
+const PROXY: Grant = Grant { namespace: Some("kube-fpga"), verbs: "get", resources: "pods/proxy" };
+
+/// One replica.
+#[derive(Clone)]
+pub struct Replica {
+    /// Its pod, or its address.
+    pub name: String,
+    /// Whether Kubernetes says that it is ready.
+    pub ready: bool,
+    client: Client,
+    server: String,
+    /// The paths under which it may be found: as plain HTTP, as HTTPS.
+    prefixes: Vec<String>,
+}
+
+/// What a replica answered.
+#[derive(Debug, Clone)]
+pub struct Answered<T> {
+    /// Which one.
+    pub replica: String,
+    /// Its answer; nothing if it knows nothing of what was asked.
+    pub answer: Result<Option<T>, Problem>,
+}
+
+/// Where the replicas are: at the addresses that were given, else behind the Service.
+///
+/// # Errors
+/// [`Problem`] if there are none.
+pub async fn find(args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>, Problem> {
+    if !args.extender.is_empty() {
+        return given(args);
+    }
+    let (namespace, service) = (&args.extender_namespace, &args.extender_service);
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client.clone(), namespace);
+    let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    let found = slices.list(&of_service).await.map_err(|error| {
+        Problem::of_api(&error, &cluster.server, "can't find the extender's replicas", &FIND)
+    })?;
+    let no_extender = |why: &str| Problem::NoExtender {
+        namespace: namespace.clone(),
+        service: service.clone(),
+        why: why.to_owned(),
+    };
+    if found.items.is_empty() {
+        return Err(no_extender("is not there"));
+    }
+    let mut replicas = Vec::new();
+    for slice in &found.items {
+        let port = port_of(slice.ports.as_deref().unwrap_or_default());
+        for endpoint in slice.endpoints.iter().flatten() {
+            let Some(pod) = pod_of(endpoint) else { continue };
+            let Some(number) = port.and_then(|port| port.port) else { continue };
+            let proxy =
+                |scheme: &str| format!("/api/v1/namespaces/{namespace}/pods/{scheme}{pod}:{number}/proxy");
+            replicas.push(Replica {
+                name: pod.to_owned(),
+                ready: endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true),
+                client: cluster.client.clone(),
+                server: cluster.server.clone(),
+                prefixes: vec![proxy(""), proxy("https:")],
+            });
+        }
+    }
+    if replicas.is_empty() {
+        return Err(no_extender("has no pods behind it"));
+    }
+    replicas.sort_by(|a, b| a.name.cmp(&b.name));
+    replicas.dedup_by(|a, b| a.name == b.name);
+    Ok(replicas)
+}
+
+/// The replicas at the addresses that were given: no cluster is needed for them.
+///
+/// # Errors
+/// [`Problem::Url`].
+pub fn given(args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
+    let replica = |url: &http::Uri| {
+        if url.scheme().is_none() || url.authority().is_none() {
+            let error = "it has no scheme".to_owned();
+            return Err(Problem::Url { url: url.to_string(), error });
+        }
+        let name = url.to_string().trim_end_matches('/').to_owned();
+        let client = args.replica(url)?;
+        Ok(Replica { server: name.clone(), name, ready: true, client, prefixes: vec![String::new()] })
+    };
+    args.extender.iter().map(replica).collect()
+}
+
+/// What each answers to this path.
+pub async fn ask_all<T: DeserializeOwned>(replicas: &[Replica], path: &str) -> Vec<Answered<T>> {
+    let asked = replicas
+        .iter()
+        .map(async |replica| Answered { replica: replica.name.clone(), answer: replica.ask(path).await });
+    join_all(asked).await
+}
+
+impl Replica {
+    /// What it answers; nothing if it knows nothing of it.
+    ///
+    /// # Errors
+    /// [`Problem`] if it doesn't answer, or not with JSON.
+    pub async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(path).await? else { return Ok(None) };
+        let parsed = serde_json::from_str(&text)
+            .map_err(|error| Problem::Answer { replica: self.name.clone(), error: error.to_string() })?;
+        Ok(Some(parsed))
+    }
+
+    /// The text of its answer; nothing if it knows nothing of what is asked.
+    ///
+    /// # Errors
+    /// [`Problem`] if it doesn't answer.
+    pub async fn text(&self, path: &str) -> Result<Option<String>, Problem> {
+        let mut last = None;
+        for prefix in &self.prefixes {
+            match self.try_prefix(&format!("{prefix}{path}")).await {
+                Ok(answer) => return Ok(answer),
+                // Who may not use the proxy may not use it for https either.
+                Err(problem @ (Problem::Forbidden { .. } | Problem::Unauthorized(_))) => return Err(problem),
+                Err(problem) => last = last.or(Some(problem)),
+            }
+        }
+        let silent = || Problem::Silent { replica: self.name.clone(), error: "it has no address".to_owned() };
+        Err(last.unwrap_or_else(silent))
+    }
+
+    async fn try_prefix(&self, path: &str) -> Result<Option<String>, Problem> {
+        let silent = |error: String| Problem::Silent { replica: self.name.clone(), error };
+        let request = http::Request::get(path).body(Vec::new()).map_err(|error| silent(error.to_string()))?;
+        match self.client.request_text(request).await {
+            Ok(text) if text.len() > MAX_ANSWER_BYTES => Err(silent("its answer is too long".to_owned())),
+            Ok(text) => Ok(Some(text)),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                // The API server itself says so of a pod that is gone; the extender, of what it doesn't remember.
+                if status.message.starts_with("pods \"") {
+                    Err(silent("its pod is gone".to_owned()))
+                } else {
+                    Ok(None)
+                }
+            }
+            Err(error @ kube::Error::Api(_)) => {
+                match Problem::of_api(&error, &self.server, "asking the extender", &PROXY) {
+                    Problem::Other { error, .. } => Err(silent(error)),
+                    problem => Err(problem),
+                }
+            }
+            Err(error) => Err(silent(chain(&error))),
+        }
+    }
+}
+
+/// The port of the verbs: by its name, else the first.
+fn port_of(ports: &[EndpointPort]) -> Option<&EndpointPort> {
+    let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));
+    named("http").or_else(|| named("https")).or_else(|| ports.first())
+}
+
+fn pod_of(endpoint: &Endpoint) -> Option<&str> {
+    let target = endpoint.target_ref.as_ref()?;
+    if target.kind.as_deref() == Some("Pod") { target.name.as_deref() } else { None }
+}

@@ -1,0 +1,218 @@
+//! `kubectl fpga top`: the busiest nodes or devices.
+
+use crate::answers::NodeView;
+use crate::connection::ConnectArgs;
+use crate::extender::{self, Replica};
+use crate::nodes::{Node, kind_of, loaded_on, merge, replicas, share, warn};
+use crate::output::{Cell, Colours, Format, Table, print, print_json, span};
+use crate::problem::Problem;
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// For `--help`.
+pub const EXAMPLES: &str = "Examples:
+  kubectl fpga top                       # the ten busiest devices
+  kubectl fpga top --by node --watch     # nodes, again every two seconds, until Ctrl-C
+  kubectl fpga top --watch=10 --count 30";
+
+/// What is shown.
+#[derive(Debug, clap::Args)]
+pub struct TopArgs {
+    /// What a line is.
+    #[arg(long, env = "FPGA_TOP_BY", value_enum, default_value_t = By::Device)]
+    by: By,
+    /// How many lines.
+    #[arg(long, env = "FPGA_TOP_COUNT", default_value_t = 10)]
+    count: usize,
+    /// Again every so many seconds, until Ctrl-C.
+    #[arg(short, long, env = "FPGA_TOP_WATCH", value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    watch: Option<u64>,
+    /// How it is written.
+    #[arg(short, long, env = "FPGA_OUTPUT", value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// A device.
+    Device,
+    /// A node with all its devices.
+    Node,
+}
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    node: String,
+    device: Option<String>,
+    kind: String,
+    slots: u64,
+    queued: u64,
+    usage_ms: u64,
+    reconfiguration_ms: u64,
+    capacity_ms: u64,
+    loaded: Vec<String>,
+    age_ms: u64,
+}
+
+impl TopArgs {
+    /// Shows them, once or until Ctrl-C.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
+        let replicas = replicas(connect).await?;
+        let Some(seconds) = self.watch else {
+            let (lines, silent) = self.look(&replicas).await?;
+            self.show(&lines, "")?;
+            warn(&silent);
+            return Ok(ExitCode::SUCCESS);
+        };
+        // On a terminal each picture takes the place of the one before; else they follow each other.
+        let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+        loop {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => break,
+                looked = self.look(&replicas) => match looked {
+                    Ok((lines, _)) => self.show(&lines, clear)?,
+                    // It may be back at the next look.
+                    Err(problem) => print(&format!("{clear}{problem}\n"))?,
+                }
+            }
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => break,
+                () = tokio::time::sleep(Duration::from_secs(seconds)) => {}
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn look(&self, replicas: &[Replica]) -> Result<(Vec<Line>, Vec<Problem>), Problem> {
+        let (nodes, silent) = merge(extender::ask_all::<Vec<NodeView>>(replicas, "/nodes").await)?;
+        Ok((busiest(&nodes, self.by, self.count), silent))
+    }
+
+    fn show(&self, lines: &[Line], clear: &str) -> Result<()> {
+        if self.output == Format::Json {
+            return print_json(&lines);
+        }
+        let mut table = Table::new(&[
+            "NODE",
+            "DEVICE",
+            "VENDOR/BOARD/SHELL",
+            "USAGE",
+            "RECONF",
+            "SLOTS",
+            "QUEUED",
+            "LOADED",
+            "AGE",
+        ]);
+        for line in lines {
+            table.push(vec![
+                line.node.as_str().into(),
+                line.device.as_deref().unwrap_or("all").into(),
+                line.kind.as_str().into(),
+                share(line.usage_ms, line.capacity_ms),
+                share(line.reconfiguration_ms, line.capacity_ms),
+                line.slots.to_string().into(),
+                line.queued.to_string().into(),
+                Cell::from(if line.loaded.is_empty() { "-".to_owned() } else { line.loaded.join(",") }),
+                span(line.age_ms).into(),
+            ]);
+        }
+        let empty = if table.is_empty() { "No board has a state.\n" } else { "" };
+        Ok(print(&format!("{clear}{}{empty}", table.render(Colours::of_stdout())))?)
+    }
+}
+
+/// The busiest first; what is equally busy, by name.
+fn busiest(nodes: &[Node], by: By, count: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = nodes.iter().flat_map(|node| lines(&node.view, by)).collect();
+    let busy = |line: &Line| {
+        if line.capacity_ms == 0 { 0.0 } else { line.usage_ms as f64 / line.capacity_ms as f64 }
+    };
+    lines.sort_by(|a, b| {
+        let by_name = || (&a.node, &a.device).cmp(&(&b.node, &b.device));
+        busy(b).total_cmp(&busy(a)).then_with(by_name)
+    });
+    lines.truncate(count);
+    lines
+}
+
+fn lines(view: &NodeView, by: By) -> Vec<Line> {
+    let Some(known) = &view.known else { return Vec::new() };
+    let (state, window) = (&known.state, known.state.window.0);
+    let devices = state.devices.iter().map(|device| Line {
+        node: view.name.clone(),
+        device: Some(device.id.clone()),
+        kind: kind_of(device),
+        slots: u64::from(device.slots),
+        queued: u64::from(device.queued),
+        usage_ms: device.usage.0,
+        reconfiguration_ms: device.reconfiguration.0,
+        capacity_ms: window.saturating_mul(u64::from(device.slots)),
+        loaded: loaded_on(device, state),
+        age_ms: known.age_ms,
+    });
+    if by == By::Device {
+        return devices.collect();
+    }
+    let mut all: Vec<Line> = devices.collect();
+    let Some(mut node) = all.pop() else { return Vec::new() };
+    for device in all {
+        node.slots += device.slots;
+        node.queued += device.queued;
+        node.loaded.extend(device.loaded);
+        if !node.kind.split(',').any(|kind| kind == device.kind) {
+            node.kind = format!("{},{}", node.kind, device.kind);
+        }
+    }
+    node.device = None;
+    // Of the node as a whole it is known how its window has aged since it was measured.
+    (node.usage_ms, node.reconfiguration_ms) = (known.usage_ms, known.reconfiguration_ms);
+    node.capacity_ms = window.saturating_mul(node.slots);
+    node.loaded.sort_unstable();
+    node.loaded.dedup();
+    vec![node]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    fn node(name: &str, usage: [u64; 2]) -> Node {
+        let device = |id: &str, usage: u64| json!({"id": id, "vendor": "intel", "slots": 2, "loaded": [0], "usageMs": usage, "queued": 1, "healthy": true});
+        let view = json!({
+            "name": name, "freshness": "fresh", "source": "stream",
+            "known": {"ageMs": 5, "version": {}, "usageMs": usage[0] + usage[1], "reconfigurationMs": 0, "state": {
+                "boot": 1, "seq": 1, "heartbeatMs": 1, "measuredAtMs": 1, "windowMs": 1000, "usageMs": 0, "reconfigurationMs": 0,
+                "devices": [device("dm0", usage[0]), device("dm1", usage[1])],
+                "bitstreams": [{"name": "sobel", "lastUsedAgoMs": 0}], "window": {"bucketMs": 1},
+            }},
+        });
+        Node { view: serde_json::from_value(view).unwrap(), replicas: BTreeMap::new() }
+    }
+
+    #[test]
+    fn the_busiest_come_first() {
+        let nodes = [node("a", [10, 900]), node("b", [500, 500])];
+        let devices = busiest(&nodes, By::Device, 3);
+        let named: Vec<_> = devices.iter().map(|line| (line.node.as_str(), line.device.as_deref())).collect();
+        assert_eq!(named, [("a", Some("dm1")), ("b", Some("dm0")), ("b", Some("dm1"))]);
+        let by_node = busiest(&nodes, By::Node, 10);
+        assert_eq!((by_node[0].node.as_str(), by_node[0].slots, by_node[0].queued), ("b", 4, 2));
+        assert_eq!(
+            (by_node[0].loaded.as_slice(), by_node[0].capacity_ms),
+            (["sobel".to_owned()].as_slice(), 4000)
+        );
+    }
+}
