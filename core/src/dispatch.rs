@@ -1,101 +1,25 @@
-//! Which waiting task starts now: first in, first out between the heads of the sessions (B-2, S-7).
+//! Which waiting task starts now: the policy chooses between the heads of the sessions (B-2, S-7, T-1).
 //!
-//! A session's own tasks start in the order in which they came. A task that needs slots waits behind every earlier
-//! task of another session that waits for slots, so that nobody starves; one that needs none waits only behind its
-//! own session's. Nothing here runs anything: `submit` and `finish` say what the caller is to do.
+//! A session's own tasks start in the order in which they came. A task that needs slots waits behind those that the
+//! policy puts before it, and while the one whose turn it is can't have all its slots, all that want slots wait; one
+//! that needs none waits only behind its own session's. Nothing here runs anything: `submit` and `finish` say what
+//! the caller is to do.
 
-use crate::bitstream::Digest;
-use crate::slots::{Assignment, Demand, Load, SessionId, SlotIndex, SlotTable};
+mod chooser;
+pub mod policy;
+mod profile;
+mod task;
+
+pub use profile::Kind;
+pub use task::{EndedTask, Finished, Grant, Refusal, SlotUsage, TaskId, TaskRequest, Tenant};
+
+use crate::slots::{Assignment, Demand, SessionId, SlotIndex, SlotTable};
+use chooser::{Chooser, Head};
+use policy::Rules;
+use profile::Profile;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// One task, unique while the device manager lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskId(pub u64);
-
-/// A tenant: the identity that a session proved.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tenant(Arc<str>);
-
-/// A task that wants to start.
-#[derive(Debug, Clone)]
-pub struct TaskRequest {
-    /// Whose it is.
-    pub session: SessionId,
-    /// Its id, never used before.
-    pub task: TaskId,
-    /// For whom.
-    pub tenant: Tenant,
-    /// What it needs.
-    pub demand: Demand,
-}
-
-/// A task that may start now.
-///
-/// Several tasks of a session may run at once. Its commands are enqueued in the order of its grants: while one of
-/// them loads, the session's later ones wait for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// Whose it is.
-    pub session: SessionId,
-    /// Which.
-    pub task: TaskId,
-    /// The slots that it holds until it is finished.
-    pub slots: Vec<SlotIndex>,
-    /// What must be loaded before it starts.
-    pub load: Vec<Load>,
-}
-
-/// What the end of a task brings.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Finished {
-    /// How long the task held slots, one entry for each.
-    pub usage: Vec<SlotUsage>,
-    /// Tasks that may start now.
-    pub grants: Vec<Grant>,
-    /// How long the task took from its submission; nothing for an unknown task.
-    pub took: Option<Duration>,
-}
-
-/// A time in which a slot was held. Those of one slot never overlap, also where tasks of a session share it:
-/// their sum is never more than the time that passed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotUsage {
-    /// The slot.
-    pub slot: SlotIndex,
-    /// The bitstream that the task used there; nothing if its kernels came from source.
-    pub bitstream: Option<Digest>,
-    /// The task it is charged to.
-    pub task: TaskId,
-    /// Number of this task's hold on this slot, never used for another: progress and end of it share it.
-    pub hold: u64,
-    /// Whose task that is.
-    pub tenant: Tenant,
-    /// From, on the caller's monotonic clock.
-    pub from: Duration,
-    /// Until.
-    pub until: Duration,
-}
-
-/// Why a task is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// It can never have all its slots at once: the session splits it in command order.
-    #[error(
-        "the task needs {needed} bitstreams at once and the device has {slots} slots: split it in command order"
-    )]
-    TooManyBitstreams {
-        /// How many different bitstreams it needs.
-        needed: usize,
-        /// How many slots there are.
-        slots: usize,
-    },
-    /// The id is that of a task that waits or runs.
-    #[error("task {} is known already", .0.0)]
-    Known(TaskId),
-}
 
 /// The queue and the slots of one device.
 #[derive(Debug)]
@@ -116,6 +40,8 @@ pub struct Dispatch {
     /// Counts arrivals.
     arrivals: u64,
     running: BTreeMap<TaskId, Running>,
+    chooser: Chooser,
+    profile: Profile,
 }
 
 #[derive(Debug)]
@@ -134,6 +60,10 @@ struct Running {
     first_hold: u64,
     kernels: Kernels,
     submitted: Duration,
+    started: Duration,
+    kind: Option<Kind>,
+    /// Device time by the profile when it started.
+    expected: Option<Duration>,
 }
 
 /// Where the kernels of a running task come from.
@@ -141,20 +71,6 @@ struct Running {
 enum Kernels {
     Bitstreams,
     Source,
-}
-
-impl Tenant {
-    /// The tenant of that name.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl Dispatch {
@@ -172,7 +88,21 @@ impl Dispatch {
             waiting_ids: HashSet::new(),
             arrivals: 0,
             running: BTreeMap::new(),
+            chooser: Chooser::new(Rules::default()),
+            profile: Profile::default(),
         }
+    }
+
+    /// By which rules it chooses; first in, first out at first.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        self.chooser.rules()
+    }
+
+    /// Chooses by other rules from now on: also between those that wait already.
+    pub fn set_rules(&mut self, rules: Rules, now: Duration) -> Vec<Grant> {
+        self.chooser.set_rules(rules);
+        self.start_waiting(now)
     }
 
     /// The slots.
@@ -209,7 +139,16 @@ impl Dispatch {
         let behind = self.waiting.contains_key(&session) || (needed > 0 && !self.heads.is_empty());
         self.arrivals += 1;
         let waiting = Waiting { request, arrival: self.arrivals, since: now };
-        let waiting = if behind { Err(waiting) } else { self.start(waiting, now) };
+        let waiting = if behind {
+            Err(waiting)
+        } else {
+            if needed > 0 {
+                // It has no rival, and is on its tenant's account like all others.
+                let head = head(session, &waiting, &self.profile);
+                self.chooser.choose(std::iter::once(head), now);
+            }
+            self.start(waiting, now)
+        };
         match waiting {
             Ok(grant) => Ok(Some(grant)),
             Err(waiting) => {
@@ -227,10 +166,24 @@ impl Dispatch {
     /// A granted task has ended: its slots are free for others.
     pub fn finish(&mut self, task: TaskId, now: Duration) -> Finished {
         let Some(running) = self.running.remove(&task) else { return Finished::default() };
-        let usage = running.slots.iter().map(|slot| self.charge(*slot, task, &running, now)).collect();
+        let usage: Vec<SlotUsage> =
+            running.slots.iter().map(|slot| self.charge(*slot, task, &running, now)).collect();
         self.slots.release(&running.slots);
-        let took = Some(now.saturating_sub(running.submitted));
-        Finished { usage, grants: self.start_waiting(now), took }
+        if !usage.is_empty() {
+            let used = usage.iter().map(|usage| usage.until.saturating_sub(usage.from)).sum();
+            self.profile.measured(running.kind, used);
+            self.chooser.ended(&running.tenant, running.expected, used);
+        }
+        let task = EndedTask {
+            waited: running.started.saturating_sub(running.submitted),
+            took: now.saturating_sub(running.submitted),
+            tenant: running.tenant,
+        };
+        let grants = self.start_waiting(now);
+        if self.running.is_empty() && self.heads.is_empty() {
+            self.chooser.idle();
+        }
+        Finished { usage, grants, task: Some(task) }
     }
 
     /// The time so far of slots that have been held for `at_least`, charged to the task that holds each longest. It
@@ -268,15 +221,15 @@ impl Dispatch {
         self.running.iter().filter(move |(_, running)| running.session == session).map(|(task, _)| *task)
     }
 
-    /// Starts what may start now. The first head that gets no slots holds back all others, since all want some.
+    /// Starts what may start now. The head that the policy chooses holds back all others while it gets no slots, since
+    /// all want some.
     fn start_waiting(&mut self, now: Duration) -> Vec<Grant> {
         let mut grants = Vec::new();
-        while let Some((arrival, session)) = self.heads.pop_first() {
-            let Some(grant) = self.start_first_of(session, now) else {
-                self.heads.insert(arrival, session);
-                break;
-            };
+        while let Some(session) = self.choose(now) {
+            let Some(arrival) = self.first_of(session).map(|first| first.arrival) else { break };
+            let Some(grant) = self.start_first_of(session, now) else { break };
             grants.push(grant);
+            self.heads.remove(&arrival);
             while self.first_of(session).is_some_and(|next| next.request.demand == Demand::Nothing) {
                 grants.extend(self.start_first_of(session, now));
             }
@@ -290,6 +243,15 @@ impl Dispatch {
             }
         }
         grants
+    }
+
+    fn choose(&mut self, now: Duration) -> Option<SessionId> {
+        let Self { heads, waiting, profile, chooser, .. } = self;
+        let heads = heads.values().filter_map(|session| {
+            let first = waiting.get(session)?.front()?;
+            Some(head(*session, first, profile))
+        });
+        chooser.choose(heads, now)
     }
 
     fn first_of(&self, session: SessionId) -> Option<&Waiting> {
@@ -314,8 +276,8 @@ impl Dispatch {
 
     /// Starts a task that no other is before, if it gets its slots.
     fn start(&mut self, waiting: Waiting, now: Duration) -> Result<Grant, Waiting> {
-        let TaskRequest { session, task, demand, .. } = &waiting.request;
-        let (session, task) = (*session, *task);
+        let TaskRequest { session, task, demand, kind, .. } = &waiting.request;
+        let (session, task, kind) = (*session, *task, *kind);
         let joined = self.slots.join(session, demand);
         let assignment = match joined {
             Some(assignment) => assignment,
@@ -333,6 +295,10 @@ impl Dispatch {
             Demand::Bitstreams(_) => Kernels::Bitstreams,
             Demand::AnySlot | Demand::Nothing => Kernels::Source,
         };
+        let expected = self.profile.expected(kind);
+        if *demand != Demand::Nothing {
+            self.chooser.started(&waiting.request.tenant, expected);
+        }
         let Assignment { slots, load } = assignment;
         let running = Running {
             session,
@@ -341,6 +307,9 @@ impl Dispatch {
             first_hold: self.holds + 1,
             kernels,
             submitted: waiting.since,
+            started: now,
+            kind,
+            expected,
         };
         self.holds += slots.len() as u64;
         self.running.insert(task, running);
@@ -390,5 +359,13 @@ impl Dispatch {
     }
 }
 
+/// What the policy sees of a session's first task.
+fn head<'a>(session: SessionId, first: &'a Waiting, profile: &Profile) -> Head<'a> {
+    let expected = profile.expected(first.request.kind);
+    Head { session, tenant: &first.request.tenant, since: first.since, expected }
+}
+
+#[cfg(test)]
+mod policies;
 #[cfg(test)]
 mod tests;

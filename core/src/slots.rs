@@ -6,6 +6,9 @@
 use crate::bitstream::Digest;
 use std::num::NonZeroU32;
 
+/// Most tasks of a session that share a slot: who waits for it waits for all of them.
+pub const MAX_TASKS_PER_SLOT: u32 = 64;
+
 /// Index of a slot in its device, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotIndex(pub u32);
@@ -190,9 +193,12 @@ impl SlotTable {
         Some(assignment)
     }
 
-    /// Joins slots that other tasks of the same session hold, if they are all that a task needs.
+    /// Joins slots that other tasks of the same session hold, if they are all that a task needs and not
+    /// [`MAX_TASKS_PER_SLOT`] hold one of them.
     pub fn join(&mut self, session: SessionId, demand: &Demand) -> Option<Assignment> {
-        let own = |slot: &Slot| slot.holder.is_some_and(|holder| holder.session == session);
+        let own = |slot: &Slot| {
+            slot.holder.is_some_and(|holder| holder.session == session && holder.tasks < MAX_TASKS_PER_SLOT)
+        };
         let slots = match demand {
             Demand::Nothing => Vec::new(),
             Demand::AnySlot => vec![index(self.slots.iter().position(own)?)],
@@ -246,11 +252,7 @@ impl SlotTable {
         }
     }
 
-    fn choose_for<W: Ord>(
-        &self,
-        bitstreams: &[Digest],
-        worth: &impl Fn(Digest) -> W,
-    ) -> Option<Assignment> {
+    fn choose_for<W: Ord>(&self, bitstreams: &[Digest], worth: &impl Fn(Digest) -> W) -> Option<Assignment> {
         // All resident ones first: no other bitstream of the same task may evict them.
         let mut chosen: Vec<Option<SlotIndex>> =
             bitstreams.iter().map(|bitstream| self.idle_with(*bitstream)).collect();

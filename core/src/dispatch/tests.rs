@@ -1,4 +1,6 @@
+use super::policy::{Policy, Share, Weight};
 use super::*;
+use crate::bitstream::Digest;
 use crate::slots::OtherKernels;
 use proptest::prelude::*;
 
@@ -24,6 +26,7 @@ fn task(session: u64, task: u64, bitstreams: &[u8]) -> TaskRequest {
         task: TaskId(task),
         tenant: Tenant::new("uid:0"),
         demand: Demand::of(bitstreams.iter().copied().map(digest), OtherKernels::None),
+        kind: None,
     }
 }
 
@@ -105,7 +108,7 @@ fn the_times_charged_for_a_shared_slot_add_up_to_the_time_it_was_held() {
     let first = dispatch.finish(TaskId(1), ms(20));
     let times = |finished: &Finished| (finished.usage[0].from, finished.usage[0].until);
     assert_eq!((times(&second), times(&first)), ((ms(10), ms(15)), (ms(15), ms(20))));
-    assert_eq!(first.took, Some(ms(10)));
+    assert_eq!(first.task.map(|task| (task.waited, task.took)), Some((ms(0), ms(10))));
     dispatch.submit(task(A, 3, &[1]), ms(30)).unwrap().unwrap();
     assert_eq!(times(&dispatch.finish(TaskId(3), ms(31))), (ms(30), ms(31)), "idle time is nobody's");
 }
@@ -156,12 +159,25 @@ enum Step {
     FinishNewest,
     Cancel { session: u64 },
     Progress,
+    Switch(Policy),
+}
+
+/// Rules in which the tenants differ.
+fn rules(policy: Policy) -> Rules {
+    let share = |n: u8| Share {
+        weight: Weight::new(u32::from(n) + 1).unwrap(),
+        priority: n,
+        deadline: ms(u64::from(n) * 10),
+    };
+    let tenants = (0..3).map(|n| (Tenant::new(&format!("uid:{n}")), share(n))).collect();
+    Rules { tenants, ..Rules::of(policy) }
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..4u64, prop::collection::vec(0..5u8, 0..4), any::<bool>())
             .prop_map(|(session, bitstreams, source)| Step::Submit { session, bitstreams, source }),
+        1 => prop::sample::select(Policy::ALL.to_vec()).prop_map(Step::Switch),
         3 => Just(Step::FinishOldest),
         2 => Just(Step::FinishNewest),
         1 => (0..4u64).prop_map(|session| Step::Cancel { session }),
@@ -172,6 +188,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// What an observer outside remembers, to hold the dispatch against.
 #[derive(Default)]
 struct Observer {
+    policy: Policy,
     /// Submitted and not yet granted or dropped, in order.
     waiting: Vec<TaskRequest>,
     running: Vec<(Grant, Demand)>,
@@ -186,7 +203,7 @@ impl Observer {
             for other in overtaken {
                 assert_ne!(other.session, grant.session, "a session's own order");
                 let both = other.demand.slots() > 0 && request.demand.slots() > 0;
-                assert!(!both, "{:?} overtook {:?}", request.task, other.task);
+                assert!(!both || self.policy != Policy::Fifo, "{:?} overtook {:?}", request.task, other.task);
             }
             assert_eq!(grant.slots.len(), request.demand.slots(), "all at once");
             for (running, _) in &self.running {
@@ -212,12 +229,14 @@ impl Observer {
 
 proptest! {
     #[test]
-    fn no_slot_is_held_twice_nobody_is_overtaken_and_all_are_served(
+    fn no_slot_is_held_twice_none_idles_in_vain_sessions_keep_their_order_and_all_are_served(
+        policy in prop::sample::select(Policy::ALL.to_vec()),
         slots in 1..5u32,
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let mut dispatch = dispatch(slots);
-        let mut observer = Observer::default();
+        assert_eq!(dispatch.set_rules(rules(policy), Duration::ZERO), []);
+        let mut observer = Observer { policy, ..Observer::default() };
         let mut charged = Duration::ZERO;
         for (now, step) in (1..).zip(steps) {
             let now = ms(now);
@@ -227,7 +246,10 @@ proptest! {
                     let other = if source { OtherKernels::Some } else { OtherKernels::None };
                     let demand = Demand::of(bitstreams.into_iter().map(digest), other);
                     let id = u64::try_from(now.as_millis()).unwrap();
-                    let request = TaskRequest { demand, ..task(session, id, &[]) };
+                    // Two sessions of tenant 0.
+                    let tenant = Tenant::new(&format!("uid:{}", session % 3));
+                    let kind = Some(Kind(session));
+                    let request = TaskRequest { demand, tenant, kind, ..task(session, id, &[]) };
                     let too_many = request.demand.slots() > slots as usize;
                     let result = dispatch.submit(request.clone(), now);
                     prop_assert_eq!(too_many, result.is_err());
@@ -248,6 +270,11 @@ proptest! {
                     prop_assert!(told.iter().all(|usage| charged + (usage.until - usage.from) <= now * slots));
                     continue;
                 }
+                Step::Switch(policy) => {
+                    // From now on another order; what holds in general holds across the change.
+                    observer.policy = if policy == observer.policy { policy } else { Policy::RoundRobin };
+                    dispatch.set_rules(rules(policy), now)
+                }
                 Step::Cancel { session } => {
                     observer.waiting.retain(|request| request.session != SessionId(session));
                     dispatch.cancel(SessionId(session), now)
@@ -256,6 +283,11 @@ proptest! {
             observer.granted(&grants, &before);
             prop_assert_eq!(dispatch.waiting(), observer.waiting.len());
             prop_assert_eq!(dispatch.running(), observer.running.len());
+            // Work-conserving: where all that wait want one slot, no slot idles.
+            let wanted: Vec<_> = observer.waiting.iter().filter(|request| request.demand.slots() > 0).collect();
+            if !wanted.is_empty() && wanted.iter().all(|request| request.demand.slots() == 1) {
+                prop_assert_eq!(dispatch.slots().in_use(), slots as usize);
+            }
             for (grant, demand) in &observer.running {
                 if let Demand::Bitstreams(wanted) = demand {
                     for (slot, bitstream) in grant.slots.iter().zip(wanted.as_slice()) {

@@ -3,7 +3,9 @@
 //! A launch may wait aside while later ones of the same kernel run, so each takes a snapshot when it is flushed, and
 //! only what differs is set on the vendor's kernel when it starts.
 
+use crate::dispatcher::Kind;
 use crate::images::{Image, Sampler};
+use crate::kinds;
 use crate::objects::{Buffer, Context, Object, Objects};
 use crate::programs::Program;
 use crate::vendor::{self, ClError, ClResult};
@@ -23,6 +25,8 @@ const MAX_VALUE_BYTES: usize = 64 * 1024;
 pub struct Kernel {
     /// Its program.
     pub program: Arc<Program>,
+    /// What it is, for profiles.
+    pub kind: Kind,
     vendor: vendor::Kernel,
     /// As the session has set them so far.
     wanted: Arc<Arguments>,
@@ -67,7 +71,8 @@ impl Kernel {
     #[must_use]
     pub fn new(program: Arc<Program>, vendor: vendor::Kernel) -> Self {
         let none = Arc::new(Arguments(vec![None; vendor.kinds().len()]));
-        Self { program, vendor, wanted: none.clone(), applied: none }
+        let kind = kinds::of_kernel(program.identity(), &vendor.name().unwrap_or_default());
+        Self { program, kind, vendor, wanted: none.clone(), applied: none }
     }
 
     /// The vendor's kernel.

@@ -5,10 +5,11 @@ use crate::budget::HARD_LIMIT;
 use crate::config::Config;
 use crate::images::{Image, Sampler};
 use crate::inventory::{Device, Inventory};
-use crate::metrics::Direction;
+use crate::metrics::{DataPath, Direction, Storage};
 use crate::objects::{AddError, Buffer, Context, Object, Objects, Queue};
 use crate::outgoing::Outgoing;
 use crate::programs::{Program, digest};
+use crate::quotas::{Account, Resource};
 use crate::segments::{CreateError, Side, Slice};
 use crate::store::{StoreError, digest_of};
 use crate::transfers::{TransferError, Transfers, join};
@@ -37,6 +38,8 @@ const QUEUE_PROPERTIES: u64 = 0b11;
 pub struct Calls<'a> {
     /// The manager's parts.
     pub config: &'a Config,
+    /// What the tenant has.
+    pub account: &'a Account,
     /// Its devices.
     pub inventory: &'a Inventory,
     /// The session's objects.
@@ -111,7 +114,14 @@ impl Calls<'_> {
             }
             Method::CreateBuffer(mut create) => {
                 let initial = match create.initial.take() {
-                    Some(data) => Some(join(self.transfers.take(Some(data))?)),
+                    Some(data) => match self.transfers.take(Some(data)) {
+                        Ok(pieces) => Some(join(pieces)),
+                        Err(TransferError::OverQuota) => {
+                            let refused = self.keep(create.buffer, Err(ClError(CL_OUT_OF_RESOURCES)))?;
+                            return Ok(Outcome::Done(reply(id, refused.0, refused.1)));
+                        }
+                        Err(error) => return Err(error.into()),
+                    },
                     None => None,
                 };
                 let storage = match &create.storage {
@@ -132,7 +142,11 @@ impl Calls<'_> {
             Method::CreateProgramWithSource(create) => {
                 let context = self.objects.context(create.context);
                 let made = context
-                    .and_then(|context| Program::with_source(context, &create.source, self.config.sources))
+                    .and_then(|context| {
+                        let charge = self.account.charge(Resource::Programs, 1)?;
+                        let program = Program::with_source(context, &create.source, self.config.sources)?;
+                        Ok(program.charged(charge))
+                    })
                     .map(|program| Object::Program(Arc::new(program)));
                 self.keep(create.program, made)?
             }
@@ -216,23 +230,34 @@ impl Calls<'_> {
             return Err(ClError(CL_INVALID_BUFFER_SIZE));
         }
         let flags = create.flags & DEVICE_FLAGS;
+        let one = self.account.charge(Resource::Buffers, 1)?;
         if let Some(slice) = storage {
             if initial.is_some() || !self.inventory.works_in_shared_memory() {
                 return Err(ClError(CL_INVALID_VALUE));
             }
-            return Ok(Object::Buffer(Arc::new(Buffer::in_segment(context, flags, slice)?)));
+            // Its memory is on the segment's account.
+            let buffer = Buffer::in_segment(context, flags, slice)?.charged([Some(one), None]);
+            self.config.metrics.buffer_created(Storage::Shared, create.size);
+            return Ok(Object::Buffer(Arc::new(buffer)));
         }
+        let memory = self.account.charge(Resource::Memory, create.size)?;
         let buffer = match initial {
             Some(bytes) if bytes.len() != size => return Err(ClError(CL_INVALID_VALUE)),
             Some(bytes) => Buffer::with_contents(context, flags, bytes)?,
             None => Buffer::new(context, flags, size)?,
         };
+        let buffer = buffer.charged([Some(one), Some(memory)]);
+        self.config.metrics.buffer_created(Storage::Vendor, create.size);
         Ok(Object::Buffer(Arc::new(buffer)))
     }
 
     fn segment(&mut self, create: &v1::CreateSegment) -> Result<ClResult<()>, CallError> {
         let Some(side) = self.side else { return Ok(Err(ClError(CL_INVALID_OPERATION))) };
-        match self.transfers.segments.create(create.segment, create.size) {
+        let Ok(charge) = self.account.charge(Resource::Memory, create.size) else {
+            // The client does without shared memory, and finds the limit again if it needs that much.
+            return Ok(Err(ClError(CL_OUT_OF_RESOURCES)));
+        };
+        match self.transfers.segments.create(create.segment, create.size, Some(charge)) {
             Ok(fd) => Ok(side.pass(create.segment, &fd).map_err(|error| {
                 self.transfers.segments.release(create.segment);
                 tracing::warn!(%error, "A descriptor can't be passed");
@@ -253,7 +278,9 @@ impl Calls<'_> {
         if origin.checked_add(size).is_none_or(|end| end > parent.size) {
             return Err(ClError(CL_INVALID_VALUE));
         }
-        Ok(Object::Buffer(Arc::new(Buffer::sub(&parent, create.flags & DEVICE_FLAGS, origin, size)?)))
+        let one = self.account.charge(Resource::Buffers, 1)?;
+        let region = Buffer::sub(&parent, create.flags & DEVICE_FLAGS, origin, size)?;
+        Ok(Object::Buffer(Arc::new(region.charged([Some(one), None]))))
     }
 
     fn create_program_with_binary(
@@ -261,9 +288,15 @@ impl Calls<'_> {
         create: &v1::CreateProgramWithBinary,
     ) -> Result<Answered, CallError> {
         let context = self.objects.context(create.context);
-        let program =
-            context.and_then(|context| Program::with_binaries(context, &create.binaries)).map(Arc::new);
-        let too_long = create.binaries.iter().any(|binary| binary.length > HARD_LIMIT);
+        let program = context.and_then(|context| {
+            let charge = self.account.charge(Resource::Programs, 1)?;
+            Ok(Arc::new(Program::with_binaries(context, &create.binaries)?.charged(charge)))
+        });
+        let limit = self.account.upload_limit();
+        let too_long = create.binaries.iter().any(|binary| binary.length > limit.min(HARD_LIMIT));
+        if create.binaries.iter().any(|binary| binary.length > limit) {
+            self.account.upload_refused();
+        }
         match program {
             Ok(_) if too_long => self.keep(create.program, Err(ClError(CL_OUT_OF_RESOURCES))),
             Ok(program) => {
@@ -281,8 +314,12 @@ impl Calls<'_> {
     }
 
     fn provide_binary(&mut self, provide: v1::ProvideBinary) -> Result<Answered, CallError> {
-        let bytes = join(self.transfers.take(provide.data)?);
-        self.config.metrics.count_bytes(Direction::Received, bytes.len() as u64);
+        let bytes = match self.transfers.take(provide.data) {
+            Ok(pieces) => join(pieces),
+            Err(TransferError::OverQuota) => return Ok((Err(ClError(CL_OUT_OF_RESOURCES)), None)),
+            Err(error) => return Err(error.into()),
+        };
+        self.config.metrics.count_bytes(Direction::Received, DataPath::Messages, bytes.len() as u64);
         let program = match self.objects.program(provide.program) {
             Ok(program) => program,
             Err(error) => return Ok((Err(error), None)),
@@ -355,7 +392,9 @@ impl Calls<'_> {
         let programs = link.programs.iter().map(|id| self.objects.program(*id)).collect::<ClResult<Vec<_>>>();
         let made = self.objects.context(link.context).and_then(|context| {
             let programs = programs?;
+            let charge = self.account.charge(Resource::Programs, 1)?;
             let program = Program::to_link(context, &link.devices, &programs, self.config.sources)?;
+            let program = program.charged(charge);
             Ok((Arc::new(program), programs))
         });
         match made {
@@ -372,7 +411,13 @@ impl Calls<'_> {
 
     fn create_image(&mut self, mut create: v1::CreateImage) -> Result<Answered, CallError> {
         let initial = match create.initial.take() {
-            Some(data) => Some(join(self.transfers.take(Some(data))?)),
+            Some(data) => match self.transfers.take(Some(data)) {
+                Ok(pieces) => Some(join(pieces)),
+                Err(TransferError::OverQuota) => {
+                    return self.keep(create.image, Err(ClError(CL_OUT_OF_RESOURCES)));
+                }
+                Err(error) => return Err(error.into()),
+            },
             None => None,
         };
         let made = self.image(&create, initial.as_deref());
@@ -391,7 +436,11 @@ impl Calls<'_> {
         if buffer.as_ref().is_some_and(|buffer| !Arc::ptr_eq(&buffer.context, &context)) {
             return Err(ClError(opencl_sys::CL_INVALID_CONTEXT));
         }
+        let one = self.account.charge(Resource::Buffers, 1)?;
+        let bytes = if buffer.is_some() { 0 } else { Image::bytes(create)? };
+        let memory = self.account.charge(Resource::Memory, bytes)?;
         let image = Image::new(context, create.flags & DEVICE_FLAGS, create, buffer, initial)?;
+        let image = image.charged([one, memory]);
         Ok(Object::Image(Arc::new(image)))
     }
 

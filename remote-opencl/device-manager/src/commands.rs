@@ -4,7 +4,10 @@
 
 use crate::arguments::{Arguments, Kernel};
 use crate::budget::{Budget, Hold};
+use crate::dispatcher::Kind;
 use crate::images::{Image, triple};
+use crate::kinds;
+use crate::metrics::DataPath;
 use crate::objects::{Buffer, Objects, Queue, lock};
 use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
 use crate::segments::Slice;
@@ -15,7 +18,10 @@ use bytes::Bytes;
 use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
 use fpga_protocol::v1::command::Operation as Wire;
-use opencl_sys::{CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION};
+use opencl_sys::{
+    CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION,
+    CL_OUT_OF_RESOURCES,
+};
 use std::sync::{Arc, Mutex};
 
 /// Most events in one wait list.
@@ -32,17 +38,23 @@ pub struct Body {
     pub operation: Operation,
     /// What it needs of the slots.
     pub need: Need,
+    /// What it runs; nothing where it runs no kernel.
+    pub kind: Option<Kind>,
     /// The bytes that it makes the manager hold.
     pub hold: Hold,
 }
 
 impl Body {
-    /// How many bytes came with it.
+    /// How many bytes came with it by that path.
     #[must_use]
-    pub fn received(&self) -> u64 {
-        match &self.operation {
-            Operation::Write { size, .. } => *size as u64,
-            Operation::WriteImage { source, .. } => source.len() as u64,
+    pub fn received(&self, path: DataPath) -> u64 {
+        let (source, size) = match &self.operation {
+            Operation::Write { size, source, .. } => (source, *size as u64),
+            Operation::WriteImage { source, .. } => (source, source.len() as u64),
+            _ => return 0,
+        };
+        match (source, path) {
+            (Source::Pieces(_), DataPath::Messages) | (Source::Shared(_), DataPath::Shared) => size,
             _ => 0,
         }
     }
@@ -199,6 +211,7 @@ enum Asked {
     BufferToImage(v1::CopyBufferToImage),
     Marker(Waits),
     Barrier(Waits),
+    Refused(ClError),
     Nothing,
 }
 
@@ -216,10 +229,11 @@ pub fn item(
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
     let asked = match operation {
         Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
-        Some(Wire::WriteBuffer(mut write)) => {
-            let source = transfers.source(write.data.take())?;
-            Asked::Write(write, source)
-        }
+        Some(Wire::WriteBuffer(mut write)) => match transfers.source(write.data.take()) {
+            Ok(source) => Asked::Write(write, source),
+            Err(TransferError::OverQuota) => Asked::Refused(ClError(CL_OUT_OF_RESOURCES)),
+            Err(error) => return Err(error),
+        },
         Some(Wire::ReadBuffer(read)) => {
             let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
             if into.as_ref().is_some_and(|into| into.len() as u64 != read.size) {
@@ -229,10 +243,11 @@ pub fn item(
         }
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
-        Some(Wire::WriteImage(mut write)) => {
-            let source = transfers.source(write.data.take())?;
-            Asked::WriteImage(write, source)
-        }
+        Some(Wire::WriteImage(mut write)) => match transfers.source(write.data.take()) {
+            Ok(source) => Asked::WriteImage(write, source),
+            Err(TransferError::OverQuota) => Asked::Refused(ClError(CL_OUT_OF_RESOURCES)),
+            Err(error) => return Err(error),
+        },
         Some(Wire::ReadImage(read)) => {
             let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
             Asked::ReadImage(read, into)
@@ -279,15 +294,20 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
         if same { Ok(image) } else { Err(ClError(CL_INVALID_CONTEXT)) }
     };
     let mut need = Need::Nothing;
+    let mut kind = None;
     let mut held = 0;
     let operation = match asked {
         Asked::Launch(launch) => {
             let launch = launch?;
-            let program = lock(&launch.kernel).program.clone();
+            let (program, kernel) = {
+                let kernel = lock(&launch.kernel);
+                (kernel.program.clone(), kernel.kind)
+            };
             if !Arc::ptr_eq(&program.context, &queue.context) {
                 return Err(ClError(CL_INVALID_CONTEXT));
             }
             need = program.need(queue.device.id);
+            kind = Some(kinds::of_launch(kernel, &launch.global));
             Operation::Launch(Box::new(launch))
         }
         Asked::Write(write, source) => {
@@ -370,9 +390,10 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
         }
         Asked::Marker(waits) => Operation::Marker(waits),
         Asked::Barrier(waits) => Operation::Barrier(waits),
+        Asked::Refused(error) => return Err(error),
         Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
     };
-    Ok(Body { queue, operation, need, hold: budget.hold(held) })
+    Ok(Body { queue, operation, need, kind, hold: budget.hold(held) })
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {

@@ -2,8 +2,10 @@
 
 use crate::catalogue::Catalogue;
 use crate::dispatcher::Dispatcher;
+use crate::greeting::Access;
 use crate::metrics::Metrics;
 use crate::reporting::Reports;
+use crate::settings::{Settings, TenantArgs};
 use crate::store::BitstreamStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +21,12 @@ pub struct Config {
     pub catalogue: Arc<Catalogue>,
     /// Whom the collector hears from.
     pub reports: Reports,
+    /// What proves a tenant.
+    pub access: Access,
+    /// What tenants have.
+    pub settings: Settings,
+    /// Where that is read again.
+    pub tenant_args: TenantArgs,
     /// What is counted.
     pub metrics: Metrics,
     /// How long loading a slot takes in the model; zero where it is not modelled.

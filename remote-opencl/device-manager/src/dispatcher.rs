@@ -5,7 +5,8 @@
 
 use crate::reporting::{Reports, SlotsNow};
 use fpga_core::dispatch::Dispatch;
-pub use fpga_core::dispatch::{Finished, Grant, Refusal, TaskId, TaskRequest, Tenant};
+use fpga_core::dispatch::policy::Rules;
+pub use fpga_core::dispatch::{Finished, Grant, Kind, Refusal, TaskId, TaskRequest, Tenant};
 pub use fpga_core::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,10 +31,12 @@ struct State {
 }
 
 impl Dispatcher {
-    /// A device with `slots` empty slots.
+    /// A device with `slots` empty slots, and the rules by which it is shared.
     #[must_use]
-    pub fn new(slots: NonZeroU32, reports: Reports) -> Self {
-        let dispatch = Dispatch::new(slots);
+    pub fn new(slots: NonZeroU32, rules: Rules, reports: Reports) -> Self {
+        let mut dispatch = Dispatch::new(slots);
+        // Nobody waits yet.
+        dispatch.set_rules(rules, Duration::ZERO);
         let said = now_in(&dispatch, 1);
         reports.slots_changed(said.clone());
         Self {
@@ -43,6 +46,12 @@ impl Dispatcher {
             last_session: AtomicU64::new(0),
             last_task: AtomicU64::new(0),
         }
+    }
+
+    /// Other rules from now on; returns what may start now, of whatever session.
+    pub fn set_rules(&self, rules: Rules) -> Vec<Grant> {
+        let now = self.now();
+        self.change(|dispatch| dispatch.set_rules(rules, now))
     }
 
     /// The id of a new session.
@@ -70,8 +79,9 @@ impl Dispatcher {
     pub fn finished(&self, task: TaskId) -> Vec<Grant> {
         let now = self.now();
         let finished = self.change(|dispatch| dispatch.finish(task, now));
-        if let Some(took) = finished.took {
-            self.reports.task_ended(took);
+        if let Some(task) = &finished.task {
+            let held = finished.usage.iter().map(|usage| usage.until.saturating_sub(usage.from)).sum();
+            self.reports.task_ended(task, held);
         }
         for usage in &finished.usage {
             self.reports.slot_used(usage);
@@ -173,13 +183,14 @@ mod tests {
             session,
             task: dispatcher.new_task(),
             tenant: Tenant::new("uid:0"),
+            kind: None,
             demand: Demand::of([Digest::from_bytes([bitstream; 32])], OtherKernels::None),
         }
     }
 
     #[test]
     fn a_waiting_task_of_another_session_is_granted_when_a_slot_gets_free() {
-        let dispatcher = Dispatcher::new(NonZeroU32::MIN, Reports::off());
+        let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), Reports::off());
         let (a, b) = (dispatcher.new_session(), dispatcher.new_session());
         let first = dispatcher.submit(request(&dispatcher, a, 1)).unwrap().unwrap();
         assert_eq!(dispatcher.submit(request(&dispatcher, b, 2)).unwrap(), None);
@@ -195,7 +206,8 @@ mod tests {
     fn sessions_on_their_own_threads_all_get_their_turns() {
         const TASKS: usize = 200;
         let slots = NonZeroU32::new(2).unwrap();
-        let dispatcher = Arc::new(Dispatcher::new(slots, Reports::off()));
+        let rules = Rules::of(fpga_core::dispatch::policy::Policy::DeficitRoundRobin);
+        let dispatcher = Arc::new(Dispatcher::new(slots, rules, Reports::off()));
         let mut inboxes = std::collections::HashMap::new();
         let mut sessions = Vec::new();
         for _ in 0..6 {

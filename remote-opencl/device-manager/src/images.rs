@@ -4,6 +4,7 @@
 //! pixel's size has to be ours: the vendor copies from and to host memory by it.
 
 use crate::objects::{Buffer, Context};
+use crate::quotas::Charge;
 use crate::vendor::{self, ClError, ClResult, Event, Format, Memory, Region, Shape};
 use fpga_protocol::images::{element_size, extent, is_inside, tight_bytes};
 use fpga_protocol::v1;
@@ -24,6 +25,8 @@ pub struct Image {
     pub buffer: Option<Arc<Buffer>>,
     extent: [usize; 3],
     element: usize,
+    /// On its tenant's account: the image and its memory.
+    _charges: Option<[Charge; 2]>,
 }
 
 /// A sampler.
@@ -86,7 +89,30 @@ impl Image {
         if vendor.element_size()? != element {
             return Err(ClError(opencl_sys::CL_IMAGE_FORMAT_NOT_SUPPORTED));
         }
-        Ok(Self { vendor, context, buffer, extent, element })
+        Ok(Self { vendor, context, buffer, extent, element, _charges: None })
+    }
+
+    /// How much memory its pixels take.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn bytes(create: &v1::CreateImage) -> ClResult<u64> {
+        let format = create.format.ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
+        let shape = create.shape.ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
+        let element =
+            element_size(format.order, format.r#type).ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
+        let size = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_IMAGE_SIZE));
+        let (width, height) = (size(shape.width)?, size(shape.height)?);
+        let (depth, array_size) = (size(shape.depth)?, size(shape.array_size)?);
+        let extent = extent(shape.r#type, width, height, depth, array_size)
+            .ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
+        tight_bytes(element, extent).map(|bytes| bytes as u64).ok_or(ClError(CL_INVALID_IMAGE_SIZE))
+    }
+
+    /// With the charges for it, which it keeps.
+    #[must_use]
+    pub fn charged(self, charges: [Charge; 2]) -> Self {
+        Self { _charges: Some(charges), ..self }
     }
 
     /// A region that the image has, and its bytes without gaps.

@@ -1,7 +1,10 @@
 //! What a device manager counts, for `/metrics`.
 //!
-//! Labels come from enums: no tenant, bitstream or session names.
+//! Labels come from enums, but for the names of the first [`MAX_TENANTS`] tenants; the others count together, so that
+//! nobody can make the list long.
 
+use crate::dispatcher::Tenant;
+use crate::objects::lock;
 use crate::store::BitstreamStore;
 use fpga_hook::Reporter;
 use prometheus_client::collector::Collector;
@@ -11,11 +14,22 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const PREFIX: &str = "fpga_device_manager";
+
+/// Most tenants that are counted by name.
+pub const MAX_TENANTS: usize = 64;
+
+/// Longest name of a tenant in a label.
+const MAX_TENANT_NAME: usize = 128;
+
+/// What all other tenants are called together; no tenant has that name, which is empty.
+const OTHER_TENANTS: &str = "";
 
 /// Counters of one device manager. Clones count in the same place.
 #[derive(Debug, Clone)]
@@ -38,8 +52,84 @@ pub struct Metrics {
     pub reconfiguration_seconds: Counter<f64, AtomicU64>,
     /// Time in which a slot was held, in seconds, summed over the slots.
     pub slot_seconds: Counter<f64, AtomicU64>,
+    /// Slots of the device.
+    pub slots: Gauge,
+    /// Time in which a task held slots, in seconds: the rate of its sum is the device's utilisation (B-5).
+    pub task_latency: Histogram,
     /// Bytes of buffers and programs.
     pub bytes: Family<BytesLabels, Counter>,
+    /// Bytes of buffers that were created, by where they lie.
+    pub buffer_bytes: Family<StorageLabels, Counter>,
+    /// What quotas refused.
+    pub quota_refusals: Family<RefusedLabels, Counter>,
+    /// Sessions that were refused since nobody proved who they are.
+    pub access_refusals: Counter,
+    /// Times that other settings of tenants came into force.
+    pub settings_changed: Counter,
+    tenants: Tenants,
+}
+
+/// What is counted of each tenant.
+#[derive(Debug, Clone, Default)]
+struct Tenants {
+    by_name: Arc<Mutex<BTreeMap<Tenant, OfTenant>>>,
+    tasks: Family<TenantLabels, Counter>,
+    device_seconds: Family<TenantLabels, Counter<f64, AtomicU64>>,
+    queue_seconds: Family<TenantLabels, Counter<f64, AtomicU64>>,
+}
+
+/// The counters of one tenant, found once.
+#[derive(Debug, Clone)]
+struct OfTenant {
+    tasks: Counter,
+    device_seconds: Counter<f64, AtomicU64>,
+    queue_seconds: Counter<f64, AtomicU64>,
+}
+
+/// Labels of what is counted by tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TenantLabels {
+    tenant: String,
+}
+
+/// Labels of [`Metrics::buffer_bytes`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StorageLabels {
+    /// Where.
+    pub storage: Storage,
+}
+
+/// Where a buffer lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum Storage {
+    /// In memory shared with the client: host access copies once in the client, or not at all by a map.
+    Shared,
+    /// With the vendor: each transfer is copied here.
+    Vendor,
+}
+
+/// Labels of [`Metrics::quota_refusals`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RefusedLabels {
+    /// By which quota.
+    pub quota: Refused,
+}
+
+/// The quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum Refused {
+    /// Bytes of buffers and segments.
+    Memory,
+    /// Buffers.
+    Buffers,
+    /// Programs.
+    Programs,
+    /// Tasks that wait or run.
+    QueuedTasks,
+    /// Bytes of one upload.
+    Upload,
+    /// Sessions.
+    Sessions,
 }
 
 /// Labels of [`Metrics::bytes`].
@@ -47,6 +137,17 @@ pub struct Metrics {
 pub struct BytesLabels {
     /// Which way.
     pub direction: Direction,
+    /// By which path.
+    pub path: DataPath,
+}
+
+/// How bytes come or go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum DataPath {
+    /// In messages: copied at both ends and through the socket.
+    Messages,
+    /// Through shared memory: one copy by the client, one here.
+    Shared,
 }
 
 /// The way that bytes go.
@@ -59,8 +160,14 @@ pub enum Direction {
 }
 
 impl Metrics {
-    /// Registers all of them under `fpga_device_manager_`.
-    pub fn register(registry: &mut Registry) -> Self {
+    /// Registers all of them under `fpga_device_manager_`, and `fpga_task_latency` with the label `device`.
+    pub fn register(registry: &mut Registry, device: &str) -> Self {
+        let latency = Histogram::new(exponential_buckets(16e-6, 2.0, 21));
+        registry.sub_registry_with_label(("device".into(), device.to_owned().into())).register(
+            "fpga_task_latency",
+            "Time in which a task held slots, in seconds, reconfiguration included",
+            latency.clone(),
+        );
         let registry = registry.sub_registry_with_prefix(PREFIX);
         // 16 µs to 17 s: from a null kernel to a video.
         let task_seconds = Histogram::new(exponential_buckets(16e-6, 2.0, 21));
@@ -74,7 +181,14 @@ impl Metrics {
             reconfigurations: Counter::default(),
             reconfiguration_seconds: Counter::default(),
             slot_seconds: Counter::default(),
+            slots: Gauge::default(),
+            task_latency: latency,
             bytes: Family::default(),
+            buffer_bytes: Family::default(),
+            quota_refusals: Family::default(),
+            access_refusals: Counter::default(),
+            settings_changed: Counter::default(),
+            tenants: Tenants::default(),
         };
         registry.register("sessions", "Open sessions", metrics.sessions.clone());
         registry.register("sessions_opened", "Sessions ever opened", metrics.sessions_opened.clone());
@@ -110,12 +224,91 @@ impl Metrics {
             Unit::Bytes,
             metrics.bytes.clone(),
         );
+        metrics.register_sharing(registry);
         metrics
     }
 
+    /// Those that tell how the device is shared.
+    fn register_sharing(&self, registry: &mut Registry) {
+        registry.register("slots", "Slots of the device", self.slots.clone());
+        registry.register_with_unit(
+            "buffer",
+            "Buffers that were created, by where they lie",
+            Unit::Bytes,
+            self.buffer_bytes.clone(),
+        );
+        registry.register("quota_refusals", "What quotas of tenants refused", self.quota_refusals.clone());
+        registry.register(
+            "access_refusals",
+            "Sessions refused for want of a proved identity",
+            self.access_refusals.clone(),
+        );
+        registry.register(
+            "settings_changes",
+            "Times that other policies, shares or quotas came into force",
+            self.settings_changed.clone(),
+        );
+        let Tenants { tasks, device_seconds, queue_seconds, .. } = &self.tenants;
+        registry.register("tenant_tasks", "Tasks of a tenant that have ended", tasks.clone());
+        registry.register_with_unit(
+            "tenant_device",
+            "Time in which a tenant held slots, summed over the slots",
+            Unit::Seconds,
+            device_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "tenant_queue",
+            "Time in which tasks of a tenant waited, summed over the tasks",
+            Unit::Seconds,
+            queue_seconds.clone(),
+        );
+    }
+
     /// Counts bytes of buffers and programs.
-    pub fn count_bytes(&self, direction: Direction, bytes: u64) {
-        self.bytes.get_or_create(&BytesLabels { direction }).inc_by(bytes);
+    pub fn count_bytes(&self, direction: Direction, path: DataPath, bytes: u64) {
+        self.bytes.get_or_create(&BytesLabels { direction, path }).inc_by(bytes);
+    }
+
+    /// Counts a refusal by a quota.
+    pub fn refused(&self, quota: Refused) {
+        self.quota_refusals.get_or_create(&RefusedLabels { quota }).inc();
+    }
+
+    /// Counts a buffer's bytes.
+    pub fn buffer_created(&self, storage: Storage, bytes: u64) {
+        self.buffer_bytes.get_or_create(&StorageLabels { storage }).inc_by(bytes);
+    }
+
+    /// Counts a task of a tenant that has ended.
+    pub fn task_of(&self, tenant: &Tenant, waited: Duration, held: Duration) {
+        let counters = self.tenants.of(tenant);
+        counters.tasks.inc();
+        counters.queue_seconds.inc_by(waited.as_secs_f64());
+        counters.device_seconds.inc_by(held.as_secs_f64());
+        if !held.is_zero() {
+            self.task_latency.observe(held.as_secs_f64());
+        }
+    }
+}
+
+impl Tenants {
+    fn of(&self, tenant: &Tenant) -> OfTenant {
+        let mut by_name = lock(&self.by_name);
+        if let Some(known) = by_name.get(tenant) {
+            return known.clone();
+        }
+        let named = by_name.len() < MAX_TENANTS && tenant.as_str().len() <= MAX_TENANT_NAME;
+        let name = if named { tenant.as_str() } else { OTHER_TENANTS };
+        let labels = TenantLabels { tenant: name.to_owned() };
+        let counters = OfTenant {
+            tasks: self.tasks.get_or_create(&labels).clone(),
+            device_seconds: self.device_seconds.get_or_create(&labels).clone(),
+            queue_seconds: self.queue_seconds.get_or_create(&labels).clone(),
+        };
+        if named {
+            by_name.insert(tenant.clone(), counters.clone());
+        }
+        counters
     }
 }
 
@@ -164,6 +357,26 @@ impl Collector for AtScrape {
 impl Default for Metrics {
     /// Metrics that nobody reads.
     fn default() -> Self {
-        Self::register(&mut Registry::default())
+        Self::register(&mut Registry::default(), "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_beyond_the_limit_count_together() {
+        let metrics = Metrics::default();
+        let second = Duration::from_secs(1);
+        for number in 0..1000 {
+            metrics.task_of(&Tenant::new(&format!("uid:{number}")), second, second);
+        }
+        let mut registry = Registry::default();
+        registry.register("tasks", "Tasks", metrics.tenants.tasks);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert_eq!(text.lines().filter(|line| line.starts_with("tasks_total")).count(), MAX_TENANTS + 1);
+        assert!(text.contains("tasks_total{tenant=\"\"} 936"), "{text}");
     }
 }

@@ -66,7 +66,7 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Direction, Metrics};
+    use crate::metrics::{DataPath, Direction, Metrics};
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
     use tower::ServiceExt as _;
@@ -74,16 +74,20 @@ mod tests {
     #[tokio::test]
     async fn what_was_counted_is_shown() {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::register(&mut registry, "dm0");
         metrics.sessions_opened.inc();
-        metrics.count_bytes(Direction::Received, 7);
+        metrics.count_bytes(Direction::Received, DataPath::Messages, 7);
+        let second = std::time::Duration::from_secs(1);
+        metrics.task_of(&crate::dispatcher::Tenant::new("uid:7"), second, second);
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
         let response = app(registry, Shutdown::new()).oneshot(request).await.unwrap();
         let text = to_bytes(response.into_body(), 1 << 20).await.unwrap();
         let text = String::from_utf8_lossy(&text);
         for line in [
             "fpga_device_manager_sessions_opened_total 1",
-            "fpga_device_manager_data_bytes_total{direction=\"Received\"} 7",
+            "fpga_device_manager_data_bytes_total{direction=\"Received\",path=\"Messages\"} 7",
+            "fpga_task_latency_sum{device=\"dm0\"} 1.0",
+            "fpga_device_manager_tenant_device_seconds_total{tenant=\"uid:7\"} 1.0",
             "fpga_device_manager_task_seconds_count 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::images::{Image, Sampler};
 use crate::inventory::Device;
 use crate::programs::Program;
+use crate::quotas::Charge;
 use crate::ready::QueueOrder;
 use crate::segments::Slice;
 use crate::vendor::{self, ClError, ClResult, Event, Memory, Profile};
@@ -62,6 +63,8 @@ pub struct Buffer {
     /// The buffer that it is a region of.
     pub parent: Option<Arc<Buffer>>,
     contents: Mutex<Contents>,
+    /// On its tenant's account: the buffer and its memory.
+    _charges: [Option<Charge>; 2],
 }
 
 /// What a buffer holds, where it may be another tenant's bytes.
@@ -250,7 +253,14 @@ impl Buffer {
     /// The vendor's.
     pub fn new(context: Arc<Context>, flags: u64, size: usize) -> ClResult<Self> {
         let vendor = Memory::new(&context.vendor, flags, size)?;
-        Ok(Self { vendor, size, context, parent: None, contents: Mutex::new(Contents::Stale) })
+        Ok(Self {
+            vendor,
+            size,
+            context,
+            parent: None,
+            contents: Mutex::new(Contents::Stale),
+            _charges: [None, None],
+        })
     }
 
     /// A buffer of the context that lies in shared memory and holds what is there.
@@ -262,7 +272,7 @@ impl Buffer {
         let vendor = Memory::in_segment(&context.vendor, flags, slice)?;
         // A segment is one session's: zeroes, or bytes of its own.
         let contents = Mutex::new(Contents::Own);
-        Ok(Self { vendor, size, context, parent: None, contents })
+        Ok(Self { vendor, size, context, parent: None, contents, _charges: [None, None] })
     }
 
     /// A buffer of the context that holds these bytes.
@@ -272,7 +282,7 @@ impl Buffer {
     pub fn with_contents(context: Arc<Context>, flags: u64, bytes: &[u8]) -> ClResult<Self> {
         let vendor = Memory::with_contents(&context.vendor, flags, bytes)?;
         let contents = Mutex::new(Contents::Own);
-        Ok(Self { vendor, size: bytes.len(), context, parent: None, contents })
+        Ok(Self { vendor, size: bytes.len(), context, parent: None, contents, _charges: [None, None] })
     }
 
     /// A region of `parent`.
@@ -286,7 +296,13 @@ impl Buffer {
         let vendor = parent.vendor.sub(flags, origin, size)?;
         let contents = Mutex::new(Contents::Own);
         let (context, parent) = (parent.context.clone(), Some(parent.clone()));
-        Ok(Self { vendor, size, context, parent, contents })
+        Ok(Self { vendor, size, context, parent, contents, _charges: [None, None] })
+    }
+
+    /// With the charges for it, which it keeps.
+    #[must_use]
+    pub fn charged(self, charges: [Option<Charge>; 2]) -> Self {
+        Self { _charges: charges, ..self }
     }
 
     /// What a command that uses the buffer has to wait for, so that it finds nobody else's bytes: nothing in most

@@ -1,8 +1,9 @@
 //! What a session says to its client: replies, results in chunks, and completions in as few messages as there can be.
 
 use crate::budget::{Budget, Hold};
+use crate::dispatcher::{SessionId, Tenant};
 use crate::execute::{Ended, Got, Report};
-use crate::metrics::{Direction, Metrics};
+use crate::metrics::{DataPath, Direction, Metrics};
 use crate::transfers::chunks;
 use bytes::Bytes;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
@@ -13,7 +14,7 @@ use futures::Stream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// Completions of one message: far below the largest message that a client takes.
 const MAX_COMPLETIONS: usize = 4096;
@@ -56,6 +57,15 @@ impl Outgoing {
         self.send(Kind::Reply(reply), None);
     }
 
+    /// The last message: why the session ends, which is told here too where it is the client's fault.
+    pub fn refuse(&self, session: SessionId, tenant: &Tenant, status: Status) {
+        if !matches!(status.code(), Code::Cancelled | Code::Unknown | Code::Unavailable) {
+            let (tenant, reason) = (tenant.as_str(), status.message());
+            tracing::info!(session = session.0, tenant, reason, "Session refused");
+        }
+        self.end(status);
+    }
+
     /// The last message: why the session ends.
     pub fn end(&self, status: Status) {
         let _ = self.messages.send((Err(status), None));
@@ -63,7 +73,7 @@ impl Outgoing {
 
     /// Data of a reply in the form that suits its size; chunks are sent at once.
     pub fn data(&mut self, bytes: Bytes) -> v1::Data {
-        self.metrics.count_bytes(Direction::Sent, bytes.len() as u64);
+        self.metrics.count_bytes(Direction::Sent, DataPath::Messages, bytes.len() as u64);
         if bytes.len() <= MAX_INLINE_BYTES {
             return v1::Data { form: Some(Form::Inline(bytes)) };
         }
@@ -90,14 +100,14 @@ impl Outgoing {
         for report in reports.drain(..) {
             match report {
                 Report::Piece { event, length, offset, data } => {
-                    self.metrics.count_bytes(Direction::Sent, data.len() as u64);
+                    self.metrics.count_bytes(Direction::Sent, DataPath::Messages, data.len() as u64);
                     // The data of a command travels under the name of its event.
                     self.chunk(v1::Chunk { transfer: event.0, length, offset, data });
                 }
                 Report::Ended(ended) => {
                     if let Some(Got::Bytes(bytes)) = &ended.data {
                         inside += bytes.len();
-                        self.metrics.count_bytes(Direction::Sent, bytes.len() as u64);
+                        self.metrics.count_bytes(Direction::Sent, DataPath::Messages, bytes.len() as u64);
                     }
                     completions.push(completion(ended));
                 }

@@ -28,7 +28,7 @@ pub enum Accepted {
 }
 
 /// What is known of the other end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// The kernel says that the process has this user id.
     User(u32),
@@ -72,7 +72,7 @@ impl From<Accepted> for OwnedFd {
 impl Peer {
     /// The tenant that this proves.
     #[must_use]
-    pub fn tenant(self) -> Tenant {
+    pub fn tenant(&self) -> Tenant {
         match self {
             Self::User(uid) => Tenant::new(&format!("uid:{uid}")),
             Self::Address(address) => Tenant::new(&format!("address:{address}")),

@@ -4,6 +4,7 @@
 use crate::config::Sources;
 use crate::inventory::Device;
 use crate::objects::{Context, lock};
+use crate::quotas::Charge;
 use crate::task::Need;
 use crate::vendor::{self, ClError, ClResult};
 use fpga_core::bitstream::Digest;
@@ -35,6 +36,8 @@ pub struct Program {
     vendor: OnceLock<vendor::Program>,
     /// What its kernels need on each device.
     needs: Mutex<Vec<(u64, Need)>>,
+    /// On its tenant's account.
+    _charge: Option<Charge>,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,7 @@ impl Program {
             origin: Origin::Source(sources, digest),
             vendor: OnceLock::from(vendor),
             needs: Mutex::default(),
+            _charge: None,
         })
     }
 
@@ -94,6 +98,7 @@ impl Program {
             devices,
             origin: Origin::Binaries(digests),
             vendor: OnceLock::new(),
+            _charge: None,
         })
     }
 
@@ -131,7 +136,14 @@ impl Program {
             origin: Origin::Linked(sources, digest),
             vendor: OnceLock::new(),
             needs: Mutex::default(),
+            _charge: None,
         })
+    }
+
+    /// With the charge for it, which it keeps.
+    #[must_use]
+    pub fn charged(self, charge: Charge) -> Self {
+        Self { _charge: Some(charge), ..self }
     }
 
     /// The digests of its binaries; none of a program from source.
@@ -139,6 +151,15 @@ impl Program {
     pub fn digests(&self) -> &[Digest] {
         match &self.origin {
             Origin::Source(..) | Origin::Linked(..) => &[],
+            Origin::Binaries(digests) => digests,
+        }
+    }
+
+    /// What it is made of: the digest of its source, or of its binaries.
+    #[must_use]
+    pub fn identity(&self) -> &[Digest] {
+        match &self.origin {
+            Origin::Source(_, source) | Origin::Linked(_, source) => std::slice::from_ref(source),
             Origin::Binaries(digests) => digests,
         }
     }

@@ -7,7 +7,7 @@ use crate::catalogue::Catalogue;
 use crate::metrics::Metrics;
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
-use fpga_core::dispatch::{SlotUsage, Tenant};
+use fpga_core::dispatch::{EndedTask, SlotUsage, Tenant};
 use fpga_core::event::{Event, Phase};
 use fpga_core::slots::SlotIndex;
 use fpga_core::units::Millis;
@@ -138,10 +138,11 @@ impl Reports {
         });
     }
 
-    /// A task has ended, `took` after its submission.
-    pub(crate) fn task_ended(&self, took: Duration) {
+    /// A task has ended, which held slots for so long.
+    pub(crate) fn task_ended(&self, task: &EndedTask, held: Duration) {
         self.inner.metrics.tasks.inc();
-        self.inner.metrics.task_seconds.observe(took.as_secs_f64());
+        self.inner.metrics.task_seconds.observe(task.took.as_secs_f64());
+        self.inner.metrics.task_of(&task.tenant, task.waited, held);
     }
 
     /// A task has released a slot.

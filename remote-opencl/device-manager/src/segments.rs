@@ -13,6 +13,7 @@ pub use mapping::Slice;
 pub use probe::works_in_shared_memory;
 pub use side::{Key, Side, Sides};
 
+use crate::quotas::Charge;
 use bytes::Bytes;
 use fpga_protocol::segments::{MAX_SEGMENTS, RangeError, SizeError, check_range, check_size};
 use fpga_protocol::v1;
@@ -56,6 +57,7 @@ pub struct Segments {
 struct Segment {
     mapping: Mapping,
     _shares: [Share; 2],
+    _charge: Option<Charge>,
 }
 
 /// Why there is no new segment.
@@ -115,11 +117,11 @@ impl Segments {
         Self { by_id: HashMap::new(), pool, session_bytes: Pool::new(MAX_SESSION_BYTES) }
     }
 
-    /// Makes a segment of zeroes; the descriptor is the client's.
+    /// Makes a segment of zeroes, which keeps the charge for it; the descriptor is the client's.
     ///
     /// # Errors
     /// [`CreateError`].
-    pub fn create(&mut self, id: u64, bytes: u64) -> Result<OwnedFd, CreateError> {
+    pub fn create(&mut self, id: u64, bytes: u64, charge: Option<Charge>) -> Result<OwnedFd, CreateError> {
         if id == 0 || self.by_id.contains_key(&id) {
             return Err(CreateError::Id(id));
         }
@@ -130,7 +132,7 @@ impl Segments {
         let of_session = self.session_bytes.take(bytes).ok_or(CreateError::Limit)?;
         let of_manager = self.pool.take(bytes).ok_or(CreateError::Limit)?;
         let (mapping, fd) = Mapping::create(size)?;
-        let segment = Segment { mapping, _shares: [of_session, of_manager] };
+        let segment = Segment { mapping, _shares: [of_session, of_manager], _charge: charge };
         self.by_id.insert(id, Arc::new(segment));
         Ok(fd)
     }

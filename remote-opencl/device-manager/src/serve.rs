@@ -3,6 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::dispatcher::Dispatcher;
+use crate::greeting::Access;
 use crate::humane;
 use crate::listen::{Address, Listener};
 use crate::log::LogArgs;
@@ -11,9 +12,11 @@ use crate::metrics_server;
 use crate::reporting::{DeviceFacts, Reports};
 use crate::runtime::Runtime;
 use crate::server;
+use crate::settings::{Settings, TenantArgs};
 use crate::shutdown::Shutdown;
 use crate::signals::{self, AtEnd};
 use crate::store::BitstreamStore;
+use crate::tokens::Tokens;
 use crate::vendor;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -124,6 +127,18 @@ pub struct ServeArgs {
     #[arg(long, hide = true, value_name = "DIR")]
     own_folder: Option<PathBuf>,
 
+    /// Folder of tokens, one file per tenant, named as the tenant: sessions must show one. Read again when it changes.
+    /// Without it a tenant is the user that the kernel says a client is.
+    #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
+    tokens: Option<PathBuf>,
+
+    /// Take sessions without a token too: their tenant is what the connection proves.
+    #[arg(long, env = "FPGA_TOKENS_OPTIONAL", requires = "tokens")]
+    tokens_optional: bool,
+
+    #[command(flatten)]
+    tenant_args: TenantArgs,
+
     #[command(flatten)]
     log: LogArgs,
 }
@@ -174,6 +189,9 @@ impl ServeArgs {
             metrics_listen,
             drain_timeout,
             own_folder,
+            tokens,
+            tokens_optional,
+            tenant_args,
             log,
         } = self;
         if reconfiguration == Reconfiguration::Full {
@@ -186,6 +204,12 @@ impl ServeArgs {
                 "{tcp} has no TLS: add --insecure-tcp if everyone who reaches it may use the device, isolation off"
             );
         }
+        let tenants = tenant_args.read().context("--tenants")?;
+        let access = match tokens.as_deref().map(Tokens::read).transpose().context("--tokens")? {
+            None => Access::Connection,
+            Some(tokens) if tokens_optional => Access::TokenOrConnection(tokens),
+            Some(tokens) => Access::Token(tokens),
+        };
         let entered = runtime.enter()?;
         log.init()?;
         let at_end = AtEnd::default();
@@ -205,7 +229,8 @@ impl ServeArgs {
             None => Catalogue::default(),
         });
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::register(&mut registry, &device_id);
+        metrics.slots.set(i64::from(slots.get()));
         let platforms = entered.load()?;
         let facts = DeviceFacts {
             id: device_id,
@@ -229,7 +254,10 @@ impl ServeArgs {
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports = Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone());
         let config = Config {
-            dispatcher: Arc::new(Dispatcher::new(slots, reports.clone())),
+            dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
+            access,
+            settings: Settings::new(tenants),
+            tenant_args,
             store,
             catalogue,
             reports,

@@ -5,17 +5,19 @@
 
 use crate::budget::Budget;
 use crate::config::{Config, SharedMemory};
+use crate::dispatcher::SessionId;
+use crate::greeting::{Access, Greeted, greet};
 use crate::inventory::{Inventory, InventoryError};
 use crate::listen::Listener;
 use crate::memory;
 use crate::outgoing::{Messages, Outgoing};
 use crate::peer::{Accepted, Peer};
+use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::segments::{Pool, Sides};
-use crate::session::{Locality, Session, Shared};
+use crate::session::{Locality, Session, Shared, Who};
 use crate::shutdown::Shutdown;
 use crate::socket::Socket;
-use crate::tenants::{MAX_SESSIONS, Tenants};
 use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
 use fpga_protocol::v1;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
@@ -43,6 +45,10 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Most clients that may be showing their keys at a time.
 const MAX_GREETINGS: usize = 64;
+/// How often the settings of tenants are looked at.
+const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
+/// Sessions are counted from 1.
+const NO_SESSION: SessionId = SessionId(0);
 /// What may wait in a connection for its socket.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Longest headers of a request.
@@ -72,13 +78,13 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
         tracing::debug!(shared, "Buffers in shared memory were tried");
     }
     let shared = Arc::new(Shared {
-        config,
         inventory,
         router: Router::default(),
-        tenants: Tenants::default(),
+        quotas: Quotas::new(config.settings.clone(), config.metrics.clone()),
         sides: Sides::default(),
         segments: Pool::of_memory(),
         shutdown: shutdown.clone(),
+        config,
     });
     let connections = Connections::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -95,6 +101,7 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
             let (shared, connections) = (shared.clone(), connections.clone());
             accepting.push(tokio::spawn(accept(acceptor, shared, connections)));
         }
+        accepting.push(tokio::spawn(watch_settings(shared.clone())));
         shutdown.requested().await;
         for task in accepting {
             task.abort();
@@ -102,6 +109,51 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
         connections.all_closed().await;
         Ok(())
     })
+}
+
+/// Reads what tenants have again, now and then. The file is small and asked for by its content, since mounted
+/// configuration is replaced as a whole and keeps its times.
+async fn watch_settings(shared: Arc<Shared>) {
+    let Config { settings, tenant_args, dispatcher, metrics, access, .. } = &shared.config;
+    let mut said = None;
+    let mut tokens_said = None;
+    loop {
+        tokio::time::sleep(SETTINGS_INTERVAL).await;
+        if let Access::Token(tokens) | Access::TokenOrConnection(tokens) = access {
+            match tokens.reload() {
+                Ok(false) => tokens_said = None,
+                Ok(true) => tracing::info!(tokens = tokens.len(), "Tokens have changed"),
+                Err(error) => say_once(&mut tokens_said, error.to_string(), "Tokens stay as they are"),
+            }
+        }
+        if tenant_args.tenants.is_none() {
+            continue;
+        }
+        match tenant_args.read() {
+            Ok(current) => {
+                said = None;
+                let rules = current.rules.clone();
+                if settings.replace(current) {
+                    tracing::info!(policy = %rules.policy, "Policy, shares and quotas have changed");
+                    metrics.settings_changed.inc();
+                    let grants = dispatcher.set_rules(rules);
+                    // No session has this id: all grants go to others.
+                    shared.router.deliver(grants, NO_SESSION, dispatcher);
+                }
+            }
+            Err(error) => {
+                say_once(&mut said, error.to_string(), "Policy, shares and quotas stay as they are");
+            }
+        }
+    }
+}
+
+/// Warns of an error that wasn't there the last time.
+fn say_once(said: &mut Option<String>, error: String, what: &str) {
+    if said.as_ref() != Some(&error) {
+        tracing::warn!(%error, "{what}");
+        *said = Some(error);
+    }
 }
 
 /// The connections that are open.
@@ -291,7 +343,7 @@ struct Service {
 impl Service {
     /// Whether memory can be shared with this client.
     fn locality(&self) -> Locality {
-        match (self.peer, self.shared.config.shared_memory) {
+        match (&self.peer, self.shared.config.shared_memory) {
             (Peer::User(_), SharedMemory::On) => Locality::SharesMemory,
             _ => Locality::Remote,
         }
@@ -327,17 +379,31 @@ impl DeviceManager for Service {
         &self,
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Messages>, Status> {
-        let tenant = self.peer.tenant();
-        let place = self.shared.tenants.enter(&tenant).ok_or_else(|| {
-            Status::resource_exhausted(format!("a tenant may have {MAX_SESSIONS} sessions; end some"))
-        })?;
         let budget = Budget::default();
         let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
-        let (session, input) = Session::new(self.shared.clone(), tenant, budget, outgoing, self.locality());
         let counted = Counted::new(self);
+        let service = self.clone();
+        let mut client = request.into_inner();
         tokio::spawn(async move {
-            session.run(input, request.into_inner()).await;
-            drop((counted, place));
+            match greet(&mut client, &service.shared, &service.peer).await {
+                Ok(Greeted { tenant, account, client: name, pid }) => {
+                    let who = Who { tenant: tenant.clone(), account, locality: service.locality() };
+                    let (session, input) = Session::new(service.shared.clone(), who, budget, outgoing);
+                    tracing::debug!(
+                        session = session.id().0,
+                        tenant = tenant.as_str(),
+                        name,
+                        pid,
+                        "Session opened"
+                    );
+                    session.run(input, client).await;
+                }
+                Err(status) => {
+                    tracing::info!(peer = ?service.peer, reason = status.message(), "Session refused");
+                    outgoing.end(status);
+                }
+            }
+            drop(counted);
         });
         Ok(Response::new(messages))
     }

@@ -14,30 +14,25 @@ use crate::budget::{Budget, SOFT_LIMIT};
 use crate::clock;
 use crate::commands::Body;
 use crate::config::Config;
-use crate::dispatcher::{SessionId, Tenant};
+use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Report};
 use crate::inventory::Inventory;
 use crate::objects::Objects;
 use crate::outgoing::Outgoing;
+use crate::quotas::{Account, Charge, Quotas};
 use crate::ready::{Command, Ready};
 use crate::router::{Inbox, Input, Router};
 use crate::segments::{Key, Pool, Segments, Side, Sides};
 use crate::shutdown::Shutdown;
-use crate::tenants::Tenants;
 use crate::transfers::Transfers;
 use bytes::Bytes;
-use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
-use fpga_protocol::v1::client_message::Kind;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
-use tonic::{Code, Status};
-use violation::Violation;
+use tonic::Status;
 
-/// How long a client may take for its Hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most input that is taken before the client is told.
 const MAX_ROUND: usize = 256;
 /// What clients hear at the end.
@@ -52,8 +47,8 @@ pub struct Shared {
     pub inventory: Inventory,
     /// Its sessions.
     pub router: Router,
-    /// Whose they are.
-    pub tenants: Tenants,
+    /// What their tenants have.
+    pub quotas: Quotas,
     /// Who may still connect for descriptors.
     pub sides: Sides,
     /// What there is of memory to share.
@@ -80,6 +75,9 @@ pub struct Session {
     shared: Arc<Shared>,
     id: SessionId,
     tenant: Tenant,
+    account: Account,
+    /// The tasks that have not ended, on the tenant's account.
+    charges: HashMap<TaskId, Charge>,
     inbox: Inbox,
     outgoing: Outgoing,
     budget: Budget,
@@ -113,6 +111,17 @@ enum Building {
     No,
 }
 
+/// Whose session it is.
+#[derive(Debug)]
+pub struct Who {
+    /// The identity that was proved.
+    pub tenant: Tenant,
+    /// What it has.
+    pub account: Account,
+    /// Where its client is.
+    pub locality: Locality,
+}
+
 /// Where a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
@@ -130,22 +139,24 @@ enum Closed {
 }
 
 impl Session {
-    /// A session for `tenant`, and where its input arrives.
+    /// A session for `who`, and where its input arrives.
     pub fn new(
         shared: Arc<Shared>,
-        tenant: Tenant,
+        who: Who,
         budget: Budget,
         outgoing: Outgoing,
-        locality: Locality,
     ) -> (Self, UnboundedReceiver<Input>) {
+        let Who { tenant, account, locality } = who;
         let (sender, input) = unbounded_channel();
         let inbox = Inbox(sender);
         let id = shared.config.dispatcher.new_session();
-        let transfers = Transfers::new(Segments::new(shared.segments.clone()));
+        let transfers = Transfers::new(Segments::new(shared.segments.clone()), account.clone());
         let session = Self {
             shared,
             id,
             tenant,
+            account,
+            charges: HashMap::new(),
             executor: Executor::new(inbox.clone()),
             inbox,
             outgoing,
@@ -164,51 +175,14 @@ impl Session {
         (session, input)
     }
 
-    /// Serves the client until it or the manager ends, then cleans up.
-    pub async fn run(mut self, mut input: UnboundedReceiver<Input>, mut client: impl Incoming) {
-        let last = match self.hello(&mut client).await {
-            Ok(()) => {
-                self.shared.router.add(self.id, self.inbox.clone());
-                self.serve(&mut input, &mut client).await
-            }
-            Err(status) => Some(status),
-        };
-        drop(client);
-        self.close(&mut input).await;
-        if let Some(status) = last {
-            if !matches!(status.code(), Code::Cancelled | Code::Unknown | Code::Unavailable) {
-                tracing::info!(
-                    session = self.id.0,
-                    tenant = self.tenant.as_str(),
-                    reason = status.message(),
-                    "Session refused"
-                );
-            }
-            self.outgoing.end(status);
-        }
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
     }
 
-    async fn hello(&mut self, client: &mut impl Incoming) -> Result<(), Status> {
-        let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
-        let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
-        let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
-            return Err(Violation::Hello.status());
-        };
-        let theirs = hello.protocol_version;
-        if theirs != PROTOCOL_VERSION {
-            return Err(Status::failed_precondition(format!(
-                "the client speaks version {theirs} of the protocol and this device manager {PROTOCOL_VERSION}: \
-                 install matching versions"
-            )));
-        }
-        let client: String = hello.client_name.chars().filter(|c| !c.is_control()).take(64).collect();
-        tracing::debug!(
-            session = self.id.0,
-            tenant = self.tenant.as_str(),
-            client,
-            pid = hello.pid,
-            "Session opened"
-        );
+    /// Serves the client until it or the manager ends, then cleans up.
+    pub async fn run(mut self, mut input: UnboundedReceiver<Input>, mut client: impl Incoming) {
         let side_key = self.side_key();
         self.outgoing.welcome(v1::Welcome {
             session: self.id.0.to_string(),
@@ -217,7 +191,13 @@ impl Session {
             buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
             side_key,
         });
-        Ok(())
+        self.shared.router.add(self.id, self.inbox.clone());
+        let last = self.serve(&mut input, &mut client).await;
+        drop(client);
+        self.close(&mut input).await;
+        if let Some(status) = last {
+            self.outgoing.refuse(self.id, &self.tenant, status);
+        }
     }
 
     /// What opens the side socket, where there may be one.

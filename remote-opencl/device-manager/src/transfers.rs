@@ -2,6 +2,7 @@
 //!
 //! Everything that a peer says of lengths and order is checked; a transfer takes no memory before its bytes come.
 
+use crate::quotas::Account;
 use crate::segments::{Segments, Slice};
 use bytes::Bytes;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES};
@@ -20,6 +21,8 @@ pub struct Transfers {
     bytes: u64,
     /// What data may be in instead.
     pub segments: Segments,
+    /// Says how long a transfer may be; nobody where nothing bounds it.
+    account: Option<Account>,
 }
 
 /// Where the data of a write is.
@@ -36,6 +39,15 @@ struct Transfer {
     length: u64,
     received: u64,
     pieces: Vec<Bytes>,
+    keep: Keep,
+}
+
+/// Whether the bytes of a transfer are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Yes,
+    /// It is longer than its tenant may send.
+    No,
 }
 
 /// How a peer breaks the protocol.
@@ -59,6 +71,10 @@ pub enum TransferError {
     /// A message refers to a transfer that is not complete or has another length.
     #[error("transfer {0} is not complete, or has another length")]
     Incomplete(u64),
+    /// The transfer was longer than the tenant may send: its bytes were dropped as they came. Not a breach of the
+    /// protocol.
+    #[error("a transfer is longer than the tenant may send")]
+    OverQuota,
     /// A message says that it has data and has none.
     #[error("a message lacks its data")]
     Missing,
@@ -90,8 +106,8 @@ impl Source {
 impl Transfers {
     /// None; what is in shared memory is in these segments.
     #[must_use]
-    pub fn new(segments: Segments) -> Self {
-        Self { segments, ..Self::default() }
+    pub fn new(segments: Segments, account: Account) -> Self {
+        Self { segments, account: Some(account), ..Self::default() }
     }
 
     /// Takes a chunk.
@@ -109,7 +125,17 @@ impl Transfers {
         if !self.open.contains_key(&id) && self.open.len() >= MAX_TRANSFERS {
             return Err(TransferError::TooMany);
         }
-        let transfer = self.open.entry(id).or_insert(Transfer { length, received: 0, pieces: Vec::new() });
+        let account = self.account.as_ref();
+        let transfer = self.open.entry(id).or_insert_with(|| {
+            let keep = match account {
+                Some(account) if length > account.upload_limit() => {
+                    account.upload_refused();
+                    Keep::No
+                }
+                _ => Keep::Yes,
+            };
+            Transfer { length, received: 0, pieces: Vec::new(), keep }
+        });
         if transfer.length != length || transfer.received != offset {
             return Err(TransferError::Order(id));
         }
@@ -118,8 +144,10 @@ impl Transfers {
             return Err(TransferError::TooLong(id));
         }
         transfer.received += size;
-        transfer.pieces.push(data);
-        self.bytes += size;
+        if transfer.keep == Keep::Yes {
+            transfer.pieces.push(data);
+            self.bytes += size;
+        }
         Ok(())
     }
 
@@ -152,6 +180,9 @@ impl Transfers {
             Some(Form::Segment(range)) => Ok(vec![self.segments.copy(&range)?]),
             Some(Form::Transfer(v1::Transfer { id, length })) => match self.open.remove(&id) {
                 Some(transfer) if transfer.length == length && transfer.received == length => {
+                    if transfer.keep == Keep::No {
+                        return Err(TransferError::OverQuota);
+                    }
                     self.bytes -= length;
                     Ok(transfer.pieces)
                 }

@@ -5,6 +5,7 @@ use axum::Json;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{post, put};
+use fpga_core::dispatch::policy::Rules;
 use fpga_hook::Config;
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
@@ -54,6 +55,7 @@ fn request(session: u64, task: u64, bitstreams: &[Digest], other: OtherKernels) 
         session: SessionId(session),
         task: fpga_core::dispatch::TaskId(task),
         tenant: Tenant::new("uid:7"),
+        kind: None,
         demand: Demand::of(bitstreams.iter().copied(), other),
     }
 }
@@ -66,7 +68,7 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
     let catalogue = Arc::new(Catalogue::read(dir.path(), &BitstreamStore::in_memory(100)).unwrap());
     let (sobel, other) = (crate::store::digest_of(b"bits"), Digest::from_bytes([9; 32]));
     let reports = Reports::new(Some(reporter.clone()), facts(), catalogue, Metrics::default());
-    let dispatcher = Dispatcher::new(NonZeroU32::new(2).unwrap(), reports.clone());
+    let dispatcher = Dispatcher::new(NonZeroU32::new(2).unwrap(), Rules::default(), reports.clone());
 
     let before = wall_clock();
     let started = Instant::now();
@@ -118,7 +120,7 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
 fn a_long_task_is_heard_of_before_its_end_and_counted_once() {
     let (told, reporter) = collector();
     let reports = Reports::new(Some(reporter.clone()), facts(), Arc::default(), Metrics::default());
-    let dispatcher = Dispatcher::new(NonZeroU32::MIN, reports);
+    let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), reports);
     let grant = dispatcher.submit(request(1, 1, &[], OtherKernels::Some)).unwrap().unwrap();
     dispatcher.report_progress(Duration::ZERO);
     dispatcher.finished(grant.task);

@@ -18,7 +18,7 @@ pub fn works_in_shared_memory(device: DeviceId) -> bool {
 
 fn seen(device: DeviceId) -> ClResult<Option<bool>> {
     let mut segments = Segments::new(Pool::new(SIZE));
-    let Ok(fd) = segments.create(1, SIZE) else { return Ok(None) };
+    let Ok(fd) = segments.create(1, SIZE, None) else { return Ok(None) };
     let range = v1::SegmentRange { segment: 1, offset: PAGE_BYTES, length: SIZE - PAGE_BYTES };
     let Ok(slice) = segments.slice(&range) else { return Ok(None) };
     let other = File::from(fd);

@@ -9,7 +9,7 @@ fn range(segment: u64, offset: u64, length: u64) -> v1::SegmentRange {
 #[test]
 fn a_segment_is_zero_shared_and_cannot_change_its_size() {
     let mut segments = Segments::new(Pool::new(1 << 20));
-    let file = std::fs::File::from(segments.create(1, 8192).unwrap());
+    let file = std::fs::File::from(segments.create(1, 8192, None).unwrap());
     assert_eq!(file.metadata().unwrap().len(), 8192);
     assert_eq!(&segments.copy(&range(1, 0, 8192)).unwrap()[..], &[0; 8192]);
     file.write_all_at(b"abc", 4096).unwrap();
@@ -22,7 +22,7 @@ fn a_segment_is_zero_shared_and_cannot_change_its_size() {
 #[test]
 fn a_copy_does_not_change_with_the_segment() {
     let mut segments = Segments::new(Pool::new(1 << 20));
-    let mut file = std::fs::File::from(segments.create(1, 4096).unwrap());
+    let mut file = std::fs::File::from(segments.create(1, 4096, None).unwrap());
     file.write_all(b"before").unwrap();
     let copy = segments.copy(&range(1, 0, 6)).unwrap();
     file.write_all_at(b"behind", 0).unwrap();
@@ -32,7 +32,7 @@ fn a_copy_does_not_change_with_the_segment() {
 #[test]
 fn ranges_of_no_segment_or_outside_are_refused() {
     let mut segments = Segments::new(Pool::new(1 << 20));
-    segments.create(1, 4096).unwrap();
+    segments.create(1, 4096, None).unwrap();
     assert_eq!(segments.slice(&range(2, 0, 1)).unwrap_err(), RangeError::Unknown(2));
     assert_eq!(segments.slice(&range(1, 0, 4097)).unwrap_err(), RangeError::Outside);
     assert_eq!(segments.slice(&range(1, 0, 4096)).unwrap().len(), 4096);
@@ -44,12 +44,12 @@ fn ranges_of_no_segment_or_outside_are_refused() {
 fn bytes_are_bounded_and_come_back_when_the_last_user_has_gone() {
     let pool = Pool::new(16384);
     let mut segments = Segments::new(pool.clone());
-    segments.create(1, 8192).unwrap();
-    segments.create(2, 8192).unwrap();
-    assert!(matches!(segments.create(3, 4096), Err(CreateError::Limit)));
-    assert!(matches!(segments.create(2, 4096), Err(CreateError::Id(2))));
-    assert!(matches!(segments.create(0, 4096), Err(CreateError::Id(0))));
-    assert!(matches!(segments.create(3, 5), Err(CreateError::Size(_))));
+    segments.create(1, 8192, None).unwrap();
+    segments.create(2, 8192, None).unwrap();
+    assert!(matches!(segments.create(3, 4096, None), Err(CreateError::Limit)));
+    assert!(matches!(segments.create(2, 4096, None), Err(CreateError::Id(2))));
+    assert!(matches!(segments.create(0, 4096, None), Err(CreateError::Id(0))));
+    assert!(matches!(segments.create(3, 5, None), Err(CreateError::Size(_))));
     let used = segments.slice(&range(1, 0, 10)).unwrap();
     segments.release(1);
     assert_eq!(pool.taken(), 16384);

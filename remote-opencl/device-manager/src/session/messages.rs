@@ -5,8 +5,8 @@ use super::{Building, Session};
 use crate::budget::HARD_LIMIT;
 use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::commands::{self, Body};
-use crate::metrics::Direction;
-use crate::ready::EventId;
+use crate::metrics::{DataPath, Direction};
+use crate::ready::{EventId, Item};
 use crate::router::Input;
 use crate::vendor::ClError;
 use fpga_protocol::v1;
@@ -60,6 +60,7 @@ impl Session {
             method => {
                 let mut calls = Calls {
                     config: &self.shared.config,
+                    account: &self.account,
                     inventory: &self.shared.inventory,
                     objects: &mut self.objects,
                     transfers: &mut self.transfers,
@@ -114,9 +115,12 @@ impl Session {
             self.new_event(command.event)?;
             items.push(commands::item(command, &self.objects, &mut self.transfers, &self.budget)?);
         }
-        let received: u64 = items.iter().map(|item| item.body.as_ref().map_or(0, Body::received)).sum();
-        if received > 0 {
-            self.shared.config.metrics.count_bytes(Direction::Received, received);
+        for path in [DataPath::Messages, DataPath::Shared] {
+            let received = |item: &Item<Body>| item.body.as_ref().map_or(0, |body| body.received(path));
+            let received = items.iter().map(received).sum();
+            if received > 0 {
+                self.shared.config.metrics.count_bytes(Direction::Received, path, received);
+            }
         }
         let step = self.ready.flush(items)?;
         if self.ready.deferred() > MAX_DEFERRED {

@@ -4,10 +4,13 @@ use super::{Building, Loading, Session};
 use crate::commands::Body;
 use crate::dispatcher::{Grant, Load, TaskId, TaskRequest};
 use crate::execute::{Ended, Report};
+use crate::kinds;
+use crate::quotas::Resource;
 use crate::ready::{Command, Step};
 use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
+use crate::vendor::ClError;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -23,9 +26,19 @@ impl Session {
         let dispatcher = self.shared.config.dispatcher.clone();
         for task::Task { commands, demand } in task::split(ready, dispatcher.slots(), |body| body.need) {
             let task = dispatcher.new_task();
-            let request = TaskRequest { session: self.id, task, tenant: self.tenant.clone(), demand };
+            let kind = commands.iter().filter_map(|command| command.body.kind).reduce(kinds::then);
+            let tenant = self.tenant.clone();
+            let charge = match self.account.charge(Resource::QueuedTasks, 1) {
+                Ok(charge) => charge,
+                Err(refused) => {
+                    self.refuse(commands, refused);
+                    continue;
+                }
+            };
+            let request = TaskRequest { session: self.id, task, tenant, demand, kind };
             match dispatcher.submit(request) {
                 Ok(grant) => {
+                    self.charges.insert(task, charge);
                     self.backlog.push(task, commands);
                     if let Some(grant) = grant {
                         self.grant(grant);
@@ -33,13 +46,17 @@ impl Session {
                 }
                 Err(refusal) => {
                     tracing::error!(task = task.0, %refusal, "A task was refused");
-                    for Command { event, .. } in commands {
-                        let status = opencl_sys::CL_OUT_OF_RESOURCES;
-                        self.ready.ended(event, status);
-                        self.reports.push(Report::Ended(Ended::at_once(event, status)));
-                    }
+                    self.refuse(commands, ClError(opencl_sys::CL_OUT_OF_RESOURCES));
                 }
             }
+        }
+    }
+
+    /// Commands that will not run.
+    fn refuse(&mut self, commands: Vec<Command<Body>>, error: ClError) {
+        for Command { event, .. } in commands {
+            self.ready.ended(event, error.0);
+            self.reports.push(Report::Ended(Ended::at_once(event, error.0)));
         }
     }
 
@@ -102,6 +119,7 @@ impl Session {
     }
 
     fn task_ended(&mut self, task: TaskId) {
+        self.charges.remove(&task);
         let dispatcher = &self.shared.config.dispatcher;
         let grants = dispatcher.finished(task);
         let mine = self.shared.router.deliver(grants, self.id, dispatcher);

@@ -65,13 +65,19 @@ impl Manager {
         self.folder.path().join("dm.sock")
     }
 
-    /// How many sessions it counts.
-    fn sessions(&self) -> u64 {
+    /// What `/metrics` says.
+    pub fn metrics_text(&self) -> String {
         let mut stream = std::net::TcpStream::connect(self.metrics).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// How many sessions it counts.
+    fn sessions(&self) -> u64 {
+        let text = self.metrics_text();
         let line = text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_sessions "));
         line.unwrap_or_else(|| panic!("no metric in {text}")).parse().unwrap()
     }
@@ -150,8 +156,27 @@ impl Client {
     }
 
     pub async fn over(channel: Channel) -> Self {
+        Self::with_token(channel, "").await
+    }
+
+    /// The status with which a session without a token is refused.
+    pub async fn refused(channel: Channel) -> Status {
+        Self::refused_with(channel, "").await
+    }
+
+    pub async fn refused_with(channel: Channel, token: &str) -> Status {
+        Self::try_token(channel, token).await.unwrap_err()
+    }
+
+    pub async fn try_token(channel: Channel, token: &str) -> Result<(), Status> {
         let (to, mut from) = raw(channel).await;
-        to.send(hello(PROTOCOL_VERSION)).await.unwrap();
+        to.send(hello_with(PROTOCOL_VERSION, token)).await.unwrap();
+        next(&mut from).await.map(|_| ())
+    }
+
+    pub async fn with_token(channel: Channel, token: &str) -> Self {
+        let (to, mut from) = raw(channel).await;
+        to.send(hello_with(PROTOCOL_VERSION, token)).await.unwrap();
         let welcome = match next(&mut from).await.unwrap() {
             Some(ServerKind::Welcome(welcome)) => welcome,
             other => panic!("{other:?} is no Welcome"),
@@ -428,7 +453,12 @@ pub fn binaries_result(reply: &v1::Reply) -> &v1::BinariesResult {
 }
 
 pub fn hello(protocol_version: u32) -> v1::ClientMessage {
-    let hello = v1::Hello { protocol_version, client_name: "test".to_owned(), ..v1::Hello::default() };
+    hello_with(protocol_version, "")
+}
+
+pub fn hello_with(protocol_version: u32, token: &str) -> v1::ClientMessage {
+    let (client_name, token) = ("test".to_owned(), token.to_owned());
+    let hello = v1::Hello { protocol_version, client_name, token, ..v1::Hello::default() };
     v1::ClientMessage { kind: Some(Kind::Hello(hello)) }
 }
 

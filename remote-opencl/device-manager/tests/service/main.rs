@@ -1,11 +1,13 @@
 //! The service over a real OpenCL runtime, spoken to by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+mod access;
 mod crowd;
 mod harness;
 mod hostile;
 mod random;
 mod shared_memory;
+mod sharing;
 
 use bytes::Bytes;
 use fpga_protocol::v1;

@@ -1,0 +1,237 @@
+//! The policies over simulated time: four tenants that always have work, and what each gets of one slot.
+
+use super::policy::{Policy, Rules, Share, Weight};
+use super::*;
+use crate::slots::OtherKernels;
+
+/// Weights and task lengths of the tenants, in ms: the heaviest hasn't the longest tasks.
+const TENANTS: [(u32, u64); 4] = [(1, 8), (2, 1), (3, 4), (4, 2)];
+
+/// Tasks of each tenant that wait at any time.
+const BACKLOG: usize = 4;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn tenant(at: usize) -> Tenant {
+    Tenant::new(&format!("tenant-{at}"))
+}
+
+fn rules(policy: Policy, share: impl Fn(usize) -> Share) -> Rules {
+    Rules { tenants: (0..TENANTS.len()).map(|at| (tenant(at), share(at))).collect(), ..Rules::of(policy) }
+}
+
+fn weighted(at: usize) -> Share {
+    Share { weight: Weight::new(TENANTS[at].0).unwrap(), ..Share::default() }
+}
+
+/// One slot, and tenants that submit a new task whenever one of theirs ends.
+struct Device {
+    dispatch: Dispatch,
+    now: Duration,
+    last_task: u64,
+    owners: BTreeMap<TaskId, usize>,
+    running: Option<TaskId>,
+    busy: [Duration; 4],
+    /// The tenants in the order of their turns.
+    order: Vec<usize>,
+}
+
+impl Device {
+    fn new(rules: Rules) -> Self {
+        let mut dispatch = Dispatch::new(NonZeroU32::MIN);
+        dispatch.set_rules(rules, Duration::ZERO);
+        let mut device = Self {
+            dispatch,
+            now: Duration::ZERO,
+            last_task: 0,
+            owners: BTreeMap::new(),
+            running: None,
+            busy: [Duration::ZERO; 4],
+            order: Vec::new(),
+        };
+        for at in (0..TENANTS.len()).cycle().take(TENANTS.len() * BACKLOG) {
+            device.submit(at);
+        }
+        device
+    }
+
+    fn submit(&mut self, at: usize) {
+        self.last_task += 1;
+        let task = TaskId(self.last_task);
+        self.owners.insert(task, at);
+        // Every task in a session of its own: none joins another's slot.
+        let request = TaskRequest {
+            session: SessionId(self.last_task),
+            task,
+            tenant: tenant(at),
+            demand: Demand::of([], OtherKernels::Some),
+            kind: Some(Kind(at as u64)),
+        };
+        let grant = self.dispatch.submit(request, self.now).unwrap();
+        self.start(grant);
+    }
+
+    fn start(&mut self, grant: Option<Grant>) {
+        if let Some(grant) = grant {
+            assert_eq!(self.running.replace(grant.task), None, "one slot, one task");
+        }
+    }
+
+    /// Runs so many tasks; the part of the busy time that each tenant had.
+    fn run(&mut self, tasks: usize) -> [f64; 4] {
+        self.busy = [Duration::ZERO; 4];
+        self.order.clear();
+        for _ in 0..tasks {
+            let task = self.running.take().expect("the slot never idles while tasks wait");
+            let at = self.owners.remove(&task).unwrap();
+            self.order.push(at);
+            let length = ms(TENANTS[at].1);
+            self.now += length;
+            self.busy[at] += length;
+            let finished = self.dispatch.finish(task, self.now);
+            self.start(finished.grants.into_iter().next());
+            self.submit(at);
+        }
+        let all: Duration = self.busy.iter().sum();
+        self.busy.map(|busy| busy.as_secs_f64() / all.as_secs_f64())
+    }
+}
+
+#[test]
+fn under_deficit_round_robin_device_time_follows_the_weights_within_5_percent() {
+    let mut device = Device::new(rules(Policy::DeficitRoundRobin, weighted));
+    let shares = device.run(400);
+    for (at, share) in shares.into_iter().enumerate() {
+        let due = f64::from(TENANTS[at].0) / 10.0;
+        assert!((share / due - 1.0).abs() < 0.05, "tenant {at} has {share:.3} where {due} are due");
+    }
+}
+
+#[test]
+fn first_in_first_out_gives_the_device_to_whom_has_the_longest_tasks() {
+    let mut device = Device::new(rules(Policy::Fifo, weighted));
+    let shares = device.run(400);
+    for (at, share) in shares.into_iter().enumerate() {
+        // One task each in turn: in proportion to the lengths, whatever the weights.
+        let length = f64::from(u32::try_from(TENANTS[at].1).unwrap()) / 15.0;
+        assert!((share / length - 1.0).abs() < 0.05, "tenant {at} has {share:.3}");
+    }
+    assert!(shares[0] > 5.0 * 0.1, "more than five times what its weight is worth");
+}
+
+#[test]
+fn deficit_round_robin_holds_its_shares_where_no_task_is_like_the_one_expected() {
+    // Means that lie: all tenants' tasks are of one kind.
+    let mut device = Device::new(rules(Policy::DeficitRoundRobin, weighted));
+    let kind = Some(Kind(0));
+    let expect = |device: &mut Device| device.dispatch.profile.measured(kind, ms(50));
+    let mut busy = [Duration::ZERO; 4];
+    for _ in 0..8000 {
+        expect(&mut device);
+        device.run(1);
+        for (sum, one) in busy.iter_mut().zip(device.busy) {
+            *sum += one;
+        }
+    }
+    let all: Duration = busy.iter().sum();
+    for (at, busy) in busy.into_iter().enumerate() {
+        let (share, due) = (busy.as_secs_f64() / all.as_secs_f64(), f64::from(TENANTS[at].0) / 10.0);
+        assert!((share / due - 1.0).abs() < 0.05, "tenant {at} has {share:.3} where {due} are due");
+    }
+}
+
+#[test]
+fn round_robin_gives_each_tenant_a_task_in_turn_whatever_it_takes() {
+    let mut device = Device::new(rules(Policy::RoundRobin, weighted));
+    device.run(40);
+    for turn in device.order.chunks(4) {
+        let mut turn = turn.to_vec();
+        turn.sort_unstable();
+        assert_eq!(turn, [0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn the_highest_priority_goes_first_and_waiting_raises_the_others() {
+    let priority = |at| Share { priority: u8::try_from(at).unwrap() * 2, ..Share::default() };
+    let mut device = Device::new(rules(Policy::Priority, priority));
+    let shares = device.run(400);
+    assert!(shares[3] > 0.5, "{shares:?}");
+    for at in 0..4 {
+        assert!(device.order.contains(&at), "tenant {at} starves");
+    }
+    // Without ageing they would.
+    let unaged = Rules { ageing: Duration::MAX, ..rules(Policy::Priority, priority) };
+    let mut device = Device::new(unaged);
+    // The backlog of the beginning, and what came first.
+    assert_eq!(device.run(400)[3], 1.0 - 8.0 / 806.0, "{:?}", device.busy);
+}
+
+#[test]
+fn the_shortest_go_first_once_they_are_known_and_nobody_starves() {
+    let mut device = Device::new(rules(Policy::ShortestFirst, weighted));
+    device.run(50);
+    device.run(400);
+    let count = |at| device.order.iter().filter(|other| **other == at).count();
+    assert!(count(1) > count(3) && count(3) > count(2) && count(2) > count(0), "{:?}", device.order);
+    assert!(count(0) > 0, "the longest waits, not for ever");
+}
+
+#[test]
+fn the_earliest_deadline_goes_first() {
+    let deadline = |at| Share { deadline: ms(u64::try_from(4 - at).unwrap() * 1000), ..Share::default() };
+    let mut device = Device::new(rules(Policy::EarliestDeadline, deadline));
+    device.run(17);
+    // All came at the beginning: tenant 0 was alone then, and the others go by their deadlines.
+    let first: Vec<_> = device.order.iter().take(5).copied().collect();
+    assert_eq!(first, [0, 3, 3, 3, 3]);
+}
+
+#[test]
+fn a_tenant_gets_no_more_by_having_more_sessions() {
+    for policy in [Policy::RoundRobin, Policy::DeficitRoundRobin] {
+        let mut device = Device::new(Rules::of(policy));
+        for _ in 0..50 {
+            device.submit(3);
+        }
+        device.run(200);
+        let count = |at| device.order.iter().filter(|other| **other == at).count();
+        let expected = if policy == Policy::RoundRobin { 50 } else { 4 * count(0) };
+        assert!(count(3).abs_diff(expected) <= 5, "{policy}: {} of {expected}", count(3));
+    }
+}
+
+#[test]
+fn what_a_tenant_did_while_nobody_else_wanted_the_device_is_not_held_against_it() {
+    let mut dispatch = Dispatch::new(NonZeroU32::MIN);
+    dispatch.set_rules(rules(Policy::DeficitRoundRobin, |_| Share::default()), Duration::ZERO);
+    let request = |at: usize, task: u64| TaskRequest {
+        session: SessionId(task),
+        task: TaskId(task),
+        tenant: tenant(at),
+        demand: Demand::AnySlot,
+        kind: Some(Kind(0)),
+    };
+    // An hour alone, one task of 100 ms after the other.
+    let mut now = Duration::ZERO;
+    for task in 1..=36_000 {
+        dispatch.submit(request(0, task), now).unwrap().unwrap();
+        if task < 36_000 {
+            now += ms(100);
+            assert_eq!(dispatch.finish(TaskId(task), now).grants, []);
+        }
+    }
+    let mut running = TaskId(36_000);
+    for task in 40_000_u64..40_040 {
+        assert_eq!(dispatch.submit(request(usize::from(task.is_multiple_of(2)), task), now), Ok(None));
+    }
+    let mut counts = [0_u32; 2];
+    for _ in 0..20 {
+        now += ms(100);
+        running = dispatch.finish(running, now).grants[0].task;
+        counts[usize::from(running.0.is_multiple_of(2))] += 1;
+    }
+    assert!(counts[0].abs_diff(counts[1]) <= 2, "{counts:?}");
+}

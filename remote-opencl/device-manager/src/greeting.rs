@@ -1,0 +1,89 @@
+//! The first message of a session, and who sends it: a session begins when its tenant is proved and has a place.
+//!
+//! What the connection proves is a user of this node (by the kernel), a certificate, or nothing but an address. Where
+//! there are tokens, each session has to show one, and is that token's tenant.
+
+use crate::dispatcher::Tenant;
+use crate::peer::Peer;
+use crate::quotas::Account;
+use crate::session::{Incoming, Shared};
+use crate::tokens::Tokens;
+use fpga_protocol::limits::PROTOCOL_VERSION;
+use fpga_protocol::v1;
+use fpga_protocol::v1::client_message::Kind;
+use std::time::Duration;
+use tonic::Status;
+
+/// How long a client may take for its Hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest part of a client's name that is kept.
+const MAX_NAME: usize = 64;
+
+/// What proves a tenant.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// The connection: `--tokens` wasn't given.
+    Connection,
+    /// A token.
+    Token(Tokens),
+    /// A token if there is one, else the connection (`--tokens-optional`).
+    TokenOrConnection(Tokens),
+}
+
+/// A session that may begin.
+#[derive(Debug)]
+pub struct Greeted {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// Its way to what the tenant has.
+    pub account: Account,
+    /// What the client says of itself.
+    pub client: String,
+    /// Its process, as it says.
+    pub pid: u32,
+}
+
+impl Access {
+    /// The tenant behind a connection and a token; nothing if nobody is proved.
+    #[must_use]
+    pub fn tenant(&self, peer: &Peer, token: &str) -> Option<Tenant> {
+        match self {
+            Self::Connection => Some(peer.tenant()),
+            Self::TokenOrConnection(_) if token.is_empty() => Some(peer.tenant()),
+            Self::Token(tokens) | Self::TokenOrConnection(tokens) => tokens.tenant(token),
+        }
+    }
+}
+
+/// Hears the Hello of a session and finds out whose it is.
+///
+/// # Errors
+/// With what the session ends.
+pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> Result<Greeted, Status> {
+    let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
+    let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
+    let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
+        return Err(Status::invalid_argument("Hello is the first message, and only that"));
+    };
+    let v1::Hello { protocol_version: theirs, token, client_name, pid } = hello;
+    if theirs != PROTOCOL_VERSION {
+        return Err(Status::failed_precondition(format!(
+            "the client speaks version {theirs} of the protocol and this device manager {PROTOCOL_VERSION}: install \
+             matching versions"
+        )));
+    }
+    let Some(tenant) = shared.config.access.tenant(peer, &token) else {
+        shared.config.metrics.access_refusals.inc();
+        return Err(Status::unauthenticated(if token.is_empty() {
+            "this device manager wants a token; name a file with it in FPGA_TOKEN_FILE"
+        } else {
+            "this device manager doesn't know the token"
+        }));
+    };
+    let Some(account) = shared.quotas.enter(&tenant) else {
+        return Err(Status::resource_exhausted("the tenant has all the sessions that it may have; end some"));
+    };
+    let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+    Ok(Greeted { tenant, account, client, pid })
+}

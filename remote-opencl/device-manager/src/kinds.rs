@@ -1,0 +1,45 @@
+//! What a task runs, as a number, for the policies that go by how long such tasks took (T-1): its kernels, by program
+//! and name, and the size of their ranges. Arguments don't count.
+
+use crate::dispatcher::Kind;
+use fpga_core::bitstream::Digest;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+/// A kernel of a program.
+#[must_use]
+pub fn of_kernel(program: &[Digest], name: &str) -> Kind {
+    let mut hasher = DefaultHasher::new();
+    program.hash(&mut hasher);
+    name.hash(&mut hasher);
+    Kind(hasher.finish())
+}
+
+/// Its launch over a range: sizes between two powers of two count as the same.
+#[must_use]
+pub fn of_launch(kernel: Kind, global: &[usize]) -> Kind {
+    let items = global.iter().fold(1_usize, |items, size| items.saturating_mul(*size));
+    then(kernel, Kind(u64::from(items.checked_ilog2().unwrap_or(0))))
+}
+
+/// One after the other.
+#[must_use]
+pub fn then(first: Kind, second: Kind) -> Kind {
+    // Any odd number with bits all over does.
+    Kind((first.0.rotate_left(5) ^ second.0).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_differ_by_program_name_size_and_order() {
+        let digest = |n| [Digest::from_bytes([n; 32])];
+        let (a, b) = (of_kernel(&digest(1), "a"), of_kernel(&digest(1), "b"));
+        assert_ne!(a, b);
+        assert_ne!(a, of_kernel(&digest(2), "a"));
+        assert_eq!(of_launch(a, &[1024]), of_launch(a, &[32, 33]));
+        assert_ne!(of_launch(a, &[1024]), of_launch(a, &[4096]));
+        assert_ne!(then(a, b), then(b, a));
+    }
+}

@@ -1,0 +1,262 @@
+//! What one tenant may have of a manager at a time, over all its sessions, and the accounts that it is held to.
+//!
+//! An account is the tenant's, a [`Charge`] is on it until it is dropped. Limits are looked up at each charge, so that
+//! a change counts for what comes next and takes nothing away. Who is refused gets the standard's error code.
+
+use crate::dispatcher::Tenant;
+use crate::metrics::{Metrics, Refused};
+use crate::objects::lock;
+use crate::settings::Settings;
+use crate::vendor::ClError;
+use opencl_sys::{CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The most of one tenant at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes of buffers, images and shared segments.
+    pub memory: u64,
+    /// Buffers and images.
+    pub buffers: u64,
+    /// Programs.
+    pub programs: u64,
+    /// Tasks that wait or run.
+    pub queued_tasks: u64,
+    /// Bytes of one bitstream, or of one transfer that comes in messages.
+    pub upload: u64,
+    /// Sessions.
+    pub sessions: u64,
+}
+
+/// The accounts of all tenants. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Quotas {
+    accounts: Arc<Mutex<BTreeMap<Tenant, Arc<Usage>>>>,
+    settings: Settings,
+    metrics: Metrics,
+}
+
+/// A session's way to its tenant's account; its place among the sessions is free again with the last clone.
+#[derive(Debug, Clone)]
+pub struct Account(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    quotas: Quotas,
+    tenant: Tenant,
+    usage: Arc<Usage>,
+    /// The session itself.
+    _session: Charge,
+}
+
+/// What a tenant has.
+#[derive(Debug, Default)]
+struct Usage {
+    memory: AtomicU64,
+    buffers: AtomicU64,
+    programs: AtomicU64,
+    queued_tasks: AtomicU64,
+    sessions: AtomicU64,
+}
+
+/// Something on an account; off it when dropped.
+#[derive(Debug)]
+pub struct Charge {
+    usage: Arc<Usage>,
+    what: Resource,
+    amount: u64,
+}
+
+/// What is counted until it is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Bytes.
+    Memory,
+    /// Buffers and images.
+    Buffers,
+    /// Programs.
+    Programs,
+    /// Tasks.
+    QueuedTasks,
+    /// Sessions.
+    Sessions,
+}
+
+impl Default for Quota {
+    /// As much as there is, but for what bounds the manager itself.
+    fn default() -> Self {
+        Self {
+            memory: u64::MAX,
+            buffers: u64::MAX,
+            programs: u64::MAX,
+            queued_tasks: 1 << 16,
+            upload: 4 << 30,
+            sessions: 256,
+        }
+    }
+}
+
+impl Resource {
+    fn limit(self, quota: &Quota) -> u64 {
+        match self {
+            Self::Memory => quota.memory,
+            Self::Buffers => quota.buffers,
+            Self::Programs => quota.programs,
+            Self::QueuedTasks => quota.queued_tasks,
+            Self::Sessions => quota.sessions,
+        }
+    }
+
+    fn refused(self) -> Refused {
+        match self {
+            Self::Memory => Refused::Memory,
+            Self::Buffers => Refused::Buffers,
+            Self::Programs => Refused::Programs,
+            Self::QueuedTasks => Refused::QueuedTasks,
+            Self::Sessions => Refused::Sessions,
+        }
+    }
+
+    /// What the standard calls it if there is no more.
+    #[must_use]
+    pub fn error(self) -> ClError {
+        match self {
+            Self::Memory => ClError(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+            Self::Buffers | Self::Programs | Self::QueuedTasks | Self::Sessions => {
+                ClError(CL_OUT_OF_RESOURCES)
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn of(&self, what: Resource) -> &AtomicU64 {
+        match what {
+            Resource::Memory => &self.memory,
+            Resource::Buffers => &self.buffers,
+            Resource::Programs => &self.programs,
+            Resource::QueuedTasks => &self.queued_tasks,
+            Resource::Sessions => &self.sessions,
+        }
+    }
+
+    fn take(self: &Arc<Self>, what: Resource, amount: u64, limit: u64) -> Option<Charge> {
+        let more = |taken: u64| taken.checked_add(amount).filter(|taken| *taken <= limit);
+        let taken = self.of(what).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Charge { usage: self.clone(), what, amount })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.usage.of(self.what).fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}
+
+impl Quotas {
+    /// Nobody has anything.
+    #[must_use]
+    pub fn new(settings: Settings, metrics: Metrics) -> Self {
+        Self { accounts: Arc::default(), settings, metrics }
+    }
+
+    /// A session of this tenant begins; nothing if it has all that it may.
+    #[must_use]
+    pub fn enter(&self, tenant: &Tenant) -> Option<Account> {
+        let limit = self.settings.current().quota(tenant).sessions;
+        // Under the lock, so that the account isn't removed meanwhile.
+        let mut accounts = lock(&self.accounts);
+        let usage = accounts.entry(tenant.clone()).or_default().clone();
+        let Some(session) = usage.take(Resource::Sessions, 1, limit) else {
+            self.metrics.refused(Refused::Sessions);
+            return None;
+        };
+        drop(accounts);
+        let place = Place { quotas: self.clone(), tenant: tenant.clone(), usage, _session: session };
+        Some(Account(Arc::new(place)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut accounts = lock(&self.quotas.accounts);
+        // Held by the map, by this place and by its charge: nobody else comes by it without the lock.
+        if Arc::strong_count(&self.usage) <= 3 {
+            accounts.remove(&self.tenant);
+        }
+    }
+}
+
+impl Account {
+    /// Puts an amount on the account.
+    ///
+    /// # Errors
+    /// The standard's code, if that would be more than the tenant may have; it is counted.
+    pub fn charge(&self, what: Resource, amount: u64) -> Result<Charge, ClError> {
+        let Place { quotas, tenant, usage, .. } = &*self.0;
+        let limit = what.limit(&quotas.settings.current().quota(tenant));
+        usage.take(what, amount, limit).ok_or_else(|| {
+            quotas.metrics.refused(what.refused());
+            tracing::debug!(tenant = tenant.as_str(), ?what, amount, limit, "A quota refuses");
+            what.error()
+        })
+    }
+
+    /// The most bytes of one bitstream or transfer.
+    #[must_use]
+    pub fn upload_limit(&self) -> u64 {
+        let Place { quotas, tenant, .. } = &*self.0;
+        quotas.settings.current().quota(tenant).upload
+    }
+
+    /// Counts an upload that was refused.
+    pub fn upload_refused(&self) {
+        self.0.quotas.metrics.refused(Refused::Upload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Current;
+
+    fn quotas(quota: Quota) -> Quotas {
+        let settings = Settings::new(Current { default_quota: quota, ..Current::default() });
+        Quotas::new(settings, Metrics::default())
+    }
+
+    #[test]
+    fn a_tenant_that_has_all_its_places_leaves_others_theirs_and_gets_them_back() {
+        let quotas = quotas(Quota { sessions: 3, ..Quota::default() });
+        let (one, two) = (Tenant::new("one"), Tenant::new("two"));
+        let places: Vec<_> = (0..3).map(|_| quotas.enter(&one).unwrap()).collect();
+        assert!(quotas.enter(&one).is_none());
+        assert!(quotas.enter(&two).is_some());
+        drop(places);
+        assert!(quotas.enter(&one).is_some());
+        assert!(lock(&quotas.accounts).is_empty());
+    }
+
+    #[test]
+    fn all_sessions_of_a_tenant_share_its_quota_and_a_new_limit_counts_from_then_on() {
+        let quotas = quotas(Quota { memory: 100, ..Quota::default() });
+        let tenant = Tenant::new("one");
+        let (first, second) = (quotas.enter(&tenant).unwrap(), quotas.enter(&tenant).unwrap());
+        let held = first.charge(Resource::Memory, 60).unwrap();
+        assert_eq!(second.charge(Resource::Memory, 41).unwrap_err(), ClError(-4));
+        assert_eq!(second.charge(Resource::Memory, u64::MAX).unwrap_err(), ClError(-4));
+        let other = quotas.enter(&Tenant::new("two")).unwrap();
+        assert!(other.charge(Resource::Memory, 100).is_ok());
+        drop(held);
+        let held = second.charge(Resource::Memory, 100).unwrap();
+        quotas.settings.replace(Current {
+            default_quota: Quota { memory: 10, ..Quota::default() },
+            ..Current::default()
+        });
+        assert!(first.charge(Resource::Memory, 1).is_err());
+        drop(held);
+        assert!(first.charge(Resource::Memory, 10).is_ok());
+    }
+}
