@@ -2,12 +2,18 @@
 //! machine does. It measures and judges nothing.
 
 mod extender;
+mod fake_api;
+mod freshness;
 mod load;
 mod measurement;
 mod opencl;
 mod plan;
 mod report;
 mod run;
+mod throughput;
+mod waiting;
+mod watched;
+mod writes;
 
 use crate::testbed::nothing;
 use anyhow::{Context as _, Result};
@@ -16,6 +22,7 @@ use std::net::SocketAddr;
 
 const EXAMPLES: &str = "Examples:
   fpga-bench opencl --runtime pocl
+  fpga-bench throughput --pods 2000
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
 /// Measures kube-fpga, or an extender of somebody else.
@@ -31,6 +38,11 @@ enum Command {
     Opencl(opencl::Args),
     Extender(extender::Args),
     Nothing(NothingArgs),
+    Watched(watched::Args),
+    Throughput(throughput::Args),
+    Writes(writes::Args),
+    Freshness(freshness::Args),
+    Waiting(waiting::Args),
 }
 
 /// An extender that keeps all nodes and scores them all 0, to measure against.
@@ -63,6 +75,11 @@ impl Args {
                 Command::Opencl(args) => args.run(),
                 Command::Extender(args) => args.run().await,
                 Command::Nothing(args) => args.run().await,
+                Command::Watched(args) => args.run().await,
+                Command::Throughput(args) => args.run().await,
+                Command::Writes(args) => args.run().await,
+                Command::Freshness(args) => args.run().await,
+                Command::Waiting(args) => args.run().await,
             }
         })
     }

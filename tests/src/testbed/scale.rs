@@ -2,6 +2,7 @@
 //! A real API server, a real kube-scheduler and a real extender don't see the difference, for pods are only placed.
 
 pub mod bound;
+pub mod collectors;
 pub mod gate;
 pub mod nodes;
 pub mod pods;
@@ -11,17 +12,23 @@ use super::http_client::HttpClient;
 use super::identity::Identity;
 use super::process::{Process, ProcessSpec};
 use super::{programs, wait};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use nodes::Ground;
 use pods::{BATCH, Kind};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the extender listens.
+/// Where the first replica of the extender listens, and where for streams; the others ten further each.
 const EXTENDER_PORT: u16 = 9461;
+const STREAM_PORT: u16 = 9463;
+/// What collectors show to replicas.
+const TOKEN: &str = "a-token-for-this-test-bed-only";
 /// Requests to the API server at once.
 const AT_ONCE: usize = 40;
 /// How long anything may take.
@@ -31,7 +38,7 @@ const LONG: Duration = Duration::from_secs(60);
 pub struct ScaleBed {
     plane: ControlPlane,
     ground: Ground,
-    extender: Option<Process>,
+    extenders: BTreeMap<u16, Process>,
     http: HttpClient,
 }
 
@@ -58,7 +65,9 @@ impl ScaleBed {
                 }
             })
             .await?;
-        Ok(Self { plane, ground, extender: None, http: HttpClient::new(Duration::from_secs(10)) })
+        std::fs::write(plane.run_dir().path().join("token"), TOKEN).context("can't write the token")?;
+        let http = HttpClient::new(Duration::from_secs(10));
+        Ok(Self { plane, ground, extenders: BTreeMap::new(), http })
     }
 
     /// The control plane.
@@ -82,38 +91,111 @@ impl ScaleBed {
     /// The URL of a path on the extender.
     #[must_use]
     pub fn extender_url(&self, path: &str) -> String {
-        format!("http://{}:{EXTENDER_PORT}{path}", self.plane.network().control_plane())
+        self.replica_url(0, path)
     }
 
-    /// Starts the extender, in place of the one that runs, and waits until it knows all nodes.
+    /// The URL of a path on a replica of the extender, counted from 0.
+    #[must_use]
+    pub fn replica_url(&self, replica: u16, path: &str) -> String {
+        format!("http://{}{path}", self.on_control_plane(EXTENDER_PORT + 10 * replica))
+    }
+
+    fn on_control_plane(&self, port: u16) -> SocketAddr {
+        SocketAddr::from((self.plane.network().control_plane(), port))
+    }
+
+    /// The file with the token of the streams.
+    #[must_use]
+    pub fn token_file(&self) -> PathBuf {
+        self.plane.run_dir().path().join("token")
+    }
+
+    /// Where a replica takes streams, as collectors are told.
+    #[must_use]
+    pub fn stream_url(&self, replica: u16) -> String {
+        format!("http://{}", self.on_control_plane(STREAM_PORT + 10 * replica))
+    }
+
+    /// Starts the extender, in place of the one that runs, and waits until it is ready.
     ///
     /// # Errors
     /// It does not get ready.
     pub async fn start_extender(&mut self, args: &[&str]) -> Result<()> {
-        self.kill_extender().await;
-        let name = "fpga-scheduler-extender";
-        let spec = ProcessSpec::new(name, programs::built(name)?, self.plane.run_dir().log(name))
+        self.start_replica(0, args).await
+    }
+
+    /// The same for a replica. It takes streams.
+    ///
+    /// # Errors
+    /// It does not get ready.
+    pub async fn start_replica(&mut self, replica: u16, args: &[&str]) -> Result<()> {
+        self.kill_replica(replica).await;
+        let program = "fpga-scheduler-extender";
+        let name = format!("{program}-{replica}");
+        let spec = ProcessSpec::new(&name, programs::built(program)?, self.plane.run_dir().log(&name))
             .arg("--listen")
-            .arg(format!("{}:{EXTENDER_PORT}", self.plane.network().control_plane()))
+            .arg(self.on_control_plane(EXTENDER_PORT + 10 * replica).to_string())
+            .arg("--stream-listen")
+            .arg(self.on_control_plane(STREAM_PORT + 10 * replica).to_string())
+            .arg("--stream-token-file")
+            .arg(self.token_file())
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(&Identity::Admin)?)
             .args(args);
         let process = Process::start(&spec)?;
-        let url = self.extender_url("/readyz");
+        let url = self.replica_url(replica, "/readyz");
         wait::until("the extender to be ready", LONG, async || {
             process.check_running()?;
             Ok(self.http.get(&url).await?.status.is_success().then_some(()))
         })
         .await?;
-        self.extender = Some(process);
+        self.extenders.insert(replica, process);
         Ok(())
     }
 
     /// Kills the extender, as a crash would.
     pub async fn kill_extender(&mut self) {
-        if let Some(extender) = self.extender.take() {
+        self.kill_replica(0).await;
+    }
+
+    /// The same for a replica.
+    pub async fn kill_replica(&mut self, replica: u16) {
+        if let Some(extender) = self.extenders.remove(&replica) {
             extender.kill().await;
         }
+    }
+
+    /// The process of the extender, if it runs.
+    #[must_use]
+    pub fn extender_pid(&self) -> Option<i32> {
+        self.extenders.get(&0).map(Process::pid)
+    }
+
+    /// A metric of the extender.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        Ok(self.http.get(&self.extender_url("/metrics")).await?.metric(name))
+    }
+
+    /// Waits until something holds for what the extender knows of a node.
+    ///
+    /// # Errors
+    /// It doesn't, in time.
+    pub async fn wait_until_known(
+        &self,
+        node: &str,
+        what: &str,
+        holds: impl Fn(&serde_json::Value) -> bool,
+    ) -> Result<()> {
+        let url = self.extender_url("/nodes");
+        wait::until(&format!("the extender to know that {node} is {what}"), LONG, async || {
+            let known = self.http.get(&url).await?.json()?;
+            let mut nodes = known.as_array().into_iter().flatten();
+            Ok(nodes.any(|known| known["name"] == node && holds(known)).then_some(()))
+        })
+        .await
     }
 
     /// Starts kube-scheduler, in place of the one that runs.
@@ -173,7 +255,7 @@ impl ScaleBed {
     ///
     /// # Errors
     /// The API server does not answer.
-    pub async fn placements(&self, batch: &str) -> Result<std::collections::BTreeMap<String, String>> {
+    pub async fn placements(&self, batch: &str) -> Result<BTreeMap<String, String>> {
         let of_batch = ListParams::default().labels(&format!("{BATCH}={batch}"));
         let pods = self.pods().list(&of_batch).await?.items.into_iter();
         Ok(pods.filter_map(|pod| Some((pod.metadata.name?, pod.spec?.node_name?))).collect())
@@ -218,7 +300,7 @@ impl ScaleBed {
     /// Stops everything, in order.
     pub async fn stop(mut self) {
         self.stop_scheduler().await;
-        if let Some(extender) = self.extender.take() {
+        for extender in self.extenders.values() {
             extender.stop(Duration::from_secs(5)).await;
         }
         self.plane.stop().await;

@@ -1,0 +1,209 @@
+//! The little of an API server that an extender watches: 5,000 nodes whose states change a thousand times a second, and
+//! pods that are there. A real one would need the machine for itself at that rate; what is measured here is the extender.
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::broadcast;
+use tokio::time::MissedTickBehavior;
+
+/// Changes come in crowds of so many.
+const CROWDS_PER_SECOND: u32 = 50;
+/// Lines that a slow watcher may be behind; one that is further behind has to list again.
+const BEHIND: usize = 100_000;
+
+/// A running one; it ends with the program.
+#[derive(Debug)]
+pub struct FakeApi {
+    address: SocketAddr,
+    cluster: Arc<Cluster>,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    nodes: usize,
+    pods: usize,
+    changes: AtomicU64,
+    watchers: broadcast::Sender<Bytes>,
+}
+
+impl FakeApi {
+    /// Serves that many nodes and FPGA pods.
+    ///
+    /// # Errors
+    /// There is no port.
+    pub async fn start(nodes: usize, pods: usize) -> Result<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+        let address = listener.local_addr()?;
+        let watchers = broadcast::Sender::new(BEHIND);
+        let cluster = Arc::new(Cluster { nodes, pods, changes: AtomicU64::new(0), watchers });
+        let router = Router::new()
+            .route("/api/v1/nodes", get(list_or_watch_nodes))
+            .route("/api/v1/pods", get(list_or_watch_pods))
+            .fallback(async || {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+                (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "application/json")], status.to_string())
+            })
+            .with_state(Arc::clone(&cluster));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self { address, cluster })
+    }
+
+    /// Writes a kubeconfig for it.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "fake",
+            "clusters": [{"name": "fake", "cluster": {"server": format!("http://{}", self.address)}}],
+            "users": [{"name": "nobody", "user": {}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "nobody"}}],
+        });
+        std::fs::write(path, kubeconfig.to_string()).context("can't write a kubeconfig")
+    }
+
+    /// From now on so many states change in a second, node after node.
+    pub fn change(&self, per_second: u32) {
+        let cluster = Arc::clone(&self.cluster);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_secs(1) / CROWDS_PER_SECOND);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+            loop {
+                ticks.tick().await;
+                let mut lines = Vec::new();
+                for _ in 0..per_second / CROWDS_PER_SECOND {
+                    let change = cluster.changes.fetch_add(1, Ordering::Relaxed);
+                    let index = usize::try_from(change).unwrap_or_default() % cluster.nodes;
+                    let node = node(index, 2 + change);
+                    lines.extend(json!({"type": "MODIFIED", "object": node}).to_string().into_bytes());
+                    lines.push(b'\n');
+                }
+                // Nobody watches: nobody misses it.
+                let _ = cluster.watchers.send(lines.into());
+            }
+        });
+    }
+
+    /// How many states changed so far.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.cluster.changes.load(Ordering::Relaxed)
+    }
+}
+
+fn is_watch(query: Option<&str>) -> bool {
+    query
+        .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch=")))
+}
+
+fn is_json(body: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
+}
+
+async fn list_or_watch_nodes(State(cluster): State<Arc<Cluster>>, RawQuery(query): RawQuery) -> Response {
+    if !is_watch(query.as_deref()) {
+        let items: Vec<Value> = (0..cluster.nodes).map(|index| node(index, 1)).collect();
+        return list("PartialObjectMetadataList", "meta.k8s.io/v1", &items);
+    }
+    let receiver = cluster.watchers.subscribe();
+    let lines = futures::stream::unfold(receiver, |mut receiver| async move {
+        // A watcher that is too far behind, as of a real API server, has to begin anew.
+        let lines = receiver.recv().await.ok()?;
+        Some((Ok::<_, std::convert::Infallible>(lines), receiver))
+    });
+    is_json(Body::from_stream(lines))
+}
+
+async fn list_or_watch_pods(State(cluster): State<Arc<Cluster>>, RawQuery(query): RawQuery) -> Response {
+    if !is_watch(query.as_deref()) {
+        let items: Vec<Value> = (0..cluster.pods).map(|index| pod(index, cluster.nodes)).collect();
+        return list("PodList", "v1", &items);
+    }
+    let nothing = futures::stream::pending::<Result<Bytes, std::convert::Infallible>>();
+    is_json(Body::from_stream(nothing.boxed()))
+}
+
+fn list(kind: &str, version: &str, items: &[Value]) -> Response {
+    let list =
+        json!({"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items});
+    is_json(list.to_string())
+}
+
+/// A node's metadata with a state of two boards, eight bitstreams and thirty slices.
+fn node(index: usize, seq: u64) -> Value {
+    let name = format!("node-{index:05}");
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {
+            "name": name, "uid": format!("5b9d7a2e-8c2f-4a56-9a55-{index:012}"), "resourceVersion": seq.to_string(),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "fpga-scheduling.io/fpga-vendor": "intel"},
+            "annotations": {(fpga_core::node_state::ANNOTATION): state(index, seq).to_string()},
+        },
+    })
+}
+
+fn state(index: usize, seq: u64) -> Value {
+    let turn = usize::try_from(seq).unwrap_or_default();
+    let usage: Vec<_> = (0..30).map(|slice| (index * 31 + slice * 7_919 + turn * 13) % 40_000).collect();
+    let reconfiguration: Vec<_> = (0..30).map(|slice| (index * 17 + slice * 104_729) % 900).collect();
+    let bitstreams: Vec<_> = (0..8)
+        .map(|slot| {
+            let kind = (index + slot) % 50;
+            json!({"name": format!("accelerator-{kind}"), "digest": format!("{kind:032x}"), "lastUsedAgoMs": slot * 1_000})
+        })
+        .collect();
+    let device = |id: &str, loaded: [u32; 4]| {
+        json!({"id": id, "vendor": "intel", "platform": "Intel FPGA", "board": "a10", "shell": "1.2", "slots": 4,
+            "loaded": loaded, "usageMs": 1, "reconfigurationMs": 1, "queued": 0, "healthy": true})
+    };
+    json!({
+        "v": 1, "boot": 1, "seq": seq, "heartbeatMs": 3_600_000, "measuredAtMs": seq, "windowMs": 300_000,
+        "usageMs": usage.iter().sum::<usize>(), "reconfigurationMs": reconfiguration.iter().sum::<usize>(),
+        "devices": [device("dm0", [0, 1, 2, 3]), device("dm1", [4, 5, 6, 7])], "bitstreams": bitstreams,
+        "window": {"bucketMs": 10_000, "usageMs": usage, "reconfigurationMs": reconfiguration}, "truncated": 0,
+    })
+}
+
+fn pod(index: usize, nodes: usize) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {
+            "name": format!("pod-{index}"), "namespace": "default", "uid": format!("8f4b1c5e-3d2a-4f6b-9c8d-{index:012}"),
+            "labels": {"fpga-scheduling.io/fpga-vendor": "intel"},
+            "annotations": {"fpga-scheduling.io/bitstreams": format!("accelerator-{}", index % 50)},
+        },
+        "spec": {"nodeName": format!("node-{:05}", index % nodes), "containers": [{"name": "main"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_states_can_be_read_and_differ() {
+        let [old, new] = [1, 2].map(|seq| fpga_core::node_state::decode(&state(7, seq).to_string()).unwrap());
+        assert_eq!((old.devices.len(), old.bitstreams.len()), (2, 8));
+        assert!(new.version() > old.version() && new.usage != old.usage);
+    }
+
+    #[test]
+    fn a_watch_is_told_from_a_list() {
+        assert!(is_watch(Some("&watch=true&timeoutSeconds=290")));
+        assert!(!is_watch(Some("&limit=500")) && !is_watch(None));
+    }
+}

@@ -1,0 +1,187 @@
+//! Pods per second of a real kube-scheduler over 1,000 nodes: with its defaults and no extender, with an extender that
+//! does nothing in the configuration that is shipped, and with ours in the same. First the correctness gate: a wiring
+//! that loses candidates is fast, and useless.
+
+use super::report::median;
+use crate::testbed::control_plane::SchedulerConfig;
+use crate::testbed::http_client::HttpClient;
+use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::scale::ScaleBed;
+use crate::testbed::scale::bound;
+use crate::testbed::scale::gate::observe;
+use crate::testbed::scale::nodes::{Advertised, Ground};
+use crate::testbed::scale::pods::Kind;
+use crate::testbed::wait;
+use anyhow::{Context as _, Result, ensure};
+use std::time::Duration;
+
+const NOTHING_PORT: u16 = 9471;
+/// How long all pods of a run may take.
+const LONG: Duration = Duration::from_secs(120);
+const GATE_PODS: usize = 100;
+
+/// Measures how many pods a second kube-scheduler places, with and without extenders.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: fpga-bench throughput --pods 2000 --rounds 3")]
+pub struct Args {
+    /// Pods that wait when kube-scheduler starts.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u16).range(100..=20_000))]
+    pods: u16,
+    /// How often everything is measured; the table has the medians.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
+    rounds: u16,
+    /// percentageOfNodesToScore with both extenders, instead of what is shipped.
+    #[arg(long, value_name = "PERCENT")]
+    sampling: Option<u8>,
+}
+
+/// Who helps kube-scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Helper {
+    /// Nobody.
+    Nobody,
+    /// An extender that does nothing.
+    Nothing,
+    /// Ours.
+    Ours,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    boards: usize,
+    kind: Kind,
+    title: &'static str,
+}
+
+const HELPERS: [Helper; 3] = [Helper::Nobody, Helper::Nothing, Helper::Ours];
+const CASES: [Case; 3] = [
+    Case { boards: 20, kind: Kind::Fpga, title: "20 of 1,000 nodes with boards, FPGA pods" },
+    Case { boards: 20, kind: Kind::Ordinary, title: "20 of 1,000 nodes with boards, ordinary pods" },
+    Case { boards: 1_000, kind: Kind::Fpga, title: "all of 1,000 nodes with boards, FPGA pods" },
+];
+
+impl Args {
+    /// Lets pods through the gate, measures, and prints the table.
+    ///
+    /// # Errors
+    /// The gate fails, or something does not start.
+    pub async fn run(self) -> Result<()> {
+        let mut bed = ScaleBed::start(Ground::of_the_gate()).await?;
+        bed.start_extender(&[]).await?;
+        let seen = observe(&mut bed, |url| self.shipped(url), Kind::Fpga, GATE_PODS).await?;
+        seen.check().context("the correctness gate failed, so there are no figures")?;
+        println!(
+            "correctness gate: {} of {} pods placed at their first attempt, each offered the node with its bitstream",
+            seen.holder_offered, seen.pods
+        );
+        bed.stop().await;
+
+        println!(
+            "\npods per second, {} pods that wait when kube-scheduler starts, median of {} rounds",
+            self.pods, self.rounds
+        );
+        println!(
+            "{:<46} {:>9} {:>10} {:>9} {:>13} {:>14}",
+            "", "defaults", "do-nothing", "ours", "ours/nothing", "ours/defaults"
+        );
+        for boards in [20, 1_000] {
+            let cases: Vec<Case> = CASES.into_iter().filter(|case| case.boards == boards).collect();
+            self.measure(boards, &cases).await?;
+        }
+        Ok(())
+    }
+
+    fn shipped(&self, url: &str) -> Result<SchedulerConfig> {
+        let shipped = SchedulerConfig::shipped(url)?;
+        let Some(percent) = self.sampling.map(|percent| percent.to_string()) else { return Ok(shipped) };
+        let key = "percentageOfNodesToScore";
+        // It is there or it isn't.
+        Ok(shipped.clone().with(key, &percent).unwrap_or_else(|_| shipped.and(key, &percent)))
+    }
+
+    async fn measure(&self, boards: usize, cases: &[Case]) -> Result<()> {
+        let pods = usize::from(self.pods);
+        let pods_per_node = (2 * pods).div_ceil(boards).max(110);
+        let ground = Ground { boards, pods_per_node, advertised: Advertised::Yes, ..Ground::of_the_gate() };
+        let mut bed = ScaleBed::start(ground).await?;
+        bed.start_extender(&[]).await?;
+        let nothing = start_nothing(&bed).await?;
+        let mut rates = vec![[const { Vec::new() }; HELPERS.len()]; cases.len()];
+        for round in 0..usize::from(self.rounds) {
+            for (case, rates) in cases.iter().zip(&mut rates) {
+                for turn in 0..HELPERS.len() {
+                    // Each comes first sometimes.
+                    let turn = (turn + round) % HELPERS.len();
+                    let config = self.config(&bed, HELPERS[turn])?;
+                    eprint!("\r{}, round {}, {:?}          ", case.title, round + 1, HELPERS[turn]);
+                    rates[turn].push(one_run(&mut bed, &config, case.kind, pods).await?);
+                }
+            }
+        }
+        eprint!("\r{:80}\r", "");
+        ensure!(errors(&bed).await? == 0, "requests to our extender failed; the figures are worth nothing");
+        for (case, rates) in cases.iter().zip(rates) {
+            let [nobody, nothing, ours] = rates.map(median);
+            println!(
+                "{:<46} {nobody:>9.0} {nothing:>10.0} {ours:>9.0} {:>12.0}% {:>13.0}%",
+                case.title,
+                100.0 * ours / nothing,
+                100.0 * ours / nobody
+            );
+        }
+        drop(nothing);
+        bed.stop().await;
+        Ok(())
+    }
+
+    fn config(&self, bed: &ScaleBed, helper: Helper) -> Result<SchedulerConfig> {
+        let config = match helper {
+            Helper::Nobody => SchedulerConfig::without_extender(),
+            Helper::Nothing => self.shipped(&nothing_url(bed))?,
+            Helper::Ours => self.shipped(&bed.extender_url(""))?,
+        };
+        config.unthrottled()
+    }
+}
+
+/// Pods per second of one run, from the first to the last that is bound.
+async fn one_run(bed: &mut ScaleBed, config: &SchedulerConfig, kind: Kind, count: usize) -> Result<f64> {
+    const THE_BATCH: &str = "load";
+    bed.create_pods(THE_BATCH, kind, count).await?;
+    let pods = bed.pods();
+    let watch = tokio::spawn(async move { bound::watch(&pods, THE_BATCH, count, LONG).await });
+    bed.start_scheduler(config).await?;
+    let seen = watch.await.context("the watch failed")??;
+    bed.stop_scheduler().await;
+    bed.delete_pods(THE_BATCH).await?;
+    ensure!(seen.len() == count, "only {} of {count} pods were placed in {LONG:?}", seen.len());
+    Ok(bound::rate(&seen))
+}
+
+fn nothing_url(bed: &ScaleBed) -> String {
+    format!("http://{}:{NOTHING_PORT}", bed.plane().network().control_plane())
+}
+
+/// In a process of its own, like ours.
+async fn start_nothing(bed: &ScaleBed) -> Result<Process> {
+    let own = std::env::current_exe().context("this program's own path is unknown")?;
+    let address = format!("{}:{NOTHING_PORT}", bed.plane().network().control_plane());
+    let log = bed.plane().run_dir().log("nothing");
+    let spec = ProcessSpec::new("nothing", own, log).args(["nothing", "--listen", &address]);
+    let process = Process::start(&spec)?;
+    let (http, url) = (HttpClient::new(LONG), nothing_url(bed) + "/readyz");
+    wait::until("the do-nothing extender to listen", LONG, async || {
+        process.check_running()?;
+        Ok(http.get(&url).await?.status.is_success().then_some(()))
+    })
+    .await?;
+    Ok(process)
+}
+
+/// What kube-scheduler would swallow.
+async fn errors(bed: &ScaleBed) -> Result<u64> {
+    let metrics = bed.http().get(&bed.extender_url("/metrics")).await?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    Ok(metrics.metric("fpga_extender_errors_total") as u64)
+}

@@ -1,0 +1,158 @@
+//! Real collectors of nodes that are objects only: a process each, fed over HTTP as a device runtime would.
+
+use super::ScaleBed;
+use super::nodes::{VENDOR, name};
+use crate::testbed::http_client::HttpClient;
+use crate::testbed::identity::Identity;
+use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::{programs, wait};
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const PORT: u16 = 9460;
+const LONG: Duration = Duration::from_secs(60);
+/// Addresses in the last part of a collector's address.
+const PER_NETWORK: usize = 250;
+/// Processes that start at once.
+const AT_ONCE: usize = 16;
+
+/// Collectors, each of its own node. Dropped, they are killed.
+#[derive(Debug)]
+pub struct Collectors {
+    /// In the order of the nodes.
+    pub all: Vec<Collector>,
+    /// Their checkpoints, in memory where possible: on one disk a thousand nodes would wait for each other.
+    _checkpoints: tempfile::TempDir,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Collector {
+    /// Its node's name.
+    pub node: String,
+    url: String,
+    process: Process,
+    http: HttpClient,
+    tasks: AtomicU64,
+}
+
+/// Whether a board answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Healthy,
+    /// It doesn't.
+    Unhealthy,
+}
+
+impl Collectors {
+    /// Starts the collectors of the first `count` nodes; with `extenders`, they stream to those.
+    ///
+    /// # Errors
+    /// One does not get ready.
+    pub async fn start(bed: &ScaleBed, count: usize, extenders: &[String], args: &[&str]) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let root = if memory.is_dir() { memory } else { bed.plane().run_dir().path() };
+        let checkpoints = tempfile::Builder::new()
+            .prefix("fpga-checkpoints-")
+            .tempdir_in(root)
+            .context("can't make a folder for checkpoints")?;
+        let mut streams = Vec::new();
+        if !extenders.is_empty() {
+            let token = bed.token_file().display().to_string();
+            streams =
+                vec!["--extenders".to_owned(), extenders.join(","), "--stream-token-file".to_owned(), token];
+        }
+        let http = HttpClient::new(Duration::from_secs(10));
+        let start = |index: usize| {
+            let (http, streams, checkpoints) = (http.clone(), &streams, checkpoints.path());
+            async move {
+                let node = name(index);
+                let address = format!("{}:{PORT}", address(bed, index));
+                let log = bed.plane().run_dir().log(&format!("collector-{node}"));
+                let spec =
+                    ProcessSpec::new(format!("collector of {node}"), programs::built("fpga-collector")?, log)
+                        .args(["--node-name", &node, "--listen", &address, "--checkpoint-dir"])
+                        .arg(checkpoints.join(&node))
+                        .arg("--kubeconfig")
+                        .arg(bed.plane().kubeconfig(&Identity::Admin)?)
+                        .args(streams)
+                        .args(args);
+                let process = Process::start(&spec)?;
+                let url = format!("http://{address}");
+                let collector = Collector { node, url, process, http, tasks: AtomicU64::new(0) };
+                collector.wait_until_ready().await?;
+                anyhow::Ok(collector)
+            }
+        };
+        let all = futures::stream::iter((0..count).map(start)).buffered(AT_ONCE).try_collect().await?;
+        Ok(Self { all, _checkpoints: checkpoints })
+    }
+
+    /// Each has a healthy board from now on.
+    ///
+    /// # Errors
+    /// One does not take it.
+    pub async fn have_boards(&self) -> Result<()> {
+        futures::stream::iter(self.all.iter().map(Ok))
+            .try_for_each_concurrent(AT_ONCE, |collector| collector.board("a10", Health::Healthy))
+            .await
+    }
+
+    /// Kills all at once.
+    pub async fn kill(self) {
+        futures::future::join_all(self.all.iter().map(|collector| collector.process.kill())).await;
+    }
+}
+
+fn address(bed: &ScaleBed, index: usize) -> Ipv4Addr {
+    let [a, b, ..] = bed.plane().network().control_plane().octets();
+    // At most 1,000 nodes or so; were there more, two would want one address and the second would not start.
+    let part = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+    Ipv4Addr::new(a, b, part(1 + index / PER_NETWORK), part(1 + index % PER_NETWORK))
+}
+
+impl Collector {
+    async fn wait_until_ready(&self) -> Result<()> {
+        let url = format!("{}/readyz", self.url);
+        wait::until("the collector to be ready", LONG, async || {
+            self.process.check_running()?;
+            Ok(self.http.get(&url).await?.status.is_success().then_some(()))
+        })
+        .await
+    }
+
+    /// The node's only device is this board.
+    ///
+    /// # Errors
+    /// The collector does not take it.
+    pub async fn board(&self, board: &str, health: Health) -> Result<()> {
+        let health = if health == Health::Healthy { "healthy" } else { "unhealthy" };
+        let device = json!({"id": "dm0", "vendor": VENDOR, "board": board, "slots": 4, "health": health});
+        let answer = self.http.put(&format!("{}/v1/devices/dm0", self.url), device.to_string()).await?;
+        ensure!(answer.status.is_success(), "{} refused its board: {}", self.node, answer.text());
+        Ok(())
+    }
+
+    /// A task ends now that held a slot for so long.
+    ///
+    /// # Errors
+    /// The collector does not take it.
+    pub async fn end_task(&self, duration: Duration) -> Result<()> {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let event = json!({
+            "timestamp_ms": Timestamp::now().as_millisecond(), "duration_ms": millis, "reconfiguration_ms": 0,
+            "bitstream_identifier": "sobel", "device": "dm0",
+            "reporter": 1, "seq": self.tasks.fetch_add(1, Ordering::Relaxed) + 1,
+        });
+        let answer = self.http.post(&format!("{}/v1/events", self.url), event.to_string()).await?;
+        ensure!(answer.status.is_success(), "{} refused an event: {}", self.node, answer.text());
+        Ok(())
+    }
+}

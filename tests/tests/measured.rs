@@ -1,0 +1,143 @@
+//! From what boards do to where pods go, on a real API server, kube-scheduler and extender, with real collectors: by the
+//! stream alone, and for pods that wait until a board can take them.
+
+#![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::control_plane::SchedulerConfig;
+use fpga_tests::testbed::scale::ScaleBed;
+use fpga_tests::testbed::scale::collectors::{Collectors, Health};
+use fpga_tests::testbed::scale::nodes::{Advertised, Ground, name};
+use fpga_tests::testbed::scale::pods::Kind;
+use fpga_tests::testbed::wait;
+use serde_json::Value;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+/// Without labels: only what collectors say makes a node one with a board.
+const GROUND: Ground = Ground { nodes: 2, boards: 0, pods_per_node: 110, advertised: Advertised::No };
+
+/// By measurements alone: what is expected of pods that were just placed has tests of its own (herd.rs).
+async fn start(extender_args: &[&str]) -> ScaleBed {
+    let mut bed = ScaleBed::start(GROUND).await.unwrap();
+    bed.start_extender(&[&["--anti-herd", "off"], extender_args].concat()).await.unwrap();
+    bed.start_scheduler(&SchedulerConfig::shipped(&bed.extender_url("")).unwrap()).await.unwrap();
+    bed
+}
+
+async fn place(bed: &ScaleBed, batch: &str) -> String {
+    bed.create_pods(batch, Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    bed.wait_until_placed(batch, 1).await.unwrap();
+    bed.placements(batch).await.unwrap().remove(&format!("{batch}-0")).unwrap()
+}
+
+fn has_healthy_board(known: &Value) -> bool {
+    known["known"]["state"]["devices"][0]["healthy"] == true
+}
+
+fn has_unhealthy_board(known: &Value) -> bool {
+    known["known"]["state"]["devices"][0]["healthy"] == false
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_ends_sends_the_next_pod_elsewhere_by_the_stream_alone() {
+    let bed = start(&[]).await;
+    // After the boards' own, no annotation is due within this test.
+    let rarely = ["--min-write-interval", "10m", "--heartbeat", "10m"];
+    let collectors = Collectors::start(&bed, 2, &[bed.stream_url(0)], &rarely).await.unwrap();
+    collectors.have_boards().await.unwrap();
+    for collector in &collectors.all {
+        let streamed = |known: &Value| has_healthy_board(known) && known["source"] == "stream";
+        bed.wait_until_known(&collector.node, "streamed", streamed).await.unwrap();
+    }
+    // Each time it is the other one that has done more.
+    for (turn, busier) in [(1, 0), (2, 1), (3, 0)] {
+        let task = Duration::from_secs(turn);
+        collectors.all[busier].end_task(task).await.unwrap();
+        let node = &collectors.all[busier].node;
+        let used = |known: &Value| known["known"]["state"]["usageMs"].as_u64() >= Some(1_000 * turn);
+        bed.wait_until_known(node, "used", used).await.unwrap();
+        assert_eq!(place(&bed, &format!("turn-{turn}")).await, name(1 - busier));
+    }
+    collectors.kill().await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added() {
+    let bed = start(&[]).await;
+    let hurry = ["--min-write-interval", "1s"];
+    let collectors = Collectors::start(&bed, 2, &[], &hurry).await.unwrap();
+    let [first, second] = &collectors.all[..] else { unreachable!("two were started") };
+
+    // Added: nobody has a board yet.
+    bed.create_pods("before", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    let why = bed.why_pending("before").await.unwrap();
+    assert!(why.contains("no FPGA device") || why.contains("no FPGA label"), "{why}");
+    first.board("a10", Health::Healthy).await.unwrap();
+    bed.wait_until_placed("before", 1).await.unwrap();
+    assert_eq!(bed.placements("before").await.unwrap()["before-0"], first.node);
+
+    // Healthy again; meanwhile the pod says why it waits.
+    first.board("a10", Health::Unhealthy).await.unwrap();
+    bed.wait_until_known(&first.node, "unhealthy", has_unhealthy_board).await.unwrap();
+    bed.create_pods("during", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    let why = bed.why_pending("during").await.unwrap();
+    assert!(why.contains("FPGA device is unhealthy"), "{why}");
+    first.board("a10", Health::Healthy).await.unwrap();
+    bed.wait_until_placed("during", 1).await.unwrap();
+    assert_eq!(bed.placements("during").await.unwrap()["during-0"], first.node);
+
+    // Added elsewhere while the first is away.
+    first.board("a10", Health::Unhealthy).await.unwrap();
+    bed.wait_until_known(&first.node, "unhealthy", has_unhealthy_board).await.unwrap();
+    bed.create_pods("after", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    bed.why_pending("after").await.unwrap();
+    second.board("a10", Health::Healthy).await.unwrap();
+    bed.wait_until_placed("after", 1).await.unwrap();
+    assert_eq!(bed.placements("after").await.unwrap()["after-0"], second.node);
+    collectors.kill().await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_waits_for_a_node_that_is_fresh_again_where_others_are_excluded() {
+    let bed = start(&["--stale-usage", "exclude"]).await;
+    // Three heartbeats of silence make it stale.
+    let short = ["--min-write-interval", "1s", "--heartbeat", "1s"];
+    let collectors = Collectors::start(&bed, 1, &[], &short).await.unwrap();
+    collectors.have_boards().await.unwrap();
+    let node = collectors.all[0].node.clone();
+    bed.wait_until_known(&node, "healthy", has_healthy_board).await.unwrap();
+    collectors.kill().await;
+    bed.wait_until_known(&node, "stale", |known| known["freshness"] == "stale").await.unwrap();
+    bed.create_pods("waiting", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    let why = bed.why_pending("waiting").await.unwrap();
+    assert!(why.contains("not fresh"), "{why}");
+    // It comes back, as after a reboot, with the window that its annotation still tells.
+    let collectors = Collectors::start(&bed, 1, &[], &[]).await.unwrap();
+    collectors.have_boards().await.unwrap();
+    bed.wait_until_placed("waiting", 1).await.unwrap();
+    collectors.kill().await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_single_node_nobody_is_asked_to_prioritize() {
+    let mut bed = ScaleBed::start(Ground { nodes: 1, boards: 1, ..Ground::of_the_gate() }).await.unwrap();
+    bed.start_extender(&[]).await.unwrap();
+    bed.start_scheduler(&SchedulerConfig::shipped(&bed.extender_url("")).unwrap()).await.unwrap();
+    bed.create_pods("alone", Kind::Fpga, 20).await.unwrap();
+    bed.wait_until_placed("alone", 20).await.unwrap();
+    wait::until("the calls to be counted", LONG, async || {
+        Ok((bed.metric("fpga_extender_single_node_filters_total").await? > 19.5).then_some(()))
+    })
+    .await
+    .unwrap();
+    let metrics = bed.http().get(&bed.extender_url("/metrics")).await.unwrap().text();
+    let prioritized = metrics
+        .lines()
+        .filter(|line| line.starts_with("fpga_extender_request_duration_seconds_count"))
+        .filter(|line| line.contains("prioritize") && !line.ends_with(" 0"));
+    assert_eq!(prioritized.count(), 0, "{metrics}");
+    bed.stop().await;
+}
