@@ -1,0 +1,431 @@
+//! The event loop of one run: jobs come, the policy sizes their groups, devices run actions.
+//!
+//! All devices that work share the interconnect alike: where it is full, all slow down by the same factor, so one
+//! virtual clock serves them all. What every run must keep is checked in every run.
+
+use super::options::invalid;
+use crate::random::Random;
+use crate::scenario::ScenarioError;
+use fpga_core::qos::admission::{self, Admission};
+use fpga_core::qos::broker::{self, Bid, Surplus};
+use fpga_core::qos::controller::{Controller, Request, Seen, Smoothing};
+use fpga_core::qos::edf::{self, Due};
+use fpga_core::qos::{Goal, JobId, Limits};
+use std::time::Duration;
+
+/// The machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// How many devices.
+    pub devices: u32,
+    /// Seconds that an action takes.
+    pub action: f64,
+    /// How far actions are from that, as a share of it.
+    pub spread: f64,
+    /// Actions per second that the interconnect can feed.
+    pub most_per_second: f64,
+    /// Seconds that a device takes which comes from another job.
+    pub reconfiguration: f64,
+    /// Seed of the actions' lengths.
+    pub seed: u64,
+}
+
+/// A job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Job {
+    /// When it comes.
+    pub at: Duration,
+    /// How many actions.
+    pub actions: u64,
+    /// What it wants.
+    pub goal: Goal,
+    /// How many devices it can use.
+    pub limits: Limits,
+    /// Its devices under [`Policy::Fixed`].
+    pub fixed: u32,
+}
+
+/// Who sizes the groups.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Policy {
+    /// Nobody: all is fixed from the start.
+    Fixed,
+    /// EDF, when a job comes or ends.
+    EarliestDeadline,
+    /// Controllers and broker, once in a period.
+    Throughput {
+        /// The period.
+        period: Duration,
+        /// α.
+        smoothing: Smoothing,
+    },
+}
+
+/// The state at a moment in which something was decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// When, in seconds.
+    pub at: f64,
+    /// Devices that each job was given then.
+    pub given: Vec<u32>,
+    /// Actions that each had done.
+    pub done: Vec<u64>,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// When each job ended, in seconds; nothing for one that was rejected.
+    pub ends: Vec<Option<f64>>,
+    /// All decisions, and one sample per second.
+    pub samples: Vec<Sample>,
+}
+
+#[derive(Debug)]
+struct State {
+    given: u32,
+    running: u32,
+    sent: u64,
+    done: u64,
+    controller: Option<Controller>,
+    request: Request,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Coming,
+    Active,
+    Ended,
+    Rejected,
+}
+
+/// An action on a device.
+#[derive(Debug, Clone, Copy)]
+struct Action {
+    job: usize,
+    device: usize,
+    /// When it ends by the virtual clock.
+    ends: f64,
+    length: f64,
+}
+
+struct Engine<'a> {
+    machine: &'a Machine,
+    policy: Policy,
+    jobs: &'a [Job],
+    states: Vec<State>,
+    actions: Vec<Action>,
+    /// Idle devices, and the job whose bitstream each device holds.
+    idle: Vec<usize>,
+    holds: Vec<Option<usize>>,
+    now: f64,
+    virtual_now: f64,
+    /// Device seconds by the virtual clock: what was done, and what should have been.
+    worked: f64,
+    lengths: f64,
+    random: Random,
+    run: Run,
+}
+
+/// More events than these are a mistake.
+const MOST_EVENTS: u64 = 200_000_000;
+
+/// Runs it to the end of all jobs.
+///
+/// # Errors
+/// [`ScenarioError::Invalid`] if jobs never end, [`ScenarioError::Invariant`] if a law was broken.
+pub fn simulate(machine: &Machine, policy: Policy, jobs: &[Job]) -> Result<Run, ScenarioError> {
+    let state = |_: &Job| State {
+        given: 0,
+        running: 0,
+        sent: 0,
+        done: 0,
+        controller: None,
+        request: Request { devices: 0, performance: 0.0 },
+        stage: Stage::Coming,
+    };
+    let devices = machine.devices as usize;
+    let mut engine = Engine {
+        machine,
+        policy,
+        jobs,
+        states: jobs.iter().map(state).collect(),
+        actions: Vec::new(),
+        idle: (0..devices).rev().collect(),
+        holds: vec![None; devices],
+        now: 0.0,
+        virtual_now: 0.0,
+        worked: 0.0,
+        lengths: 0.0,
+        random: Random::new(machine.seed, 0),
+        run: Run { ends: vec![None; jobs.len()], samples: Vec::new() },
+    };
+    engine.run()?;
+    Ok(engine.run)
+}
+
+impl Engine<'_> {
+    fn run(&mut self) -> Result<(), ScenarioError> {
+        let period = match self.policy {
+            Policy::Throughput { period, .. } => Some(period.as_secs_f64()),
+            Policy::Fixed | Policy::EarliestDeadline => None,
+        };
+        let (mut periods, mut seconds, mut events) = (1.0, 1.0, 0_u64);
+        while self.states.iter().any(|state| matches!(state.stage, Stage::Coming | Stage::Active)) {
+            events += 1;
+            if events > MOST_EVENTS {
+                return Err(invalid("the jobs don't end: they have too few devices for ever"));
+            }
+            let speed = self.speed();
+            let arrival = self.next_arrival();
+            let action = self.actions.iter().map(|action| action.ends).min_by(f64::total_cmp);
+            let ends = action.map(|ends| self.now + (ends - self.virtual_now) / speed);
+            let control = period.map(|period| period * periods);
+            if arrival.is_none() && ends.is_none() && control.is_none() {
+                return Err(invalid("a job has no devices and will never have any"));
+            }
+            let next = [arrival.map(|(at, _)| at), ends, control, Some(seconds)]
+                .into_iter()
+                .flatten()
+                .fold(f64::INFINITY, f64::min);
+            let step = (next - self.now).max(0.0);
+            self.worked += step * speed * self.actions.len() as f64;
+            self.virtual_now = if ends == Some(next) {
+                action.unwrap_or(self.virtual_now)
+            } else {
+                self.virtual_now + step * speed
+            };
+            self.now = next.max(self.now);
+            let retired = self.end_actions();
+            if let Some((at, job)) = arrival
+                && at <= self.now
+            {
+                self.submit(job);
+            } else if retired && self.policy == Policy::EarliestDeadline {
+                self.earliest_deadline();
+            }
+            if control.is_some_and(|control| control <= self.now) {
+                periods += 1.0;
+                self.control();
+            }
+            if seconds <= self.now {
+                seconds += 1.0;
+                self.sample();
+            }
+            self.start_actions();
+            self.check()?;
+        }
+        if (self.worked - self.lengths).abs() > 1e-6 * self.lengths.max(1.0) {
+            let what = format!("devices worked {} s for {} s of actions", self.worked, self.lengths);
+            return Err(ScenarioError::Invariant(what));
+        }
+        Ok(())
+    }
+
+    /// How fast all devices that work do: 1, or less where the interconnect is full.
+    fn speed(&self) -> f64 {
+        let wanted = self.actions.len() as f64 / self.machine.action;
+        if wanted > self.machine.most_per_second { self.machine.most_per_second / wanted } else { 1.0 }
+    }
+
+    fn next_arrival(&self) -> Option<(f64, usize)> {
+        let job = self.states.iter().position(|state| state.stage == Stage::Coming)?;
+        self.jobs.get(job).map(|one| (one.at.as_secs_f64(), job))
+    }
+
+    /// Whether a job has ended with one of the actions.
+    fn end_actions(&mut self) -> bool {
+        let mut retired = false;
+        let mut index = 0;
+        while let Some(action) = self.actions.get(index).copied() {
+            if action.ends > self.virtual_now {
+                index += 1;
+                continue;
+            }
+            self.actions.swap_remove(index);
+            self.idle.push(action.device);
+            self.lengths += action.length;
+            let (Some(state), Some(job)) = (self.states.get_mut(action.job), self.jobs.get(action.job))
+            else {
+                continue;
+            };
+            state.running -= 1;
+            state.done += 1;
+            if state.done == job.actions {
+                state.stage = Stage::Ended;
+                state.given = 0;
+                retired = true;
+                if let Some(end) = self.run.ends.get_mut(action.job) {
+                    *end = Some(self.now);
+                }
+            }
+        }
+        // The lowest device first: the same every time.
+        self.idle.sort_unstable_by(|a, b| b.cmp(a));
+        retired
+    }
+
+    /// Gives idle devices to groups that are smaller than they should be, in the order of the jobs.
+    fn start_actions(&mut self) {
+        for job in 0..self.jobs.len() {
+            let Some(actions) = self.jobs.get(job).map(|job| job.actions) else { continue };
+            while let Some(state) =
+                self.states.get_mut(job).filter(|one| one.running < one.given && one.sent < actions)
+            {
+                // One that holds the bitstream before others.
+                let place = self.idle.iter().rposition(|device| self.holds.get(*device) == Some(&Some(job)));
+                let Some(device) = place.map(|place| self.idle.remove(place)).or_else(|| self.idle.pop())
+                else {
+                    return;
+                };
+                let Some(holds) = self.holds.get_mut(device) else { return };
+                let load = if *holds == Some(job) { 0.0 } else { self.machine.reconfiguration };
+                *holds = Some(job);
+                state.running += 1;
+                state.sent += 1;
+                let spread = self.machine.spread * (2.0 * self.random.unit() - 1.0);
+                let length = load + self.machine.action * (1.0 + spread);
+                self.actions.push(Action { job, device, ends: self.virtual_now + length, length });
+            }
+        }
+    }
+
+    fn active(&self) -> Vec<usize> {
+        let active = self.states.iter().enumerate().filter(|(_, state)| state.stage == Stage::Active);
+        active.map(|(job, _)| job).collect()
+    }
+
+    fn clock(&self) -> Duration {
+        Duration::from_secs_f64(self.now)
+    }
+
+    fn submit(&mut self, new: usize) {
+        let clock = self.clock();
+        let Some(job) = self.jobs.get(new) else { return };
+        let given: u32 = self.states.iter().map(|state| state.given).sum();
+        let free = self.machine.devices - given;
+        let active = self.active();
+        let stage = match self.policy {
+            Policy::Fixed => {
+                self.give(new, job.fixed);
+                Stage::Active
+            }
+            Policy::EarliestDeadline => {
+                let least = |job: &usize| self.jobs.get(*job).map_or(0, |job| job.limits.least());
+                let others: u32 = active.iter().map(least).sum();
+                let fits = others.saturating_add(job.limits.least()) <= self.machine.devices;
+                if fits { Stage::Active } else { Stage::Rejected }
+            }
+            Policy::Throughput { smoothing, .. } => {
+                let running = |index: &usize| {
+                    let (job, state) = (self.jobs.get(*index)?, self.states.get(*index)?);
+                    let request = state.request.devices;
+                    Some(admission::Running {
+                        id: JobId(*index as u64),
+                        devices: state.given,
+                        request,
+                        limits: job.limits,
+                    })
+                };
+                let running: Vec<_> = active.iter().filter_map(running).collect();
+                match admission::admit(&running, free, job.limits) {
+                    Admission::Admitted { devices, taken } => {
+                        for (JobId(from), count) in taken {
+                            let from = usize::try_from(from).unwrap_or(usize::MAX);
+                            let left = self.states.get(from).map_or(0, |state| state.given - count);
+                            self.give(from, left);
+                        }
+                        self.give(new, devices);
+                        if let Some(state) = self.states.get_mut(new) {
+                            state.controller = Some(Controller::new(job.goal, smoothing, clock));
+                            // Nobody knows yet what it needs: what is more than its least can be taken back.
+                            state.request.devices = job.limits.least().max(1);
+                        }
+                        Stage::Active
+                    }
+                    Admission::Rejected { .. } => Stage::Rejected,
+                }
+            }
+        };
+        if let Some(state) = self.states.get_mut(new) {
+            state.stage = stage;
+        }
+        if self.policy == Policy::EarliestDeadline {
+            self.earliest_deadline();
+        } else {
+            self.sample();
+        }
+    }
+
+    fn earliest_deadline(&mut self) {
+        let active = self.active();
+        let due = |index: &usize| {
+            let job = self.jobs.get(*index)?;
+            match job.goal {
+                Goal::Deadline { at, .. } => Some(Due { deadline: at, limits: job.limits }),
+                Goal::Throughput(_) => None,
+            }
+        };
+        let dues: Vec<Due> = active.iter().filter_map(due).collect();
+        for (job, devices) in active.into_iter().zip(edf::allocate(&dues, self.machine.devices)) {
+            self.give(job, devices);
+        }
+        self.sample();
+    }
+
+    fn control(&mut self) {
+        let clock = self.clock();
+        let active = self.active();
+        let mut bids = Vec::new();
+        for index in &active {
+            let (Some(job), Some(state)) = (self.jobs.get(*index), self.states.get_mut(*index)) else {
+                continue;
+            };
+            let seen = Seen { now: clock, done: state.done, devices: state.given };
+            if let Some(controller) = &mut state.controller {
+                state.request = controller.observe(seen);
+            }
+            let surplus = match job.goal {
+                Goal::Deadline { .. } => Surplus::Welcome,
+                Goal::Throughput(_) => Surplus::Useless,
+            };
+            bids.push(Bid { request: state.request, limits: job.limits, surplus });
+        }
+        for (job, devices) in active.into_iter().zip(broker::allocate(&bids, self.machine.devices)) {
+            self.give(job, devices);
+        }
+        self.sample();
+    }
+
+    fn give(&mut self, job: usize, devices: u32) {
+        if let Some(state) = self.states.get_mut(job) {
+            state.given = devices;
+        }
+    }
+
+    fn sample(&mut self) {
+        let given = self.states.iter().map(|state| state.given).collect();
+        let done = self.states.iter().map(|state| state.done).collect();
+        self.run.samples.push(Sample { at: self.now, given, done });
+    }
+
+    fn check(&self) -> Result<(), ScenarioError> {
+        let given: u32 = self.states.iter().map(|state| state.given).sum();
+        let busy = self.actions.len() + self.idle.len();
+        if given > self.machine.devices || busy != self.machine.devices as usize {
+            let what = format!("{given} devices given and {busy} counted of {}", self.machine.devices);
+            return Err(ScenarioError::Invariant(what));
+        }
+        let lacks = self.states.iter().zip(self.jobs).any(|(state, job)| {
+            state.stage == Stage::Active && state.running < state.given && state.sent < job.actions
+        });
+        if lacks && !self.idle.is_empty() {
+            return Err(ScenarioError::Invariant("a device idles that a group lacks".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Whether each policy holds the goals of a scenario, and how it hands devices out over time.
+
+use super::Scenario;
+use super::engine::{Job, Run, simulate};
+use super::options::PolicyName;
+use crate::outcome::{Outcome, Table};
+use crate::scenario::ScenarioError;
+use fpga_core::qos::Goal;
+
+/// Throughput is looked at over windows of so many seconds.
+const WINDOW: usize = 5;
+
+/// Rows of a table of allocations; what comes after is left out, and said so.
+const MOST_ROWS: usize = 60;
+
+/// Runs every policy of the scenario.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
+    let machine = scenario.machine()?;
+    let jobs = scenario.jobs()?;
+    let heads = ["policy", "job", "goal", "end, s", "mean, /s", "least over 5 s, /s", "met"];
+    let columns = heads.map(str::to_owned).to_vec();
+    let mut goals = Table { title: scenario.title.clone(), columns, rows: Vec::new() };
+    let mut outcome = Outcome::default();
+    outcome
+        .remarks
+        .push("Actions of one length on devices that are alike; invariants held in all runs.".to_owned());
+    let mut allocations = Vec::new();
+    for name in &scenario.policies {
+        let run = simulate(&machine, scenario.policy(*name)?, &jobs)?;
+        let mut met_count = 0_u32;
+        for (index, job) in jobs.iter().enumerate() {
+            let (row, met) = goal_row(*name, index, job, &run);
+            met_count += u32::from(met);
+            goals.rows.push(row);
+        }
+        let key = name.to_string().to_lowercase();
+        outcome.push(&format!("{key}_met_share"), f64::from(met_count) / jobs.len() as f64);
+        let last = run.ends.iter().flatten().copied().fold(0.0, f64::max);
+        outcome.push(&format!("{key}_last_end_s"), last);
+        allocations.push(allocation_table(*name, jobs.len(), &run));
+    }
+    outcome.tables.push(goals);
+    outcome.tables.extend(allocations);
+    Ok(outcome)
+}
+
+fn goal_row(name: PolicyName, index: usize, job: &Job, run: &Run) -> (Vec<String>, bool) {
+    let came = job.at.as_secs_f64();
+    let mut row = vec![name.to_string(), (index + 1).to_string()];
+    row.push(match job.goal {
+        Goal::Deadline { at, .. } => format!("by {} s", at.as_secs_f64()),
+        Goal::Throughput(rate) => format!("{}/s", rate.per_second()),
+    });
+    let Some(end) = run.ends.get(index).copied().flatten() else {
+        row.extend(["rejected", "-", "-", "no"].map(str::to_owned));
+        return (row, false);
+    };
+    let mean = job.actions as f64 / (end - came).max(1e-9);
+    let met = match job.goal {
+        Goal::Deadline { at, .. } => end <= at.as_secs_f64(),
+        Goal::Throughput(rate) => mean >= rate.per_second(),
+    };
+    row.extend([format!("{end:.1}"), format!("{mean:.1}")]);
+    row.push(least_window(index, came, end, run).map_or("-".to_owned(), |rate| format!("{rate:.1}")));
+    row.push(if met { "yes" } else { "no" }.to_owned());
+    (row, met)
+}
+
+/// The lowest throughput of a job over any [`WINDOW`] of whole seconds in which it was there all the time.
+fn least_window(index: usize, came: f64, end: f64, run: &Run) -> Option<f64> {
+    let seconds: Vec<(f64, u64)> = run
+        .samples
+        .iter()
+        .filter(|sample| sample.at == sample.at.trunc() && sample.at >= came && sample.at <= end)
+        .filter_map(|sample| sample.done.get(index).map(|done| (sample.at, *done)))
+        .collect();
+    // Several samples of one moment: the last one.
+    let mut each: Vec<(f64, u64)> = Vec::new();
+    for (at, done) in seconds {
+        match each.last_mut() {
+            Some(last) if last.0 == at => last.1 = done,
+            _ => each.push((at, done)),
+        }
+    }
+    let windows = each.windows(WINDOW + 1).filter_map(|window| match window {
+        [first, .., last] => Some((last.1 - first.1) as f64 / (last.0 - first.0)),
+        _ => None,
+    });
+    windows.reduce(f64::min)
+}
+
+fn allocation_table(name: PolicyName, jobs: usize, run: &Run) -> Table {
+    let mut columns = vec!["from, s".to_owned()];
+    columns.extend((1..=jobs).map(|job| format!("job {job}")));
+    let mut table = Table { title: format!("Devices given by {name}"), columns, rows: Vec::new() };
+    let mut before: Option<&[u32]> = None;
+    let mut samples = run.samples.iter().peekable();
+    while let Some(sample) = samples.next() {
+        let settled = samples.peek().is_none_or(|next| next.at > sample.at);
+        if !settled || before == Some(&sample.given) {
+            continue;
+        }
+        before = Some(&sample.given);
+        let mut row = vec![format!("{:.1}", sample.at)];
+        row.extend(sample.given.iter().map(u32::to_string));
+        table.rows.push(row);
+    }
+    if table.rows.len() > MOST_ROWS {
+        table.title.push_str(&format!(" (the first {MOST_ROWS} of {} changes)", table.rows.len()));
+        table.rows.truncate(MOST_ROWS);
+    }
+    table
+}
