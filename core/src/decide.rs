@@ -164,7 +164,13 @@ pub fn filter(
     now: Millis,
 ) -> FilterDecision {
     let verdict = |candidate: &Candidate<'_>| match candidate {
-        None if rules.unlabelled == UnlabelledNodes::Pass && !rules.stale.exclude() => Ok(()),
+        // What boards it has nobody knows: what is valid somewhere only is not valid there.
+        None if rules.unlabelled == UnlabelledNodes::Pass
+            && !rules.stale.exclude()
+            && asked.valid_on.is_empty() =>
+        {
+            Ok(())
+        }
         None => Err(Rejection::UnknownNode),
         Some(node) => {
             matches(asked, node, rules.unlabelled)?;

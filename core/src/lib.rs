@@ -6,6 +6,7 @@
 
 pub mod bitstream;
 pub mod boards_now;
+pub mod catalog;
 pub mod decide;
 pub mod device;
 pub mod dispatch;

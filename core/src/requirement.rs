@@ -1,9 +1,11 @@
 //! What a pod asks of a node, read from its labels, annotations and resources (S-1, B-7).
 
 use crate::bitstream::{BitstreamId, InvalidBitstreamId};
+use crate::catalog::BoardKind;
 use crate::names::{
     ACCELERATED_RESOURCE, ACCELERATOR_ALIAS, ACCELERATOR_HASH_ALIAS, ALIAS_PREFIX, BITSTREAMS_ANNOTATION,
-    BOARD_ALIAS, BOARD_LABEL, SHELL_LABEL, VENDOR_ALIAS, VENDOR_LABEL,
+    BOARD_ALIAS, BOARD_LABEL, LOADED_ANNOTATION, PLATFORM_ALIAS, PLATFORM_ANNOTATION, SHELL_LABEL,
+    SLOTS_ANNOTATION, VENDOR_ALIAS, VENDOR_LABEL,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +21,21 @@ pub struct Requirement {
     pub board: Option<String>,
     /// Version of the shell; any if absent.
     pub shell: Option<String>,
+    /// OpenCL platform of the board; any if absent (B-6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
     /// How many slots the device must have in total; free or not doesn't count (S-7).
     pub slots: u32,
-    /// Bitstreams that the pod will use; where they already are it is better off, they reject no node.
+    /// Bitstreams that the pod will use; where they already are it is better off. They reject a node only where they are not
+    /// valid.
     pub bitstreams: Vec<BitstreamId>,
+    /// Bitstreams that the device must hold in its slots already (B-6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded: Vec<BitstreamId>,
+    /// Per bitstream that isn't valid everywhere the boards that it is valid for: what a [`crate::catalog::Catalog`] says. The
+    /// device must be one of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub valid_on: Vec<Vec<BoardKind>>,
 }
 
 /// The texts of a pod that matter here. Labels and annotations are whatever can be gone through as key and value.
@@ -51,8 +64,13 @@ pub enum InvalidRequirement {
         source: InvalidBitstreamId,
     },
     /// More than [`MAX_BITSTREAMS`].
-    #[error("annotation {BITSTREAMS_ANNOTATION}: it names more than {MAX_BITSTREAMS} bitstreams")]
-    TooManyBitstreams,
+    #[error("annotation {0}: it names more than {MAX_BITSTREAMS} bitstreams")]
+    TooManyBitstreams(&'static str),
+    /// The annotation is not a small whole number.
+    #[error(
+        "annotation {SLOTS_ANNOTATION}: {0:?} is no number of slots; write a whole number from 1, for example \"2\""
+    )]
+    Slots(String),
     /// The quantity of the managed resource is not a small whole number.
     #[error("resource {ACCELERATED_RESOURCE}: the quantity must be a whole number of slots, for example 1")]
     Quantity,
@@ -61,7 +79,16 @@ pub enum InvalidRequirement {
 impl Default for Requirement {
     /// Any board with a slot.
     fn default() -> Self {
-        Self { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() }
+        Self {
+            vendor: None,
+            board: None,
+            shell: None,
+            platform: None,
+            slots: 1,
+            bitstreams: Vec::new(),
+            loaded: Vec::new(),
+            valid_on: Vec::new(),
+        }
     }
 }
 
@@ -90,6 +117,10 @@ impl Requirement {
         for (key, value) in pod.annotations {
             match key {
                 BITSTREAMS_ANNOTATION => found.bitstreams = Some(value),
+                LOADED_ANNOTATION => found.loaded = Some(value),
+                PLATFORM_ANNOTATION => found.platform = Some(value),
+                SLOTS_ANNOTATION => found.slots = Some(value),
+                PLATFORM_ALIAS => found.platform_alias = Some(value),
                 VENDOR_ALIAS => found.vendor_alias = Some(value),
                 BOARD_ALIAS => found.board_alias = Some(value),
                 ACCELERATOR_ALIAS => found.accelerator = Some(value),
@@ -110,8 +141,14 @@ impl Requirement {
             vendor: given(found.vendor, found.vendor_alias),
             board: given(found.board, found.board_alias),
             shell: given(found.shell, None),
-            slots: slots(pod.containers, pod.init_containers)?,
+            platform: given(found.platform, found.platform_alias),
+            slots: match found.slots {
+                Some(text) => slots_annotation(text)?,
+                None => slots(pod.containers, pod.init_containers)?,
+            },
             bitstreams: found.wanted_bitstreams()?,
+            loaded: bitstreams(LOADED_ANNOTATION, found.loaded.unwrap_or_default())?,
+            valid_on: Vec::new(),
         }))
     }
 }
@@ -123,6 +160,10 @@ struct Found<'p> {
     board: Option<&'p str>,
     shell: Option<&'p str>,
     bitstreams: Option<&'p str>,
+    loaded: Option<&'p str>,
+    platform: Option<&'p str>,
+    slots: Option<&'p str>,
+    platform_alias: Option<&'p str>,
     vendor_alias: Option<&'p str>,
     board_alias: Option<&'p str>,
     accelerator: Option<&'p str>,
@@ -153,10 +194,15 @@ fn bitstreams(annotation: &'static str, list: &str) -> Result<Vec<BitstreamId>, 
             wanted.push(id);
         }
         if wanted.len() > MAX_BITSTREAMS {
-            return Err(InvalidRequirement::TooManyBitstreams);
+            return Err(InvalidRequirement::TooManyBitstreams(annotation));
         }
     }
     Ok(wanted)
+}
+
+fn slots_annotation(text: &str) -> Result<u32, InvalidRequirement> {
+    let slots = text.trim().parse().ok().filter(|slots| *slots > 0);
+    slots.ok_or_else(|| InvalidRequirement::Slots(text.chars().take(40).collect()))
 }
 
 /// As Kubernetes counts: containers run together, init containers one after the other before them.
@@ -195,7 +241,37 @@ mod tests {
     }
 
     fn nothing() -> Requirement {
-        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() }
+        Requirement::default()
+    }
+
+    #[test]
+    fn annotations_ask_for_a_platform_slots_and_loaded_bitstreams() {
+        let annotations = [
+            (PLATFORM_ANNOTATION, "Intel(R) FPGA SDK for OpenCL(TM)"),
+            (SLOTS_ANNOTATION, " 2 "),
+            (LOADED_ANNOTATION, "sobel, mm"),
+            (PLATFORM_ALIAS, "other"),
+        ];
+        let asked = of(&[], &annotations, &["1", "4"]).unwrap().unwrap();
+        assert_eq!(asked.platform.as_deref(), Some("Intel(R) FPGA SDK for OpenCL(TM)"));
+        assert_eq!(asked.loaded, ["sobel".parse().unwrap(), "mm".parse().unwrap()]);
+        assert_eq!(
+            (asked.slots, asked.bitstreams),
+            (2, Vec::new()),
+            "the annotation says more than the resource"
+        );
+        let alias = of(&[], &[(PLATFORM_ALIAS, "Xilinx")], &[]).unwrap().unwrap();
+        assert_eq!(alias.platform.as_deref(), Some("Xilinx"));
+        for name in [PLATFORM_ANNOTATION, LOADED_ANNOTATION] {
+            assert_eq!(of(&[], &[(name, "")], &[]), Ok(Some(nothing())), "{name}");
+        }
+        for slots in ["", "0", "-1", "two", "99999999999"] {
+            let error = of(&[], &[(SLOTS_ANNOTATION, slots)], &[]).unwrap_err();
+            assert!(
+                error.contains("fpga-scheduling.io/slots") && error.contains("write a whole number"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Config {
         let by_flag = self.flags.names();
         let in_file = file.as_ref().map(|file| file.settings.names()).unwrap_or_default();
         let by_file = in_file.into_iter().filter(|name| !by_flag.contains(name)).collect();
-        ConfigView { policy: *self.policy(), by_flag, by_file, file }
+        ConfigView { policy: Policy::clone(&self.policy()), by_flag, by_file, file }
     }
 
     /// The file at `path` has this content since a moment ago, or can't be read.
@@ -172,7 +172,12 @@ impl Config {
     }
 
     fn take(&self, settings: Settings, path: &Path, at: Millis) -> Result<(), Problem> {
-        let policy = self.flags.or(settings).policy().map_err(|error| Problem::new(error.to_string()))?;
+        let policy = self
+            .flags
+            .clone()
+            .or(settings.clone())
+            .policy()
+            .map_err(|error| Problem::new(error.to_string()))?;
         self.policy.send_if_modified(|now| {
             let changed = **now != policy;
             if changed {

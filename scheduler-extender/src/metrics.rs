@@ -127,6 +127,8 @@ pub struct AgeLabels {
 pub enum StreamRefusal {
     /// No token, or a wrong one.
     Token,
+    /// The token or the certificate speaks for another node.
+    OtherNode,
     /// It does not say who speaks.
     Introduction,
     /// The nodes, or our own token, are not known yet.
@@ -336,6 +338,7 @@ impl EncodeLabelValue for StreamRefusal {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         encoder.write_str(match self {
             Self::Token => "token",
+            Self::OtherNode => "other_node",
             Self::Introduction => "introduction",
             Self::NotReady => "not_ready",
             Self::UnknownNode => "unknown_node",
@@ -378,7 +381,10 @@ impl EncodeLabelValue for RejectionLabel {
             Rejection::Vendor => "vendor",
             Rejection::Board => "board",
             Rejection::Shell => "shell",
+            Rejection::Platform => "platform",
             Rejection::Slots => "slots",
+            Rejection::InvalidBitstream => "invalid_bitstream",
+            Rejection::NotLoaded => "not_loaded",
             Rejection::Unhealthy => "unhealthy",
             Rejection::NoSingleDevice => "no_single_device",
             Rejection::NotFresh => "not_fresh",

@@ -24,7 +24,11 @@ pub const PRECEDENCE: &str = "Which setting wins:
     staleNodes: penalise        # or by name: {usage: neutral}
     unlabelledNodes: reject
     antiHerd: on
-    schedulerWeight: 10";
+    schedulerWeight: 10
+    bitstreams:                 # where which is valid; no flag says this
+      unlisted: accept          # or reject
+      valid:
+        - {name: sobel, boards: [{vendor: intel, board: a10, shell: \"1.2\"}]}";
 
 /// How nodes are judged.
 #[derive(Debug, clap::Args)]
@@ -125,6 +129,7 @@ impl RulesArgs {
             unlabelled: self.unlabelled_nodes,
             anti_herd: self.anti_herd,
             scheduler_weight: self.scheduler_weight,
+            bitstreams: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Both places fill the same [`Settings`], in which everything may be left open. How they are written is not known here.
 
+use fpga_core::catalog::Catalog;
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::matching::UnlabelledNodes;
 use fpga_core::score::{InvalidWeights, MaxScore, PerSignal, Weights};
@@ -14,7 +15,7 @@ use std::str::FromStr;
 pub const MAX_SCHEDULER_WEIGHT: u32 = 10_000;
 
 /// Some settings; what is nothing is left open.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// How much each signal counts.
     pub weights: PerSignal<Option<f64>>,
@@ -28,10 +29,12 @@ pub struct Settings {
     pub anti_herd: Option<AntiHerd>,
     /// The weight that kube-scheduler's configuration gives to the extender.
     pub scheduler_weight: Option<SchedulerWeight>,
+    /// Where which bitstream is valid.
+    pub bitstreams: Option<Catalog>,
 }
 
 /// Everything that decisions and their explanations go by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Policy {
     /// What decisions go by.
     #[serde(flatten)]
@@ -39,6 +42,8 @@ pub struct Policy {
     /// What explanations go by.
     #[serde(rename = "schedulerWeight")]
     pub scheduler_weight: SchedulerWeight,
+    /// Where which bitstream is valid.
+    pub bitstreams: Catalog,
 }
 
 /// `weight` of the extender in kube-scheduler's configuration. No request tells it, so it has to be said twice.
@@ -62,6 +67,7 @@ impl Settings {
             unlabelled: self.unlabelled.or(others.unlabelled),
             anti_herd: self.anti_herd.or(others.anti_herd),
             scheduler_weight: self.scheduler_weight.or(others.scheduler_weight),
+            bitstreams: self.bitstreams.or(others.bitstreams),
         }
     }
 
@@ -69,7 +75,7 @@ impl Settings {
     ///
     /// # Errors
     /// If a weight is none.
-    pub fn policy(self) -> Result<Policy, InvalidWeights> {
+    pub fn policy(&self) -> Result<Policy, InvalidWeights> {
         let weights = self.weights.zip(Weights::default().per_signal());
         Ok(Policy {
             rules: Rules {
@@ -80,6 +86,7 @@ impl Settings {
                 anti_herd: self.anti_herd.unwrap_or_default(),
             },
             scheduler_weight: self.scheduler_weight.unwrap_or_default(),
+            bitstreams: self.bitstreams.clone().unwrap_or_default(),
         })
     }
 
@@ -101,6 +108,7 @@ impl Settings {
             ("unlabelledNodes", self.unlabelled.is_some()),
             ("antiHerd", self.anti_herd.is_some()),
             ("schedulerWeight", self.scheduler_weight.is_some()),
+            ("bitstreams", self.bitstreams.is_some()),
         ];
         names.extend(others.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned()));
         names
@@ -161,7 +169,7 @@ mod tests {
             anti_herd: Some(AntiHerd::Off),
             ..Settings::default()
         };
-        let policy = first.or(second).policy().unwrap();
+        let policy = first.or(second.clone()).policy().unwrap();
         assert_eq!(policy.rules.weights.to_string(), "7-5-2");
         assert_eq!((policy.rules.anti_herd, policy.rules.max_score.get()), (AntiHerd::Off, 10));
         assert_eq!(second.names(), ["weights.locality", "weights.usage", "antiHerd"]);

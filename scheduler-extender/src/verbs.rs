@@ -102,10 +102,11 @@ fn decide_filter(
     app: &App,
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
-    asked: Requirement,
+    mut asked: Requirement,
 ) -> Result<Vec<Option<&'static str>>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
+    policy.bitstreams.narrow(&mut asked);
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;
@@ -138,10 +139,11 @@ fn decide_prioritize(
     app: &App,
     pod: &Pod<'_>,
     nodes: &Nodes<'_>,
-    asked: Requirement,
+    mut asked: Requirement,
 ) -> Result<Vec<u32>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
+    policy.bitstreams.narrow(&mut asked);
     let rules = &policy.rules;
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
@@ -188,9 +190,10 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
     let (pod, offered) = args.into_parts()?;
     let kept = match pod.requirement() {
         Ok(None) => offered.iter().collect(),
-        Ok(Some(asked)) => {
+        Ok(Some(mut asked)) => {
             ensure_synced(app)?;
             let (at, policy) = (app.clock.read(), app.config.policy());
+            policy.bitstreams.narrow(&mut asked);
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
             let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;

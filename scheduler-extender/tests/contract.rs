@@ -10,7 +10,9 @@ use fpga_core::expected_load::PlacedPod;
 use fpga_core::units::Millis;
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
+use fpga_scheduler_extender::config::Config;
 use fpga_scheduler_extender::index::Shown;
+use fpga_scheduler_extender::settings::Settings;
 use http_body_util::BodyExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -157,6 +159,40 @@ async fn whole_nodes_go_back_byte_for_byte() {
     assert!(body.contains(
         r#""FailedNodes":{},"FailedAndUnresolvableNodes":{"node-1":"FPGA vendor does not match"}"#
     ));
+}
+
+#[tokio::test]
+async fn a_bitstream_goes_where_it_is_valid_and_platform_slots_and_loaded_are_asked_of_the_board() {
+    let text = "bitstreams: {valid: [{name: sobel, boards: [{vendor: intel}]}]}";
+    let config = Config::of_file(Settings::default(), "extender.yaml".as_ref(), text, Millis(1)).unwrap();
+    let clock = Clock::new(|| Moment { now: Millis(10_000), wall: Millis(1_760_000_000_000) });
+    let state = Arc::new(App::with_config(config, clock));
+    let router = app(Arc::clone(&state), &Routes { prefix: String::new(), max_body_bytes: MAX_BODY_BYTES });
+    show(&state, "a", &[], Some(&node_state("intel", 0, "sobel")));
+    show(&state, "b", &[], Some(&node_state("xilinx", 0, "mm")));
+    state.index.listed(&HashSet::from(["a", "b"].map(str::to_owned)));
+    let rejected = async |annotations: &Value| {
+        let request = json!({"Pod": pod(&json!({}), annotations), "NodeNames": ["a", "b"]});
+        ask(&router, "/filter", &request).await["FailedAndUnresolvableNodes"].clone()
+    };
+    let sobel = json!({"fpga-scheduling.io/bitstreams": "sobel"});
+    assert_eq!(rejected(&sobel).await, json!({"b": "bitstream is not valid on the FPGA device"}));
+    assert_eq!(rejected(&json!({"fpga-scheduling.io/bitstreams": "mm"})).await, json!({}));
+    let slots = json!({"fpga-scheduling.io/slots": "5"});
+    let too_few = "FPGA device has too few slots";
+    assert_eq!(rejected(&slots).await, json!({"a": too_few, "b": too_few}));
+    let loaded = json!({"fpga-scheduling.io/loaded-bitstreams": "mm"});
+    let not_loaded = "FPGA device has not loaded the bitstream that must be there";
+    assert_eq!(rejected(&loaded).await, json!({"a": not_loaded}));
+    let platform = json!({"fpga-scheduling.io/platform": "Intel FPGA"});
+    let other = "FPGA platform does not match";
+    assert_eq!(rejected(&platform).await, json!({"a": other, "b": other}));
+    let metrics = get(&router, "/metrics").await.1;
+    assert!(metrics.contains(r#"fpga_extender_rejections_total{reason="invalid_bitstream"} 1"#), "{metrics}");
+    // What changes in the file holds for the next decision.
+    state.config.judge("extender.yaml".as_ref(), Ok("bitstreams: {unlisted: reject}"), Millis(2));
+    let nowhere = "bitstream is not valid on the FPGA device";
+    assert_eq!(rejected(&sobel).await, json!({"a": nowhere, "b": nowhere}));
 }
 
 #[tokio::test]

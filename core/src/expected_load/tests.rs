@@ -243,7 +243,7 @@ fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expec
     let names: Vec<String> = (0..nodes.len()).map(|i| format!("n{i}")).collect();
     let candidates: Vec<Candidate<'_>> = nodes.iter().map(Some).collect();
     let bitstreams = vec!["sobel".parse().unwrap()];
-    let asked = Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams };
+    let asked = Requirement { bitstreams, ..Requirement::default() };
     let rules = Rules { weights: weights.parse().unwrap(), ..Rules::default() };
     let (mut pods, mut random) = (vec![0; nodes.len()], 1_u64);
     for i in 0..200_u64 {

@@ -101,8 +101,7 @@ struct Case {
 }
 
 fn mk_case() -> Case {
-    let requirement =
-        Requirement { vendor: None, board: None, shell: None, slots: 1, bitstreams: Vec::new() };
+    let requirement = Requirement::default();
     Case { requirement, rules: Rules::default(), expected: Vec::new(), now: Millis(1_000) }
 }
 
@@ -277,7 +276,7 @@ prop_compose! {
     ) -> Case {
         let bitstreams = bitstreams.into_iter().filter_map(|name| name.parse().ok()).collect();
         let requirement =
-            Requirement { vendor: vendor.map(str::to_owned), board: None, shell: None, slots, bitstreams };
+            Requirement { vendor: vendor.map(str::to_owned), slots, bitstreams, ..Requirement::default() };
         let expected = expected.into_iter().map(|(usage, unknown, shown, pods)| Expected {
             usage: Millis(usage), unknown, shown: Millis(shown), pods,
         });

@@ -7,6 +7,8 @@
 mod tests;
 
 use crate::settings::{SchedulerWeight, Settings};
+use fpga_core::bitstream::Digest;
+use fpga_core::catalog::{BoardKind, Catalog, Listed, Unlisted};
 use fpga_core::decide::AntiHerd;
 use fpga_core::matching::UnlabelledNodes;
 use fpga_core::score::{MaxScore, PerSignal, Weights, check_weight};
@@ -72,6 +74,7 @@ pub fn parse(text: &str) -> Result<Settings, Problem> {
         unlabelled: file.unlabelled_nodes.0,
         anti_herd: file.anti_herd.0,
         scheduler_weight: file.scheduler_weight.0,
+        bitstreams: file.bitstreams.map(|Bitstreams(catalog)| catalog),
     })
 }
 
@@ -104,6 +107,33 @@ struct File {
     unlabelled_nodes: Word<UnlabelledNodes>,
     anti_herd: Word<AntiHerd>,
     scheduler_weight: Number<SchedulerWeight>,
+    bitstreams: Option<Bitstreams>,
+}
+
+/// Where which bitstream is valid.
+#[derive(Debug)]
+struct Bitstreams(Catalog);
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+struct BitstreamsFile {
+    unlisted: Word<Unlisted>,
+    valid: Vec<ValidEntry>,
+}
+
+/// One that is checked where it stands, so that its line is told.
+struct ValidEntry(Listed);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListedFile {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    digest: Word<Digest>,
+    #[serde(default)]
+    boards: Vec<BoardKind>,
 }
 
 /// A text that is parsed; `null` is nothing.
@@ -215,6 +245,23 @@ pub fn short_form(weights: Weights, text: &str) -> PerSignal<Option<f64>> {
         return all;
     }
     PerSignal { free_slots: None, queue: None, loaded: None, ..all }
+}
+
+impl<'de> Deserialize<'de> for Bitstreams {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let BitstreamsFile { unlisted, valid } = BitstreamsFile::deserialize(deserializer)?;
+        let listed = valid.into_iter().map(|ValidEntry(listed)| listed).collect();
+        Catalog::new(listed, unlisted.0.unwrap_or_default()).map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for ValidEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let ListedFile { name, digest, boards } = ListedFile::deserialize(deserializer)?;
+        let listed = Listed { name, digest: digest.0, boards };
+        listed.check().map_err(D::Error::custom)?;
+        Ok(Self(listed))
+    }
 }
 
 impl<'de> Deserialize<'de> for StaleNodes {

@@ -54,6 +54,37 @@ fn weights_come_in_short_form_or_by_name() {
 }
 
 #[test]
+fn bitstreams_are_listed_with_the_boards_that_they_are_valid_for() {
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let text = format!(
+        "bitstreams:
+  unlisted: reject
+  valid:
+    - name: sobel
+      boards:
+        - {{vendor: intel, board: a10, shell: \"1.2\"}}
+        - {{vendor: intel, board: s10}}
+    - digest: {digest}
+      boards: [{{vendor: xilinx}}]
+"
+    );
+    let catalog = parse(&text).unwrap().bitstreams.unwrap();
+    let mut asked = fpga_core::requirement::Requirement {
+        bitstreams: ["sobel", &digest, "mm"].map(|text| text.parse().unwrap()).to_vec(),
+        ..Default::default()
+    };
+    catalog.narrow(&mut asked);
+    let kind = |vendor: &str, board: Option<&str>, shell: Option<&str>| BoardKind {
+        vendor: Some(vendor.to_owned()),
+        board: board.map(str::to_owned),
+        shell: shell.map(str::to_owned),
+    };
+    let sobel = vec![kind("intel", Some("a10"), Some("1.2")), kind("intel", Some("s10"), None)];
+    assert_eq!(asked.valid_on, [sobel, vec![kind("xilinx", None, None)], Vec::new()]);
+    assert!(parse("bitstreams:").unwrap().bitstreams.is_none());
+}
+
+#[test]
 fn one_policy_may_be_for_all_signals() {
     let stale = parse("staleNodes: exclude").unwrap().policy().unwrap().rules.stale;
     assert_eq!(stale.into_array(), [StalePolicy::Exclude; 6]);
@@ -75,6 +106,14 @@ fn what_is_wrong_is_told_with_its_line_and_what_to_write() {
         ("staleNodes:\n  usage: ignore\n", (2, 10), "write `neutral`, `penalise` or `exclude`"),
         ("unlabelledNodes: maybe\n", (1, 18), "write `reject` or `pass`"),
         ("antiHerd: true\n", (1, 11), "write `on` or `off`"),
+        ("bitstreams:\n  unlisted: no\n", (2, 13), "write `accept` or `reject`"),
+        ("bitstreams:\n  valid:\n    - name: sobel\n", (3, 7), "write `boards: ["),
+        ("bitstreams:\n  valid:\n    - name: sobel\n      digest: 0a\n", (4, 15), "64 hexadecimal digits"),
+        (
+            "bitstreams:\n  valid:\n    - name: sobel\n      boards: [{bord: a10}]\n",
+            (4, 17),
+            "expected one of vendor",
+        ),
         ("schedulerWeight: 0\n", (1, 18), "whole number from 1 to"),
     ] {
         let problem = parse(text).unwrap_err();

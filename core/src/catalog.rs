@@ -1,0 +1,238 @@
+//! Which boards a bitstream is valid for, as the administrator says: a bitstream is made for one board and shell, and does
+//! nothing good on another.
+//!
+//! **Nothing fails open.** A bitstream that is listed is valid on the boards that are listed, and where it isn't known what
+//! board a node has, it is not valid there. What isn't listed is valid everywhere, or nowhere: that is said, too.
+
+use crate::bitstream::{BitstreamId, Digest};
+use crate::node_facts::NodeLabels;
+use crate::node_state::DeviceState;
+use crate::requirement::Requirement;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Most bitstreams that a catalog lists.
+pub const MAX_BITSTREAMS: usize = 4096;
+/// Most boards that one bitstream is listed for.
+pub const MAX_BOARDS: usize = 64;
+
+/// The bitstreams that are known, and where each is valid.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Catalog {
+    listed: Vec<Listed>,
+    unlisted: Unlisted,
+}
+
+/// A bitstream and the boards that it is valid for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// The boards; what is left open of one may be anything.
+    pub boards: Vec<BoardKind>,
+}
+
+/// A kind of boards; what is nothing may be anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BoardKind {
+    /// As in the label `fpga-scheduling.io/fpga-vendor`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    /// As in the label `fpga-scheduling.io/board`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
+    /// As in the label `fpga-scheduling.io/shell-version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+}
+
+/// What becomes of pods with bitstreams that no catalog lists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unlisted {
+    /// They may go anywhere.
+    #[default]
+    Accept,
+    /// They may go nowhere.
+    Reject,
+}
+
+/// A text that is no [`Unlisted`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} doesn't say what becomes of unlisted bitstreams; write `accept` or `reject`")]
+pub struct InvalidUnlisted(String);
+
+/// Why something can't be a [`Catalog`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCatalog {
+    /// More than [`MAX_BITSTREAMS`].
+    #[error("{0} bitstreams are listed; list at most {MAX_BITSTREAMS}")]
+    TooManyBitstreams(usize),
+    /// More than [`MAX_BOARDS`].
+    #[error("a bitstream is listed for {0} boards; list at most {MAX_BOARDS}")]
+    TooManyBoards(usize),
+    /// Neither name nor digest.
+    #[error("a listed bitstream has neither a name nor a digest; write `name: sobel` or `digest: sha256:…`")]
+    Nameless,
+    /// A digest in the place of a name, or no name at all.
+    #[error("{0:?} is no bitstream's name; write letters, digits, `.`, `_`, `-` or `/`")]
+    Name(String),
+    /// No board.
+    #[error("a listed bitstream is valid for no board; write `boards: [{{vendor: …, board: …, shell: …}}]`")]
+    NoBoards,
+}
+
+impl Catalog {
+    /// One that lists these.
+    ///
+    /// # Errors
+    /// [`InvalidCatalog`] for the first that can't be listed so.
+    pub fn new(listed: Vec<Listed>, unlisted: Unlisted) -> Result<Self, InvalidCatalog> {
+        if listed.len() > MAX_BITSTREAMS {
+            return Err(InvalidCatalog::TooManyBitstreams(listed.len()));
+        }
+        listed.iter().try_for_each(Listed::check)?;
+        Ok(Self { listed, unlisted })
+    }
+
+    /// Notes in `asked` for which boards its bitstreams are valid.
+    pub fn narrow(&self, asked: &mut Requirement) {
+        if self.listed.is_empty() && self.unlisted == Unlisted::Accept {
+            return;
+        }
+        let all = asked.bitstreams.iter().chain(&asked.loaded);
+        asked.valid_on = all.filter_map(|id| self.boards_of(id)).collect();
+    }
+
+    /// The boards that this one is valid for; nothing if it is valid everywhere. Of a name that is listed more than once
+    /// all entries count: it means another bitstream on every board.
+    fn boards_of(&self, id: &BitstreamId) -> Option<Vec<BoardKind>> {
+        let mut entries = self.listed.iter().filter(|listed| listed.is(id)).peekable();
+        match (entries.peek(), self.unlisted) {
+            (None, Unlisted::Accept) => None,
+            (None, Unlisted::Reject) => Some(Vec::new()),
+            (Some(_), _) => Some(entries.flat_map(|listed| listed.boards.iter().cloned()).collect()),
+        }
+    }
+}
+
+impl Listed {
+    /// Whether it can be listed so.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), InvalidCatalog> {
+        if let Some(name) = &self.name
+            && !matches!(name.parse(), Ok(BitstreamId::Name(_)))
+        {
+            return Err(InvalidCatalog::Name(name.clone()));
+        }
+        match (self.boards.len(), &self.name, &self.digest) {
+            (_, None, None) => Err(InvalidCatalog::Nameless),
+            (0, ..) => Err(InvalidCatalog::NoBoards),
+            (boards, ..) if boards > MAX_BOARDS => Err(InvalidCatalog::TooManyBoards(boards)),
+            _ => Ok(()),
+        }
+    }
+
+    fn is(&self, id: &BitstreamId) -> bool {
+        match id {
+            BitstreamId::Name(name) => self.name.as_ref() == Some(name),
+            BitstreamId::Digest(digest) => self.digest.as_ref() == Some(digest),
+        }
+    }
+}
+
+impl BoardKind {
+    /// Whether that board is of this kind. What a board doesn't say of itself it isn't.
+    #[must_use]
+    pub fn is(&self, device: &DeviceState) -> bool {
+        let agrees = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+        agrees(&self.vendor, &device.vendor)
+            && agrees(&self.board, &device.board)
+            && agrees(&self.shell, &device.shell)
+    }
+
+    /// Whether a node with these labels has such boards. What no label says it has not.
+    #[must_use]
+    pub fn is_labelled(&self, labels: &NodeLabels) -> bool {
+        let agrees = |wanted: &Option<String>, is: &Option<String>| wanted.is_none() || wanted == is;
+        agrees(&self.vendor, &labels.vendor)
+            && agrees(&self.board, &labels.board)
+            && agrees(&self.shell, &labels.shell)
+    }
+}
+
+impl FromStr for Unlisted {
+    type Err = InvalidUnlisted;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "accept" => Ok(Self::Accept),
+            "reject" => Ok(Self::Reject),
+            _ => Err(InvalidUnlisted(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Unlisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accept => "accept",
+            Self::Reject => "reject",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::mk_asked;
+
+    fn listed(name: &str, board: &str) -> Listed {
+        let kind = BoardKind { board: Some(board.to_owned()), ..BoardKind::default() };
+        Listed { name: Some(name.to_owned()), digest: None, boards: vec![kind] }
+    }
+
+    fn narrowed(catalog: &Catalog, bitstreams: &[&str]) -> Vec<Vec<String>> {
+        let mut asked = mk_asked(bitstreams);
+        catalog.narrow(&mut asked);
+        let boards = |kinds: Vec<BoardKind>| kinds.into_iter().filter_map(|kind| kind.board).collect();
+        asked.valid_on.into_iter().map(boards).collect()
+    }
+
+    #[test]
+    fn what_is_listed_is_valid_where_it_says_and_a_name_may_be_listed_twice() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let mut entries = vec![listed("sobel", "a10"), listed("mm", "s10"), listed("sobel", "s10")];
+        entries[1].digest = Some(digest.parse().unwrap());
+        let catalog = Catalog::new(entries, Unlisted::Accept).unwrap();
+        assert_eq!(narrowed(&catalog, &["sobel", "fft", &digest]), [vec!["a10", "s10"], vec!["s10"]]);
+        assert!(narrowed(&catalog, &["fft"]).is_empty() && narrowed(&catalog, &[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_listed_is_valid_everywhere_or_nowhere() {
+        let strict = Catalog::new(vec![listed("sobel", "a10")], Unlisted::Reject).unwrap();
+        assert_eq!(narrowed(&strict, &["fft", "sobel"]), [vec![], vec!["a10"]]);
+        assert!(narrowed(&Catalog::default(), &["fft"]).is_empty());
+    }
+
+    #[test]
+    fn what_says_nothing_of_use_is_refused() {
+        let refused = |entry: Listed| Catalog::new(vec![entry], Unlisted::Accept).unwrap_err();
+        let sobel = listed("sobel", "a10");
+        assert_eq!(refused(Listed { name: None, ..sobel.clone() }), InvalidCatalog::Nameless);
+        assert_eq!(refused(Listed { boards: Vec::new(), ..sobel.clone() }), InvalidCatalog::NoBoards);
+        assert!(matches!(refused(listed("so bel", "a10")), InvalidCatalog::Name(_)));
+        let many = vec![BoardKind::default(); MAX_BOARDS + 1];
+        assert!(matches!(refused(Listed { boards: many, ..sobel }), InvalidCatalog::TooManyBoards(_)));
+    }
+}
