@@ -69,6 +69,8 @@ pub const KERNEL_ARG_TYPE_PIPE: u64 = 1 << 3;
 /// `cl_device_info` parameters that this crate reads.
 pub const DEVICE_MEM_BASE_ADDR_ALIGN: u32 = 0x1019;
 pub const DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
+pub const DEVICE_VERSION: u32 = 0x102F;
+pub const DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT: u32 = 0x1065;
 pub const DEVICE_MAX_WORK_ITEM_DIMENSIONS: u32 = 0x1003;
 pub const DEVICE_MAX_WORK_GROUP_SIZE: u32 = 0x1004;
 pub const DEVICE_MAX_WORK_ITEM_SIZES: u32 = 0x1005;

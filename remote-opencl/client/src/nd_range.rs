@@ -16,7 +16,7 @@ pub(crate) fn check(
     if !(1..=3).contains(&dimensions) {
         return Err(ClError::INVALID_WORK_DIMENSION);
     }
-    if global.contains(&0) {
+    if global.contains(&0) && !device.may_have_empty_ranges() {
         return Err(ClError::INVALID_GLOBAL_WORK_SIZE);
     }
     if !offset.is_empty() && offset.len() != dimensions {
@@ -46,7 +46,7 @@ pub(crate) fn check(
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
     }
     let uneven = global.iter().zip(local).any(|(global, local)| !(*global as u64).is_multiple_of(local));
-    if uneven && !kernel.program().may_have_partial_groups() {
+    if uneven && (device.refuses_partial_groups() || !kernel.program().may_have_partial_groups()) {
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
     }
     Ok(())

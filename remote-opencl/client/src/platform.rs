@@ -114,6 +114,16 @@ impl Device {
         self.info(cl::DEVICE_MAX_MEM_ALLOC_SIZE).and_then(number).unwrap_or(u64::MAX)
     }
 
+    /// Whether a range may be empty: since OpenCL 2.1, of which only 3.0 is claimed.
+    pub(crate) fn may_have_empty_ranges(&self) -> bool {
+        self.info(cl::DEVICE_VERSION).is_some_and(|version| version.starts_with(b"OpenCL 3."))
+    }
+
+    /// Whether it says that work-groups can't differ in size.
+    pub(crate) fn refuses_partial_groups(&self) -> bool {
+        self.info(cl::DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT).and_then(number) == Some(0)
+    }
+
     /// `CL_DEVICE_MAX_WORK_ITEM_SIZES`; empty where the runtime doesn't say.
     pub(crate) fn max_work_item_sizes(&self) -> Vec<u64> {
         let sizes = self.info(cl::DEVICE_MAX_WORK_ITEM_SIZES).unwrap_or_default();

@@ -123,6 +123,10 @@ impl Queue {
             Operation::NdRange { kernel, offset, global, local } => {
                 self.check_context(kernel.program().context())?;
                 nd_range::check(kernel, &self.device, offset, global, local)?;
+                if global.contains(&0) {
+                    // Nothing to run; its place in the order is kept.
+                    return self.nothing(cl::COMMAND_NDRANGE_KERNEL, Uses::default(), wait);
+                }
                 self.launch(cl::COMMAND_NDRANGE_KERNEL, kernel, [offset, global, local], wait)
             }
             Operation::Task { kernel } => {

@@ -12,7 +12,7 @@ use crate::humane;
 use crate::process::Inherited;
 use anyhow::Context as _;
 use clap::Args;
-use environment::{Environment, find_icd};
+use environment::{Environment, Library};
 use manager::{Manager, Settings};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -56,6 +56,10 @@ pub struct ExecArgs {
     #[arg(long, env = "FPGA_ICD", value_name = "PATH")]
     icd: Option<PathBuf>,
 
+    /// Give the program our libOpenCL.so.1 instead of a loader with our driver.
+    #[arg(long, env = "FPGA_DROP_IN", conflicts_with = "icd")]
+    drop_in: bool,
+
     /// What the private manager logs to standard error.
     #[arg(long, env = "FPGA_EXEC_LOG", default_value = "off")]
     log: String,
@@ -83,14 +87,15 @@ impl ExecArgs {
             source_as_bitstream,
             shared_memory,
             icd,
+            drop_in,
             log,
             program,
             arguments,
         } = self;
-        let icd = find_icd(icd)?;
+        let library = if drop_in { Library::drop_in()? } else { Library::icd(icd)? };
         let mut signals = Signals::block().context("cannot handle signals")?;
         let inherited: Inherited = signals.inherited();
-        let environment = Environment::new(&icd).context("cannot make a temporary folder")?;
+        let environment = Environment::new(library).context("cannot make a temporary folder")?;
         let settings = Settings {
             runtime,
             tcp,

@@ -14,6 +14,7 @@ use std::ffi::c_void;
 /// The table that every handle of ours points to.
 #[repr(C)]
 pub struct Dispatch {
+    /// First, so that offsets in it are offsets in the whole.
     standard: cl::cl_icd_dispatch,
     /// Slot 149, new in OpenCL 3.1.
     suggested_local_work_size: Option<SuggestedLocalWorkSize>,
@@ -184,7 +185,7 @@ dispatch_table! {
     clCreateEventFromEGLSyncKHR = unsupported
     clCreateCommandQueueWithProperties = queue
     clCreatePipe = unsupported
-    clGetPipeInfo = unsupported
+    clGetPipeInfo = memory
     clSVMAlloc = unsupported
     clSVMFree = unsupported
     clEnqueueSVMFree = unsupported

@@ -19,3 +19,9 @@ mod objects;
 mod platforms;
 mod rect;
 mod unsupported;
+
+/// The dispatch table, for the library that has the standard's names itself (`fpga-opencl-drop-in`).
+pub mod table {
+    pub use crate::dispatch::{DISPATCH as TABLE, Dispatch};
+    pub use opencl_dynamic_sys::types::cl_icd::cl_icd_dispatch;
+}

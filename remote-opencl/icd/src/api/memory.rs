@@ -90,6 +90,17 @@ entry_points! {
         Ok(())
     }
 
+    fn clGetPipeInfo(
+        _pipe: cl::cl_mem,
+        _param: cl::cl_pipe_info,
+        _room: usize,
+        _value: *mut c_void,
+        _size: *mut usize,
+    ) -> status {
+        // CL_INVALID_MEM_OBJECT if pipe is not a valid pipe object: there are none.
+        Err(ClError(cl::CL_INVALID_MEM_OBJECT))
+    }
+
     fn clGetMemObjectInfo(
         memory: cl::cl_mem,
         param: cl::cl_mem_info,

@@ -71,6 +71,8 @@ entry_points! {
             cl::CL_QUEUE_REFERENCE_COUNT => answer.value(queue.references()),
             cl::CL_QUEUE_PROPERTIES => answer.value(queue.client.properties()),
             cl::CL_QUEUE_PROPERTIES_ARRAY => answer.values(&queue.properties),
+            // There is no queue on the device.
+            cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(std::ptr::null_mut::<c_void>()),
             // CL_INVALID_COMMAND_QUEUE if command_queue is not a valid command-queue for param_name.
             cl::CL_QUEUE_SIZE => Err(ClError(cl::CL_INVALID_COMMAND_QUEUE)),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),

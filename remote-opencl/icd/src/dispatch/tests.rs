@@ -48,15 +48,9 @@ fn stubs_refuse_in_the_way_of_their_signature() {
     let mut code = 0;
     // SAFETY: stubs look at nothing but errcode_ret.
     unsafe {
-        let image = table.clCreateImage.unwrap()(
-            std::ptr::null_mut(),
-            0,
-            std::ptr::null(),
-            std::ptr::null(),
-            std::ptr::null_mut(),
-            &raw mut code,
-        );
-        assert!(image.is_null());
+        let pipe =
+            table.clCreatePipe.unwrap()(std::ptr::null_mut(), 0, 8, 8, std::ptr::null(), &raw mut code);
+        assert!(pipe.is_null());
         assert_eq!(code, cl::CL_INVALID_OPERATION);
         assert_eq!(table.clGetHostTimer.unwrap()(std::ptr::null_mut(), std::ptr::null_mut()), -59);
         assert!(table.clSVMAlloc.unwrap()(std::ptr::null_mut(), 0, 8, 0).is_null());
