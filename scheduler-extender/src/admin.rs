@@ -64,6 +64,12 @@ pub async fn nodes(State(app): State<Arc<App>>) -> Response {
     respond(body)
 }
 
+/// The program's version.
+pub async fn version() -> Response {
+    let version = serde_json::json!({ "version": env!("CARGO_PKG_VERSION") });
+    json(StatusCode::OK, version.to_string())
+}
+
 /// What is in force, where it came from, and what is wrong with the file.
 pub async fn config(State(app): State<Arc<App>>) -> Response {
     respond(serde_json::to_vec(&app.config.view()))

@@ -99,6 +99,7 @@ pub fn app(app: Arc<App>, routes: &Routes) -> Router {
         .route("/metrics", get(admin::metrics))
         .route("/nodes", get(admin::nodes))
         .route("/config", get(admin::config))
+        .route("/version", get(admin::version))
         .route("/explain/{namespace}/{pod}", get(admin::explain));
     let mut prefixes = vec![""];
     if !routes.prefix.is_empty() {

@@ -9,6 +9,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use crate::config::file;
+use crate::settings::Settings;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use fpga_core::decide::{AntiHerd, Rules};
@@ -52,6 +54,9 @@ struct WhatIf {
     /// Weights in short form, for example 4-1-1.
     #[arg(long, env = "FPGA_REPLAY_WEIGHTS")]
     weights: Option<Weights>,
+    /// The settings of a configuration file, as serve takes it; the flags here win over it.
+    #[arg(long, env = "FPGA_REPLAY_CONFIG", value_name = "FILE", value_parser = config)]
+    config: Option<Settings>,
     /// The greatest score.
     #[arg(long, env = "FPGA_REPLAY_MAX_SCORE")]
     max_score: Option<MaxScore>,
@@ -144,8 +149,9 @@ impl ReplayArgs {
 
 impl WhatIf {
     fn is_any(&self) -> bool {
-        let Self { weights, max_score, stale, unlabelled_nodes, anti_herd } = self;
+        let Self { weights, config, max_score, stale, unlabelled_nodes, anti_herd } = self;
         weights.is_some()
+            || config.is_some()
             || max_score.is_some()
             || stale.is_some()
             || unlabelled_nodes.is_some()
@@ -154,12 +160,18 @@ impl WhatIf {
 
     /// `rules` with what is given in their place.
     fn over(&self, rules: &Rules) -> Rules {
+        let nothing = Settings::default();
+        let config = self.config.as_ref().unwrap_or(&nothing);
+        let weights = config.weights.zip(rules.weights.per_signal());
+        // Each of them has been checked, so that together they are fine.
+        let configured = Weights::of(weights.map(|(given, recorded)| given.unwrap_or(recorded)));
+        let stale = config.stale.zip(rules.stale).map(|(given, recorded)| given.unwrap_or(recorded));
         Rules {
-            weights: self.weights.unwrap_or(rules.weights),
-            max_score: self.max_score.unwrap_or(rules.max_score),
-            stale: self.stale.map_or(rules.stale, |policy| rules.stale.map(|_| policy)),
-            unlabelled: self.unlabelled_nodes.unwrap_or(rules.unlabelled),
-            anti_herd: self.anti_herd.unwrap_or(rules.anti_herd),
+            weights: self.weights.unwrap_or(configured.unwrap_or(rules.weights)),
+            max_score: self.max_score.or(config.max_score).unwrap_or(rules.max_score),
+            stale: self.stale.map_or(stale, |policy| stale.map(|_| policy)),
+            unlabelled: self.unlabelled_nodes.or(config.unlabelled).unwrap_or(rules.unlabelled),
+            anti_herd: self.anti_herd.or(config.anti_herd).unwrap_or(rules.anti_herd),
         }
     }
 }
@@ -168,6 +180,11 @@ impl Pod {
     fn text(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
+}
+
+fn config(path: &str) -> Result<Settings, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    file::parse(&text).map_err(|problem| problem.at(Path::new(path)))
 }
 
 fn pod(text: &str) -> Result<Pod, String> {

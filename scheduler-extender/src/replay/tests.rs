@@ -76,6 +76,20 @@ fn other_weights_show_who_would_have_gone_elsewhere() {
 }
 
 #[test]
+fn the_settings_of_a_file_are_tried_out_and_flags_win() {
+    let mut config = NamedTempFile::new().unwrap();
+    config.write_all(b"maxScore: 100\n").unwrap();
+    let config = ["--config", config.path().to_str().unwrap()];
+    let (result, out) = replay(RECORDING, &config);
+    assert!(result.is_ok() && out.contains("0 would have gone elsewhere and 0 might"), "{out}");
+    let (_, json) = replay(RECORDING, &[config[0], config[1], "-o", "json"]);
+    assert!(json.contains("\"score\": 80"), "{json}");
+    let (_, json) = replay(RECORDING, &[config[0], config[1], "--max-score", "1", "-o", "json"]);
+    assert!(!json.contains("\"score\": 80"), "{json}");
+    assert!(Command::try_parse_from(["x", "f", "--config", "/nonexistent"]).is_err());
+}
+
+#[test]
 fn one_pod_alone_can_be_looked_at() {
     let (result, _) = replay(RECORDING, &["--pod", "d/p"]);
     assert_eq!(result, Ok(()));
