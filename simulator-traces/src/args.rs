@@ -1,6 +1,6 @@
 //! The command line; each command has its file in [`crate::commands`].
 
-use crate::commands::{generate, run};
+use crate::commands::{compare, generate, reproduce, run, sweep};
 use clap::{Parser, Subcommand};
 
 /// Asks before hardware: with my trace, my boards and these weights, what changes?
@@ -13,8 +13,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Compare(compare::Compare),
     Generate(generate::Generate),
+    Reproduce(reproduce::Reproduce),
     Run(run::Run),
+    Sweep(sweep::Sweep),
 }
 
 impl Args {
@@ -24,8 +27,11 @@ impl Args {
     /// What went wrong, for people.
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
+            Command::Compare(command) => command.run(),
             Command::Generate(command) => command.run(),
+            Command::Reproduce(command) => command.run(),
             Command::Run(command) => command.run(),
+            Command::Sweep(command) => command.run(),
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod commands;
 pub mod outcome;
 pub mod placement;
 pub mod pool;
+pub mod progress;
 pub mod qos;
 pub mod random;
 pub mod scenario;

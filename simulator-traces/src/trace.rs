@@ -98,6 +98,12 @@ impl Trace {
         Ok(Self { requests, name, bad_rows: BadRows::default() })
     }
 
+    /// These requests, which must be in the order of their arrivals.
+    #[must_use]
+    pub fn of(name: &str, requests: impl Iterator<Item = Request> + Send + 'static) -> Self {
+        Self { requests: Box::new(requests.map(Ok)), name: name.to_owned(), bad_rows: BadRows::default() }
+    }
+
     /// What to remark about it wherever its numbers are shown.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {

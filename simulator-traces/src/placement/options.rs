@@ -3,6 +3,8 @@
 //!
 //! Where the paper leaves a choice open, the choice is an option here.
 
+use crate::scenario::ScenarioError;
+use crate::trace::Origin;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -180,6 +182,12 @@ pub struct Placement {
     pub replicas: u32,
     /// Time from a placement to the first request that it serves.
     pub start_ms: f64,
+    /// Time between looks for units that had better be moved; 0: they stay where they are.
+    pub move_minutes: f64,
+    /// Most moves at each look.
+    pub moves: u32,
+    /// What a move must save: cold starts per hour.
+    pub move_gain: f64,
 }
 
 /// What kube-scheduler's other plugins look at.
@@ -270,7 +278,7 @@ pub enum Reach {
 }
 
 /// What happens in a node's slots.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slots {
     /// Whether requests overlap.
@@ -279,6 +287,8 @@ pub struct Slots {
     pub after_use: AfterUse,
     /// Which idle slot loses its bitstream.
     pub eviction: Eviction,
+    /// With `predicted`: how far ahead it looks.
+    pub horizon_s: f64,
     /// Who comes next when a slot gets free.
     pub queue: Queue,
 }
@@ -341,6 +351,64 @@ pub struct Measure {
     pub warm_up_days: f64,
 }
 
+impl Scenario {
+    /// Where its requests come from.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`] if a path is missing.
+    pub fn origin(&self) -> Result<Origin, ScenarioError> {
+        let path = || {
+            let missing =
+                || ScenarioError::Invalid("trace.path is missing; write where the trace is".to_owned());
+            self.trace.path.clone().ok_or_else(missing)
+        };
+        Ok(match self.trace.source {
+            Source::Synthetic => Origin::Synthetic { seed: self.trace.seed, requests: self.trace.requests },
+            Source::Azure2021 => Origin::Azure2021(path()?),
+            Source::Azure2019 => Origin::Azure2019 { folder: path()?, seed: self.trace.seed },
+        })
+    }
+
+    /// All kinds of boards.
+    #[must_use]
+    pub fn all_boards(&self) -> Vec<Boards> {
+        let Cluster { nodes, slots, reconfiguration_ms, reconfiguration_ms_per_mb, .. } = self.cluster;
+        let model = "board".to_owned();
+        let first = Boards { nodes, model, slots, reconfiguration_ms, reconfiguration_ms_per_mb };
+        std::iter::once(first).chain(self.cluster.boards.iter().cloned()).collect()
+    }
+
+    /// Whether its numbers make sense.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`] says which does not.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        let nodes: u64 = self.all_boards().iter().map(|boards| u64::from(boards.nodes)).sum();
+        let [from, to] = self.workload.bitstream_mb;
+        let wrong = [
+            ((1..=100_000).contains(&nodes), "cluster.nodes: write 1 to 100000"),
+            (
+                self.all_boards().iter().all(|boards| (1..=1024).contains(&boards.slots)),
+                "slots: write 1 to 1024",
+            ),
+            ((0.0..=1.0).contains(&self.workload.p), "workload.p: write a share from 0 to 1"),
+            ((0.0..=1.0).contains(&self.workload.r), "workload.r: write a share from 0 to 1"),
+            (self.workload.m_ms >= 0.0, "workload.m_ms: write no negative time"),
+            (
+                from > 0.0 && to >= from && to <= 1e6,
+                "workload.bitstream_mb: write two sizes, the smaller first",
+            ),
+            ((1..=100).contains(&self.placement.replicas), "placement.replicas: write 1 to 100"),
+            (self.trace.requests <= 1_000_000_000, "trace.requests: write at most 1000000000"),
+            (self.trace.from_day >= 0.0, "trace.from_day: write a day from 0 on"),
+        ];
+        match wrong.iter().find(|(is_right, _)| !is_right) {
+            Some((_, what)) => Err(ScenarioError::Invalid((*what).to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
 fn one() -> u64 {
     1
 }
@@ -399,6 +467,9 @@ impl Default for Placement {
             idle_s: 600.0,
             replicas: 1,
             start_ms: 0.0,
+            move_minutes: 0.0,
+            moves: 4,
+            move_gain: 10.0,
         }
     }
 }
@@ -406,6 +477,18 @@ impl Default for Placement {
 impl Default for Freshness {
     fn default() -> Self {
         Self { window_s: 300.0, interval_s: 0.0, heartbeat_s: 60.0, delay_ms: 0.0 }
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            requests: Requests::default(),
+            after_use: AfterUse::default(),
+            eviction: Eviction::default(),
+            horizon_s: 60.0,
+            queue: Queue::default(),
+        }
     }
 }
 

@@ -106,12 +106,17 @@ fn match_app_median(counts: &mut [u64], apps: &[u32], random: &mut Random) {
 /// Each function gets a part of the distribution as large as its share of the requests, so that all together have the
 /// whole, whatever the functions' kinds are.
 fn own_durations(counts: &[u64], random: &mut Random) -> Vec<(f64, f64)> {
-    let mut order: Vec<usize> = (0..counts.len()).collect();
-    random.shuffle(&mut order);
+    // Popular functions tend to be short: one that was long too would need more than a board of its own.
+    let mut order: Vec<(f64, usize)> = counts
+        .iter()
+        .enumerate()
+        .map(|(index, count)| (1.5 * random.normal() - 0.5 * libm::log(*count as f64), index))
+        .collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total = counts.iter().sum::<u64>() as f64;
     let mut own = vec![(0.0, 0.0); counts.len()];
     let mut begin = 0.0;
-    for index in order {
+    for (_, index) in order {
         let length = counts[index] as f64 / total;
         own[index] = (begin, length);
         begin += length;

@@ -1,0 +1,133 @@
+//! Which functions had better be moved to another node, by the cold starts that are to be expected (S-11): popular
+//! functions drift apart, and share nodes with those that hardly come.
+//!
+//! A node's expected cold starts follow from the gaps between its functions' uses ([`crate::reuse`]). Usage is not looked
+//! at here.
+
+use crate::reuse::{Pressure, Profile};
+
+/// How many functions of a node are tried, those with the most cold starts first.
+const TRIED: usize = 16;
+
+/// A function on a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placed {
+    /// Which function: whatever number the caller knows it by.
+    pub function: usize,
+    /// Index of its node.
+    pub node: usize,
+    /// What it does to a node's slots.
+    pub profile: Profile,
+}
+
+/// A function that had better be elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Move {
+    /// Which.
+    pub function: usize,
+    /// Where it is.
+    pub from: usize,
+    /// Where it had better be.
+    pub to: usize,
+    /// Cold starts saved per second.
+    pub gain: f32,
+}
+
+/// The `most` best moves, one after the other, each saving at least `least_gain` cold starts per second. `slots` has the
+/// slots of each node.
+#[must_use]
+pub fn plan(functions: &[Placed], slots: &[u32], most: usize, least_gain: f32) -> Vec<Move> {
+    let mut nodes: Vec<Pressure> = slots.iter().map(|slots| Pressure::new(*slots)).collect();
+    let mut places: Vec<usize> = functions.iter().map(|function| function.node).collect();
+    for function in functions {
+        if let Some(node) = nodes.get_mut(function.node) {
+            node.add(&function.profile);
+        }
+    }
+    let mut moves: Vec<Move> = Vec::new();
+    let mut cold: Vec<f32> = nodes.iter().map(Pressure::cold).collect();
+    // From the worst node first; a node that can't be helped is not tried again.
+    let mut hopeless = vec![false; nodes.len()];
+    while moves.len() < most {
+        let worst =
+            (0..nodes.len()).filter(|node| !hopeless[*node]).max_by(|a, b| cold[*a].total_cmp(&cold[*b]));
+        let Some(from) = worst.filter(|node| cold[*node] >= least_gain) else { break };
+        let best =
+            best_from(from, functions, &places, &nodes, &cold).filter(|best| best.1.gain >= least_gain);
+        let Some((index, best)) = best else {
+            hopeless[from] = true;
+            continue;
+        };
+        let profile = &functions[index].profile;
+        nodes[from].remove(profile);
+        nodes[best.to].add(profile);
+        cold[from] = nodes[from].cold();
+        cold[best.to] = nodes[best.to].cold();
+        places[index] = best.to;
+        moves.push(best);
+    }
+    moves
+}
+
+fn best_from(
+    from: usize,
+    functions: &[Placed],
+    places: &[usize],
+    nodes: &[Pressure],
+    cold: &[f32],
+) -> Option<(usize, Move)> {
+    let mut here: Vec<usize> = (0..functions.len()).filter(|index| places[*index] == from).collect();
+    // The busiest ones: how often one is used is what it costs with no slot to stay in.
+    here.sort_by(|a, b| {
+        functions[*b].profile.cold[0].total_cmp(&functions[*a].profile.cold[0]).then(a.cmp(b))
+    });
+    let mut best: Option<(usize, Move)> = None;
+    for index in here.into_iter().take(TRIED) {
+        let profile = &functions[index].profile;
+        let mut without = nodes[from].clone();
+        without.remove(profile);
+        let saved = cold[from] - without.cold();
+        for to in (0..nodes.len()).filter(|to| *to != from) {
+            let gain = saved - (nodes[to].cold_with(Some(profile)) - cold[to]);
+            if best.as_ref().is_none_or(|(_, best)| gain > best.gain) {
+                best = Some((index, Move { function: functions[index].function, from, to, gain }));
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reuse::Gaps;
+    use crate::units::Millis;
+
+    fn placed(function: usize, node: usize, period: u64) -> Placed {
+        let mut gaps = Gaps::default();
+        (0..200).for_each(|use_| gaps.used(Millis(use_ * period)));
+        let profile = gaps.profile(gaps.last().unwrap() + Millis(1));
+        Placed { function, node, profile }
+    }
+
+    #[test]
+    fn busy_functions_are_moved_to_where_there_is_room() {
+        let crowded: Vec<Placed> = (0..4).map(|function| placed(function, 0, 1_000)).collect();
+        let moves = plan(&crowded, &[2, 2], 10, 0.001);
+        assert_eq!(moves.len(), 2, "{moves:?}");
+        assert!(moves.iter().all(|a_move| (a_move.from, a_move.to) == (0, 1)));
+    }
+
+    #[test]
+    fn who_has_room_stays() {
+        let apart: Vec<Placed> = (0..4).map(|function| placed(function, function % 2, 1_000)).collect();
+        assert_eq!(plan(&apart, &[2, 2], 10, 0.001), []);
+        assert_eq!(plan(&[], &[], 10, 0.001), []);
+    }
+
+    #[test]
+    fn no_more_is_moved_than_is_allowed() {
+        let crowded: Vec<Placed> = (0..4).map(|function| placed(function, 0, 1_000)).collect();
+        assert_eq!(plan(&crowded, &[2, 2], 1, 0.001).len(), 1);
+    }
+}

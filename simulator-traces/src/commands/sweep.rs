@@ -1,0 +1,80 @@
+//! `fpga-sim sweep`: all combinations of some values.
+
+use super::grid::{combinations, run_all};
+use crate::outcome::{Table, number};
+use anyhow::Context as _;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Runs a scenario with all combinations of some values, on all cores.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fpga-sim sweep --scenario scenario.toml --vary cluster.nodes=10,20,40 \
+                  --vary placement.weights=0-0-0,1-2-2 --metric cold_share_of_all --csv sweep.csv")]
+pub struct Sweep {
+    /// The scenario, a TOML file.
+    #[arg(long, env = "FPGA_SIM_SCENARIO", value_name = "FILE")]
+    scenario: PathBuf,
+    /// A parameter and its values, `PATH=VALUE,VALUE…`; given again for each parameter.
+    #[arg(long, env = "FPGA_SIM_VARY", value_name = "PATH=VALUES", value_delimiter = ';', required = true)]
+    vary: Vec<String>,
+    /// What to show in the table; all if not given. The CSV file has all.
+    #[arg(long, env = "FPGA_SIM_METRIC", value_name = "NAME", value_delimiter = ',')]
+    metric: Vec<String>,
+    /// Where to write all numbers as comma-separated values.
+    #[arg(long, env = "FPGA_SIM_CSV", value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// How many runs at a time; as many as there are cores if not given.
+    #[arg(long, env = "FPGA_SIM_THREADS")]
+    threads: Option<usize>,
+}
+
+impl Sweep {
+    /// Does it.
+    ///
+    /// # Errors
+    /// If the scenario can't be read or one of its variants can't be run.
+    pub fn run(&self) -> anyhow::Result<()> {
+        let base =
+            std::fs::read_to_string(&self.scenario).with_context(|| self.scenario.display().to_string())?;
+        crate::scenario::Scenario::parse(&base)?;
+        let parameters = self.vary.iter().map(|text| parameter(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let runs = combinations(&parameters);
+        let outcomes = run_all(&base, &runs, self.threads)?;
+        let names: Vec<String> = outcomes
+            .first()
+            .map(|outcome| outcome.metrics.iter().map(|(name, _)| name.clone()).collect())
+            .unwrap_or_default();
+        let table = |shown: &dyn Fn(&str) -> bool, text: &dyn Fn(f64) -> String| {
+            let shown: Vec<&String> = names.iter().filter(|name| shown(name)).collect();
+            let heads = parameters.iter().map(|(path, _)| path.clone());
+            let rows = runs.iter().zip(&outcomes).map(|(changes, outcome)| {
+                let values =
+                    changes.iter().map(|change| change.split_once('=').map_or("", |(_, value)| value));
+                let numbers = shown.iter().map(|name| outcome.metric(name).map_or_else(String::new, text));
+                values.map(str::to_owned).chain(numbers).collect()
+            });
+            Table {
+                title: String::new(),
+                rows: rows.collect(),
+                columns: heads.chain(shown.iter().map(|name| (*name).clone())).collect(),
+            }
+        };
+        if let Some(path) = &self.csv {
+            let all = table(&|_| true, &|value| value.to_string()).csv()?;
+            std::fs::write(path, all).with_context(|| path.display().to_string())?;
+        }
+        for remark in outcomes.first().map(|outcome| &outcome.remarks[..]).unwrap_or_default() {
+            println!("{remark}\n");
+        }
+        let wanted = |name: &str| self.metric.is_empty() || self.metric.iter().any(|metric| metric == name);
+        print!("{}", table(&wanted, &number).markdown());
+        Ok(())
+    }
+}
+
+fn parameter(text: &str) -> anyhow::Result<(String, Vec<String>)> {
+    let (path, values) = text.split_once('=').with_context(|| {
+        format!("{text:?} varies nothing; write PATH=VALUE,VALUE, for example cluster.nodes=10,20")
+    })?;
+    Ok((path.to_owned(), values.split(',').map(str::to_owned).collect()))
+}

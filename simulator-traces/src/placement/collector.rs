@@ -1,0 +1,260 @@
+//! What decisions know of a node: the production window (S-4), published as a collector would, and received some time
+//! later.
+//!
+//! Work is done only when a decision asks: what happened since the last publication waits until then. Progress of running
+//! tasks is not reported here, only their ends.
+
+use super::options::Freshness;
+use crate::scenario::ScenarioError;
+use crate::time::Micros;
+use fpga_core::bitstream::{BitstreamId, Digest};
+use fpga_core::device::Health;
+use fpga_core::event::{Event, Phase};
+use fpga_core::ledger::Order;
+use fpga_core::node_facts::{NodeFacts, NodeLabels};
+use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState, RecentBitstream, decode, encode};
+use fpga_core::staleness::{Knowledge, Received};
+use fpga_core::units::Millis;
+use fpga_core::window::{Share, Window};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The begin of the trace on the nodes' clocks: nothing lies before 1970.
+const EPOCH: Millis = Millis(1_700_000_000_000);
+const DEVICE: &str = "fpga0";
+
+/// Everything of one node that is published.
+#[derive(Debug)]
+pub struct Collector {
+    window: Window,
+    waiting: VecDeque<Waiting>,
+    interval: Micros,
+    heartbeat: Micros,
+    delay: Micros,
+    devices: BTreeMap<String, u32>,
+    model: String,
+    seq: u64,
+    published: Option<Micros>,
+    changed: bool,
+    /// What the slots held at the last publication that may be seen, if that has changed since.
+    shown: Option<(Micros, Shown)>,
+    facts: NodeFacts,
+    event: Event,
+}
+
+/// The part of a state that is not summed over time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Bitstreams in slots.
+    pub loaded: Vec<u32>,
+    /// Requests that wait.
+    pub queued: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    at: Micros,
+    bitstream: u32,
+    duration: Micros,
+    reconfiguration: Micros,
+}
+
+/// The name of a bitstream: a digest that says its number.
+#[must_use]
+pub fn digest(bitstream: u32) -> Digest {
+    let mut bytes = [0xf9; 32];
+    bytes[..4].copy_from_slice(&bitstream.to_be_bytes());
+    Digest::from_bytes(bytes)
+}
+
+/// The number of a bitstream by its name.
+#[must_use]
+pub fn number(digest: &Digest) -> u32 {
+    let [a, b, c, d, ..] = *digest.as_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// A simulated moment on the nodes' clocks.
+#[must_use]
+pub fn clock(at: Micros) -> Millis {
+    EPOCH + Millis(at.0 / 1000)
+}
+
+impl Collector {
+    /// Of a node with one board.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`] if there can be no such window.
+    pub fn new(freshness: &Freshness, slots: u32, model: &str) -> Result<Self, ScenarioError> {
+        let window = Window::new(Micros::from_secs(freshness.window_s).millis())
+            .map_err(|error| ScenarioError::Invalid(format!("freshness.window_s: {error}")))?;
+        let heartbeat = Micros::from_secs(freshness.heartbeat_s);
+        if heartbeat < Micros::SECOND {
+            return Err(ScenarioError::Invalid("freshness.heartbeat_s: write at least 1".to_owned()));
+        }
+        let event = Event {
+            timestamp_ms: EPOCH,
+            duration_ms: Millis::ZERO,
+            reconfiguration_ms: Millis::ZERO,
+            bitstream_identifier: BitstreamId::Digest(digest(0)),
+            digest: None,
+            identity: None,
+            task: None,
+            phase: Phase::Final,
+            merged: None,
+            device: Some(DEVICE.to_owned()),
+            slot: None,
+            tenant: None,
+        };
+        Ok(Self {
+            window,
+            waiting: VecDeque::new(),
+            interval: Micros::from_secs(freshness.interval_s),
+            heartbeat,
+            delay: Micros::from_millis(freshness.delay_ms),
+            devices: BTreeMap::from([(DEVICE.to_owned(), slots)]),
+            model: model.to_owned(),
+            seq: 0,
+            published: None,
+            changed: true,
+            shown: None,
+            facts: NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Absent },
+            event,
+        })
+    }
+
+    /// A request used a slot until now, loading included.
+    pub fn ran(&mut self, bitstream: u32, duration: Micros, now: Micros) {
+        self.take_in(now);
+        self.waiting.push_back(Waiting { at: now, bitstream, duration, reconfiguration: Micros::ZERO });
+    }
+
+    /// A bitstream was loaded until now.
+    pub fn loaded(&mut self, bitstream: u32, reconfiguration: Micros, now: Micros) {
+        self.take_in(now);
+        self.waiting.push_back(Waiting { at: now, bitstream, duration: Micros::ZERO, reconfiguration });
+    }
+
+    /// To be called before the slots or the queue change: `shown` is what they are.
+    pub fn before_change(&mut self, now: Micros, shown: impl FnOnce() -> Shown) {
+        if self.interval == Micros::ZERO {
+            self.changed = true;
+            return;
+        }
+        let due = self.due(now);
+        if self.shown.as_ref().is_none_or(|(at, _)| *at < due) {
+            self.shown = Some((due, shown()));
+        }
+    }
+
+    /// What decisions know now; `shown` is what slots and queue are.
+    pub fn facts(&mut self, now: Micros, shown: impl FnOnce() -> Shown) -> &NodeFacts {
+        let due = self.due(now);
+        let is_due = match self.published {
+            None => true,
+            Some(published) => {
+                let news = self.interval == Micros::ZERO && self.changed
+                    || self.waiting.front().is_some_and(|event| event.at <= due)
+                    || self.interval > Micros::ZERO && self.changed && due > published;
+                news || due - published >= self.heartbeat
+            }
+        };
+        if is_due {
+            let shown = match self.shown.take() {
+                Some((at, shown)) if at == due => shown,
+                _ => shown(),
+            };
+            self.publish(due, &shown);
+        }
+        &self.facts
+    }
+
+    /// The same, as it was when it was last asked for.
+    #[must_use]
+    pub fn known(&self) -> &NodeFacts {
+        &self.facts
+    }
+
+    /// The last moment whose publication has been received.
+    fn due(&self, now: Micros) -> Micros {
+        let sent = now - self.delay;
+        match sent.0.checked_rem(self.interval.0) {
+            Some(since) => sent - Micros(since),
+            None => sent,
+        }
+    }
+
+    /// Counts what happened before the last publication that may be seen: memory stays bounded.
+    fn take_in(&mut self, now: Micros) {
+        let due = self.due(now);
+        while let Some(event) = self.waiting.front().copied() {
+            if event.at > due {
+                return;
+            }
+            self.waiting.pop_front();
+            self.changed = true;
+            let at = clock(event.at);
+            self.event.timestamp_ms = at;
+            self.event.duration_ms = event.duration.millis();
+            self.event.reconfiguration_ms = event.reconfiguration.millis();
+            self.event.bitstream_identifier = BitstreamId::Digest(digest(event.bitstream));
+            self.window.count(&self.event, Share::Whole, Order::Newest, at);
+        }
+    }
+
+    fn publish(&mut self, at: Micros, shown: &Shown) {
+        self.take_in(at + self.delay);
+        let now = clock(at);
+        let measured = self.window.measure(now, &self.devices);
+        let of_device = measured.devices.get(DEVICE).copied().unwrap_or_default();
+        let mut bitstreams = measured.bitstreams;
+        let loaded = shown.loaded.iter().map(|bitstream| {
+            let name = digest(*bitstream);
+            let prefix = DigestPrefix::from(&name);
+            let known = bitstreams.iter().position(|recent| recent.digest == Some(prefix));
+            let index = known.unwrap_or_else(|| {
+                let last_used_ago = self.window.length() + Millis(1);
+                bitstreams.push(RecentBitstream { name: None, digest: Some(prefix), last_used_ago });
+                bitstreams.len() - 1
+            });
+            u32::try_from(index).unwrap_or(u32::MAX)
+        });
+        let loaded = loaded.collect();
+        self.seq += 1;
+        let mut state = NodeState {
+            boot: 1,
+            seq: self.seq,
+            heartbeat: self.heartbeat.max(self.interval).millis(),
+            measured_at: now,
+            window: self.window.length(),
+            usage: measured.usage,
+            reconfiguration: measured.reconfiguration,
+            devices: vec![DeviceState {
+                id: DEVICE.to_owned(),
+                vendor: "fpga".to_owned(),
+                platform: String::new(),
+                board: self.model.clone(),
+                shell: String::new(),
+                slots: self.devices.values().sum(),
+                loaded,
+                usage: of_device.usage,
+                reconfiguration: of_device.reconfiguration,
+                queued: shown.queued,
+                health: Health::Healthy,
+            }],
+            bitstreams,
+            buckets: measured.buckets,
+            truncated: 0,
+        };
+        // Annotations are short: what decisions see is what is left after that. Whoever sees everything at once doesn't
+        // read annotations.
+        if self.interval > Micros::ZERO
+            && let Some(read) = encode(&state).ok().and_then(|text| decode(&text).ok())
+        {
+            state = read;
+        }
+        let received = Received::new(state, clock(at + self.delay), self.delay.millis());
+        self.facts.knowledge = Knowledge::Known(Box::new(received));
+        self.published = Some(at);
+        self.changed = false;
+    }
+}

@@ -1,0 +1,542 @@
+//! The simulation: what happens next, happens next. Arrivals come from the trace, everything else from a heap; decisions
+//! are `fpga-core`'s.
+
+use super::collector::{Collector, clock};
+use super::jobs::{Job, Jobs};
+use super::lookahead::Lookahead;
+use super::measures::Measures;
+use super::mover::Mover;
+use super::node::Node;
+use super::options::{AfterUse, Eviction, Lifetime, Queue, Reach, Requests, Route, Scenario};
+use super::placer::Placer;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::random::Random;
+use crate::scenario::ScenarioError;
+use crate::time::Micros;
+use crate::trace::Trace;
+use fpga_core::reuse::Gaps;
+use fpga_core::units::Millis;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
+
+/// How far into a node's queue one looks for requests of the same bitstream.
+const LOOK_INTO_QUEUE: usize = 64;
+
+/// One run.
+pub struct Engine<'s> {
+    scenario: &'s Scenario,
+    now: Micros,
+    nodes: Vec<Node>,
+    units: Vec<Unit>,
+    placer: Placer,
+    mover: Mover,
+    memory: Memory,
+    events: BinaryHeap<Reverse<Event>>,
+    measures: Measures,
+    routing: Random,
+    serial_usage: Vec<Micros>,
+    uses: u64,
+    sizes: Vec<Option<f64>>,
+}
+
+/// What is remembered, or foreseen, of bitstreams, for evictions.
+struct Memory {
+    eviction: Eviction,
+    horizon: Millis,
+    gaps: Vec<Gaps>,
+    lookahead: Lookahead,
+    /// In how many slots each is.
+    copies: Vec<u32>,
+    random: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Unit {
+    nodes: Vec<u32>,
+    last: Micros,
+    ready: Micros,
+}
+
+/// Something that happens at a node later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    at: Micros,
+    what: What,
+    node: u32,
+    slot: u32,
+    bitstream: u32,
+    came: Micros,
+    took: Micros,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Loaded,
+    Ended,
+    Arrived { board: Micros, unit: u32 },
+}
+
+impl<'s> Engine<'s> {
+    /// Ready to run.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] if the scenario makes no sense.
+    pub fn new(scenario: &'s Scenario) -> Result<Self, ScenarioError> {
+        scenario.check()?;
+        let mut nodes = Vec::new();
+        for boards in scenario.all_boards() {
+            let slots = NonZeroU32::new(boards.slots)
+                .ok_or_else(|| ScenarioError::Invalid("a board has no slots; write at least 1".to_owned()))?;
+            for _ in 0..boards.nodes {
+                let collector = Collector::new(&scenario.freshness, boards.slots, &boards.model)?;
+                let reconfiguration =
+                    (Micros::from_millis(boards.reconfiguration_ms), boards.reconfiguration_ms_per_mb);
+                nodes.push(Node::new(slots, collector, reconfiguration));
+            }
+        }
+        let lookahead = match scenario.slots.eviction {
+            Eviction::Clairvoyant => Lookahead::new(scenario)?,
+            _ => Lookahead::default(),
+        };
+        let begin = Micros::from_secs(scenario.trace.from_day * 86_400.0);
+        Ok(Self {
+            now: begin,
+            units: Vec::new(),
+            placer: Placer::new(&scenario.placement, nodes.len(), scenario.seed)?,
+            mover: Mover::new(&scenario.placement, begin),
+            memory: Memory {
+                eviction: scenario.slots.eviction,
+                horizon: Micros::from_secs(scenario.slots.horizon_s).millis(),
+                gaps: Vec::new(),
+                lookahead,
+                copies: Vec::new(),
+                random: scenario.seed,
+            },
+            events: BinaryHeap::new(),
+            measures: Measures::new(
+                Micros::from_secs(scenario.freshness.window_s),
+                Micros::from_secs(scenario.measure.sample_s),
+                Micros::from_secs(scenario.measure.warm_up_days * 86_400.0),
+                begin,
+            ),
+            routing: Random::new(scenario.seed, 40),
+            serial_usage: vec![Micros::ZERO; nodes.len()],
+            uses: 0,
+            sizes: Vec::new(),
+            nodes,
+            scenario,
+        })
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] if the trace can't be read or a law was broken.
+    pub fn run(mut self, trace: &mut Trace) -> Result<Outcome, ScenarioError> {
+        let mut progress = Progress::new();
+        let mut jobs = Jobs::new(self.scenario);
+        while let Some(job) = jobs.next(trace) {
+            self.events_until(job.at)?;
+            self.arrive(&job)?;
+            progress.at(self.now);
+        }
+        self.events_until(Micros::MAX)?;
+        progress.end();
+        let serial = self.scenario.slots.requests == Requests::Serial;
+        let mut outcome = self.measures.finish(&self.nodes, self.now, serial)?;
+        outcome.push("placements", self.placer.placements() as f64);
+        outcome.push("moves", self.mover.moves() as f64);
+        outcome.remarks = trace.remarks();
+        Ok(outcome)
+    }
+
+    /// Lets everything happen that comes before `until`; what ends at that moment ends first.
+    fn events_until(&mut self, until: Micros) -> Result<(), ScenarioError> {
+        loop {
+            let next = self.events.peek().map(|Reverse(event)| event.at);
+            let next_or_until = next.map_or(until, |next| next.min(until));
+            while self.measures.next_look() <= next_or_until && next_or_until < Micros::MAX {
+                self.look()?;
+            }
+            match next {
+                Some(next) if next <= until => {
+                    let Some(Reverse(event)) = self.events.pop() else { return Ok(()) };
+                    self.step_to(event.at)?;
+                    self.happen(event)?;
+                }
+                _ => {
+                    if until < Micros::MAX {
+                        self.step_to(until)?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn step_to(&mut self, at: Micros) -> Result<(), ScenarioError> {
+        if at < self.now {
+            return Err(ScenarioError::Invariant(format!("{at} comes after {}", self.now)));
+        }
+        self.now = at;
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), ScenarioError> {
+        let serial = self.scenario.slots.requests == Requests::Serial;
+        self.measures.look(&self.nodes, serial.then_some(&self.serial_usage[..]))
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), ScenarioError> {
+        let Event { node: index, slot, bitstream, came, took, .. } = event;
+        let now = self.now;
+        match event.what {
+            What::Arrived { board, unit } => {
+                let job =
+                    Job { at: came, function: 0, unit, bitstream, cpu: Micros::ZERO, board: Some(board) };
+                self.enter(index, job);
+            }
+            What::Loaded => self.node(index)?.collector.loaded(bitstream, took, now),
+            What::Ended => {
+                let mut uses = self.uses;
+                let node = self.node(index)?;
+                node.collector.ran(bitstream, took, now);
+                node.release(slot, &mut uses, now);
+                self.uses = uses;
+                self.measures.left(came, now);
+                self.next_waiting(index, bitstream)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, index: u32) -> Result<&mut Node, ScenarioError> {
+        self.nodes
+            .get_mut(index as usize)
+            .ok_or_else(|| ScenarioError::Invariant(format!("there is no node {index}")))
+    }
+
+    /// A slot got free that holds `bitstream`: who comes next?
+    fn next_waiting(&mut self, index: u32, bitstream: u32) -> Result<(), ScenarioError> {
+        let queue = self.scenario.slots.queue;
+        let node = self.node(index)?;
+        let place = match queue {
+            Queue::Fifo => 0,
+            Queue::SameBitstream => {
+                let same = |job: &Job| job.bitstream == bitstream;
+                node.waiting.iter().take(LOOK_INTO_QUEUE).position(same).unwrap_or(0)
+            }
+        };
+        if let Some(job) = node.waiting.remove(place) {
+            self.begin(index, &job);
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, job: &Job) -> Result<(), ScenarioError> {
+        let counts = self.measures.counts(self.now);
+        self.measures.requests += u64::from(counts);
+        self.place_if_needed(job);
+        self.move_if_due();
+        let board = job.board;
+        let index = match board {
+            None => self.any_replica(job.unit),
+            Some(_) => self.route(job),
+        };
+        let now = self.now;
+        let node = self.node(index)?;
+        node.cpu += job.cpu;
+        let Some(board) = board else { return Ok(()) };
+        self.measures.board_requests += u64::from(counts);
+        self.memory.used(job.bitstream, now);
+        self.mover.used(job.unit, job.bitstream, now);
+        self.measures.arrived(now);
+        if self.scenario.slots.requests == Requests::Serial {
+            self.serve_at_once(index, job, board);
+            return Ok(());
+        }
+        let ready = self.units.get(job.unit as usize).map_or(Micros::ZERO, |unit| unit.ready);
+        let at = ready.max(now) + Micros::from_millis(self.scenario.cluster.network_ms);
+        if at > now {
+            self.events.push(Reverse(Event {
+                at,
+                what: What::Arrived { board, unit: job.unit },
+                node: index,
+                slot: 0,
+                bitstream: job.bitstream,
+                came: now,
+                took: Micros::ZERO,
+            }));
+        } else {
+            self.enter(index, *job);
+        }
+        Ok(())
+    }
+
+    /// A request is at its node.
+    fn enter(&mut self, index: u32, job: Job) {
+        let Some(node) = self.nodes.get_mut(index as usize) else { return };
+        if node.has_room() {
+            self.begin(index, &job);
+        } else {
+            let now = self.now;
+            let shown = node.shown();
+            node.collector.before_change(now, || shown);
+            node.waiting.push_back(job);
+        }
+    }
+
+    /// A request takes a slot; there must be an idle one.
+    fn begin(&mut self, index: u32, job: &Job) {
+        let now = self.now;
+        let Some((took, load)) = self.take(index, job) else { return };
+        let Some((slot, loading)) = load else { return };
+        if loading > Micros::ZERO {
+            self.events.push(Reverse(Event {
+                at: now + loading,
+                what: What::Loaded,
+                node: index,
+                slot,
+                bitstream: job.bitstream,
+                came: job.at,
+                took: loading,
+            }));
+        }
+        self.events.push(Reverse(Event {
+            at: now + took,
+            what: What::Ended,
+            node: index,
+            slot,
+            bitstream: job.bitstream,
+            came: job.at,
+            took,
+        }));
+    }
+
+    /// The paper's way (6.8): it is over before anything else happens.
+    fn serve_at_once(&mut self, index: u32, job: &Job, board: Micros) {
+        let now = self.now;
+        let Some((took, Some((slot, loading)))) = self.take(index, job) else { return };
+        let mut uses = self.uses;
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            node.release(slot, &mut uses, now);
+            if loading > Micros::ZERO {
+                node.collector.loaded(job.bitstream, loading, now);
+            }
+            node.collector.ran(job.bitstream, took, now);
+        }
+        self.uses = uses;
+        self.serial_usage[index as usize] += board + loading;
+        self.measures.left(now, now);
+    }
+
+    /// Takes a slot: the whole time that it is held, and the slot with the time for loading.
+    fn take(&mut self, index: u32, job: &Job) -> Option<(Micros, Option<(u32, Micros)>)> {
+        let now = self.now;
+        let memory = &self.memory;
+        let node = self.nodes.get_mut(index as usize)?;
+        let taken =
+            node.take(job.bitstream, &mut self.uses, now, |bitstream| memory.worth(bitstream, now))?;
+        let cold = !taken.resident || self.scenario.slots.after_use == AfterUse::Goes;
+        let loading = if cold {
+            let (base, per_mb) = node.reconfiguration;
+            let size = if per_mb > 0.0 { size(&mut self.sizes, self.scenario, job.bitstream) } else { 0.0 };
+            base + Micros::from_millis(per_mb * size)
+        } else {
+            Micros::ZERO
+        };
+        if !taken.resident {
+            self.memory.moved(job.bitstream, taken.evicted);
+        }
+        let took = job.board.unwrap_or_default() + loading;
+        node.done.started += 1;
+        node.done.cold += u64::from(cold);
+        node.done.reconfiguration += loading;
+        node.done.service += took;
+        let counts = self.measures.counts(now);
+        self.measures.cold += u64::from(cold && counts);
+        self.measures.began(now - job.at, counts);
+        Some((took, Some((taken.slot, loading))))
+    }
+
+    fn place_if_needed(&mut self, job: &Job) {
+        let placement = &self.scenario.placement;
+        let (now, index) = (self.now, job.unit as usize);
+        if self.units.len() <= index {
+            self.units.resize(index + 1, Unit::default());
+        }
+        let last = std::mem::replace(&mut self.units[index].last, now);
+        let unit = &self.units[index];
+        let needed = unit.nodes.is_empty()
+            || match placement.lifetime {
+                Lifetime::Forever => false,
+                Lifetime::Idle => now - last > Micros::from_secs(placement.idle_s),
+                Lifetime::Request => true,
+            };
+        if !needed {
+            return;
+        }
+        for (replica, node) in (0..).zip(std::mem::take(&mut self.units[index].nodes)) {
+            self.placer.remove(job.unit, replica, node);
+        }
+        let cpu = self.measures.recent_cpu(&self.nodes);
+        let nodes =
+            self.placer.place(job.unit, job.bitstream, placement.replicas, &mut self.nodes, &cpu, now);
+        self.units[index].nodes = nodes;
+        self.units[index].ready = now + Micros::from_millis(placement.start_ms);
+    }
+
+    fn move_if_due(&mut self) {
+        if !self.mover.is_due(self.now) {
+            return;
+        }
+        let placed: Vec<(u32, u32)> = (0_u32..)
+            .zip(&self.units)
+            .filter_map(|(unit, placed)| Some((unit, *placed.nodes.first()?)))
+            .collect();
+        let slots: Vec<u32> =
+            self.nodes.iter().map(|node| u32::try_from(node.view.len()).unwrap_or(u32::MAX)).collect();
+        for (unit, bitstream, to) in self.mover.plan(&placed, &slots, self.now) {
+            if let Some(placed) = self.units.get_mut(unit as usize)
+                && let Some(from) = placed.nodes.first().copied()
+                && !placed.nodes.contains(&to)
+            {
+                placed.nodes[0] = to;
+                self.placer.remove(unit, 0, from);
+                self.placer.count(unit, 0, bitstream, to, self.now);
+            }
+        }
+    }
+
+    fn any_replica(&mut self, unit: u32) -> u32 {
+        let nodes = self.units.get(unit as usize).map_or(&[][..], |unit| &unit.nodes);
+        match nodes {
+            [] => 0,
+            [only] => *only,
+            several => several[self.routing.below(several.len())],
+        }
+    }
+
+    /// The node that serves a request.
+    fn route(&mut self, job: &Job) -> u32 {
+        let routing = &self.scenario.routing;
+        let all: Vec<u32>;
+        let unit = self.units.get(job.unit as usize);
+        let allowed: &[u32] = match routing.reach {
+            Reach::Replicas => unit.map_or(&[], |unit| &unit.nodes),
+            Reach::Any => {
+                all = (0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)).collect();
+                &all
+            }
+        };
+        match (allowed, routing.policy) {
+            ([], _) => 0,
+            ([only], _) => *only,
+            (several, Route::Random) => several[self.routing.below(several.len())],
+            (several, Route::LeastBusy) => {
+                let load = |node: &u32| {
+                    let node = &self.nodes[*node as usize];
+                    node.busy as usize + node.waiting.len()
+                };
+                several.iter().copied().min_by_key(load).unwrap_or(0)
+            }
+            (several, Route::Loaded) => self.loaded(several, job.bitstream),
+        }
+    }
+
+    /// A node whose idle slot has the bitstream, else the one where least is lost by loading it, else the one with the
+    /// shortest queue.
+    fn loaded(&self, nodes: &[u32], bitstream: u32) -> u32 {
+        let mut best: Option<((bool, u64, u64), u32)> = None;
+        let mut shortest = (usize::MAX, 0);
+        for &index in nodes {
+            let node = &self.nodes[index as usize];
+            if !node.has_room() {
+                shortest = shortest.min((node.waiting.len(), index));
+                continue;
+            }
+            for slot in node.view.iter().filter(|slot| !slot.busy) {
+                if slot.resident == Some(bitstream) {
+                    return index;
+                }
+                let worth = match slot.resident {
+                    None => (false, 0, 0),
+                    Some(resident) => (true, self.memory.worth(resident, self.now), slot.last_use),
+                };
+                if best.is_none_or(|(least, _)| worth < least) {
+                    best = Some((worth, index));
+                }
+            }
+        }
+        best.map_or(shortest.1, |(_, index)| index)
+    }
+}
+
+impl Memory {
+    fn used(&mut self, bitstream: u32, now: Micros) {
+        match self.eviction {
+            Eviction::Predicted => {
+                let index = bitstream as usize;
+                if self.gaps.len() <= index {
+                    self.gaps.resize(index + 1, Gaps::default());
+                }
+                self.gaps[index].used(clock(now));
+            }
+            Eviction::Clairvoyant => self.lookahead.used(bitstream),
+            Eviction::Random => {
+                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
+            }
+            Eviction::Lru => {}
+        }
+    }
+
+    /// One was loaded, another went for it.
+    fn moved(&mut self, loaded: u32, evicted: Option<u32>) {
+        let most = loaded.max(evicted.unwrap_or(0)) as usize;
+        if self.copies.len() <= most {
+            self.copies.resize(most + 1, 0);
+        }
+        self.copies[loaded as usize] += 1;
+        if let Some(evicted) = evicted {
+            let copies = &mut self.copies[evicted as usize];
+            *copies = copies.saturating_sub(1);
+        }
+    }
+
+    /// What it is worth to keep a bitstream.
+    fn worth(&self, bitstream: u32, now: Micros) -> u64 {
+        let copies = self.copies.get(bitstream as usize).copied().unwrap_or(1).max(1);
+        match self.eviction {
+            Eviction::Lru => 0,
+            Eviction::Predicted => {
+                let gaps = self.gaps.get(bitstream as usize);
+                let chance = gaps.map_or(0, |gaps| gaps.chance_within(self.horizon, clock(now)));
+                // A second copy helps only when both are wanted at once.
+                u64::from(chance / copies)
+            }
+            Eviction::Clairvoyant => {
+                // Of several copies one is wanted at the next use, another one only at the use after it.
+                u64::from(u32::MAX - self.lookahead.next(bitstream, copies as usize - 1))
+            }
+            Eviction::Random => {
+                let mixed = (self.random ^ u64::from(bitstream)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                mixed ^ mixed >> 29
+            }
+        }
+    }
+}
+
+/// The size of a bitstream in megabytes, drawn once.
+fn size(sizes: &mut Vec<Option<f64>>, scenario: &Scenario, bitstream: u32) -> f64 {
+    let index = bitstream as usize;
+    if sizes.len() <= index {
+        sizes.resize(index + 1, None);
+    }
+    *sizes[index].get_or_insert_with(|| {
+        let [from, to] = scenario.workload.bitstream_mb;
+        let drawn = Random::new(scenario.seed, 50_000_000 + u64::from(bitstream)).unit();
+        from * libm::exp(libm::log(to / from) * drawn)
+    })
+}

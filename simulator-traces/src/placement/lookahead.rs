@@ -1,0 +1,52 @@
+//! All uses of each bitstream, known in advance: what the clairvoyant bound needs. It takes four bytes per request that
+//! uses a board; nothing else in a run grows with the trace.
+
+use super::jobs::Jobs;
+use super::options::Scenario;
+use crate::scenario::ScenarioError;
+use crate::trace::Trace;
+
+/// The uses that are still to come, in milliseconds.
+#[derive(Debug, Default)]
+pub struct Lookahead {
+    uses: Vec<Vec<u32>>,
+    passed: Vec<usize>,
+}
+
+impl Lookahead {
+    /// Of all that a scenario's trace brings.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] if the trace can't be read.
+    pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        let mut trace = Trace::open(&scenario.origin()?)?;
+        let mut jobs = Jobs::new(scenario);
+        let mut all = Self::default();
+        while let Some(job) = jobs.next(&mut trace) {
+            if job.board.is_some() {
+                let index = job.bitstream as usize;
+                if all.uses.len() <= index {
+                    all.uses.resize(index + 1, Vec::new());
+                }
+                all.uses[index].push(u32::try_from(job.at.millis().0).unwrap_or(u32::MAX));
+            }
+        }
+        all.passed = vec![0; all.uses.len()];
+        Ok(all)
+    }
+
+    /// One use of a bitstream has come.
+    pub fn used(&mut self, bitstream: u32) {
+        if let Some(passed) = self.passed.get_mut(bitstream as usize) {
+            *passed += 1;
+        }
+    }
+
+    /// When it comes next but `skip`; the end of time if it doesn't.
+    #[must_use]
+    pub fn next(&self, bitstream: u32, skip: usize) -> u32 {
+        let index = bitstream as usize;
+        let uses = self.uses.get(index).zip(self.passed.get(index));
+        uses.and_then(|(uses, passed)| uses.get(passed + skip)).copied().unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,214 @@
+//! Where units go: the extender's decision (S-1, S-2), from `fpga-core`, with the scores of kube-scheduler's other plugins
+//! added as kube-scheduler adds them.
+
+use super::collector::{clock, digest};
+use super::node::Node;
+use super::options::{Others, Placement, Ties};
+use crate::random::Random;
+use crate::scenario::ScenarioError;
+use crate::time::Micros;
+use fpga_core::bitstream::BitstreamId;
+use fpga_core::decide::{AntiHerd, Candidate, Rules, filter, prioritize_expecting};
+use fpga_core::expected_load::{Expected, ExpectedLoads, PlacedPod};
+use fpga_core::requirement::Requirement;
+use fpga_core::score::{MaxScore, Weights};
+use fpga_core::units::Millis;
+
+/// Pods that fit on a node, as kubelets have it.
+const PODS: u32 = 110;
+/// How often it is learnt what pods use, as the extender does.
+const LEARN: Micros = Micros(5_000_000);
+
+/// What places units.
+#[derive(Debug)]
+pub struct Placer {
+    rules: Rules,
+    others: Others,
+    others_weight: f64,
+    ties: Ties,
+    random: Random,
+    expected: ExpectedLoads,
+    learnt: Micros,
+    names: Vec<String>,
+    placed: Vec<u32>,
+    placements: u64,
+}
+
+impl Placer {
+    /// That of a scenario.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`] if a setting of the extender can't be understood.
+    pub fn new(placement: &Placement, nodes: usize, seed: u64) -> Result<Self, ScenarioError> {
+        let invalid = |name: &str, error: &dyn std::error::Error| {
+            ScenarioError::Invalid(format!("placement.{name}: {error}"))
+        };
+        let weights: Weights = placement.weights.parse().map_err(|error| invalid("weights", &error))?;
+        let max_score: MaxScore =
+            placement.max_score.to_string().parse().map_err(|error| invalid("max_score", &error))?;
+        let anti_herd: AntiHerd =
+            placement.anti_herd.parse().map_err(|error| invalid("anti_herd", &error))?;
+        let rules = Rules { weights, max_score, anti_herd, ..Rules::default() };
+        Ok(Self {
+            rules,
+            others: placement.others,
+            others_weight: placement.others_weight,
+            ties: placement.ties,
+            random: Random::new(seed, 30),
+            expected: ExpectedLoads::default(),
+            learnt: Micros::ZERO,
+            names: (0..nodes).map(|node| format!("node-{node}")).collect(),
+            placed: vec![0; nodes],
+            placements: 0,
+        })
+    }
+
+    /// How many were made.
+    #[must_use]
+    pub fn placements(&self) -> u64 {
+        self.placements
+    }
+
+    /// Chooses nodes for `replicas` pods of a unit that uses a bitstream, the best first. `cpu` is what the processor of
+    /// each node did in the window.
+    pub fn place(
+        &mut self,
+        unit: u32,
+        bitstream: u32,
+        replicas: u32,
+        nodes: &mut [Node],
+        cpu: &[u64],
+        now: Micros,
+    ) -> Vec<u32> {
+        let mut chosen = Vec::new();
+        for replica in 0..replicas {
+            let totals = self.totals(bitstream, nodes, cpu, now);
+            let free = |node: &u32| !chosen.contains(node);
+            let best = (0_u32..)
+                .zip(&totals)
+                .filter_map(|(node, total)| total.map(|total| (node, total)))
+                .filter(|(node, _)| free(node))
+                .fold((Vec::new(), f64::NEG_INFINITY), |(mut best, most), (node, total)| {
+                    if total > most {
+                        (vec![node], total)
+                    } else {
+                        if total == most {
+                            best.push(node);
+                        }
+                        (best, most)
+                    }
+                })
+                .0;
+            let index = match self.ties {
+                Ties::Random if best.len() > 1 => self.random.below(best.len()),
+                _ => 0,
+            };
+            let Some(&node) = best.get(index) else { break };
+            chosen.push(node);
+            self.count(unit, replica, bitstream, node, now);
+        }
+        chosen
+    }
+
+    /// A unit is taken from a node.
+    pub fn remove(&mut self, unit: u32, replica: u32, node: u32) {
+        if let Some(placed) = self.placed.get_mut(node as usize) {
+            *placed = placed.saturating_sub(1);
+        }
+        if self.rules.anti_herd == AntiHerd::On {
+            self.expected.gone(&uid(unit, replica));
+        }
+    }
+
+    /// A unit is put on a node that was not chosen here.
+    pub fn count(&mut self, unit: u32, replica: u32, bitstream: u32, node: u32, now: Micros) {
+        self.placements += 1;
+        if let Some(placed) = self.placed.get_mut(node as usize) {
+            *placed += 1;
+        }
+        if self.rules.anti_herd == AntiHerd::On {
+            let pod = PlacedPod {
+                uid: uid(unit, replica),
+                owner: Some(format!("unit-{unit}")),
+                node: self.names.get(node as usize).cloned().unwrap_or_default(),
+                bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
+            };
+            // A node that is full of pods keeps no more; nothing else depends on it.
+            let _ = self.expected.bound(&pod, Millis::ZERO, clock(now));
+        }
+    }
+
+    /// Per node the sum of all plugins' scores, 0 to 100 each; nothing where the pod doesn't fit.
+    fn totals(&mut self, bitstream: u32, nodes: &mut [Node], cpu: &[u64], now: Micros) -> Vec<Option<f64>> {
+        for node in nodes.iter_mut() {
+            node.facts(now);
+        }
+        let candidates: Vec<Candidate<'_>> = nodes.iter().map(|node| Some(node.known())).collect();
+        let asked = Requirement {
+            vendor: None,
+            board: None,
+            shell: None,
+            slots: 1,
+            bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
+        };
+        let at = clock(now);
+        let expected = self.expected(&candidates, now);
+        let fits = filter(&asked, &candidates, &self.rules, at);
+        let scores = prioritize_expecting(&asked, &candidates, &expected, &self.rules, at);
+        let scale = 100.0 / f64::from(self.rules.max_score.get());
+        let others = self.others(cpu);
+        scores
+            .nodes
+            .iter()
+            .zip(&fits.verdicts)
+            .zip(others)
+            .map(|((score, verdict), others)| verdict.ok().map(|()| f64::from(score.score) * scale + others))
+            .collect()
+    }
+
+    fn expected(&mut self, candidates: &[Candidate<'_>], now: Micros) -> Vec<Expected> {
+        if self.rules.anti_herd == AntiHerd::Off || self.expected.pods() == 0 {
+            return Vec::new();
+        }
+        let at = clock(now);
+        let received = |node: usize| candidates.get(node).copied().flatten()?.knowledge.fresh(at);
+        if now - self.learnt >= LEARN {
+            let usage = |name: &str| {
+                let received = received(name.strip_prefix("node-")?.parse().ok()?)?;
+                Some((received.signals().load_at(received.age(at)).usage, received.state().window))
+            };
+            let learnt = self.expected.learnt(usage, at);
+            self.expected.expect(&learnt);
+            self.learnt = now;
+        }
+        let names = self.names.iter().enumerate();
+        names
+            .map(|(node, name)| {
+                received(node).map_or_else(Expected::default, |received| self.expected.on(name, received, at))
+            })
+            .collect()
+    }
+
+    fn others(&self, cpu: &[u64]) -> Vec<f64> {
+        match self.others {
+            Others::Nothing => vec![0.0; cpu.len()],
+            Others::Placed => {
+                let score = |placed: &u32| f64::from(PODS.saturating_sub(*placed) * 100 / PODS);
+                self.placed.iter().map(|placed| score(placed) * self.others_weight).collect()
+            }
+            Others::CpuUsage | Others::CpuUsageInTies => {
+                let weight = match self.others {
+                    // Less than one point of the other.
+                    Others::CpuUsageInTies => 1e-6,
+                    _ => self.others_weight,
+                };
+                let ranks = fpga_core::rank::ranks(cpu);
+                ranks.iter().map(|rank| (rank * 100.0).floor() * weight).collect()
+            }
+        }
+    }
+}
+
+fn uid(unit: u32, replica: u32) -> String {
+    format!("pod-{unit}-{replica}")
+}
