@@ -1,19 +1,56 @@
 #!/usr/bin/env bash
-# `make bench`: every figure against its reference, in one run on this machine, in a release build.
+# `make bench`: every figure against its reference, in one run on this machine, in a release build. About half an hour;
+# a part by itself, which the machine should have to itself too:
+#
+#   hack/bench.sh opencl       remote OpenCL against native
+#   hack/bench.sh scheduling   extender, kube-scheduler with it, collectors (15 minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
 
-say "bench: building (release)"
-cargo build --release -p fpga-device-manager -p fpga-opencl-icd
-cargo build --release -p fpga-tests --bin fpga-bench
-make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"
+readonly part=${1:-all}
+case $part in
+    all | opencl | scheduling) ;;
+    *) fail "$part is no part of the benchmark; write opencl or scheduling" ;;
+esac
 
-say "bench: remote OpenCL against native"
-target/release/fpga-bench opencl --programs build/opencl-programs
+opencl() {
+    say "bench: building (release)"
+    cargo build --release -p fpga-device-manager -p fpga-opencl-icd
+    cargo build --release -p fpga-tests --bin fpga-bench
+    make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"
 
-say "bench: the extender's latency against a handler that does nothing"
-cargo bench -p fpga-scheduler-extender --bench latency
+    say "bench: remote OpenCL against native"
+    target/release/fpga-bench opencl --programs build/opencl-programs
+}
 
-say "bench: what the streams of 5,000 collectors cost one replica of the extender"
-cargo run --release -p fpga-scheduler-extender --example stream_load
+scheduling() {
+    say "bench: building (release)"
+    cargo build --release -p fpga-scheduler-extender -p fpga-collector
+    cargo build --release -p fpga-tests --bin fpga-bench
+    hack/control-plane.sh
+
+    say "bench: the extender's latency against a handler that does nothing"
+    cargo bench -p fpga-scheduler-extender --bench latency
+
+    say "bench: the extender's answers while node states change"
+    target/release/fpga-bench watched
+
+    say "bench: what the streams of 5,000 collectors cost one replica of the extender"
+    cargo run --release -p fpga-scheduler-extender --example stream_load
+
+    say "bench: pods per second of a real kube-scheduler"
+    target/release/fpga-bench throughput
+
+    say "bench: what 1,000 busy collectors write to a real API server"
+    target/release/fpga-bench writes
+
+    say "bench: from a task's end to a decision, on the real control plane"
+    target/release/fpga-bench freshness
+
+    say "bench: a pod that waits for a healthy board"
+    target/release/fpga-bench waiting
+}
+
+[ "$part" = scheduling ] || opencl
+[ "$part" = opencl ] || scheduling

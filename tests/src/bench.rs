@@ -15,14 +15,21 @@ mod waiting;
 mod watched;
 mod writes;
 
-use crate::testbed::nothing;
+use crate::testbed::http_client::HttpClient;
+use crate::testbed::process::{Process, ProcessSpec};
+use crate::testbed::run_dir::RunDir;
+use crate::testbed::{nothing, wait};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a program may take to start.
+const START: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "Examples:
   fpga-bench opencl --runtime pocl
-  fpga-bench throughput --pods 2000
+  fpga-bench throughput --pods 1500
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
 /// Measures kube-fpga, or an extender of somebody else.
@@ -83,6 +90,21 @@ impl Args {
             }
         })
     }
+}
+
+/// Starts an extender that does nothing, in a process of its own, like ours.
+async fn start_nothing(address: &str, run_dir: &RunDir) -> Result<Process> {
+    let own = std::env::current_exe().context("this program's own path is unknown")?;
+    let spec =
+        ProcessSpec::new("nothing", own, run_dir.log("nothing")).args(["nothing", "--listen", address]);
+    let process = Process::start(&spec)?;
+    let (http, url) = (HttpClient::new(START), format!("http://{address}/readyz"));
+    wait::until("the do-nothing extender to listen", START, async || {
+        process.check_running()?;
+        Ok(http.get(&url).await?.status.is_success().then_some(()))
+    })
+    .await?;
+    Ok(process)
 }
 
 impl NothingArgs {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::MissedTickBehavior;
@@ -35,28 +35,38 @@ struct Cluster {
     nodes: usize,
     pods: usize,
     changes: AtomicU64,
+    per_second: AtomicU32,
     watchers: broadcast::Sender<Bytes>,
 }
 
 impl FakeApi {
-    /// Serves that many nodes and FPGA pods.
+    /// Serves that many nodes and FPGA pods, on a thread of its own.
     ///
     /// # Errors
-    /// There is no port.
-    pub async fn start(nodes: usize, pods: usize) -> Result<Self> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+    /// There is no port, or no thread.
+    pub fn start(nodes: usize, pods: usize) -> Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let watchers = broadcast::Sender::new(BEHIND);
-        let cluster = Arc::new(Cluster { nodes, pods, changes: AtomicU64::new(0), watchers });
-        let router = Router::new()
-            .route("/api/v1/nodes", get(list_or_watch_nodes))
-            .route("/api/v1/pods", get(list_or_watch_pods))
-            .fallback(async || {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
-                (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "application/json")], status.to_string())
+        let (changes, per_second) = (AtomicU64::new(0), AtomicU32::new(0));
+        let cluster = Arc::new(Cluster { nodes, pods, changes, per_second, watchers });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let serving = Arc::clone(&cluster);
+        std::thread::Builder::new().name("fake-api".into()).spawn(move || {
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let router = Router::new()
+                    .route("/api/v1/nodes", get(list_or_watch_nodes))
+                    .route("/api/v1/pods", get(list_or_watch_pods))
+                    .fallback(not_found)
+                    .with_state(Arc::clone(&serving));
+                tokio::select! {
+                    served = axum::serve(listener, router) => served,
+                    () = serving.keep_changing() => Ok(()),
+                }
             })
-            .with_state(Arc::clone(&cluster));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        })?;
         Ok(Self { address, cluster })
     }
 
@@ -76,24 +86,7 @@ impl FakeApi {
 
     /// From now on so many states change in a second, node after node.
     pub fn change(&self, per_second: u32) {
-        let cluster = Arc::clone(&self.cluster);
-        tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(Duration::from_secs(1) / CROWDS_PER_SECOND);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-            loop {
-                ticks.tick().await;
-                let mut lines = Vec::new();
-                for _ in 0..per_second / CROWDS_PER_SECOND {
-                    let change = cluster.changes.fetch_add(1, Ordering::Relaxed);
-                    let index = usize::try_from(change).unwrap_or_default() % cluster.nodes;
-                    let node = node(index, 2 + change);
-                    lines.extend(json!({"type": "MODIFIED", "object": node}).to_string().into_bytes());
-                    lines.push(b'\n');
-                }
-                // Nobody watches: nobody misses it.
-                let _ = cluster.watchers.send(lines.into());
-            }
-        });
+        self.cluster.per_second.store(per_second, Ordering::Relaxed);
     }
 
     /// How many states changed so far.
@@ -101,6 +94,32 @@ impl FakeApi {
     pub fn changes(&self) -> u64 {
         self.cluster.changes.load(Ordering::Relaxed)
     }
+}
+
+impl Cluster {
+    async fn keep_changing(&self) {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / CROWDS_PER_SECOND);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        loop {
+            ticks.tick().await;
+            let mut lines = Vec::new();
+            for _ in 0..self.per_second.load(Ordering::Relaxed) / CROWDS_PER_SECOND {
+                let change = self.changes.fetch_add(1, Ordering::Relaxed);
+                let index = usize::try_from(change).unwrap_or_default() % self.nodes;
+                let node = node(index, 2 + change);
+                lines.extend(json!({"type": "MODIFIED", "object": node}).to_string().into_bytes());
+                lines.push(b'\n');
+            }
+            // Nobody watches: nobody misses it.
+            let _ = self.watchers.send(lines.into());
+        }
+    }
+}
+
+async fn not_found() -> Response {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "application/json")], status.to_string()).into_response()
 }
 
 fn is_watch(query: Option<&str>) -> bool {

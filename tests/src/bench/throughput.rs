@@ -3,15 +3,13 @@
 //! that loses candidates is fast, and useless.
 
 use super::report::median;
+use super::start_nothing;
 use crate::testbed::control_plane::SchedulerConfig;
-use crate::testbed::http_client::HttpClient;
-use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::scale::ScaleBed;
 use crate::testbed::scale::bound;
 use crate::testbed::scale::gate::observe;
 use crate::testbed::scale::nodes::{Advertised, Ground};
 use crate::testbed::scale::pods::Kind;
-use crate::testbed::wait;
 use anyhow::{Context as _, Result, ensure};
 use std::time::Duration;
 
@@ -22,10 +20,10 @@ const GATE_PODS: usize = 100;
 
 /// Measures how many pods a second kube-scheduler places, with and without extenders.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: fpga-bench throughput --pods 2000 --rounds 3")]
+#[command(after_help = "Example: fpga-bench throughput --pods 1500 --rounds 3")]
 pub struct Args {
     /// Pods that wait when kube-scheduler starts.
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u16).range(100..=20_000))]
+    #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u16).range(100..=20_000))]
     pods: u16,
     /// How often everything is measured; the table has the medians.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
@@ -106,7 +104,8 @@ impl Args {
         let ground = Ground { boards, pods_per_node, advertised: Advertised::Yes, ..Ground::of_the_gate() };
         let mut bed = ScaleBed::start(ground).await?;
         bed.start_extender(&[]).await?;
-        let nothing = start_nothing(&bed).await?;
+        let address = format!("{}:{NOTHING_PORT}", bed.plane().network().control_plane());
+        let nothing = start_nothing(&address, bed.plane().run_dir()).await?;
         let mut rates = vec![[const { Vec::new() }; HELPERS.len()]; cases.len()];
         for round in 0..usize::from(self.rounds) {
             for (case, rates) in cases.iter().zip(&mut rates) {
@@ -161,22 +160,6 @@ async fn one_run(bed: &mut ScaleBed, config: &SchedulerConfig, kind: Kind, count
 
 fn nothing_url(bed: &ScaleBed) -> String {
     format!("http://{}:{NOTHING_PORT}", bed.plane().network().control_plane())
-}
-
-/// In a process of its own, like ours.
-async fn start_nothing(bed: &ScaleBed) -> Result<Process> {
-    let own = std::env::current_exe().context("this program's own path is unknown")?;
-    let address = format!("{}:{NOTHING_PORT}", bed.plane().network().control_plane());
-    let log = bed.plane().run_dir().log("nothing");
-    let spec = ProcessSpec::new("nothing", own, log).args(["nothing", "--listen", &address]);
-    let process = Process::start(&spec)?;
-    let (http, url) = (HttpClient::new(LONG), nothing_url(bed) + "/readyz");
-    wait::until("the do-nothing extender to listen", LONG, async || {
-        process.check_running()?;
-        Ok(http.get(&url).await?.status.is_success().then_some(()))
-    })
-    .await?;
-    Ok(process)
 }
 
 /// What kube-scheduler would swallow.

@@ -5,14 +5,17 @@ use super::extender::names;
 use super::fake_api::FakeApi;
 use super::load::{self, Mode, Verb};
 use super::report::{Sorted, forget_most_memory, memory_mib};
+use super::start_nothing;
 use crate::testbed::http_client::HttpClient;
+use crate::testbed::network::Network;
 use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::run_dir::RunDir;
-use crate::testbed::{nothing, programs, wait};
+use crate::testbed::{programs, wait};
 use anyhow::{Context as _, Result, ensure};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
+const NOTHING_PORT: u16 = 9471;
 const MIB: f64 = 1_048_576.0;
 
 /// Measures the extender's answers while many node states change.
@@ -41,11 +44,11 @@ impl Args {
     pub async fn run(self) -> Result<()> {
         let Self { nodes, pods, changes, seconds } = self;
         let run_dir = RunDir::new()?;
-        let api = FakeApi::start(nodes as usize, pods as usize).await?;
+        let api = FakeApi::start(nodes as usize, pods as usize)?;
         let (extender, url) = start_extender(&api, &run_dir).await?;
-        let nothing = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let nothing_url = format!("http://{}", nothing.local_addr()?);
-        tokio::spawn(nothing::serve(nothing));
+        let network = Network::claim()?;
+        let address = format!("{}:{NOTHING_PORT}", network.control_plane());
+        let (nothing, nothing_url) = (start_nothing(&address, &run_dir).await?, format!("http://{address}"));
         println!(
             "{nodes} nodes and {pods} FPGA pods watched, {changes} node states changing per second, one connection"
         );
@@ -91,6 +94,7 @@ impl Args {
                 );
             }
         }
+        nothing.stop(LONG).await;
         extender.stop(LONG).await;
         Ok(())
     }

@@ -137,7 +137,7 @@ impl ScaleBed {
             .arg(self.on_control_plane(EXTENDER_PORT + 10 * replica).to_string())
             .arg("--stream-listen")
             .arg(self.on_control_plane(STREAM_PORT + 10 * replica).to_string())
-            .arg("--stream-token-file")
+            .args(["--stream-without-tls", "--stream-token-file"])
             .arg(self.token_file())
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(&Identity::Admin)?)

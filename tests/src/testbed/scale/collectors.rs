@@ -68,6 +68,7 @@ impl Collectors {
             let token = bed.token_file().display().to_string();
             streams =
                 vec!["--extenders".to_owned(), extenders.join(","), "--stream-token-file".to_owned(), token];
+            streams.push("--stream-without-tls".to_owned());
         }
         let http = HttpClient::new(Duration::from_secs(10));
         let start = |index: usize| {
