@@ -5,6 +5,8 @@ use crate::problem::{Grant, Problem, chain};
 use futures::future::join_all;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::Status;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
@@ -141,25 +143,30 @@ impl Replica {
 
     async fn try_prefix(&self, path: &str) -> Result<Option<String>, Problem> {
         let silent = |error: String| Problem::Silent { replica: self.name.clone(), error };
-        let request = http::Request::get(path).body(Vec::new()).map_err(|error| silent(error.to_string()))?;
-        match self.client.request_text(request).await {
-            Ok(text) if text.len() > MAX_ANSWER_BYTES => Err(silent("its answer is too long".to_owned())),
-            Ok(text) => Ok(Some(text)),
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                // The API server itself says so of a pod that is gone; the extender, of what it doesn't remember.
-                if status.message.starts_with("pods \"") {
-                    Err(silent("its pod is gone".to_owned()))
-                } else {
-                    Ok(None)
-                }
-            }
-            Err(error @ kube::Error::Api(_)) => {
-                match Problem::of_api(&error, &self.server, "asking the extender", &PROXY) {
-                    Problem::Other { error, .. } => Err(silent(error)),
-                    problem => Err(problem),
-                }
-            }
-            Err(error) => Err(silent(chain(&error))),
+        let of_kube = |error: kube::Error| silent(chain(&error));
+        let request =
+            http::Request::get(path).body(Body::empty()).map_err(|error| silent(error.to_string()))?;
+        // Not by the client's own reading of errors: what the extender says in one is no Status of the API server.
+        let response = self.client.send(request).await.map_err(of_kube)?;
+        let code = response.status().as_u16();
+        let body = response.into_body().collect_bytes().await.map_err(of_kube)?;
+        if body.len() > MAX_ANSWER_BYTES {
+            return Err(silent("its answer is too long".to_owned()));
+        }
+        let text = String::from_utf8_lossy(&body).into_owned();
+        if (200..300).contains(&code) {
+            return Ok(Some(text));
+        }
+        let status = serde_json::from_str::<Status>(&text).unwrap_or_default();
+        // The API server itself says so of a pod that is gone; the extender, of what it doesn't remember.
+        if code == 404 && status.code == 0 {
+            return Ok(None);
+        }
+        let message = if status.message.is_empty() { text } else { status.message.clone() };
+        let error = kube::Error::Api(Box::new(Status { code, message, ..status }));
+        match Problem::of_api(&error, &self.server, "asking the extender", &PROXY) {
+            Problem::Other { error, .. } => Err(silent(error)),
+            problem => Err(problem),
         }
     }
 }

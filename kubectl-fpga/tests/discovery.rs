@@ -1,0 +1,163 @@
+//! How replicas are found and asked through the API server, and what is said when that fails. The API server is a stand-in:
+//! a real one proxies to no loopback address, and the extender of a test has no other.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
+
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use clap::Parser as _;
+use kube::Client;
+use kubectl_fpga::answers::NodeView;
+use kubectl_fpga::connection::{Cluster, ConnectArgs};
+use kubectl_fpga::extender::{self, Replica};
+use kubectl_fpga::nodes::{merge, table};
+use kubectl_fpga::output::Colours;
+use kubectl_fpga::problem::Problem;
+use serde_json::{Value, json};
+
+#[derive(clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+fn args(args: &[&str]) -> ConnectArgs {
+    Command::try_parse_from(["x"].iter().chain(args)).unwrap().connect
+}
+
+fn cluster(api_server: Router) -> Cluster {
+    let client = Client::new(api_server, "default");
+    Cluster { client, server: "https://api".into(), namespace: "default".into() }
+}
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/kube-fpga/endpointslices";
+
+fn slices(pods: &[(&str, bool)]) -> Value {
+    let endpoint = |(pod, ready): &(&str, bool)| json!({"addresses": ["10.0.0.1"], "conditions": {"ready": ready}, "targetRef": {"kind": "Pod", "name": pod}});
+    let slice = json!({
+        "metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": pods.iter().map(endpoint).collect::<Vec<_>>(),
+        "ports": [{"name": "stream", "port": 9463}, {"name": "http", "port": 9461}],
+    });
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {}, "items": [slice]})
+}
+
+fn refused(code: u16, message: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "R", "code": code});
+    (StatusCode::from_u16(code).unwrap(), Json(status)).into_response()
+}
+
+fn view(age: u64, source: &str) -> Value {
+    json!([{
+        "name": "n1", "freshness": "fresh", "source": source,
+        "known": {"ageMs": age, "version": {}, "usageMs": 600_000, "reconfigurationMs": 0, "state": {
+            "boot": 1, "seq": 1, "heartbeatMs": 1, "measuredAtMs": 1, "windowMs": 300_000, "usageMs": 0,
+            "reconfigurationMs": 0, "devices": [{"id": "dm0", "vendor": "intel", "slots": 4, "loaded": [0], "healthy": true}],
+            "bitstreams": [{"name": "sobel", "lastUsedAgoMs": 0}], "window": {"bucketMs": 1},
+        }},
+    }, {"name": "plain", "freshness": "absent", "source": "none"}])
+}
+
+/// Two replicas: one speaks HTTP and is behind, the other HTTPS only.
+fn two_replicas() -> Router {
+    let proxied = |Path(pod): Path<String>| async move {
+        match pod.as_str() {
+            "old:9461" => Json(view(9_000, "watched")).into_response(),
+            "https:new:9461" => Json(view(300, "stream")).into_response(),
+            _ => refused(503, "error trying to reach service: malformed HTTP response"),
+        }
+    };
+    Router::new()
+        .route(SLICES, get(async || Json(slices(&[("old", true), ("new", false)]))))
+        .route("/api/v1/namespaces/kube-fpga/pods/{pod}/proxy/nodes", get(proxied))
+        .route(
+            "/api/v1/namespaces/kube-fpga/pods/{pod}/proxy/explain/d/p",
+            get(async || (StatusCode::NOT_FOUND, Json(json!({"error": "no decision"})))),
+        )
+}
+
+async fn find(api_server: Router) -> Result<Vec<Replica>, Problem> {
+    extender::find(&args(&[]), &cluster(api_server)).await
+}
+
+#[tokio::test]
+async fn all_replicas_behind_the_service_are_asked_whether_they_speak_http_or_https() {
+    let replicas = find(two_replicas()).await.unwrap();
+    let found: Vec<_> = replicas.iter().map(|replica| (replica.name.as_str(), replica.ready)).collect();
+    assert_eq!(found, [("new", false), ("old", true)]);
+    let (nodes, silent) = merge(extender::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await).unwrap();
+    assert!(silent.is_empty());
+    assert_eq!(nodes[0].view.source, "stream", "the youngest state is shown");
+    assert_eq!((nodes[0].replicas["old"].age_ms, nodes[0].replicas["new"].age_ms), (Some(9_000), Some(300)));
+    let text = table(&nodes, false).render(Colours::Off);
+    assert!(
+        text.contains(
+            "n1     1        intel/-/-           3/4 free  50%    0%      sobel   300ms  stream  fresh"
+        ),
+        "{text}"
+    );
+    let wide = table(&nodes, true).render(Colours::Off);
+    assert!(wide.contains("300ms(stream) 9s(watched)"), "{wide}");
+}
+
+#[tokio::test]
+async fn a_replica_that_knows_nothing_of_a_pod_is_no_error() {
+    let replicas = find(two_replicas()).await.unwrap();
+    for replica in replicas {
+        assert!(replica.ask::<Value>("/explain/d/p").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_allowed_is_told_with_the_command_that_allows_it() {
+    let forbidden = || async { refused(403, "endpointslices is forbidden: User \"u\" cannot list") };
+    let error = find(Router::new().route(SLICES, get(forbidden))).await.err().unwrap().to_string();
+    assert!(error.contains("User \"u\" cannot list"), "{error}");
+    let command = "kubectl create role kubectl-fpga -n kube-fpga --verb=list --resource=endpointslices.discovery.k8s.io";
+    assert!(error.contains(command), "{error}");
+
+    let api_server = Router::new()
+        .route(SLICES, get(async || Json(slices(&[("a", true)]))))
+        .fallback(async || refused(403, "pods/proxy is forbidden"));
+    let replicas = find(api_server).await.unwrap();
+    let error = replicas[0].ask::<Value>("/nodes").await.unwrap_err().to_string();
+    assert!(error.contains("--verb=get --resource=pods/proxy"), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_extender_is_told_with_where_it_was_looked_for() {
+    let none = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {}, "items": []});
+    let api_server = Router::new().route(SLICES, get(async move || Json(none)));
+    let error = find(api_server).await.err().unwrap().to_string();
+    assert!(error.contains("Service kube-fpga/fpga-scheduler-extender is not there"), "{error}");
+    assert!(error.contains("--extender URL"), "{error}");
+    let api_server = Router::new().route(SLICES, get(async || Json(slices(&[]))));
+    let error = find(api_server).await.err().unwrap().to_string();
+    assert!(error.contains("has no pods behind it"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_names_the_replica_and_the_versions() {
+    let api_server =
+        Router::new().route(SLICES, get(async || Json(slices(&[("a", true)])))).fallback(async || "hello");
+    let replicas = find(api_server).await.unwrap();
+    let error = replicas[0].ask::<Vec<NodeView>>("/nodes").await.unwrap_err().to_string();
+    assert!(
+        error.contains("extender a answers can't be understood") && error.contains("another version"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn addresses_that_are_given_need_no_cluster() {
+    let replicas =
+        extender::given(&args(&["--extender", "http://127.0.0.1:9,http://127.0.0.1:10/"])).unwrap();
+    assert_eq!(
+        replicas.iter().map(|replica| replica.name.as_str()).collect::<Vec<_>>(),
+        ["http://127.0.0.1:9", "http://127.0.0.1:10"]
+    );
+    assert!(matches!(replicas[0].text("/nodes").await, Err(Problem::Silent { .. })));
+    let error = extender::given(&args(&["--extender", "localhost:9461"])).err().unwrap().to_string();
+    assert!(error.contains("http://127.0.0.1:9461"), "{error}");
+}
