@@ -31,7 +31,8 @@ const KUBE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const EXAMPLES: &str = "Examples:
   On a cluster, as a DaemonSet does it:
     fpga-collector --node-name worker-1 --checkpoint-dir /var/lib/fpga-collector --listen-unix /run/fpga/collector.sock \
-      --extenders dns:fpga-scheduler-extender.kube-fpga.svc:9463 --stream-token-file /etc/fpga/token
+      --extenders dns:fpga-scheduler-extender.kube-fpga.svc:9463 --stream-ca /etc/fpga/ca.crt \
+      --stream-token-file /var/run/secrets/fpga/token
   To try it without Kubernetes:
     fpga-collector --no-publish --node-name me --checkpoint-dir /tmp/fpga-collector
     curl -d '{\"timestamp_ms\":1760000000000,\"duration_ms\":12,\"reconfiguration_ms\":0,\"bitstream_identifier\":\"sobel\"}' \\

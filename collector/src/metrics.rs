@@ -158,6 +158,8 @@ struct StreamFailureLabels {
 pub enum StreamFailure {
     /// Nobody is there.
     Unreachable,
+    /// TLS was not agreed upon: its certificate, or ours.
+    Tls,
     /// No answer in time.
     Timeout,
     /// The token is missing or wrong.
@@ -209,6 +211,7 @@ label_texts! {
     }
     StreamFailure {
         Unreachable => "unreachable",
+        Tls => "tls",
         Timeout => "timeout",
         Token => "token",
         Node => "node",

@@ -14,17 +14,16 @@ use crate::metrics::Metrics;
 use crate::owner::Handle;
 use crate::server::{self, Phase};
 use fpga_core::node_state;
+use fpga_node_stream::client::{Address, Credentials};
 use fpga_node_stream::limits::REFRESH;
-use fpga_node_stream::token::Access;
 use replica::Replica;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use targets::Target;
+use targets::{Target, Transport};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tonic::transport::Uri;
 use tracing::{debug, info, warn};
 
 /// How often replicas are looked for, and how often while none is found.
@@ -55,7 +54,7 @@ pub struct Streamer {
 struct Shared {
     node: String,
     owner: Handle,
-    access: Access,
+    credentials: Credentials,
     metrics: Metrics,
     link: Link,
     /// The last publication; open streams subscribe to it.
@@ -81,10 +80,10 @@ impl Streamer {
         link: Link,
         options: options::Streaming,
     ) -> Self {
-        let options::Streaming { targets, access } = options;
+        let options::Streaming { targets, credentials } = options;
         let latest = watch::Sender::new(None);
         let joined = Notify::new();
-        Self { shared: Arc::new(Shared { node, owner, access, metrics, link, latest, joined }), targets }
+        Self { shared: Arc::new(Shared { node, owner, credentials, metrics, link, latest, joined }), targets }
     }
 
     /// Streams until `phase` says to end.
@@ -100,8 +99,9 @@ impl Streamer {
     async fn keep_replicas(&self) {
         let mut tasks = JoinSet::new();
         let mut replicas = HashMap::new();
+        let transport = if self.shared.credentials.tls.is_some() { Transport::Tls } else { Transport::Plain };
         loop {
-            let found = match timeout(LOOK_TIMEOUT, targets::resolve(&self.targets)).await {
+            let found = match timeout(LOOK_TIMEOUT, targets::resolve(&self.targets, transport)).await {
                 Ok(Ok(found)) => Some(found),
                 Ok(Err(error)) => {
                     warn!(%error, "Some extender replicas can't be looked up; those that are known stay");
@@ -110,18 +110,18 @@ impl Streamer {
                 Err(_) => None,
             };
             if let Some(found) = found {
-                replicas.retain(|uri: &Uri, task: &mut tokio::task::AbortHandle| {
-                    let stays = found.contains(uri);
+                replicas.retain(|address: &Address, task: &mut tokio::task::AbortHandle| {
+                    let stays = found.contains(address);
                     if !stays {
-                        info!(replica = %uri, "Extender replica is gone");
+                        info!(replica = %address, "Extender replica is gone");
                         task.abort();
                     }
                     stays
                 });
-                for uri in found {
-                    replicas.entry(uri).or_insert_with_key(|uri| {
-                        info!(replica = %uri, "Extender replica found");
-                        tasks.spawn(Replica::new(Arc::clone(&self.shared), uri.clone()).run())
+                for address in found {
+                    replicas.entry(address).or_insert_with_key(|address| {
+                        info!(replica = %address, "Extender replica found");
+                        tasks.spawn(Replica::new(Arc::clone(&self.shared), address.clone()).run())
                     });
                 }
             }

@@ -86,7 +86,15 @@ impl Replica {
 
 fn start(dir: &std::path::Path, replicas: &[&str]) -> Collector {
     let replicas = replicas.join(",");
-    let args = ["--no-publish", "--node-uid", "uid-1", "--stream-without-token", "--extenders", &replicas];
+    let args = [
+        "--no-publish",
+        "--node-uid",
+        "uid-1",
+        "--stream-without-token",
+        "--stream-without-tls",
+        "--extenders",
+        &replicas,
+    ];
     Collector::start_with(dir, &args)
 }
 
@@ -136,7 +144,7 @@ fn an_idle_node_is_heard_of_now_and_then_and_a_change_at_once() {
 }
 
 #[test]
-fn without_a_word_on_the_token_or_the_uid_it_does_not_start() {
+fn without_a_word_on_token_tls_and_uid_it_does_not_start() {
     let refused = |args: &[&str], hint: &str| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_fpga-collector"))
             .args(["--node-name", "n", "--checkpoint-dir", "/nowhere", "--no-publish"])
@@ -146,8 +154,14 @@ fn without_a_word_on_the_token_or_the_uid_it_does_not_start() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && text.contains(hint), "{args:?}: {text}");
     };
-    refused(&["--extenders", "http://a:1", "--node-uid", "u"], "--stream-token-file");
+    let known = ["--node-uid", "u", "--stream-without-token"];
+    let with = |args: &[&'static str]| [known.as_slice(), args].concat();
+    refused(&["--extenders", "http://a:1", "--node-uid", "u", "--stream-without-tls"], "--stream-token-file");
     refused(&["--extenders", "http://a:1", "--stream-without-token"], "--node-uid");
-    refused(&["--extenders", "a:1"], "http://HOST:PORT");
-    refused(&["--extenders", "https://a:1"], "TLS");
+    refused(&["--extenders", "a:1"], "https://HOST:PORT");
+    refused(&with(&["--extenders", "https://a:1"]), "--stream-ca");
+    refused(&with(&["--extenders", "dns:a:1"]), "--stream-without-tls");
+    refused(&with(&["--extenders", "http://a:1", "--stream-ca", "ca"]), "https://");
+    refused(&with(&["--extenders", "https://a:1", "--stream-without-tls"]), "contradict");
+    refused(&with(&["--extenders", "https://a:1", "--stream-cert", "c"]), "--stream-key");
 }

@@ -6,15 +6,37 @@ use crate::limits::{MAX_MESSAGE_BYTES, PATIENCE};
 use crate::token::{Access, TokenError};
 use crate::v1::node_stream_client::NodeStreamClient;
 use crate::v1::{Answer, Introduction, Update};
+use fpga_net::tls::{ClientFiles, ConnectError, HTTP_2};
+use hyper_util::rt::TokioIo;
+use std::{fmt, io};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Endpoint, Uri};
+use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status, Streaming};
 
 /// Flow control windows: there is one message on its way at most.
 const WINDOW_BYTES: u32 = 128 * 1024;
+
+/// Where a replica is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// `http://HOST:PORT`, or `https://` for TLS.
+    pub uri: Uri,
+    /// The name that its certificate must have, if that isn't the host.
+    pub name: Option<String>,
+}
+
+/// What a collector shows, and whom it trusts.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    /// The token.
+    pub access: Access,
+    /// Certificates, for replicas behind `https://`.
+    pub tls: Option<ClientFiles>,
+}
 
 /// One call.
 #[derive(Debug)]
@@ -35,6 +57,9 @@ pub enum StreamError {
     /// It ended the call.
     #[error("it ended the stream: {}", .0.message())]
     Ended(Box<Status>),
+    /// TLS was not agreed upon.
+    #[error("no TLS: {0}")]
+    Tls(#[source] ConnectError),
     /// There is no token to show.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -46,27 +71,25 @@ impl StreamError {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Ended(status) => Some(status.code()),
-            Self::Unreachable(_) | Self::Timeout | Self::Token(_) => None,
+            Self::Unreachable(_) | Self::Timeout | Self::Tls(_) | Self::Token(_) => None,
         }
     }
 }
 
 impl NodeStream {
-    /// Begins a call to the replica at `uri` for the node that `introduction` names.
+    /// Begins a call to the replica at `address` for the node that `introduction` names.
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn open(uri: Uri, access: &Access, introduction: Introduction) -> Result<Self, StreamError> {
-        let unreachable = |error: tonic::transport::Error| StreamError::Unreachable(causes(&error));
-        let channel = Endpoint::from(uri)
-            .connect_timeout(PATIENCE)
-            .tcp_nodelay(true)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
-            .buffer_size(4);
+    pub async fn open(
+        address: &Address,
+        credentials: &Credentials,
+        introduction: Introduction,
+    ) -> Result<Self, StreamError> {
         // The connect timeout ends with the connection; what comes after has its own.
-        let channel = timeout(PATIENCE * 2, channel.connect()).await.map_err(|_| StreamError::Timeout)?;
-        let mut client = NodeStreamClient::new(channel.map_err(unreachable)?)
+        let channel = timeout(PATIENCE * 2, connect(address, credentials.tls.as_ref())).await;
+        let channel = channel.map_err(|_| StreamError::Timeout)??;
+        let mut client = NodeStreamClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let (updates, receiver) = mpsc::channel(1);
@@ -74,7 +97,7 @@ impl NodeStream {
         let hello = Update { introduction: Some(introduction), state: String::new() };
         updates.try_send(hello).map_err(|_| StreamError::Timeout)?;
         let mut request = Request::new(ReceiverStream::new(receiver));
-        if let Access::Token(file) = access {
+        if let Access::Token(file) = &credentials.access {
             let header = file.read()?.header();
             let mut header: MetadataValue<Ascii> =
                 header.parse().map_err(|_| StreamError::Unreachable("the token is no header".to_owned()))?;
@@ -103,6 +126,58 @@ impl NodeStream {
         };
         timeout(PATIENCE, exchange).await.unwrap_or(Err(StreamError::Timeout))
     }
+}
+
+impl From<Uri> for Address {
+    fn from(uri: Uri) -> Self {
+        Self { uri, name: None }
+    }
+}
+
+impl From<Access> for Credentials {
+    fn from(access: Access) -> Self {
+        Self { access, tls: None }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            None => write!(f, "{}", self.uri),
+            Some(name) => write!(f, "{} ({name})", self.uri),
+        }
+    }
+}
+
+async fn connect(address: &Address, tls: Option<&ClientFiles>) -> Result<Channel, StreamError> {
+    let unreachable = |error: tonic::transport::Error| StreamError::Unreachable(causes(&error));
+    let endpoint = Endpoint::from(address.uri.clone())
+        .connect_timeout(PATIENCE)
+        .tcp_nodelay(true)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .buffer_size(4);
+    if address.uri.scheme_str() != Some("https") {
+        return endpoint.connect().await.map_err(unreachable);
+    }
+    let no_ca = || StreamError::Unreachable("it wants TLS, and no authority is trusted".to_owned());
+    let tls = tls.ok_or_else(no_ca)?;
+    let no_host = || StreamError::Unreachable(format!("{} has no host", address.uri));
+    let host = address.uri.host().ok_or_else(no_host)?;
+    let port = address.uri.port_u16().unwrap_or(443);
+    let socket = TcpStream::connect((host.trim_start_matches('[').trim_end_matches(']'), port)).await;
+    let socket = socket.map_err(|error| StreamError::Unreachable(error.to_string()))?;
+    // Only latency is at stake.
+    let _ = socket.set_nodelay(true);
+    let name = address.name.as_deref().unwrap_or(host);
+    let stream = tls.connect(socket, name, HTTP_2).await.map_err(StreamError::Tls)?;
+    // The channel gets this one connection, and none after it: a call that ends is begun anew by the caller.
+    let mut stream = Some(TokioIo::new(stream));
+    let connector = tower::service_fn(move |_: Uri| {
+        let stream = stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+        async move { stream }
+    });
+    endpoint.connect_with_connector(connector).await.map_err(unreachable)
 }
 
 fn causes(error: &dyn std::error::Error) -> String {

@@ -1,4 +1,5 @@
-//! The token that all collectors and extender replicas share: whoever has it may speak for any node.
+//! What a collector shows to prove who it is: the token that all collectors and extender replicas share, with which anybody
+//! may speak for any node, or the token of its service account, which the API server knows to be for one node.
 //!
 //! It lies in a file, which is read whenever it is needed, so that a mounted Secret may change under a running program.
 
@@ -9,8 +10,8 @@ use subtle::ConstantTimeEq as _;
 
 /// Shortest token: what `openssl rand -hex 16` makes has 32.
 pub const MIN_BYTES: usize = 16;
-/// Longest token.
-pub const MAX_BYTES: usize = 1024;
+/// Longest token: one of a service account has one or two thousand bytes.
+pub const MAX_BYTES: usize = 8 * 1024;
 
 /// Where the token lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Token(String);
 /// Whether streams prove anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// By the token in this file.
+    /// By the token in this file, whichever kind it is.
     Token(TokenFile),
     /// Whoever reaches the port may speak for any node.
     Open,

@@ -16,7 +16,7 @@ use axum::Router;
 use fpga_core::decide::Rules;
 use fpga_core::node_state::{decode, encode};
 use fpga_core::units::Millis;
-use fpga_node_stream::client::NodeStream;
+use fpga_node_stream::client::{Address, Credentials, NodeStream};
 use fpga_node_stream::token::{Access, TokenFile};
 use fpga_node_stream::v1::{Introduction, Verdict};
 use fpga_scheduler_extender::app::{App, Routes, app};
@@ -30,6 +30,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tonic::transport::Uri;
 
 // What the program itself allocates with.
 #[global_allocator]
@@ -110,12 +111,12 @@ fn measure(collectors: usize, time: Duration) {
         let (started, mut all_started) = tokio::sync::watch::channel(0);
         let begin = Instant::now();
         for node in 0..collectors {
-            let access = Access::Token(TokenFile::new(&token));
-            let uri = format!("http://{stream}").parse().unwrap();
+            let credentials = Credentials::from(Access::Token(TokenFile::new(&token)));
+            let address = Address::from(format!("http://{stream}").parse::<Uri>().unwrap());
             let (took, started) = (Arc::clone(&took), started.clone());
             tokio::spawn(async move {
                 let who = Introduction { node: format!("node-{node}"), uid: uid(node) };
-                let mut stream = NodeStream::open(uri, &access, who).await.unwrap();
+                let mut stream = NodeStream::open(&address, &credentials, who).await.unwrap();
                 started.send_modify(|started| *started += 1);
                 collector(&mut stream, node, &took).await;
             });

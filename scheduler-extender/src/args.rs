@@ -12,7 +12,6 @@ use crate::replay::{self, ReplayArgs};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
 use crate::serve::Signals;
 use crate::stream::options::StreamArgs;
-use crate::stream::{self, Streams};
 use crate::{pod_reflector, reflector};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -28,7 +27,8 @@ const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender --kubeconfig ~/.kube/config
   fpga-scheduler-extender serve --listen 0.0.0.0:9461 --weights 4-1-1 --stale-usage neutral
   fpga-scheduler-extender --config /etc/fpga/extender.yaml
-  fpga-scheduler-extender --stream-listen 0.0.0.0:9463 --stream-token-file /etc/fpga/token
+  fpga-scheduler-extender --tls-cert /tls/tls.crt --tls-key /tls/tls.key --stream-listen 0.0.0.0:9463 \\
+    --stream-tls-cert /tls/tls.crt --stream-tls-key /tls/tls.key --stream-service-account kube-fpga/fpga-collector
   curl -s localhost:9461/nodes; curl -s localhost:9461/explain/default/my-pod";
 
 fn after_help() -> String {
@@ -139,16 +139,13 @@ impl ServeArgs {
         let clock = Clock::system();
         let (config, file) = rules.config(clock.read()).await?;
         let rules = config.policy().rules;
-        let access = stream.access()?;
         let mut signals = Signals::install().context("can't take signals")?;
         let client = client(kubeconfig.as_deref()).await?;
         let ports = ports.open(listen).await?;
-        let stream_listener = stream.bind().await?;
+        let stream_port = stream.open(&client).await?;
         let mut ready = ports.addresses()?;
-        if let Some(listener) = &stream_listener {
-            let bound = listener.local_addr()?;
-            ready += &format!("stream:{bound}\n");
-            info!(stream_listen = %bound, token = ?access, "Collectors may stream");
+        if let Some(port) = &stream_port {
+            ready += &format!("stream:{}\n", port.address()?);
         }
         info!(
             listen = %ready.lines().collect::<Vec<_>>().join(" "), tls = ports.protection(), path_prefix, max_body_bytes,
@@ -162,11 +159,13 @@ impl ServeArgs {
         state.recorder = record.start(&clock, &mut state.registry)?;
         let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
-        let streams = Arc::new(Streams::new(index, metrics, clock.clone(), access));
-        let streams = async {
-            match stream_listener {
-                Some(listener) => stream::serve(listener, streams).await,
-                None => std::future::pending().await,
+        let streams = {
+            let clock = clock.clone();
+            async move {
+                match stream_port {
+                    Some(port) => port.serve(index, metrics, clock).await,
+                    None => std::future::pending().await,
+                }
             }
         };
         let pods = {

@@ -1,13 +1,14 @@
 //! The streams of collectors: states that come by no API server, a moment after they were measured.
 //!
-//! A stream speaks for one node, which the reflector must know under the UID that the collector names. The shared token
-//! proves that a collector speaks, not which one: bounds on sizes and rates hold for all of them.
+//! A stream speaks for one node, which the reflector must know under the UID that the collector names, and for which what
+//! the collector shows must speak ([`proof`]). Bounds on sizes and rates hold for all of them.
 
 mod listener;
 pub mod options;
+pub mod proof;
 mod session;
 
-pub use listener::serve;
+pub use listener::{serve, serve_with};
 
 use crate::clock::Clock;
 use crate::index::{NodeIndex, Streamed};
@@ -15,10 +16,11 @@ use crate::metrics::{Metrics, StreamRefusal};
 use fpga_core::pacing;
 use fpga_core::units::Millis;
 use fpga_node_stream::limits::{MAX_NODE_NAME_BYTES, MAX_UID_BYTES, PATIENCE};
-use fpga_node_stream::token::Access;
 use fpga_node_stream::v1::node_stream_server::NodeStream;
 use fpga_node_stream::v1::{Answer, Introduction, Update};
 use futures::Stream;
+use listener::Connection;
+use proof::{Nodes, Proof};
 use session::Session;
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -26,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, Streaming};
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// What all streams share.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ pub struct Streams {
     index: Arc<NodeIndex>,
     metrics: Arc<Metrics>,
     clock: Clock,
-    access: Access,
+    proof: Proof,
     /// The one stream of each node; whoever is here is told when another takes its place.
     open: Mutex<HashMap<Arc<str>, Place>>,
     next_place: AtomicU64,
@@ -59,14 +61,14 @@ pub struct Intervals {
 }
 
 impl Streams {
-    /// Streams into `index`.
+    /// Streams into `index`, of those who prove for which nodes they speak.
     #[must_use]
-    pub fn new(index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock, access: Access) -> Self {
+    pub fn new(index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock, proof: impl Into<Proof>) -> Self {
         let streams = Self {
             index,
             metrics,
             clock,
-            access,
+            proof: proof.into(),
             open: Mutex::default(),
             next_place: AtomicU64::new(0),
             write_interval: AtomicU64::new(0),
@@ -93,25 +95,14 @@ impl Streams {
         }
     }
 
-    fn check_token(&self, request: &Request<Streaming<Update>>) -> Result<(), Status> {
-        let Access::Token(file) = &self.access else { return Ok(()) };
-        let token = file.read().map_err(|error| {
-            warn!(%error, "Streams are refused");
-            self.refuse(StreamRefusal::NotReady)
-        })?;
-        let header = request.metadata().get("authorization");
-        if header.is_some_and(|header| token.is_proved_by(header.as_bytes())) {
-            Ok(())
-        } else {
-            Err(self.refuse(StreamRefusal::Token))
-        }
-    }
-
-    fn check_node(&self, introduction: &Introduction) -> Result<(), Status> {
+    fn check_node(&self, introduction: &Introduction, may_be: &[Nodes]) -> Result<(), Status> {
         let Introduction { node, uid } = introduction;
         let fits = |text: &str, most| !text.is_empty() && text.len() <= most;
         if !fits(node, MAX_NODE_NAME_BYTES) || !fits(uid, MAX_UID_BYTES) {
             return Err(self.refuse(StreamRefusal::Introduction));
+        }
+        if !may_be.iter().all(|nodes| nodes.have(node)) {
+            return Err(self.refuse(StreamRefusal::OtherNode));
         }
         if !self.index.is_synced() {
             return Err(self.refuse(StreamRefusal::NotReady));
@@ -127,7 +118,10 @@ impl Streams {
     fn refuse(&self, refusal: StreamRefusal) -> Status {
         self.metrics.refused_stream(refusal);
         match refusal {
-            StreamRefusal::Token => Status::unauthenticated("the token is not the one that is shared here"),
+            StreamRefusal::Token => Status::unauthenticated("the token is none that is believed here"),
+            StreamRefusal::OtherNode => {
+                Status::permission_denied("the token or the certificate speaks for another node")
+            }
             StreamRefusal::Introduction => {
                 Status::invalid_argument("the first update must name a node and its UID")
             }
@@ -175,7 +169,12 @@ impl NodeStream for Service {
         request: Request<Streaming<Update>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
         let streams = &self.0;
-        streams.check_token(&request)?;
+        // Whoever serves without connections has none to tell apart.
+        let connection = request.extensions().get::<Connection>().cloned();
+        let call = connection.as_ref().map(Connection::begin);
+        let shown = streams.proof.check(request.metadata()).await;
+        let shown = shown.map_err(|refusal| streams.refuse(refusal))?;
+        let certified = connection.map_or(Nodes::Any, |connection| connection.nodes);
         let mut updates = request.into_inner();
         let first = match tokio::time::timeout(PATIENCE, updates.message()).await {
             Ok(first) => first?,
@@ -183,8 +182,8 @@ impl NodeStream for Service {
         };
         let introduction = first.and_then(|update| update.introduction);
         let introduction = introduction.ok_or_else(|| streams.refuse(StreamRefusal::Introduction))?;
-        streams.check_node(&introduction)?;
-        let session = Session::begin(Arc::clone(streams), introduction, updates);
+        streams.check_node(&introduction, &[shown, certified])?;
+        let session = Session::begin(Arc::clone(streams), introduction, updates, call);
         let answers = futures::stream::unfold(Some(session), |session| async move {
             let mut session = session?;
             match session.next().await? {

@@ -5,7 +5,7 @@
     reason = "the helpers of these tests fail by panicking, as the tests do"
 )]
 
-use fpga_node_stream::client::{NodeStream, StreamError};
+use fpga_node_stream::client::{Credentials, NodeStream, StreamError};
 use fpga_node_stream::limits::MIN_SPACING;
 use fpga_node_stream::token::{Access, TokenFile};
 use fpga_node_stream::v1::{Introduction, Verdict};
@@ -73,7 +73,8 @@ impl Replica {
 
     async fn open_as(&self, access: &Access, node: &str, uid: &str) -> Result<NodeStream, StreamError> {
         let introduction = Introduction { node: node.to_owned(), uid: uid.to_owned() };
-        NodeStream::open(self.uri.clone(), access, introduction).await
+        let credentials = Credentials::from(access.clone());
+        NodeStream::open(&self.uri.clone().into(), &credentials, introduction).await
     }
 
     /// A stream of a collector that has the token.

@@ -87,7 +87,7 @@ impl Bed {
             .process("fpga-scheduler-extender", &format!("extender-{replica}"))
             .args(["--listen".to_owned(), format!("{host}:{}", port(replica))])
             .args(["--stream-listen".to_owned(), format!("{host}:{}", stream_port(replica))])
-            .arg("--stream-token-file")
+            .args(["--stream-without-tls", "--stream-token-file"])
             .arg(self.token_file())
             .arg("--kubeconfig")
             .arg(self.plane.kubeconfig(&Identity::Admin).unwrap());
@@ -115,7 +115,7 @@ impl Bed {
             .args(["--node-name", NODE, "--listen", &self.collector_address(), "--checkpoint-dir"])
             .arg(self.plane.run_dir().path().join("checkpoint"))
             .args(["--extenders".to_owned(), replicas.join(",")])
-            .arg("--stream-token-file")
+            .args(["--stream-without-tls", "--stream-token-file"])
             .arg(token_file)
             .args(args);
         self.collector = Some(Process::start(&spec).unwrap());

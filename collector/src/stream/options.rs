@@ -1,7 +1,9 @@
 //! The settings of the streams.
 
-use super::targets::{MAX_REPLICAS, Target};
+use super::targets::{MAX_REPLICAS, Target, Transport};
 use anyhow::bail;
+use fpga_net::tls::ClientFiles;
+use fpga_node_stream::client::Credentials;
 use fpga_node_stream::token::{Access, TokenFile};
 use std::path::PathBuf;
 
@@ -9,11 +11,25 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Streams to the extender")]
 pub struct StreamArgs {
-    /// Replicas of the extender that hear of changes at once, beside the annotation: http://HOST:PORT, or dns:NAME:PORT for
-    /// all addresses of a headless Service. May be repeated; in the environment a comma-separated list.
+    /// Replicas of the extender that hear of changes at once, beside the annotation: https://HOST:PORT, or dns:NAME:PORT for
+    /// all addresses of a headless Service, whose certificates must have that name. May be repeated; in the environment
+    /// a comma-separated list.
     #[arg(long, env = "FPGA_EXTENDERS", value_name = "REPLICA", value_delimiter = ',')]
     pub extenders: Vec<Target>,
-    /// File with the token that the extender wants to see; read anew for every stream.
+    /// Authorities (PEM) of which the replicas must have a certificate; read anew for every stream.
+    #[arg(long, env = "FPGA_STREAM_CA", value_name = "PATH")]
+    pub stream_ca: Option<PathBuf>,
+    /// Certificate (PEM) to show, with the node's name among its DNS names, if the extender wants one.
+    #[arg(long, env = "FPGA_STREAM_CERT", value_name = "PATH", requires_all = ["stream_ca", "stream_key"])]
+    pub stream_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, env = "FPGA_STREAM_KEY", value_name = "PATH", requires = "stream_cert")]
+    pub stream_key: Option<PathBuf>,
+    /// Speak without TLS, to http://HOST:PORT or dns:NAME:PORT: where the network is trusted, or a trial on one machine.
+    #[arg(long, env = "FPGA_STREAM_WITHOUT_TLS", conflicts_with = "stream_ca")]
+    pub stream_without_tls: bool,
+    /// File with the token that the extender wants to see: that of the pod's service account, or a shared one; read anew
+    /// for every stream.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
     /// Show no token: for a trial with an extender that wants none.
@@ -29,8 +45,8 @@ pub struct StreamArgs {
 pub struct Streaming {
     /// Where the replicas are.
     pub targets: Vec<Target>,
-    /// What is shown to them.
-    pub access: Access,
+    /// What is shown to them, and whom we trust.
+    pub credentials: Credentials,
 }
 
 impl StreamArgs {
@@ -54,12 +70,36 @@ impl StreamArgs {
         }
         let access = match &self.stream_token_file {
             Some(path) => Access::Token(TokenFile::new(path)),
-            None if self.stream_without_token => Access::Open,
+            None if self.stream_without_token || self.stream_cert.is_some() => Access::Open,
             None => bail!(
-                "--extenders needs --stream-token-file PATH, or --stream-without-token if the extender wants none"
+                "--extenders needs --stream-token-file PATH or --stream-cert PATH, or --stream-without-token if the extender wants nothing"
             ),
         };
-        // The file itself may come later: a Secret that is mounted optionally.
-        Ok(Some(Streaming { targets: self.extenders.clone(), access }))
+        let tls = self.tls()?;
+        // The files themselves may come later: Secrets that are mounted optionally.
+        Ok(Some(Streaming { targets: self.extenders.clone(), credentials: Credentials { access, tls } }))
+    }
+    fn tls(&self) -> anyhow::Result<Option<ClientFiles>> {
+        let transport = if self.stream_without_tls { Transport::Plain } else { Transport::Tls };
+        if let Some(target) = self.extenders.iter().find(|target| !target.can_speak(transport)) {
+            match transport {
+                Transport::Tls => bail!(
+                    "--extenders {target} is without TLS: write https://, or --stream-without-tls as well"
+                ),
+                Transport::Plain => bail!(
+                    "--extenders {target} and --stream-without-tls contradict each other; leave one out"
+                ),
+            }
+        }
+        match (&self.stream_ca, transport) {
+            (_, Transport::Plain) => Ok(None),
+            (Some(ca), Transport::Tls) => {
+                let identity = self.stream_cert.clone().zip(self.stream_key.clone());
+                Ok(Some(ClientFiles { ca: ca.clone(), identity }))
+            }
+            (None, Transport::Tls) => bail!(
+                "--extenders needs --stream-ca PATH to know the extender by, or --stream-without-tls where nobody can listen in"
+            ),
+        }
     }
 }

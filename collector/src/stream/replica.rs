@@ -3,14 +3,13 @@
 use super::Shared;
 use crate::jitter::Jitter;
 use crate::metrics::{StreamFailure, StreamOutcome};
-use fpga_node_stream::client::{NodeStream, StreamError};
+use fpga_node_stream::client::{Address, NodeStream, StreamError};
 use fpga_node_stream::v1::{Introduction, Verdict};
 use prometheus_client::metrics::gauge::Gauge;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tonic::Code;
-use tonic::transport::Uri;
 use tracing::{debug, info, warn};
 
 /// Pauses after failures: the first, and the longest.
@@ -19,15 +18,15 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 /// The stream to one replica.
 pub struct Replica {
     shared: Arc<Shared>,
-    uri: Uri,
+    address: Address,
     backoff: Duration,
     jitter: Jitter,
 }
 
 impl Replica {
-    /// The one at `uri`.
-    pub fn new(shared: Arc<Shared>, uri: Uri) -> Self {
-        Self { shared, uri, backoff: BACKOFF.0, jitter: Jitter::new() }
+    /// The one at `address`.
+    pub fn new(shared: Arc<Shared>, address: Address) -> Self {
+        Self { shared, address, backoff: BACKOFF.0, jitter: Jitter::new() }
     }
 
     /// Streams to it, again and again.
@@ -35,10 +34,10 @@ impl Replica {
         loop {
             let Some(uid) = self.uid().await else { return };
             let introduction = Introduction { node: self.shared.node.clone(), uid };
-            let opened = NodeStream::open(self.uri.clone(), &self.shared.access, introduction).await;
+            let opened = NodeStream::open(&self.address, &self.shared.credentials, introduction).await;
             let error = match opened {
                 Ok(stream) => {
-                    debug!(replica = %self.uri, "Stream begins");
+                    debug!(replica = %self.address, "Stream begins");
                     let _open = Open::count(self.shared.metrics.streams.clone());
                     self.speak(stream).await
                 }
@@ -51,9 +50,9 @@ impl Replica {
             }
             let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction());
             if self.backoff == BACKOFF.0 {
-                info!(replica = %self.uri, %error, ?pause, "No stream to an extender replica");
+                info!(replica = %self.address, %error, ?pause, "No stream to an extender replica");
             } else {
-                warn!(replica = %self.uri, %error, ?pause, "No stream to an extender replica");
+                warn!(replica = %self.address, %error, ?pause, "No stream to an extender replica");
             }
             self.backoff = (self.backoff * 2).min(BACKOFF.1);
             sleep(pause).await;
@@ -83,7 +82,7 @@ impl Replica {
             };
             let outcome = match answer.verdict() {
                 Verdict::Taken => {
-                    self.shared.link.acknowledged.note(&self.uri, &answer, Instant::now());
+                    self.shared.link.acknowledged.note(&self.address.uri, &answer, Instant::now());
                     self.backoff = BACKOFF.0;
                     StreamOutcome::Taken
                 }
@@ -114,8 +113,11 @@ impl Drop for Open {
 fn kind(error: &StreamError) -> StreamFailure {
     match (error, error.code()) {
         (StreamError::Unreachable(_), _) => StreamFailure::Unreachable,
+        (StreamError::Tls(_), _) => StreamFailure::Tls,
         (StreamError::Timeout, _) => StreamFailure::Timeout,
-        (StreamError::Token(_), _) | (_, Some(Code::Unauthenticated)) => StreamFailure::Token,
+        (StreamError::Token(_), _) | (_, Some(Code::Unauthenticated | Code::PermissionDenied)) => {
+            StreamFailure::Token
+        }
         (_, Some(Code::NotFound | Code::FailedPrecondition)) => StreamFailure::Node,
         (_, Some(Code::Aborted)) => StreamFailure::Replaced,
         _ => StreamFailure::Ended,

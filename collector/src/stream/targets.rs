@@ -1,7 +1,8 @@
 //! Where the extender's replicas are: written down one by one, or all that a name stands for.
 
-use std::io;
+use fpga_node_stream::client::Address;
 use std::str::FromStr;
+use std::{fmt, io};
 use tonic::transport::Uri;
 
 /// Most replicas that are streamed to.
@@ -21,27 +22,46 @@ pub enum Target {
     },
 }
 
-/// Why a text is no [`Target`].
+/// How replicas are spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// As everybody on the way can read.
+    Plain,
+    /// By TLS.
+    Tls,
+}
+
+/// A text that is no [`Target`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidTarget {
-    /// TLS.
-    #[error("{0:?} asks for TLS, which the stream does not speak yet; write http://HOST:PORT")]
-    Tls(String),
-    /// Anything else.
-    #[error(
-        "{0:?} is no extender; write http://HOST:PORT for one replica, or dns:NAME:PORT for all of a headless Service"
-    )]
-    Other(String),
+#[error(
+    "{0:?} is no extender; write https://HOST:PORT (or http://) for one replica, or dns:NAME:PORT for all of a headless Service"
+)]
+pub struct InvalidTarget(String);
+
+impl Target {
+    /// Whether it can be spoken to so.
+    pub fn can_speak(&self, transport: Transport) -> bool {
+        match self {
+            Self::Url(uri) => (uri.scheme_str() == Some("https")) == (transport == Transport::Tls),
+            Self::Dns { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(uri) => write!(f, "{uri}"),
+            Self::Dns { name, port } => write!(f, "dns:{name}:{port}"),
+        }
+    }
 }
 
 impl FromStr for Target {
     type Err = InvalidTarget;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = || InvalidTarget::Other(text.to_owned());
-        if text.starts_with("https://") {
-            return Err(InvalidTarget::Tls(text.to_owned()));
-        }
+        let invalid = || InvalidTarget(text.to_owned());
         if let Some(rest) = text.strip_prefix("dns:") {
             let (name, port) = rest.rsplit_once(':').ok_or_else(invalid)?;
             let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(invalid)?;
@@ -53,7 +73,8 @@ impl FromStr for Target {
         }
         let uri: Uri = text.parse().map_err(|_| invalid())?;
         let bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
-        if uri.scheme_str() == Some("http") && uri.host().is_some() && uri.port_u16().is_some() && bare {
+        let known = matches!(uri.scheme_str(), Some("http" | "https"));
+        if known && uri.host().is_some() && uri.port_u16().is_some() && bare {
             Ok(Self::Url(uri))
         } else {
             Err(invalid())
@@ -65,14 +86,21 @@ impl FromStr for Target {
 ///
 /// # Errors
 /// A name can't be looked up; then it isn't known who is gone.
-pub async fn resolve(targets: &[Target]) -> io::Result<Vec<Uri>> {
+pub async fn resolve(targets: &[Target], transport: Transport) -> io::Result<Vec<Address>> {
     let mut found = Vec::new();
     for target in targets {
         match target {
-            Target::Url(uri) => found.push(uri.clone()),
+            Target::Url(uri) => found.push(Address::from(uri.clone())),
             Target::Dns { name, port } => {
                 let addresses = tokio::net::lookup_host((name.as_str(), *port)).await?;
-                found.extend(addresses.filter_map(|address| format!("http://{address}").parse().ok()));
+                let (scheme, certified) = match transport {
+                    Transport::Plain => ("http", None),
+                    Transport::Tls => ("https", Some(name)),
+                };
+                found.extend(addresses.filter_map(|address| {
+                    let uri = format!("{scheme}://{address}").parse().ok()?;
+                    Some(Address { uri, name: certified.cloned() })
+                }));
             }
         }
     }
@@ -91,6 +119,8 @@ mod tests {
     fn a_replica_or_a_name_for_all_of_them_is_understood() {
         assert!(matches!("http://127.0.0.1:9463".parse(), Ok(Target::Url(_))));
         assert!(matches!("http://[::1]:9463/".parse(), Ok(Target::Url(_))));
+        let tls: Target = "https://extender:9463".parse().unwrap();
+        assert!(tls.can_speak(Transport::Tls) && !tls.can_speak(Transport::Plain));
         let dns: Target = "dns:fpga-scheduler-extender.kube-fpga.svc:9463".parse().unwrap();
         assert_eq!(dns, Target::Dns { name: "fpga-scheduler-extender.kube-fpga.svc".to_owned(), port: 9463 });
     }
@@ -101,10 +131,8 @@ mod tests {
             ["", "a:1", "http://a", "http://a:1/path", "ftp://a:1", "dns:a", "dns::1", "dns:a:0", "dns:a/b:1"]
         {
             let error = text.parse::<Target>().unwrap_err().to_string();
-            assert!(error.contains("http://HOST:PORT") && error.contains("dns:NAME:PORT"), "{error}");
+            assert!(error.contains("https://HOST:PORT") && error.contains("dns:NAME:PORT"), "{error}");
         }
-        let error = "https://a:1".parse::<Target>().unwrap_err().to_string();
-        assert!(error.contains("TLS"), "{error}");
     }
 
     #[tokio::test]
@@ -112,8 +140,12 @@ mod tests {
         let targets: Vec<Target> = ["http://127.0.0.1:1", "http://127.0.0.1:1", "dns:127.0.0.1:2"]
             .map(|text| text.parse().unwrap())
             .to_vec();
-        let found = resolve(&targets).await.unwrap();
+        let found = resolve(&targets, Transport::Plain).await.unwrap();
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found, ["http://127.0.0.1:1/", "http://127.0.0.1:2/"]);
+        let found = resolve(&["dns:localhost:2".parse().unwrap()], Transport::Tls).await.unwrap();
+        let of_all = |address: &Address| address.name.as_deref() == Some("localhost");
+        assert!(!found.is_empty() && found.iter().all(of_all), "{found:?}");
+        assert!(found.iter().all(|address| address.uri.scheme_str() == Some("https")));
     }
 }

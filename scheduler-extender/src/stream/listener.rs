@@ -1,20 +1,25 @@
-//! The port of the streams: HTTP/2 with bounds on connections, windows and heads.
+//! The port of the streams: HTTP/2, over TLS if there is a certificate, with bounds on connections, windows and heads.
 
+use super::proof::Nodes;
 use super::{Service, Streams};
-use fpga_node_stream::limits::{MAX_MESSAGE_BYTES, PATIENCE};
+use crate::ports::metrics::PortName;
+use fpga_net::http::Refusal;
+use fpga_net::tls::ServerTls;
+use fpga_node_stream::limits::{IDLE, MAX_MESSAGE_BYTES, PATIENCE};
 use fpga_node_stream::v1::node_stream_server::NodeStreamServer;
-use futures::Stream;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tonic::transport::Server;
-use tonic::transport::server::Connected;
-use tracing::warn;
+use tonic::codegen::Service as _;
+use tracing::{debug, warn};
 
 /// Connections at once: some for each node of the largest cluster.
 const MAX_CONNECTIONS: usize = 16 * 1024;
@@ -22,14 +27,50 @@ const MAX_CONNECTIONS: usize = 16 * 1024;
 const MAX_CALLS: u32 = 4;
 /// Flow control windows: a collector has one message on its way.
 const WINDOW_BYTES: u32 = 128 * 1024;
-/// Longest head of a call.
-const MAX_HEAD_BYTES: u32 = 8 * 1024;
+/// What waits to be sent on one call: an answer has a dozen bytes.
+const SEND_BYTES: usize = 4 * 1024;
+/// Longest head of a call: a service account's token has one or two thousand bytes.
+const MAX_HEAD_BYTES: u32 = 16 * 1024;
 /// A connection that carries nothing is asked so often whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How often the intervals are reckoned anew.
 const RECKON: Duration = Duration::from_secs(5);
 /// Pause after a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is known of a connection; calls find it among their request's extensions.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// For which nodes its certificate speaks.
+    pub nodes: Nodes,
+    calls: Arc<AtomicUsize>,
+}
+
+/// A call that is going on, until this is dropped.
+#[derive(Debug)]
+pub struct Call(Arc<AtomicUsize>);
+
+impl Connection {
+    /// Begins a call.
+    pub fn begin(&self) -> Call {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Call(Arc::clone(&self.calls))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes streams on `listener`, without TLS, until the future is dropped.
+///
+/// # Errors
+/// If the server can't go on.
+pub async fn serve(listener: TcpListener, streams: Arc<Streams>) -> io::Result<()> {
+    serve_with(listener, None, streams).await
+}
 
 /// Takes streams on `listener` until the future is dropped.
 ///
@@ -38,17 +79,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If the server can't go on.
-pub async fn serve(listener: TcpListener, streams: Arc<Streams>) -> io::Result<()> {
+pub async fn serve_with(
+    listener: TcpListener,
+    tls: Option<Arc<ServerTls>>,
+    streams: Arc<Streams>,
+) -> io::Result<()> {
     let listener = listener.into_std()?;
     let (mut result, ended) = oneshot::channel();
     std::thread::Builder::new().name("fpga-streams".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let served = runtime.and_then(|runtime| {
             runtime.block_on(async {
+                let listener = TcpListener::from_std(listener)?;
                 tokio::select! {
-                    served = serve_here(TcpListener::from_std(listener)?, streams) => served,
-                    () = result.closed() => Ok(()),
+                    () = accept(listener, tls.clone(), Arc::clone(&streams)) => {}
+                    () = reckon(&streams) => {}
+                    () = crate::ports::keep(tls, PortName::Stream, &streams.metrics.ports) => {}
+                    () = result.closed() => {}
                 }
+                Ok(())
             })
         });
         // Nobody may want to know any more.
@@ -57,101 +106,102 @@ pub async fn serve(listener: TcpListener, streams: Arc<Streams>) -> io::Result<(
     ended.await.unwrap_or_else(|_| Err(io::Error::other("the streams' thread failed; the log says why")))
 }
 
-async fn serve_here(listener: TcpListener, streams: Arc<Streams>) -> io::Result<()> {
-    let service = NodeStreamServer::new(Service(Arc::clone(&streams)))
+async fn reckon(streams: &Streams) {
+    let mut ticks = tokio::time::interval(RECKON);
+    loop {
+        ticks.tick().await;
+        streams.reckon();
+    }
+}
+
+async fn accept(listener: TcpListener, tls: Option<Arc<ServerTls>>, streams: Arc<Streams>) {
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let server = NodeStreamServer::new(Service(Arc::clone(&streams)))
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let server = Server::builder()
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Only latency is at stake.
+                let _ = stream.set_nodelay(true);
+                let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+                    streams.metrics.ports.refused(PortName::Stream, Refusal::Full);
+                    continue;
+                };
+                let connection = connect(stream, tls.clone(), server.clone(), permit);
+                let streams = Arc::clone(&streams);
+                tokio::spawn(async move {
+                    if let Err(refusal) = connection.await {
+                        streams.metrics.ports.refused(PortName::Stream, refusal);
+                    }
+                });
+            }
+            Err(error) => {
+                warn!(%error, "Cannot accept a stream's connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connect(
+    stream: TcpStream,
+    tls: Option<Arc<ServerTls>>,
+    server: NodeStreamServer<Service>,
+    _permit: OwnedSemaphorePermit,
+) -> Result<(), Refusal> {
+    let Some(tls) = tls else { return speak(stream, Nodes::Any, server).await };
+    match tls.accept(stream).await {
+        Ok((stream, names)) => {
+            let nodes = if tls.asks_clients() { Nodes::Named(names.into()) } else { Nodes::Any };
+            speak(stream, nodes, server).await
+        }
+        Err(error) => {
+            debug!(%error, "A collector could not agree on TLS");
+            Err(Refusal::Handshake)
+        }
+    }
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    nodes: Nodes,
+    server: NodeStreamServer<Service>,
+) -> Result<(), Refusal> {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let connection = Connection { nodes, calls: Arc::clone(&calls) };
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(connection.clone());
+        server.clone().call(request)
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES)
         .max_concurrent_streams(MAX_CALLS)
-        .http2_max_header_list_size(MAX_HEAD_BYTES)
-        .http2_keepalive_interval(Some(KEEP_ALIVE))
-        .http2_keepalive_timeout(Some(PATIENCE))
-        .add_service(service)
-        .serve_with_incoming(connections(listener));
-    let reckoning = async {
-        let mut ticks = tokio::time::interval(RECKON);
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .keep_alive_timeout(PATIENCE)
+        .auto_date_header(false);
+    let unused = async {
+        // A call that has begun has its own patience.
         loop {
-            ticks.tick().await;
-            streams.reckon();
+            tokio::time::sleep(IDLE).await;
+            if calls.load(Ordering::Relaxed) == 0 {
+                break;
+            }
         }
     };
     tokio::select! {
-        served = server => served.map_err(io::Error::other),
-        () = reckoning => Ok(()),
-    }
-}
-
-fn connections(listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    futures::stream::unfold((listener, permits), |(listener, permits)| async move {
-        // The semaphore is never closed.
-        let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    // Only latency is at stake.
-                    let _ = stream.set_nodelay(true);
-                    return Some((Ok(Connection { stream, _permit: permit }), (listener, permits)));
-                }
-                Err(error) => {
-                    warn!(%error, "Cannot accept a stream's connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+        ended = builder.serve_connection(TokioIo::new(stream), service) => {
+            // As a rule a collector was killed, or its node.
+            if let Err(error) = ended {
+                debug!(%error, "A stream's connection broke off");
             }
+            Ok(())
         }
-    })
-}
-
-/// A connection that counts as long as it is open.
-struct Connection {
-    stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Connected for Connection {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) {}
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        () = unused => Err(Refusal::TooSlow),
     }
 }

@@ -1,60 +1,156 @@
-//! The settings of the streams. A port without a token is opened only by who says so.
+//! The settings of the streams. A port that proves nothing, or that others can read along, is opened only by who says so.
 
+use super::proof::{Proof, Reviewer};
+use super::{Streams, serve_with};
+use crate::clock::Clock;
+use crate::index::NodeIndex;
+use crate::metrics::Metrics;
 use anyhow::{Context as _, Result, bail};
-use fpga_node_stream::token::{Access, TokenFile};
+use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use fpga_node_stream::token::TokenFile;
+use kube::Client;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio::net::TcpListener;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Where and from whom streams are taken.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Streams of collectors")]
 pub struct StreamArgs {
     /// Address to take collectors' streams on; port 0 takes a free one. Without it, states come by annotation only.
     #[arg(long, env = "FPGA_STREAM_LISTEN", value_name = "ADDRESS")]
     pub stream_listen: Option<SocketAddr>,
-    /// File with the token that collectors must show; read anew for every stream.
+    /// Certificate (PEM, with its chain) of this port; read anew when it changes. It may come later.
+    #[arg(long, env = "FPGA_STREAM_TLS_CERT", value_name = "PATH", requires = "stream_tls_key")]
+    pub stream_tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, env = "FPGA_STREAM_TLS_KEY", value_name = "PATH", requires = "stream_tls_cert")]
+    pub stream_tls_key: Option<PathBuf>,
+    /// Authorities (PEM) of which collectors must show a certificate; a DNS name in it must be the node's.
+    #[arg(long, env = "FPGA_STREAM_TLS_CLIENT_CA", value_name = "PATH", requires = "stream_tls_cert")]
+    pub stream_tls_client_ca: Option<PathBuf>,
+    /// Speak without TLS: where the network is trusted, or a trial on one machine.
+    #[arg(long, env = "FPGA_STREAM_WITHOUT_TLS", conflicts_with = "stream_tls_cert")]
+    pub stream_without_tls: bool,
+    /// Service account of the collectors, as NAMESPACE/NAME: each shows its pod's token, and the API server says on which
+    /// node that is. Needs the right to create tokenreviews, and Kubernetes 1.32.
+    #[arg(
+        long,
+        env = "FPGA_STREAM_SERVICE_ACCOUNT",
+        value_name = "ACCOUNT",
+        conflicts_with = "stream_token_file"
+    )]
+    pub stream_service_account: Option<String>,
+    /// Audience that those tokens must be made for.
+    #[arg(long, env = "FPGA_STREAM_AUDIENCE", default_value = "fpga-scheduler-extender")]
+    pub stream_audience: String,
+    /// File with a token that all collectors share; read anew for every stream. Whoever has it speaks for any node.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
     /// Take streams from anyone who reaches the port: for a trial on one machine.
-    #[arg(long, env = "FPGA_STREAM_WITHOUT_TOKEN", conflicts_with = "stream_token_file")]
+    #[arg(
+        long,
+        env = "FPGA_STREAM_WITHOUT_TOKEN",
+        conflicts_with_all = ["stream_token_file", "stream_service_account"]
+    )]
     pub stream_without_token: bool,
 }
 
+/// The port, open.
+#[derive(Debug)]
+pub struct StreamPort {
+    listener: TcpListener,
+    tls: Option<Arc<ServerTls>>,
+    proof: Proof,
+}
+
 impl StreamArgs {
-    /// What a stream must show.
+    /// Opens the port, if there is to be one.
     ///
     /// # Errors
-    /// There is a port without a word on who may use it.
-    pub fn access(&self) -> Result<Access> {
-        let access = match &self.stream_token_file {
-            Some(path) => Access::Token(TokenFile::new(path)),
-            None if self.stream_listen.is_some() && !self.stream_without_token => {
-                bail!(
-                    "--stream-listen lets collectors say what their nodes do: write --stream-token-file PATH, or --stream-without-token to believe anyone who reaches the port"
-                );
-            }
-            None => Access::Open,
-        };
-        if let Access::Token(file) = &access
-            && let Err(error) = file.read()
-        {
-            // A Secret may come later; until then states come by annotation.
-            warn!(%error, "Streams are refused until there is a token");
-        }
-        Ok(access)
+    /// It can't be opened, or there is no word on who may use it.
+    pub async fn open(&self, client: &Client) -> Result<Option<StreamPort>> {
+        let Some(address) = self.stream_listen else { return Ok(None) };
+        let (tls, proof) = (self.tls()?, self.proof(client)?);
+        let listener = TcpListener::bind(address).await.with_context(|| {
+            format!("can't listen on {address}; choose another address with --stream-listen")
+        })?;
+        let port = StreamPort { listener, tls, proof };
+        info!(
+            stream_listen = %port.address()?, proof = ?port.proof, tls = port.tls.is_some(),
+            client_certificates = self.stream_tls_client_ca.is_some(), "Collectors may stream"
+        );
+        Ok(Some(port))
     }
 
-    /// The port, if there is one.
+    fn tls(&self) -> Result<Option<Arc<ServerTls>>> {
+        let (Some(certificate), Some(key)) = (&self.stream_tls_cert, &self.stream_tls_key) else {
+            if self.stream_without_tls {
+                return Ok(None);
+            }
+            bail!(
+                "--stream-listen takes what decisions rest on: write --stream-tls-cert PATH --stream-tls-key PATH, or --stream-without-tls where nobody can listen in"
+            );
+        };
+        let files = ServerFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            client_ca: self.stream_tls_client_ca.clone(),
+        };
+        let tls = ServerTls::new(files, HTTP_2);
+        if let Reload::Failed(error) = tls.reload() {
+            // A Secret may come later; until then states come by annotation.
+            warn!(%error, "Streams are refused until there is a certificate");
+        }
+        Ok(Some(Arc::new(tls)))
+    }
+
+    fn proof(&self, client: &Client) -> Result<Proof> {
+        if let Some(account) = &self.stream_service_account {
+            let (namespace, name) = account.split_once('/').with_context(|| {
+                format!("--stream-service-account {account:?} can't be; write NAMESPACE/NAME, for example kube-fpga/fpga-collector")
+            })?;
+            let reviewer = Reviewer::new(client.clone(), namespace, name, &self.stream_audience);
+            return Ok(Proof::ServiceAccount(reviewer));
+        }
+        if let Some(path) = &self.stream_token_file {
+            let file = TokenFile::new(path);
+            if let Err(error) = file.read() {
+                warn!(%error, "Streams are refused until there is a token");
+            }
+            return Ok(Proof::Shared(file));
+        }
+        if self.stream_without_token || self.stream_tls_client_ca.is_some() {
+            return Ok(Proof::Open);
+        }
+        bail!(
+            "--stream-listen lets collectors say what their nodes do: write --stream-service-account NAMESPACE/NAME, --stream-tls-client-ca PATH or --stream-token-file PATH, or --stream-without-token to believe anyone who reaches the port"
+        )
+    }
+}
+
+impl StreamPort {
+    /// Where it is.
     ///
     /// # Errors
-    /// It can't be opened.
-    pub async fn bind(&self) -> Result<Option<TcpListener>> {
-        let Some(address) = self.stream_listen else { return Ok(None) };
-        let listener = TcpListener::bind(address).await;
-        listener.map(Some).with_context(|| {
-            format!("can't listen on {address}; choose another address with --stream-listen")
-        })
+    /// What the system says.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Takes streams until the future is dropped.
+    ///
+    /// # Errors
+    /// If it can't go on.
+    pub async fn serve(
+        self,
+        index: Arc<NodeIndex>,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+    ) -> std::io::Result<()> {
+        let Self { listener, tls, proof } = self;
+        serve_with(listener, tls, Arc::new(Streams::new(index, metrics, clock, proof))).await
     }
 }

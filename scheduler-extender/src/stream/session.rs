@@ -1,10 +1,11 @@
 //! One stream: one update, one answer, and a pause between them if the collector is too eager.
 
 use super::Streams;
+use super::listener::Call;
 use crate::index::Streamed;
 use crate::metrics::{StateSource, StreamRefusal};
 use fpga_core::node_state::decode;
-use fpga_node_stream::limits::{IDLE, MIN_SPACING};
+use fpga_node_stream::limits::{IDLE, MIN_SPACING, PROVED_FOR};
 use fpga_node_stream::v1::{Answer, Introduction, Update, Verdict};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -22,20 +23,36 @@ pub struct Session {
     replaced: oneshot::Receiver<()>,
     /// When the next update is read at the earliest.
     not_before: Instant,
+    /// When what was shown has to be shown again.
+    proved_until: Instant,
+    _call: Option<Call>,
 }
 
 impl Session {
     /// Begins one.
-    pub fn begin(streams: Arc<Streams>, who: Introduction, updates: Streaming<Update>) -> Self {
+    pub fn begin(
+        streams: Arc<Streams>,
+        who: Introduction,
+        updates: Streaming<Update>,
+        call: Option<Call>,
+    ) -> Self {
         let Introduction { node, uid } = who;
         let node: Arc<str> = node.into();
         let (place, replaced) = streams.enter(&node);
         debug!(node = &*node, "Stream begins");
-        Self { streams, node, uid, updates, place, replaced, not_before: Instant::now() }
+        let not_before = Instant::now();
+        // Collectors that came at once shall not come again at once.
+        let spread = PROVED_FOR / 4 * u32::try_from(place % 64).unwrap_or(0) / 64;
+        let proved_until = not_before + PROVED_FOR - spread;
+        Self { streams, node, uid, updates, place, replaced, not_before, proved_until, _call: call }
     }
 
     /// The answer to the next update; none when the collector has ended the stream.
     pub async fn next(&mut self) -> Option<Result<Answer, Status>> {
+        if Instant::now() >= self.proved_until {
+            debug!(node = &*self.node, "A stream ends so that its token and certificate are shown anew");
+            return None;
+        }
         // What is not read fills the collector's window, which makes it wait.
         let read = async {
             if Instant::now() < self.not_before {

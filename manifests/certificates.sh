@@ -1,0 +1,47 @@
+#!/bin/bash
+# Makes the certificate of the extender's port for collectors' streams, and says it as objects for kubectl:
+#
+#   manifests/certificates.sh DIR | kubectl apply -f -
+#
+# DIR keeps the authority (ca.key: keep it secret, and away from the cluster). Run again, before the certificate's year is
+# over, it makes a new certificate of the same authority; running programs take it up by themselves.
+# NAMES adds names to the certificate, for example NAMES=IP:10.0.0.1,DNS:extender.example.
+set -euo pipefail
+[ $# = 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+command -v openssl >/dev/null || { echo "error: openssl is missing; install the package openssl" >&2; exit 1; }
+dir=$1
+service=fpga-scheduler-extender.kube-fpga.svc
+umask 077
+mkdir -p "$dir"
+cd "$dir"
+key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
+if ! [ -e ca.key ]; then
+    key ca.key
+    openssl req -x509 -key ca.key -out ca.crt -days 3650 -subj "/CN=kube-fpga streams" \
+        -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign
+fi
+key tls.key.new
+openssl req -new -key tls.key.new -subj "/CN=$service" -out tls.csr
+openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -set_serial "0x$(openssl rand -hex 16)" -days 365 -out tls.crt.new \
+    -extfile <(echo "subjectAltName=DNS:$service,DNS:$service.cluster.local,DNS:localhost,IP:127.0.0.1${NAMES:+,$NAMES}
+basicConstraints=critical,CA:FALSE
+extendedKeyUsage=serverAuth") 2>/dev/null
+mv tls.key.new tls.key
+mv tls.crt.new tls.crt
+rm tls.csr
+cat <<EOF
+apiVersion: v1
+kind: Secret
+metadata: { name: fpga-stream-tls, namespace: kube-fpga }
+type: kubernetes.io/tls
+data:
+  tls.crt: $(base64 -w0 <tls.crt)
+  tls.key: $(base64 -w0 <tls.key)
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: { name: fpga-stream-ca, namespace: kube-fpga }
+data:
+  ca.crt: |
+$(sed 's/^/    /' ca.crt)
+EOF

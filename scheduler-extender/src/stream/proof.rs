@@ -1,0 +1,233 @@
+//! What proves that a collector speaks for its node.
+//!
+//! A service account's token, which the kubelet gives to the collector's pod: the API server says on which node that pod
+//! runs. A client certificate, whose SAN names the node. Or the token that all share, which proves only that *a*
+//! collector speaks.
+
+use crate::metrics::StreamRefusal;
+use fpga_node_stream::token::{Access, MAX_BYTES, TokenFile};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tonic::metadata::MetadataMap;
+use tracing::{debug, warn};
+
+/// Tokens that the API server is asked about at once: all collectors come when a replica starts.
+const REVIEWS: usize = 16;
+/// Longest time that a token may wait and be asked about.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Where the API server writes on which node a token's pod runs (Kubernetes 1.32 and newer).
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// What collectors must show.
+#[derive(Debug)]
+pub enum Proof {
+    /// Nothing.
+    Open,
+    /// The token in this file.
+    Shared(TokenFile),
+    /// The token of a service account's pod.
+    ServiceAccount(Reviewer),
+}
+
+/// For which nodes somebody may speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Nodes {
+    /// For any: what was shown names none.
+    Any,
+    /// For these.
+    Named(Arc<[String]>),
+}
+
+/// Asks the API server about tokens.
+pub struct Reviewer {
+    reviews: Api<TokenReview>,
+    user: String,
+    audience: String,
+    places: Semaphore,
+}
+
+impl From<Access> for Proof {
+    fn from(access: Access) -> Self {
+        match access {
+            Access::Open => Self::Open,
+            Access::Token(file) => Self::Shared(file),
+        }
+    }
+}
+
+impl Nodes {
+    /// Whether `node` is among them.
+    #[must_use]
+    pub fn have(&self, node: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Named(names) => names.iter().any(|name| name == node),
+        }
+    }
+}
+
+impl Proof {
+    /// For which nodes who shows this may speak.
+    ///
+    /// # Errors
+    /// It proves nothing, or can't be checked now.
+    pub async fn check(&self, shown: &MetadataMap) -> Result<Nodes, StreamRefusal> {
+        let header = shown.get("authorization").map(|header| header.as_bytes());
+        match self {
+            Self::Open => Ok(Nodes::Any),
+            Self::Shared(file) => {
+                let token = file.read().map_err(|error| {
+                    warn!(%error, "Streams are refused");
+                    StreamRefusal::NotReady
+                })?;
+                let proved = header.is_some_and(|header| token.is_proved_by(header));
+                if proved { Ok(Nodes::Any) } else { Err(StreamRefusal::Token) }
+            }
+            Self::ServiceAccount(reviewer) => {
+                let token = header.and_then(bearer).ok_or(StreamRefusal::Token)?;
+                let node = timeout(PATIENCE, reviewer.node_of(token)).await;
+                Ok(Nodes::Named([node.map_err(|_| StreamRefusal::NotReady)??].into()))
+            }
+        }
+    }
+}
+
+/// The token in a header, if it looks like one that the API server makes: nobody else's is worth a question.
+fn bearer(header: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(header).ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_token = token.len() <= MAX_BYTES
+        && token.bytes().all(plain)
+        && token.bytes().filter(|byte| *byte == b'.').count() == 2;
+    (scheme.eq_ignore_ascii_case("Bearer") && is_token).then_some(token)
+}
+
+impl fmt::Debug for Reviewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reviewer")
+            .field("user", &self.user)
+            .field("audience", &self.audience)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reviewer {
+    /// Takes tokens of the service account `namespace`/`name` that were made for `audience`.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str, audience: &str) -> Self {
+        Self {
+            reviews: Api::all(client),
+            user: format!("system:serviceaccount:{namespace}:{name}"),
+            audience: audience.to_owned(),
+            places: Semaphore::new(REVIEWS),
+        }
+    }
+
+    async fn node_of(&self, token: &str) -> Result<String, StreamRefusal> {
+        // The semaphore is never closed.
+        let _place = self.places.acquire().await.map_err(|_| StreamRefusal::NotReady)?;
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![self.audience.clone()]) };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let review = self.reviews.create(&PostParams::default(), &review).await.map_err(|error| {
+            warn!(%error, "Tokens of collectors can't be checked");
+            StreamRefusal::NotReady
+        })?;
+        self.judge(review.status.unwrap_or_default()).map_err(|why| {
+            debug!(why, "A collector's token is refused");
+            StreamRefusal::Token
+        })
+    }
+
+    fn judge(&self, status: TokenReviewStatus) -> Result<String, &'static str> {
+        if status.authenticated != Some(true) {
+            return Err("it is no token of this cluster, or no more");
+        }
+        // An API server that knows no audiences says none, and has not looked at them.
+        if !status.audiences.is_some_and(|audiences| audiences.contains(&self.audience)) {
+            return Err("it was made for another audience");
+        }
+        let user = status.user.unwrap_or_default();
+        if user.username.as_ref() != Some(&self.user) {
+            return Err("it is another service account's");
+        }
+        let names = user.extra.unwrap_or_default().remove(NODE_NAME).unwrap_or_default();
+        match <[String; 1]>::try_from(names) {
+            Ok([name]) => Ok(name),
+            Err(_) => Err("it names no node: it is bound to no pod, or Kubernetes is older than 1.32"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn reviewer() -> Reviewer {
+        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        Reviewer::new(Client::try_from(config).unwrap(), "kube-fpga", "fpga-collector", "us")
+    }
+
+    fn status() -> Value {
+        json!({
+            "authenticated": true, "audiences": ["us"],
+            "user": {"username": "system:serviceaccount:kube-fpga:fpga-collector", "extra": {(NODE_NAME): ["n1"]}},
+        })
+    }
+
+    #[tokio::test]
+    async fn a_token_speaks_for_the_node_that_its_pod_runs_on() {
+        let judge = |status: Value| reviewer().judge(serde_json::from_value(status).unwrap());
+        assert_eq!(judge(status()), Ok("n1".to_owned()));
+        for (place, value) in [
+            ("/authenticated", json!(false)),
+            ("/authenticated", Value::Null),
+            ("/audiences", json!(["others"])),
+            ("/audiences", Value::Null),
+            ("/user/username", json!("system:serviceaccount:other:fpga-collector")),
+            ("/user/username", json!("fpga-collector")),
+            ("/user/extra", json!({})),
+            ("/user/extra", json!({(NODE_NAME): []})),
+            ("/user/extra", json!({(NODE_NAME): ["n1", "n2"]})),
+        ] {
+            let mut changed = status();
+            *changed.pointer_mut(place).unwrap() = value;
+            assert!(judge(changed.clone()).is_err(), "{changed}");
+        }
+    }
+
+    #[test]
+    fn only_what_looks_like_a_token_is_worth_a_question() {
+        assert_eq!(bearer(b"Bearer aa.bb.cc"), Some("aa.bb.cc"));
+        assert_eq!(bearer(b"bearer a-.b_.9"), Some("a-.b_.9"));
+        let long = format!("Bearer {}..", "a".repeat(MAX_BYTES));
+        for header in [
+            "",
+            "Bearer",
+            "Bearer aabbcc",
+            "Bearer a.b",
+            "Bearer a.b.c.d",
+            "Basic a.b.c",
+            "Bearer a.b.c d",
+            &long,
+        ] {
+            assert_eq!(bearer(header.as_bytes()), None, "{header}");
+        }
+        assert_eq!(bearer(b"Bearer \xff.b.c"), None);
+    }
+
+    #[test]
+    fn whoever_names_nodes_speaks_for_no_other() {
+        let named = Nodes::Named(["n1".to_owned(), "*.example".to_owned()].into());
+        assert!(named.have("n1") && !named.have("n2") && !named.have("a.example") && !named.have("N1"));
+        assert!(Nodes::Any.have("n2"));
+        assert!(!Nodes::Named(Arc::default()).have("n1"));
+    }
+}
