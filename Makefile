@@ -64,6 +64,10 @@ conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone o
 fuzz: ## Look for bytes that break a parser, FUZZ_SECONDS each (default 60; needs nightly Rust, cargo-fuzz)
 	@hack/fuzz.sh
 
+.PHONY: pyopencl
+pyopencl: ## The test suite of PyOpenCL natively and through us, compared
+	@hack/pyopencl.sh
+
 .PHONY: deny
 deny: ## Check the dependencies' licences (needs cargo-deny)
 	@command -v cargo-deny >/dev/null || { echo "error: cargo-deny is missing. Install it: cargo install cargo-deny" >&2; exit 1; }

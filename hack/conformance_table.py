@@ -43,7 +43,19 @@ def compare(native, remote):
     return sorted(different, key=lambda it: it[1] != "pass")
 
 
+def restrict(native, remote):
+    """Both without what only one of them has run; how many that leaves out."""
+    both = native["results"].keys() & remote["results"].keys()
+    left_out = native["planned"] - len(both)
+    cut = [
+        {**results, "results": {name: it for name, it in results["results"].items() if name in both}}
+        for results in (native, remote)
+    ]
+    return *cut, left_out
+
+
 def section(runtime, native, remote):
+    native, remote, left_out = restrict(native, remote)
     counts = collections.defaultdict(lambda: (collections.Counter(), collections.Counter()))
     for index, results in enumerate((native, remote)):
         for name, result in results["results"].items():
@@ -53,8 +65,8 @@ def section(runtime, native, remote):
     regressions = sum(1 for _, before, _ in different if before == "pass")
     lines = [
         f"\n## {NAMES.get(runtime, runtime)}",
-        f"\n{len(native['results'])} sub-tests; **{regressions}** pass natively and not remotely. "
-        f"Time: {native['wall_secs'] / 60:.0f} min native, {remote['wall_secs'] / 60:.0f} min remote.",
+        f"\n{len(native['results'])} sub-tests{f' ({left_out} were not run)' if left_out else ''}; "
+        f"**{regressions}** pass natively and not remotely.",
         "\npass / fail / skip / timeout / crash:\n",
         "| program | native | remote |",
         "|---|---|---|",

@@ -46,10 +46,13 @@ fn exec(arguments: &[&str], program: &Path) -> Output {
         .unwrap()
 }
 
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
 /// PoCL, which has to be there, and Intel's FPGA emulator where `RUNTIME=intel-fpga` has fetched it.
 fn runtimes() -> Vec<&'static str> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let fetched = repository.join("build/intel-opencl/lib").is_dir();
+    let fetched = repository().join("build/intel-opencl/lib").is_dir();
     if fetched { vec!["pocl", "intel-fpga"] } else { vec!["pocl"] }
 }
 
@@ -81,9 +84,16 @@ struct Serving(Child);
 
 impl Serving {
     fn start(manager: &Path, socket: &str, ready: &Path) -> Self {
+        Self::start_with(manager, socket, ready, "pocl")
+    }
+
+    fn start_with(manager: &Path, socket: &str, ready: &Path, runtime: &str) -> Self {
         let _ = std::fs::remove_file(ready);
         let mut serve = Command::new(manager);
-        serve.args(["serve", "--log", "warn", "--listen", socket, "--ready-file"]).arg(ready);
+        serve
+            .args(["serve", "--log", "warn", "--runtime", runtime, "--listen", socket, "--ready-file"])
+            .arg(ready);
+        serve.current_dir(repository());
         let mut serving = Self(serve.spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
         while !ready.exists() {
@@ -129,4 +139,34 @@ fn a_program_outlives_its_manager_and_finds_the_next_one() {
     let status = child.wait().unwrap();
     let rest: Vec<_> = output.map(Result::unwrap).collect();
     assert!(status.success(), "{status}: {rest:?}");
+}
+
+#[test]
+fn several_managers_and_vendors_are_platforms_of_one_application() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, program) = (manager(), compile(folder.path(), "several"));
+    let socket = |name: &str| format!("unix:{}", folder.path().join(name).display());
+    // Twice the same runtime, another where there is one, and in between a manager that is not there.
+    let runtimes: Vec<_> = runtimes().into_iter().chain(["pocl"]).collect();
+    let mut addresses = Vec::new();
+    let mut serving = Vec::new();
+    for (index, runtime) in runtimes.iter().enumerate() {
+        let socket = socket(&format!("dm{index}.sock"));
+        let ready = folder.path().join(format!("ready{index}"));
+        serving.push(Serving::start_with(&manager, &socket, &ready, runtime));
+        addresses.push(socket);
+    }
+    addresses.insert(1, socket("dead.sock"));
+    let vendors = folder.path().join("fpga.icd");
+    std::fs::write(&vendors, built().join("libfpga_opencl_icd.so").to_str().unwrap()).unwrap();
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(program)
+        .env("OCL_ICD_VENDORS", vendors)
+        .env("FPGA_DEVICE_MANAGERS", addresses.join(","))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    assert_eq!(text.trim(), runtimes.len().to_string());
 }

@@ -50,6 +50,21 @@ int main(int argc, char **argv) {
     FUNCTION(clEnqueueNDRangeKernel)
     FUNCTION(clWaitForEvents)
     FUNCTION(clSetUserEventStatus)
+    FUNCTION(clCreateImage)
+    FUNCTION(clGetImageInfo)
+    FUNCTION(clGetSupportedImageFormats)
+    FUNCTION(clCreateSampler)
+    FUNCTION(clCreateSamplerWithProperties)
+    FUNCTION(clReleaseSampler)
+    FUNCTION(clGetSamplerInfo)
+    FUNCTION(clEnqueueReadImage)
+    FUNCTION(clEnqueueCopyImageToBuffer)
+    FUNCTION(clEnqueueMapImage)
+    FUNCTION(clEnqueueFillImage)
+    FUNCTION(clEnqueueUnmapMemObject)
+    FUNCTION(clCompileProgram)
+    FUNCTION(clLinkProgram)
+    FUNCTION(clGetPipeInfo)
 
     /* Null, unmapped, misaligned, and memory that is no object. */
     static char memory[256] __attribute__((aligned(16)));
@@ -94,6 +109,37 @@ int main(int argc, char **argv) {
               our_clEnqueueNDRangeKernel(handle, handle, 1, NULL, &size, NULL, 0, NULL, NULL), CL_INVALID_COMMAND_QUEUE);
         check("clWaitForEvents", our_clWaitForEvents(1, (cl_event *)&handle), CL_INVALID_EVENT);
         check("clWaitForEvents without events", our_clWaitForEvents(0, NULL), CL_INVALID_VALUE);
+        const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+        const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 4};
+        const size_t three[3] = {1, 1, 1};
+        our_clCreateImage(handle, 0, &format, &desc, NULL, &error);
+        check("clCreateImage", error, CL_INVALID_CONTEXT);
+        check("clGetImageInfo", our_clGetImageInfo(handle, CL_IMAGE_WIDTH, 64, value, &size), CL_INVALID_MEM_OBJECT);
+        check("clGetSupportedImageFormats",
+              our_clGetSupportedImageFormats(handle, 0, CL_MEM_OBJECT_IMAGE2D, 0, NULL, &count), CL_INVALID_CONTEXT);
+        our_clCreateSampler(handle, CL_FALSE, CL_ADDRESS_NONE, CL_FILTER_NEAREST, &error);
+        check("clCreateSampler", error, CL_INVALID_CONTEXT);
+        our_clCreateSamplerWithProperties(handle, NULL, &error);
+        check("clCreateSamplerWithProperties", error, CL_INVALID_CONTEXT);
+        check("clReleaseSampler", our_clReleaseSampler(handle), CL_INVALID_SAMPLER);
+        check("clGetSamplerInfo", our_clGetSamplerInfo(handle, CL_SAMPLER_CONTEXT, 64, value, &size), CL_INVALID_SAMPLER);
+        check("clEnqueueReadImage",
+              our_clEnqueueReadImage(handle, handle, CL_TRUE, three, three, 0, 0, value, 0, NULL, NULL),
+              CL_INVALID_COMMAND_QUEUE);
+        check("clEnqueueCopyImageToBuffer",
+              our_clEnqueueCopyImageToBuffer(handle, handle, handle, three, three, 0, 0, NULL, NULL),
+              CL_INVALID_COMMAND_QUEUE);
+        our_clEnqueueMapImage(handle, handle, CL_TRUE, CL_MAP_READ, three, three, &size, &size, 0, NULL, NULL, &error);
+        check("clEnqueueMapImage", error, CL_INVALID_COMMAND_QUEUE);
+        check("clEnqueueFillImage", our_clEnqueueFillImage(handle, handle, value, three, three, 0, NULL, NULL),
+              CL_INVALID_COMMAND_QUEUE);
+        check("clEnqueueUnmapMemObject", our_clEnqueueUnmapMemObject(handle, handle, value, 0, NULL, NULL),
+              CL_INVALID_COMMAND_QUEUE);
+        check("clCompileProgram", our_clCompileProgram(handle, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL),
+              CL_INVALID_PROGRAM);
+        our_clLinkProgram(handle, 0, NULL, NULL, 1, (cl_program *)&handle, NULL, NULL, &error);
+        check("clLinkProgram", error, CL_INVALID_CONTEXT);
+        check("clGetPipeInfo", our_clGetPipeInfo(handle, CL_PIPE_MAX_PACKETS, 64, value, &size), CL_INVALID_MEM_OBJECT);
         check("clSetUserEventStatus", our_clSetUserEventStatus(handle, CL_COMPLETE), CL_INVALID_EVENT);
     }
     return failures != 0;
