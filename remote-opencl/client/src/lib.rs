@@ -31,6 +31,7 @@ pub mod platform;
 mod process;
 pub mod program;
 mod progress;
+pub mod proof;
 pub mod queue;
 pub mod sampler;
 mod segments;

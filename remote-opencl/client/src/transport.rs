@@ -4,15 +4,18 @@ use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
 use crate::codec::SessionCodec;
 use crate::outbox::{Outbox, OutboxStream};
+use crate::proof;
 use crate::segments::{Buffers, Side, is_wanted};
 use crate::socket::Socket;
 use bytes::Bytes;
+use fpga_net::tls::HTTP_2;
 use fpga_protocol::{limits, v1};
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -46,6 +49,8 @@ pub(crate) struct Connection {
 pub(crate) enum ConnectError {
     #[error("can't connect: {0}")]
     Transport(#[from] tonic::transport::Error),
+    #[error("TLS: {0}")]
+    Tls(#[from] fpga_net::tls::ConnectError),
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("refused: {0}")]
@@ -71,7 +76,17 @@ pub(crate) async fn connect(
 ) -> Result<Connection, ConnectError> {
     let socket = timeout(CONNECT_TIMEOUT, Socket::connect(&address, &resolved)).await;
     let socket = socket.map_err(|_| ConnectError::Timeout)??;
-    let greeted = timeout(WELCOME_TIMEOUT, greet(socket)).await.map_err(|_| ConnectError::Timeout)?;
+    let token = proof::token()?;
+    let greeted = async {
+        match (&address, proof::tls()) {
+            (ManagerAddress::Tcp(host_and_port), Some(files)) => {
+                let host = host_and_port.rsplit_once(':').map_or(host_and_port.as_str(), |(host, _)| host);
+                greet(files.connect(socket, host, HTTP_2).await?, token).await
+            }
+            _ => greet(socket, token).await,
+        }
+    };
+    let greeted = timeout(WELCOME_TIMEOUT, greeted).await.map_err(|_| ConnectError::Timeout)?;
     let (mut connection, key) = greeted?;
     connection.side = side(&address, &key).await;
     Ok(connection)
@@ -93,7 +108,10 @@ async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     }
 }
 
-async fn greet(socket: Socket) -> Result<(Connection, Bytes), ConnectError> {
+async fn greet<S>(socket: S, token: String) -> Result<(Connection, Bytes), ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut socket = Some(TokioIo::new(socket));
     let connector = tower::service_fn(move |_: Uri| {
         // One connection is one session: a second attempt would be another manager's business.
@@ -110,7 +128,7 @@ async fn greet(socket: Socket) -> Result<(Connection, Bytes), ConnectError> {
     let outbox = Arc::new(Outbox::default());
     outbox.push(v1::client_message::Kind::Hello(v1::Hello {
         protocol_version: limits::PROTOCOL_VERSION,
-        token: String::new(),
+        token,
         client_name: client_name(),
         pid: std::process::id(),
     }));

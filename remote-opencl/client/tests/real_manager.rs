@@ -6,6 +6,8 @@
     reason = "a test that can't go on shall fail"
 )]
 
+#[path = "real_manager/proof.rs"]
+mod proof;
 #[path = "real_manager/shared_memory.rs"]
 mod shared_memory;
 
@@ -36,7 +38,7 @@ const SOURCE: &str = "
 struct Manager {
     process: Child,
     address: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Manager {
@@ -60,7 +62,7 @@ impl Manager {
         ]);
         serve.args(arguments).args(["--listen", &address, "--ready-file"]).arg(&ready);
         let process = serve.stdout(Stdio::null()).spawn().unwrap();
-        let mut manager = Self { process, address, _folder: folder };
+        let mut manager = Self { process, address, folder };
         let deadline = Instant::now() + Duration::from_secs(60);
         while !ready.exists() {
             assert!(manager.process.try_wait().unwrap().is_none(), "the manager ended");
@@ -72,6 +74,12 @@ impl Manager {
 
     fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it listens on TCP.
+    fn tcp_address(&self) -> String {
+        let ready = std::fs::read_to_string(self.folder.path().join("ready")).unwrap();
+        ready.lines().find(|line| line.starts_with("tcp://")).unwrap().to_owned()
     }
 
     fn pid(&self) -> u32 {

@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::reporting::Reports;
 use crate::settings::{Settings, TenantArgs};
 use crate::store::BitstreamStore;
+use fpga_net::tls::ServerTls;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Config {
     pub reports: Reports,
     /// What proves a tenant.
     pub access: Access,
+    /// TLS on TCP; without it whoever reaches the port is taken for who its address says.
+    pub tls: Option<Arc<ServerTls>>,
     /// What tenants have.
     pub settings: Settings,
     /// Where that is read again.

@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// What may wait in a unix socket, as far as the system allows: a large result takes fewer wake-ups.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
@@ -32,6 +33,8 @@ pub enum Accepted {
 pub enum Peer {
     /// The kernel says that the process has this user id.
     User(u32),
+    /// The holder of a certificate with this name first in its SAN, which our authority has signed.
+    Certificate(Arc<str>),
     /// Somebody at this address, without proof (`--insecure-tcp`).
     Address(IpAddr),
 }
@@ -75,6 +78,7 @@ impl Peer {
     pub fn tenant(&self) -> Tenant {
         match self {
             Self::User(uid) => Tenant::new(&format!("uid:{uid}")),
+            Self::Certificate(name) => Tenant::new(&format!("cert:{name}")),
             Self::Address(address) => Tenant::new(&format!("address:{address}")),
         }
     }

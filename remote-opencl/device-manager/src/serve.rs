@@ -21,6 +21,7 @@ use crate::vendor;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use fpga_hook::{Endpoint, Reporter};
+use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
 use prometheus_client::registry::Registry;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -51,9 +52,27 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_LISTEN", value_delimiter = ',', default_value = "unix:/run/fpga/dm0.sock")]
     listen: Vec<Address>,
 
-    /// Allow TCP without TLS: everyone who reaches the port is the same tenant, isolation is off.
-    #[arg(long, env = "FPGA_INSECURE_TCP")]
+    /// Allow TCP without TLS: nobody proves who they are, isolation is off.
+    #[arg(long, env = "FPGA_INSECURE_TCP", conflicts_with = "tls_cert")]
     insecure_tcp: bool,
+
+    /// Certificate (chain, PEM) of the manager for TCP. It and the next two are read again when they change.
+    #[arg(
+        long,
+        env = "FPGA_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key",
+        requires = "tls_client_ca"
+    )]
+    tls_cert: Option<PathBuf>,
+
+    /// Its private key (PEM).
+    #[arg(long, env = "FPGA_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Authorities (PEM) of which clients must have a certificate; its first DNS name is the tenant: `cert:NAME`.
+    #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
 
     /// File that gets the bound addresses, one per line as in --listen, once sessions are accepted.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
@@ -171,6 +190,9 @@ impl ServeArgs {
         let Self {
             listen,
             insecure_tcp,
+            tls_cert,
+            tls_key,
+            tls_client_ca,
             ready_file,
             runtime,
             device_id,
@@ -199,11 +221,24 @@ impl ServeArgs {
         }
         if let Some(tcp) = listen.iter().find(|address| matches!(address, Address::Tcp(_)))
             && !insecure_tcp
+            && tls_cert.is_none()
         {
             bail!(
-                "{tcp} has no TLS: add --insecure-tcp if everyone who reaches it may use the device, isolation off"
+                "{tcp} has no TLS: give --tls-cert, --tls-key and --tls-client-ca, or add --insecure-tcp if everyone \
+                 who reaches it may use the device, isolation off"
             );
         }
+        let tls = match (tls_cert, tls_key, tls_client_ca) {
+            (Some(certificate), Some(key), Some(client_ca)) => {
+                let files = ServerFiles { certificate, key, client_ca: Some(client_ca) };
+                let tls = ServerTls::new(files, HTTP_2);
+                if let Reload::Failed(error) = tls.reload() {
+                    return Err(error).context("--tls-cert, --tls-key, --tls-client-ca");
+                }
+                Some(Arc::new(tls))
+            }
+            _ => None,
+        };
         let tenants = tenant_args.read().context("--tenants")?;
         let access = match tokens.as_deref().map(Tokens::read).transpose().context("--tokens")? {
             None => Access::Connection,
@@ -256,6 +291,7 @@ impl ServeArgs {
         let config = Config {
             dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
             access,
+            tls,
             settings: Settings::new(tenants),
             tenant_args,
             store,

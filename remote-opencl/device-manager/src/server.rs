@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 use tonic::codegen::Service as _;
 use tonic::{Request, Response, Status, Streaming};
@@ -102,6 +103,9 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
             accepting.push(tokio::spawn(accept(acceptor, shared, connections)));
         }
         accepting.push(tokio::spawn(watch_settings(shared.clone())));
+        if let Some(tls) = shared.config.tls.clone() {
+            accepting.push(tokio::spawn(async move { tls.keep(|_| {}).await }));
+        }
         shutdown.requested().await;
         for task in accepting {
             task.abort();
@@ -276,17 +280,42 @@ fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
 fn connection(accepted: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
     let peer = accepted.peer()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let service =
+    let tls = match (&accepted, &shared.config.tls) {
+        (Accepted::Tcp(_), Some(tls)) => Some(tls.clone()),
+        _ => None,
+    };
+    let mut service =
         Service { shared: shared.clone(), peer, sessions: watch::Sender::new(0), opened: Arc::default() };
     runtime.block_on(async {
-        http(Socket::new(accepted.into())?, &service).await;
+        let socket = Socket::new(accepted.into())?;
+        match tls {
+            None => http(socket, &service).await,
+            Some(tls) => match tls.accept(socket).await {
+                Ok((stream, names)) => {
+                    let Some(name) = names.into_iter().next() else {
+                        shared.config.metrics.access_refusals.inc();
+                        tracing::info!(peer = ?service.peer, "A certificate without a DNS name proves nobody");
+                        return Ok(());
+                    };
+                    service.peer = Peer::Certificate(name.into());
+                    http(stream, &service).await;
+                }
+                Err(error) => {
+                    shared.config.metrics.access_refusals.inc();
+                    tracing::info!(peer = ?service.peer, %error, "A TLS handshake failed");
+                }
+            },
+        }
         // The socket may be gone; what runs on the device ends here.
         service.no_session().await;
         Ok(())
     })
 }
 
-async fn http(stream: Socket, service: &Service) {
+async fn http<S>(stream: S, service: &Service)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let server = DeviceManagerServer::new(service.clone())
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -119,6 +119,10 @@ impl Environment {
             }
             command.env("LD_LIBRARY_PATH", folders);
         }
+        // The private manager asks for no proof.
+        for variable in ["FPGA_TOKEN", "FPGA_TOKEN_FILE", "FPGA_TLS_CA", "FPGA_TLS_CERT", "FPGA_TLS_KEY"] {
+            command.env_remove(variable);
+        }
         command
     }
 }

@@ -1,8 +1,12 @@
 //! Who may have a session, and as whose it counts.
 
 use crate::harness::{Client, DEADLINE, Manager};
+use fpga_net::testing::{Authority, Identity};
+use fpga_net::tls::{ClientFiles, HTTP_2};
+use hyper_util::rt::TokioIo;
 use std::time::{Duration, Instant};
 use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
 
 const ALICE: &str = "token-of-alice-0123456789";
 const BOB: &str = "token-of-bob-0123456789";
@@ -44,4 +48,86 @@ async fn optional_tokens_let_those_without_one_in_as_the_user_that_they_are() {
     Client::connect(&manager).await.context().await;
     let status = Client::refused_with(manager.channel().await, BOB).await;
     assert_eq!(status.code(), Code::Unauthenticated, "a wrong token is not the same as none");
+}
+
+/// A connection by TLS to the manager's TCP address.
+async fn tls_channel(manager: &Manager, files: ClientFiles) -> Result<Channel, tonic::transport::Error> {
+    let address = manager.addresses.iter().find_map(|address| address.strip_prefix("tcp://")).unwrap();
+    let address = address.to_owned();
+    let connect = tower::service_fn(move |_: tonic::transport::Uri| {
+        let (address, files) = (address.clone(), files.clone());
+        async move {
+            let stream = tokio::net::TcpStream::connect(address).await?;
+            let stream = files.connect(stream, "localhost", HTTP_2).await.map_err(std::io::Error::other)?;
+            Ok::<_, std::io::Error>(TokioIo::new(stream))
+        }
+    });
+    Endpoint::from_static("http://manager").connect_with_connector(connect).await
+}
+
+fn start_with_tls(server: &Identity, client_ca: &std::path::Path, more: &[&str]) -> Manager {
+    let (certificate, key) = (server.certificate.to_str().unwrap(), server.key.to_str().unwrap());
+    let mut args = vec!["--listen", "tcp://127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key];
+    args.extend(["--tls-client-ca", client_ca.to_str().unwrap()]);
+    args.extend(more);
+    Manager::start(&args)
+}
+
+#[tokio::test]
+async fn over_tls_a_certificate_proves_the_tenant_and_without_a_good_one_nobody_gets_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Authority::new(folder.path(), "ours"), Authority::new(folder.path(), "theirs"));
+    let server = ours.issue("server", &["localhost"]);
+    let alice = ours.issue("alice", &["alice.tenants.example", "other.example"]);
+    let mallory = theirs.issue("mallory", &["alice.tenants.example"]);
+    let quotas = folder.path().join("tenants.json");
+    let text = r#"{"tenants": {"cert:alice.tenants.example": {"quota": {"sessions": 1}}}}"#;
+    std::fs::write(&quotas, text).unwrap();
+    let manager = start_with_tls(&server, &ours.ca, &["--tenants", quotas.to_str().unwrap()]);
+
+    let channel = tls_channel(&manager, ours.client(Some(&alice))).await.unwrap();
+    let mut client = Client::over(channel.clone()).await;
+    client.context().await;
+    let status = Client::refused(channel).await;
+    assert_eq!(status.code(), Code::ResourceExhausted, "it is alice, who may have one session: {status}");
+
+    // Without a certificate, with another authority's, without TLS.
+    for identity in [None, Some(&mallory)] {
+        let files = ClientFiles { ca: ours.ca.clone(), ..theirs.client(identity) };
+        assert!(!gets_in(tls_channel(&manager, files).await).await);
+    }
+    let address = manager.addresses.iter().find(|address| address.starts_with("tcp://")).unwrap();
+    let plain = Endpoint::from_shared(address.replace("tcp://", "http://")).unwrap().connect().await;
+    assert!(!gets_in(plain).await);
+    client.context().await;
+}
+
+/// Whether a session can be had: with TLS 1.3 a client hears only then that its certificate is none.
+async fn gets_in(channel: Result<Channel, tonic::transport::Error>) -> bool {
+    use fpga_protocol::v1::device_manager_client::DeviceManagerClient;
+    let Ok(channel) = channel else { return false };
+    let hello = crate::harness::hello(fpga_protocol::limits::PROTOCOL_VERSION);
+    let session = DeviceManagerClient::new(channel).session(tokio_stream::iter([hello])).await;
+    match session {
+        Ok(response) => matches!(response.into_inner().message().await, Ok(Some(_))),
+        Err(_) => false,
+    }
+}
+
+#[tokio::test]
+async fn a_new_certificate_serves_new_connections_and_the_old_ones_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (Authority::new(folder.path(), "old"), Authority::new(folder.path(), "new"));
+    let server = old.issue("server", &["localhost"]);
+    let client = old.issue("client", &["client.example"]);
+    let manager = start_with_tls(&server, &old.ca, &[]);
+    let mut before = Client::over(tls_channel(&manager, old.client(Some(&client))).await.unwrap()).await;
+    new.issue("server", &["localhost"]);
+    let trusting_new = ClientFiles { ca: new.ca.clone(), ..old.client(Some(&client)) };
+    let since = Instant::now();
+    while !gets_in(tls_channel(&manager, trusting_new.clone()).await).await {
+        assert!(since.elapsed() < DEADLINE, "the new certificate is not used");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    before.context().await;
 }
