@@ -10,7 +10,8 @@ use crate::time::Micros;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::decide::{AntiHerd, Candidate, Rules, filter, prioritize_expecting};
 use fpga_core::expected_load::{Expected, ExpectedLoads, PlacedPod};
-use fpga_core::requirement::Requirement;
+use fpga_core::names::BITSTREAMS_ANNOTATION;
+use fpga_core::requirement::{PodText, Requirement};
 use fpga_core::score::{MaxScore, Weights};
 use fpga_core::units::Millis;
 
@@ -92,7 +93,7 @@ impl Placer {
                     if total > most {
                         (vec![node], total)
                     } else {
-                        if total == most {
+                        if total >= most {
                             best.push(node);
                         }
                         (best, most)
@@ -145,11 +146,8 @@ impl Placer {
         }
         let candidates: Vec<Candidate<'_>> = nodes.iter().map(|node| Some(node.known())).collect();
         let asked = Requirement {
-            vendor: None,
-            board: None,
-            shell: None,
-            slots: 1,
             bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
+            ..Requirement::default()
         };
         let at = clock(now);
         let expected = self.expected(&candidates, now);
