@@ -47,7 +47,10 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     }
     let mut points_of = Vec::new();
     for (values, scenario) in points(scenario)? {
-        let queues = scenario.policies.iter().any(|name| matches!(name, PolicyName::Wa | PolicyName::Wra));
+        let queues = scenario
+            .policies
+            .iter()
+            .any(|name| matches!(name, PolicyName::Wa | PolicyName::Wra | PolicyName::WraIdle));
         let thresholds = if queues { scenario.best()?.shape.thresholds().ok() } else { None };
         let thresholds = thresholds.map_or_else(|| Thresholds::new(Vec::new()), Ok);
         let thresholds = thresholds.map_err(|error| ScenarioError::Invalid(error.to_string()))?;
@@ -101,6 +104,7 @@ fn outcome(
     columns.extend(heads);
     columns.push("ACT change, %".to_owned());
     columns.push("TCT change, %".to_owned());
+    columns.push("best seed: ACT, TCT change, %".to_owned());
     let mut table = Table { title: scenario.title.clone(), columns, rows: Vec::new() };
     let mut gains: Vec<Vec<(f64, f64)>> = vec![Vec::new(); policies.len()];
     for (point, of_point) in points.iter().zip(all.chunks(policies.len() * seeds)) {
@@ -116,6 +120,10 @@ fn outcome(
             let tct_gain = paired(&|is, was| was.tct / is.tct);
             gains.push((act_gain.mean, tct_gain.mean));
             let mut row: Vec<String> = point.values.iter().map(|value| number_short(*value)).collect();
+            let changes = |of: &dyn Fn(&Measures) -> f64| {
+                let change = |(is, was): (&Measures, &Measures)| 100.0 * (of(is) / of(was) - 1.0);
+                measures.iter().zip(*baseline).map(change).fold(f64::INFINITY, f64::min)
+            };
             row.extend([
                 name.to_string(),
                 each(&|one| one.act).text(3),
@@ -126,6 +134,7 @@ fn outcome(
                 tct_gain.text(2),
                 paired(&|is, was| 100.0 * (is.act / was.act - 1.0)).text(1),
                 paired(&|is, was| 100.0 * (is.tct / was.tct - 1.0)).text(1),
+                format!("{:.1}, {:.1}", changes(&|one| one.act), changes(&|one| one.tct)),
             ]);
             table.rows.push(row);
         }

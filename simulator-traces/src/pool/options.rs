@@ -57,7 +57,7 @@ pub struct JobOptions {
     pub per_node: u32,
     /// Which nodes send jobs.
     pub from: Senders,
-    /// Bytes that come per second, over what all DMA engines move in it.
+    /// Bytes that come per second, over what all boards can process in it.
     pub load: f64,
     /// Distribution of sizes.
     pub sizes: SizesName,
@@ -170,6 +170,8 @@ pub enum PolicyName {
     Wa,
     /// Workload-and-resource-aware.
     Wra,
+    /// WRA that leaves a slot idle which no job fits, as RA does: not in the paper.
+    WraIdle,
     /// The order of SJF with the rules of WRA: not in the paper.
     Sra,
     /// Every node for itself, first in, first out.
@@ -296,6 +298,7 @@ impl fmt::Display for PolicyName {
             Self::Ra => "RA",
             Self::Wa => "WA",
             Self::Wra => "WRA",
+            Self::WraIdle => "WRA idle",
             Self::Sra => "SRA",
             Self::LocalFifo => "local FIFO",
             Self::LocalSjf => "local SJF",
@@ -411,13 +414,20 @@ impl Scenario {
         sizes.map_err(|error| invalid(error.to_string()))
     }
 
+    /// Bytes per second that a board can process: its DMA engine or all its slots limit it.
+    fn board_speed(&self) -> f64 {
+        let ClusterOptions { dma_gbyte, slot_gbyte, slots, .. } = self.cluster;
+        let slots = if slot_gbyte == 0.0 { f64::INFINITY } else { slot_gbyte * f64::from(slots) };
+        dma_gbyte.min(slots) * 1e9
+    }
+
     /// Jobs per second of the whole cluster.
     fn jobs_per_second(&self) -> Result<f64, ScenarioError> {
         let JobOptions { load, per_node, .. } = self.jobs;
         if !(load.is_finite() && load > 0.0 && (1..=1_000_000).contains(&per_node)) {
             return Err(invalid("`jobs.load` must be above 0 and `jobs.per_node` at least 1"));
         }
-        let capacity = f64::from(self.cluster.boards) * self.cluster.dma_gbyte * 1e9;
+        let capacity = f64::from(self.cluster.boards) * self.board_speed();
         Ok(load * capacity / self.sizes()?.mean())
     }
 
@@ -457,7 +467,7 @@ impl Scenario {
     /// [`ScenarioError::Invalid`].
     pub fn model_load(&self) -> Result<Load, ScenarioError> {
         let sizes = self.sizes()?;
-        let bytes_per_second = self.cluster.dma_gbyte * 1e9;
+        let bytes_per_second = self.board_speed();
         let jobs_per_second = self.jobs.load.min(0.95) * bytes_per_second / sizes.mean();
         Ok(Load { jobs_per_second, bytes_per_second, sizes })
     }
@@ -553,6 +563,9 @@ impl Scenario {
             PolicyName::Ra => Policy::resource_aware(rules),
             PolicyName::Wa => Policy { fit: anyone, ..Policy::workload_aware(thresholds.clone()) },
             PolicyName::Wra => Policy::workload_and_resource_aware(thresholds.clone(), rules),
+            PolicyName::WraIdle => {
+                Policy { order: Order::Queues(thresholds.clone()), ..Policy::resource_aware(rules) }
+            }
             PolicyName::Sra => Policy {
                 order: Order::Size,
                 ..Policy::workload_and_resource_aware(thresholds.clone(), rules)
