@@ -13,6 +13,8 @@ const URGENT_INTERVAL: Duration = Duration::from_secs(1);
 /// of their own: were kube-scheduler's ahead by a millisecond, it would try a waiting pod before the extender knows, and
 /// not again before the next write.
 const ECHO: Duration = Duration::from_secs(1);
+/// After a write out of turn (the first, an urgent one, one that tells of another heartbeat) the next comes no sooner.
+const AFTER_OUT_OF_TURN: Duration = Duration::from_secs(10);
 /// A figure that is off by more than this share of itself is a change: nodes are ranked against each other, so a lightly
 /// used board's first second counts as much as a busy one's next minute.
 const RELATIVE_SHARE: u64 = 10;
@@ -93,17 +95,21 @@ impl Policy {
     /// From `now` on it writes at other intervals; `jitter` is between 0 and 1.
     ///
     /// The heartbeat that was declared last is kept to, for the annotation that is there counts on it. Where writes
-    /// get more frequent they begin somewhere in the new interval: a replica that dies takes many streams with it.
+    /// get more frequent they begin somewhere in the new interval: a replica that dies takes many streams with it. Where
+    /// they get rarer, the one that tells so comes somewhere in the heartbeat: many streams begin together, too.
     pub fn set_intervals(&mut self, intervals: Intervals, now: Instant, jitter: f64) {
         if intervals == self.intervals {
             return;
         }
+        let more_often = intervals.min < self.intervals.min;
         self.intervals = intervals;
         let Some(last) = &mut self.last else { return };
         let (min, heartbeat) = spread(intervals, jitter);
-        if min < last.min {
+        if more_often {
             let at_most_ago = intervals.min.mul_f64(jitter.clamp(0.0, 1.0));
             last.at = last.at.max(now.checked_sub(at_most_ago).unwrap_or(now));
+        } else {
+            last.heartbeat = somewhere_in(last.heartbeat, jitter);
         }
         last.min = min;
         last.heartbeat = last.heartbeat.min(heartbeat);
@@ -111,7 +117,14 @@ impl Policy {
 
     /// Notes that `state` was written at `at`; `jitter` is between 0 and 1.
     pub fn wrote(&mut self, state: NodeState, at: Instant, jitter: f64) {
-        let (min, heartbeat) = spread(self.intervals, jitter);
+        let (mut min, heartbeat) = spread(self.intervals, jitter);
+        let turn = |last: &Written| last.min.min(self.intervals.min);
+        let in_turn =
+            self.last.as_ref().is_some_and(|last| at.saturating_duration_since(last.at) >= turn(last));
+        if !in_turn {
+            // Nodes that were told something at one moment would write together for many intervals.
+            min = somewhere_in(self.intervals.min, jitter);
+        }
         let let_pods_in = match &self.last {
             Some(last) => lets_pods_in(&last.state, &state),
             None => !state.devices.is_empty(),
@@ -147,6 +160,11 @@ impl Policy {
 fn spread(Intervals { min, heartbeat }: Intervals, jitter: f64) -> (Duration, Duration) {
     let jitter = jitter.clamp(0.0, 1.0);
     (min.mul_f64(1.0 + jitter / 5.0), heartbeat.mul_f64(1.0 - jitter / 10.0))
+}
+
+/// A time of at most `interval`, by `jitter`.
+fn somewhere_in(interval: Duration, jitter: f64) -> Duration {
+    interval.mul_f64(jitter.clamp(0.0, 1.0)).max(AFTER_OUT_OF_TURN.min(interval))
 }
 
 /// Whether a pod that was rejected for `old` may be accepted for `new`: only such a write makes kube-scheduler try it
@@ -201,6 +219,9 @@ fn has_news(old: &NodeState, new: &NodeState) -> bool {
     };
     new.bitstreams.iter().any(|entry| !listed(entry.digest, &entry.name))
 }
+
+#[cfg(test)]
+mod cluster;
 
 #[cfg(test)]
 mod tests {
@@ -379,13 +400,13 @@ mod tests {
         let at = Instant::now();
         let mut policy = mk_policy(&mk_state(1_000_000), at);
         let dictated = Intervals::dictated(Duration::from_secs(250));
-        policy.set_intervals(dictated, at, 0.0);
+        policy.set_intervals(dictated, at, 1.0);
         let mut busy = mk_state(1_030_000);
         busy.usage = Millis(100_000);
-        assert!(matches!(policy.decide(&busy, after(at, 59)), Decision::Wait(_)));
+        assert!(matches!(policy.decide(&busy, after(at, 53)), Decision::Wait(_)));
         let heartbeat = Decision::Write(Reason::Heartbeat);
         assert_eq!(policy.decide(&busy, after(at, 60)), heartbeat, "what is there declares a minute");
-        policy.wrote(busy.clone(), after(at, 60), 0.0);
+        policy.wrote(busy.clone(), after(at, 60), 1.0);
         busy.usage = Millis(200_000);
         assert!(matches!(policy.decide(&busy, after(at, 60 + 249)), Decision::Wait(_)));
         assert_eq!(policy.decide(&busy, after(at, 60 + 250)), Decision::Write(Reason::Changed));

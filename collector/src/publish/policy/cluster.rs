@@ -1,0 +1,127 @@
+//! Five thousand busy nodes under a simulated clock: what all policies together write, with the intervals that an
+//! extender dictates and without.
+
+use super::*;
+use fpga_core::node_state::Buckets;
+
+const NODES: usize = 5_000;
+const ALONE: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
+/// A publisher looks this often at least.
+const LOOK: Duration = Duration::from_secs(5);
+
+struct Cluster {
+    begin: Instant,
+    nodes: Vec<(Policy, Duration)>,
+    random: u64,
+}
+
+impl Cluster {
+    /// All have just been written for the first time, within a minute.
+    fn start(intervals: Intervals) -> Self {
+        let mut cluster = Self { begin: Instant::now(), nodes: Vec::new(), random: 1 };
+        for index in 0..NODES {
+            let at = Duration::from_millis(index as u64 * 12);
+            let mut policy = Policy::new(intervals);
+            policy.wrote(state(at), cluster.begin + at, cluster.jitter());
+            cluster.nodes.push((policy, at));
+        }
+        cluster
+    }
+
+    fn jitter(&mut self) -> f64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// From `at` on all write at other intervals, as if told at once.
+    fn set_intervals(&mut self, intervals: Intervals, at: Duration) {
+        for index in 0..NODES {
+            let jitter = self.jitter();
+            let (policy, next) = &mut self.nodes[index];
+            policy.set_intervals(intervals, self.begin + at, jitter);
+            *next = at;
+        }
+    }
+
+    /// Writes in each second from `from` to `until`.
+    fn run(&mut self, from: Duration, until: Duration) -> Vec<usize> {
+        let seconds = usize::try_from((until - from).as_secs()).unwrap();
+        let mut writes = vec![0; seconds];
+        for index in 0..NODES {
+            while self.nodes[index].1 < until {
+                let jitter = self.jitter();
+                let (policy, next) = &mut self.nodes[index];
+                let now = *next;
+                *next += match policy.decide(&state(now), self.begin + now) {
+                    Decision::Wait(wait) => wait.clamp(Duration::from_millis(200), LOOK),
+                    Decision::Write(_) => {
+                        policy.wrote(state(now), self.begin + now, jitter);
+                        if let Some(second) = now.checked_sub(from) {
+                            writes[usize::try_from(second.as_secs()).unwrap()] += 1;
+                        }
+                        Duration::from_millis(200)
+                    }
+                };
+            }
+        }
+        writes
+    }
+}
+
+/// What a busy node says: each time something else.
+fn state(at: Duration) -> NodeState {
+    let measured_at = Millis::from(at);
+    NodeState {
+        boot: 1,
+        seq: 1,
+        heartbeat: Millis(60_000),
+        measured_at,
+        window: Millis(300_000),
+        usage: Millis(100_000 + measured_at.0 * 7_919 % 400_000),
+        reconfiguration: Millis(measured_at.0 * 104_729 % 60_000),
+        devices: Vec::new(),
+        bitstreams: Vec::new(),
+        buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
+        truncated: 0,
+    }
+}
+
+fn mean(writes: &[usize]) -> f64 {
+    writes.iter().sum::<usize>() as f64 / writes.len() as f64
+}
+
+#[test]
+fn five_thousand_busy_nodes_write_twenty_times_a_second_with_streams_and_never_as_a_wall() {
+    let seconds = Duration::from_secs;
+    let dictated = Intervals::dictated(pacing::write_interval(NODES).into());
+    // All start within a minute, as after an installation, and find the extender then.
+    let mut cluster = Cluster::start(ALONE);
+    cluster.set_intervals(dictated, seconds(60));
+    cluster.run(seconds(60), seconds(120));
+    for (from, until) in [(120, 420), (420, 1_200)] {
+        let writes = cluster.run(seconds(from), seconds(until));
+        let most = *writes.iter().max().unwrap();
+        println!("with streams, {from} to {until} s: {:.1} a second, at most {most}", mean(&writes));
+        assert!((10.0..=20.0).contains(&mean(&writes)), "{}", mean(&writes));
+        assert!(most <= 60, "{most} writes in one second");
+    }
+
+    // All replicas are lost at one moment: all nodes begin to write by themselves, and not all at once.
+    cluster.set_intervals(ALONE, seconds(1_200));
+    let writes = cluster.run(seconds(1_200), seconds(1_300));
+    let most = *writes.iter().max().unwrap();
+    println!("without: {:.1} a second, at most {most}", mean(&writes));
+    let stated = (NODES as f64 / 15.0)..=(NODES as f64 / 10.0);
+    assert!(stated.contains(&mean(&writes)), "{}", mean(&writes));
+    assert!(most <= NODES / 5, "{most} writes in one second: they come as a wall");
+
+    // They are back: each node tells once that it will write more rarely, no faster than it wrote before.
+    cluster.set_intervals(dictated, seconds(1_300));
+    let writes = cluster.run(seconds(1_300), seconds(1_360));
+    let most = *writes.iter().max().unwrap();
+    println!("while streams begin: {:.1} a second, at most {most}", mean(&writes));
+    assert!(most <= NODES / 10, "{most} writes in one second: they come as a wall");
+    let writes = cluster.run(seconds(1_360), seconds(2_000));
+    assert!(mean(&writes) <= 20.0, "{}", mean(&writes));
+}
