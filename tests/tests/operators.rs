@@ -1,0 +1,220 @@
+//! What an operator has at hand, on a real control plane: the kubectl plugin, and recordings.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::cluster::{
+    BoardSpec, Cluster, ClusterSpec, CollectorChoice, ExtenderAway, NodeCache,
+};
+use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::workload::Workload;
+use fpga_tests::testbed::{programs, wait};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+const LONG: Duration = Duration::from_secs(30);
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+struct Bed {
+    cluster: Cluster,
+    dir: TempDir,
+    seq: u64,
+}
+
+impl Bed {
+    async fn start() -> Self {
+        let dir = TempDir::new().unwrap();
+        let board = |name| BoardSpec { collector: CollectorChoice::None, ..BoardSpec::new(name, None) };
+        let recording = dir.path().join("decisions.jsonl").display().to_string();
+        let spec = ClusterSpec {
+            boards: NODES.into_iter().map(board).collect(),
+            weights: "1-2-2".to_owned(),
+            node_cache: NodeCache::Capable,
+            extender_away: ExtenderAway::Wait,
+            extender_args: vec!["--record".to_owned(), recording],
+        };
+        Self { cluster: Cluster::start(spec).await.unwrap(), dir, seq: 0 }
+    }
+
+    /// Publishes the nodes' usage as their collectors would, and waits until the extender knows.
+    async fn publish(&mut self, usage: [u64; 3]) {
+        self.seq += 1;
+        for (node, usage) in NODES.into_iter().zip(usage) {
+            let state = json!({
+                "v": 1, "boot": 1, "seq": self.seq, "heartbeatMs": 60_000, "windowMs": 300_000,
+                "measuredAtMs": Timestamp::now().as_millisecond(), "usageMs": usage, "reconfigurationMs": 0,
+                "devices": [{"id": "dm0", "vendor": "none", "board": "emulated", "shell": "1.0", "slots": 4, "loaded": [0],
+                    "usageMs": usage, "queued": 0, "healthy": true}],
+                "bitstreams": [{"name": "sobel", "lastUsedAgoMs": 10}],
+                "window": {"bucketMs": 10_000, "usageMs": [usage], "reconfigurationMs": []},
+            });
+            self.annotate(node, &state.to_string()).await;
+        }
+        self.wait_for("the extender to know the states", |nodes| {
+            let known = nodes.iter().filter(|node| node["known"]["state"]["seq"] == self.seq);
+            known.count() == NODES.len()
+        })
+        .await;
+    }
+
+    async fn wait_for(&self, what: &str, is: impl Fn(&[Value]) -> bool) {
+        let url = self.cluster.extender_url("/nodes");
+        wait::until(what, LONG, async || {
+            let nodes = self.cluster.http().get(&url).await?.json()?;
+            Ok(is(nodes.as_array().map(Vec::as_slice).unwrap_or_default()).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn annotate(&self, node: &str, text: &str) {
+        let patch = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": node, "annotations": {"fpga-scheduling.io/node-state": text}},
+        });
+        let params = PatchParams::apply("fpga-collector").force();
+        self.cluster.nodes().patch(node, &params, &Patch::Apply(&patch)).await.unwrap();
+    }
+
+    async fn place(&self, name: &str) -> String {
+        let pod = Workload::accelerated(name, ["sleep", "1000"]).bitstreams("sobel");
+        self.cluster.create(&pod).await.unwrap();
+        self.cluster.node_of(name).await.unwrap()
+    }
+
+    /// What `kubectl fpga` says: kubectl itself finds the plugin.
+    async fn kubectl(&self, args: &[&str]) -> (bool, String) {
+        let plugin = programs::built("kubectl-fpga").unwrap();
+        let path = format!("{}:{}", plugin.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let output = Command::new(self.cluster.plane().kubectl())
+            .arg("fpga")
+            .args(args)
+            .env("PATH", path)
+            .env("KUBECONFIG", self.cluster.plane().kubeconfig(&Identity::Admin).unwrap())
+            .env("FPGA_EXTENDER", self.cluster.extender_url(""))
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    }
+
+    /// The shipped configuration with this extender's address, and some text replaced.
+    fn scheduler_config(&self, changes: &[(&str, &str)]) -> PathBuf {
+        let shipped = programs::repository().join("scheduler-config/kube-scheduler.yaml");
+        let mut text = std::fs::read_to_string(shipped).unwrap();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        let path = self.dir.path().join("scheduler.yaml");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// What the doctor finds, per check its worst finding; and whether it says that all is well.
+    async fn doctor(&self, config: &Path) -> (bool, Vec<Value>) {
+        let config = config.display().to_string();
+        let (well, text) = self.kubectl(&["doctor", "-o", "json", "--scheduler-config", &config]).await;
+        let findings = serde_json::from_str::<Vec<Value>>(&text);
+        (well, findings.unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+}
+
+fn of_severity<'f>(findings: &'f [Value], severity: &str) -> Vec<&'f str> {
+    let bad = findings.iter().filter(|finding| finding["severity"] == severity);
+    bad.map(|finding| finding["check"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() {
+    let mut bed = Bed::start().await;
+    bed.publish([900_000, 1_000, 600_000]).await;
+    assert_eq!(bed.place("first").await, "n2");
+    bed.publish([1_000, 900_000, 600_000]).await;
+    let second = bed.place("second").await;
+    assert_eq!(second, "n1");
+
+    // Why it went there.
+    let (well, text) = bed.kubectl(&["explain", "default/second"]).await;
+    assert!(well, "{text}");
+    for part in [
+        "bitstreams sobel",
+        "3 of 3 nodes passed",
+        "→  n1",
+        "RECONFIGURATION×2",
+        "watched",
+        "The pod is on n1: one of our best.",
+    ] {
+        assert!(text.contains(part), "{text}\nhas no {part}");
+    }
+    assert!(!text.contains('\x1b'), "no colours where no terminal is");
+    let (well, text) = bed.kubectl(&["explain", "nobody"]).await;
+    assert!(!well && text.contains("There is no such pod"), "{text}");
+
+    // What the boards do.
+    let (well, text) = bed.kubectl(&["nodes"]).await;
+    let busy = text.lines().find(|line| line.starts_with("n2 ")).unwrap_or_default();
+    assert!(
+        well && busy.contains("none/emulated/1.0") && busy.contains("75%") && busy.contains("sobel"),
+        "{text}"
+    );
+    let (well, text) = bed.kubectl(&["top", "--by", "node", "--count", "1"]).await;
+    assert!(well && text.lines().count() == 2 && text.lines().nth(1).unwrap().starts_with("n2 "), "{text}");
+
+    // A healthy cluster.
+    let (well, findings) = bed.doctor(&bed.scheduler_config(&[])).await;
+    assert!(well && of_severity(&findings, "problem").is_empty(), "{findings:#?}");
+    // One replica; and nothing else that could break.
+    assert_eq!(of_severity(&findings, "warning"), ["replicas"], "{findings:#?}");
+    assert_eq!(of_severity(&findings, "unknown"), [""; 0], "{findings:#?}");
+
+    // The same with much that is wrong.
+    bed.cluster.set_weights("4-1-1").await.unwrap();
+    bed.annotate("n3", "garbage").await;
+    let bindings: Api<ClusterRoleBinding> = Api::all(bed.cluster.plane().client().clone());
+    bindings.delete("kube-fpga:collector", &DeleteParams::default()).await.unwrap();
+    bed.wait_for("the extender to see the garbage", |nodes| {
+        nodes.iter().any(|node| node["name"] == "n3" && node["freshness"] == "unreadable")
+    })
+    .await;
+    let broken = [
+        ("weight: 10", "weight: 1"),
+        ("nodeCacheCapable: true", "nodeCacheCapable: false"),
+        ("ignoredByScheduler: true", "ignoredByScheduler: false"),
+        ("http://127.0.0.1:9461", "https://127.0.0.1:9461"),
+    ];
+    let (well, findings) = bed.doctor(&bed.scheduler_config(&broken)).await;
+    assert!(!well);
+    let problems = of_severity(&findings, "problem");
+    for check in ["weight", "tls", "managed resource", "herd", "node states", "collectors", "rights"] {
+        assert!(problems.contains(&check), "{check} is not among {problems:?}: {findings:#?}");
+    }
+    assert!(of_severity(&findings, "warning").contains(&"cache mode"), "{findings:#?}");
+    let mended = findings.iter().filter(|finding| finding["severity"] == "problem");
+    assert!(mended.clone().all(|finding| !finding["mend"].as_str().unwrap().is_empty()), "{findings:#?}");
+
+    // What was decided before the extender was started anew, and after, is decided again.
+    assert!(["n1", "n2"].contains(&bed.place("third").await.as_str()));
+    let Bed { cluster, dir, .. } = bed;
+    cluster.stop().await;
+    let recording = dir.path().join("decisions.jsonl");
+    let (older, extender) =
+        (recording.with_extension("jsonl.1"), programs::built("fpga-scheduler-extender").unwrap());
+    let replay = async |args: &[&str]| {
+        let mut command = Command::new(&extender);
+        let output = command.arg("replay").args([&older, &recording]).args(args).output().await.unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (same, text) = replay(&[]).await;
+    assert!(same && text.contains(" for 3 pods on 3 nodes ") && text.contains(" 0 otherwise"), "{text}");
+    // Equal nodes for everybody: kube-scheduler alone would have decided.
+    let (_, text) = replay(&["--weights", "0-0-0"]).await;
+    assert!(text.contains("default/second") && text.contains("maybe elsewhere"), "{text}");
+}
