@@ -10,8 +10,7 @@ use crate::time::Micros;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::decide::{AntiHerd, Candidate, Rules, filter, prioritize_expecting};
 use fpga_core::expected_load::{Expected, ExpectedLoads, PlacedPod};
-use fpga_core::names::BITSTREAMS_ANNOTATION;
-use fpga_core::requirement::{PodText, Requirement};
+use fpga_core::requirement::Requirement;
 use fpga_core::score::{MaxScore, Weights};
 use fpga_core::units::Millis;
 
