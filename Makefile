@@ -53,7 +53,7 @@ demo: setup control-plane build ## The whole loop on this machine, in under 3 mi
 	target/debug/fpga-demo
 
 .PHONY: bench
-bench: setup ## Measure: remote against native OpenCL, extender latency (release build)
+bench: setup ## Measure: remote against native OpenCL, the extender, kube-scheduler with it (release build)
 	hack/bench.sh
 
 .PHONY: conformance
