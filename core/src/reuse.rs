@@ -31,6 +31,11 @@ pub struct Profile {
     pub cold: [f32; BINS],
 }
 
+/// How far ahead evictions look: about as long as a bitstream stays unused before it goes. That follows from the load and
+/// the number of slots, and is learnt from the evictions themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Horizon(Millis);
+
 /// The functions of one node together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pressure {
@@ -129,6 +134,26 @@ impl Gaps {
             shorter_time += count * middle(bin);
         }
         profile
+    }
+}
+
+impl Horizon {
+    /// What it is now.
+    #[must_use]
+    pub fn get(self) -> Millis {
+        self.0
+    }
+
+    /// Something was evicted that had been unused for so long.
+    pub fn evicted(&mut self, unused: Millis) {
+        // A moving mean over some thirty evictions; never nothing at all.
+        self.0 = Millis((self.0.0.saturating_mul(31).saturating_add(unused.0)) / 32).max(Millis(1_000));
+    }
+}
+
+impl Default for Horizon {
+    fn default() -> Self {
+        Self(Millis::from_secs(120))
     }
 }
 

@@ -58,34 +58,24 @@ const PREDICTED: &str = "slots.eviction=predicted";
 const MOVES: &str = "placement.move_minutes=60";
 const BASE: &str = "kind = \"placement\"\n[placement]\nweights = \"0-0-0\"\n";
 
+const AWARE: &str = "placement.weights=1-2-2";
+const TIES: &str = "placement.others=cpu-usage-in-ties";
+
 const POLICIES: [Policy; 19] = [
     Policy { table: '-', name: "0-0-0", changes: &[] },
     Policy { table: '-', name: "oracle", changes: &[ANY, LOADED, "slots.eviction=clairvoyant"] },
-    Policy { table: 'A', name: "1-2-2", changes: &["placement.weights=1-2-2"] },
-    Policy {
-        table: 'A',
-        name: "1-2-2, anti-herd",
-        changes: &["placement.weights=1-2-2", "placement.anti_herd=on"],
-    },
-    Policy {
-        table: 'A',
-        name: "1-2-2, processor in ties only",
-        changes: &["placement.weights=1-2-2", "placement.others=cpu-usage-in-ties"],
-    },
+    Policy { table: 'A', name: "1-2-2", changes: &[AWARE] },
+    Policy { table: 'A', name: "1-2-2, anti-herd", changes: &[AWARE, "placement.anti_herd=on"] },
+    Policy { table: 'A', name: "1-2-2, processor in ties only", changes: &[AWARE, TIES] },
     Policy { table: 'A', name: "loaded instead of recent", changes: &["placement.weights=0-2-2-0-0-1"] },
     Policy { table: 'A', name: "predicted eviction", changes: &[PREDICTED] },
     Policy { table: 'A', name: "same bitstream first", changes: &["slots.queue=same-bitstream"] },
     Policy { table: 'A', name: "moves", changes: &[MOVES] },
     Policy { table: 'A', name: "moves, predicted eviction", changes: &[MOVES, PREDICTED] },
-    Policy {
-        table: 'A',
-        name: "moves, predicted eviction, 1-2-2",
-        changes: &[MOVES, PREDICTED, "placement.weights=1-2-2"],
-    },
+    Policy { table: 'A', name: "moves, predicted eviction, 1-2-2", changes: &[MOVES, PREDICTED, AWARE] },
     Policy { table: 'A', name: "two replicas, no router", changes: &["placement.replicas=2"] },
     Policy { table: 'B', name: "any replica, LRU", changes: &[ANY, LOADED] },
     Policy { table: 'B', name: "any replica, predicted", changes: &[ANY, LOADED, PREDICTED] },
-    Policy { table: 'B', name: "any replica, least busy", changes: &[ANY, "routing.policy=least-busy"] },
     Policy { table: 'B', name: "2 replicas, LRU", changes: &[LOADED, "placement.replicas=2"] },
     Policy {
         table: 'B',
@@ -96,6 +86,11 @@ const POLICIES: [Policy; 19] = [
         table: 'B',
         name: "4 replicas, predicted",
         changes: &[LOADED, PREDICTED, "placement.replicas=4"],
+    },
+    Policy {
+        table: 'B',
+        name: "2 replicas, predicted, moves",
+        changes: &[LOADED, PREDICTED, MOVES, "placement.replicas=2"],
     },
     Policy {
         table: 'B',

@@ -51,13 +51,13 @@ const READINGS: [Reading; 13] = [
     },
     Reading {
         name: "each request",
-        means: "every request is placed anew",
-        changes: &["placement.lifetime=request"],
+        means: "every request is placed anew (first half day only: each request is a decision)",
+        changes: &["placement.lifetime=request", "trace.to_day=0.5"],
     },
     Reading {
         name: "each request, boards alone",
         means: "the same, the processor's score only tells equal nodes apart",
-        changes: &["placement.lifetime=request", "placement.others=cpu-usage-in-ties"],
+        changes: &["placement.lifetime=request", "trace.to_day=0.5", "placement.others=cpu-usage-in-ties"],
     },
     Reading {
         name: "idle 10 min",

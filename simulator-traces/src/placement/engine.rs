@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::scenario::ScenarioError;
 use crate::time::Micros;
 use crate::trace::Trace;
-use fpga_core::reuse::Gaps;
+use fpga_core::reuse::{Gaps, Horizon};
 use fpga_core::units::Millis;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,7 +44,9 @@ pub struct Engine<'s> {
 /// What is remembered, or foreseen, of bitstreams, for evictions.
 struct Memory {
     eviction: Eviction,
-    horizon: Millis,
+    /// Given, or learnt.
+    fixed_horizon: Option<Millis>,
+    horizon: Horizon,
     gaps: Vec<Gaps>,
     lookahead: Lookahead,
     /// In how many slots each is.
@@ -108,7 +110,9 @@ impl<'s> Engine<'s> {
             mover: Mover::new(&scenario.placement, begin),
             memory: Memory {
                 eviction: scenario.slots.eviction,
-                horizon: Micros::from_secs(scenario.slots.horizon_s).millis(),
+                fixed_horizon: (scenario.slots.horizon_s > 0.0)
+                    .then(|| Micros::from_secs(scenario.slots.horizon_s).millis()),
+                horizon: Horizon::default(),
                 gaps: Vec::new(),
                 lookahead,
                 copies: Vec::new(),
@@ -348,7 +352,7 @@ impl<'s> Engine<'s> {
             Micros::ZERO
         };
         if !taken.resident {
-            self.memory.moved(job.bitstream, taken.evicted);
+            self.memory.moved(job.bitstream, taken.evicted, now);
         }
         let took = job.board.unwrap_or_default() + loading;
         node.done.started += 1;
@@ -493,7 +497,7 @@ impl Memory {
     }
 
     /// One was loaded, another went for it.
-    fn moved(&mut self, loaded: u32, evicted: Option<u32>) {
+    fn moved(&mut self, loaded: u32, evicted: Option<u32>, now: Micros) {
         let most = loaded.max(evicted.unwrap_or(0)) as usize;
         if self.copies.len() <= most {
             self.copies.resize(most + 1, 0);
@@ -502,6 +506,9 @@ impl Memory {
         if let Some(evicted) = evicted {
             let copies = &mut self.copies[evicted as usize];
             *copies = copies.saturating_sub(1);
+            if let Some(last) = self.gaps.get(evicted as usize).and_then(Gaps::last) {
+                self.horizon.evicted(clock(now) - last);
+            }
         }
     }
 
@@ -512,7 +519,8 @@ impl Memory {
             Eviction::Lru => 0,
             Eviction::Predicted => {
                 let gaps = self.gaps.get(bitstream as usize);
-                let chance = gaps.map_or(0, |gaps| gaps.chance_within(self.horizon, clock(now)));
+                let horizon = self.fixed_horizon.unwrap_or(self.horizon.get());
+                let chance = gaps.map_or(0, |gaps| gaps.chance_within(horizon, clock(now)));
                 // A second copy helps only when both are wanted at once.
                 u64::from(chance / copies)
             }

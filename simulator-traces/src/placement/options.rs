@@ -287,7 +287,7 @@ pub struct Slots {
     pub after_use: AfterUse,
     /// Which idle slot loses its bitstream.
     pub eviction: Eviction,
-    /// With `predicted`: how far ahead it looks.
+    /// With `predicted`: how far ahead it looks; 0: as far as it learns to.
     pub horizon_s: f64,
     /// Who comes next when a slot gets free.
     pub queue: Queue,
@@ -468,8 +468,8 @@ impl Default for Placement {
             replicas: 1,
             start_ms: 0.0,
             move_minutes: 0.0,
-            moves: 4,
-            move_gain: 10.0,
+            moves: 8,
+            move_gain: 4.0,
         }
     }
 }
@@ -486,7 +486,7 @@ impl Default for Slots {
             requests: Requests::default(),
             after_use: AfterUse::default(),
             eviction: Eviction::default(),
-            horizon_s: 60.0,
+            horizon_s: 0.0,
             queue: Queue::default(),
         }
     }
