@@ -12,6 +12,7 @@
 //! Nothing here is truth: who forgets it all decides a little worse for one window.
 
 mod means;
+mod piece;
 mod rank_cost;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,9 @@ use crate::staleness::Received;
 use crate::units::Millis;
 use foldhash::fast::RandomState;
 use means::Owner;
+use piece::Piece;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most pods of one node that are kept; Kubernetes recommends at most 110 on a node.
 pub const MAX_PODS_PER_NODE: usize = 1024;
@@ -91,6 +93,8 @@ struct NodePods {
     /// The longest there first.
     pods: Vec<Bound>,
     hints: Vec<Hint>,
+    /// What was last reckoned of the pods. Decisions at once reckon the same.
+    piece: Mutex<Option<Piece>>,
 }
 
 #[derive(Debug)]
@@ -143,6 +147,7 @@ impl ExpectedLoads {
             elapsed_then,
         };
         node.pods.insert(place, bound);
+        node.forget_piece();
         self.places.insert(uid, name);
         Kept::Yes
     }
@@ -200,24 +205,10 @@ impl ExpectedLoads {
     pub fn on(&self, node: &str, received: &Received, now: Millis) -> Expected {
         let mut expected = Expected::default();
         let Some(node) = self.nodes.get(node) else { return expected };
-        let window = received.state().window;
-        let mut usage = 0.0;
-        for pod in node.pods.iter().rev() {
-            let elapsed = pod.elapsed(now);
-            if elapsed >= window {
-                break;
-            }
-            let decay = 1.0 - elapsed.0 as f64 / window.0 as f64;
-            let shown = pod.shown(received, now) / node.pods.len() as f64;
-            expected.pods += 1.0;
-            match self.means.expected(pod.owner.as_deref()) {
-                Some(mean) => usage += (mean * decay).min(mean - shown).max(0.0),
-                None => {
-                    expected.unknown += decay;
-                    expected.shown += whole(shown);
-                }
-            }
-        }
+        let piece = node.piece(received, &self.means, now);
+        let mut usage;
+        (usage, expected.unknown) = piece.at(now);
+        (expected.pods, expected.shown) = (piece.pods, piece.shown);
         for hint in node.hints.iter().filter(|hint| now - hint.since < HINT) {
             expected.pods += hint.share;
             match self.means.expected(hint.owner.as_deref()) {
@@ -279,6 +270,7 @@ impl ExpectedLoads {
     fn on_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodePods)) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         change(node);
+        node.forget_piece();
         if node.pods.is_empty() && node.hints.is_empty() {
             self.nodes.remove(name);
         }
@@ -286,6 +278,20 @@ impl ExpectedLoads {
 
     fn node_name(&self, name: &str) -> Arc<str> {
         self.nodes.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
+    }
+}
+
+impl NodePods {
+    fn piece(&self, received: &Received, means: &means::Means, now: Millis) -> Piece {
+        let mut piece = self.piece.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*piece {
+            Some(piece) if piece.holds(received, means, now) => *piece,
+            _ => *piece.insert(Piece::of(&self.pods, received, means, now)),
+        }
+    }
+
+    fn forget_piece(&mut self) {
+        *self.piece.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, DigestPrefix, NodeState};
 use crate::units::Millis;
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// A node's signals at any age of its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub struct Signals {
     bitstreams: Box<[u64]>,
     boards: Boards,
     boards_now: BoardsNow,
+    fingerprint: u64,
 }
 
 /// Whether a name means one thing on a node.
@@ -79,6 +80,12 @@ impl Signals {
         let names = state.bitstreams.iter().map(|bitstream| bitstream.name.as_deref().map_or(NONE, name_key));
         let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
         let bitstreams = names.chain(digests).chain(gone_at).collect();
+        let bitstreams: Box<[u64]> = bitstreams;
+        let mut hasher = DefaultHasher::new();
+        (window, state.buckets.bucket, &bitstreams).hash(&mut hasher);
+        for sum in &sums {
+            (sum.usage, sum.reconfiguration).hash(&mut hasher);
+        }
         Self {
             window,
             bucket: state.buckets.bucket,
@@ -86,6 +93,7 @@ impl Signals {
             bitstreams,
             boards: Boards::of(state),
             boards_now: BoardsNow::of(&state.devices),
+            fingerprint: hasher.finish(),
         }
     }
 
@@ -93,6 +101,12 @@ impl Signals {
     #[must_use]
     pub fn boards(&self) -> Boards {
         self.boards
+    }
+
+    /// Differs where use or bitstreams do.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// What all its boards have at the moment.

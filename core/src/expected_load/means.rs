@@ -17,6 +17,7 @@ pub const MAX_OWNERS: usize = 50_000;
 pub(super) struct Means {
     owners: HashMap<Arc<str>, Arc<Owner>>,
     cluster: Option<f64>,
+    generation: u64,
 }
 
 /// Whose pods are taken together. They share it, so that a decision over thousands of pods looks nothing up.
@@ -40,6 +41,11 @@ struct Sum {
 }
 
 impl Means {
+    /// Changes whenever they do.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Of one owner's pods, else of the cluster's, else nothing.
     pub(super) fn expected(&self, owner: Option<&Owner>) -> Option<f64> {
         owner.and_then(Owner::mean).or(self.cluster)
@@ -67,6 +73,7 @@ impl Means {
             owner.mean.store(mean.to_bits(), Ordering::Relaxed);
         }
         self.cluster = learnt.cluster;
+        self.generation += 1;
         self.owners.retain(|_, owner| Arc::strong_count(owner) > 1);
     }
 

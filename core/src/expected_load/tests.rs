@@ -341,6 +341,69 @@ proptest! {
     }
 
     #[test]
+    fn what_was_reckoned_before_holds_until_something_changes(
+        pods in prop::collection::vec((0..WINDOW + 1_000, prop::option::of(0..3_usize), 0..3_u8), 1..12),
+        used in prop::collection::vec(0..20_000_u64, 1..30), last_used in 0..WINDOW, known: [bool; 3],
+        steps in prop::collection::vec((0..40_000_u64, 0..8_u8), 1..30),
+    ) {
+        let mut all = ExpectedLoads::default();
+        let owners = ["rs-0", "rs-1", "rs-2"];
+        let usage = |owner: usize| Millis(10_000 * (owner as u64 + 1));
+        let learn = |all: &mut ExpectedLoads, known: [bool; 3]| {
+            for (owner, known) in owners.iter().zip(known) {
+                let place = format!("settled-{owner}");
+                all.gone(&place);
+                if known {
+                    all.bound(&owned(&place, owner, &place), Millis(WINDOW), Millis::ZERO);
+                }
+            }
+            let place = |name: &str| owners.iter().position(|owner| name == format!("settled-{owner}"));
+            let learnt = all.learnt(|name| Some((usage(place(name)?), Millis(WINDOW))), Millis::ZERO);
+            all.expect(&learnt);
+        };
+        learn(&mut all, known);
+        for (index, (elapsed, owner, bitstream)) in pods.iter().enumerate() {
+            let owner = owner.map(|owner| owners[owner].to_owned());
+            let bitstreams = match bitstream {
+                0 => Vec::new(),
+                1 => vec!["sobel".parse().unwrap()],
+                _ => vec!["mm".parse().unwrap()],
+            };
+            let placed = PlacedPod { owner, bitstreams, ..pod(&format!("p{index}"), "n") };
+            all.bound(&placed, Millis(*elapsed), Millis::ZERO);
+        }
+        let mut state = mk_busy(0, 0);
+        state.buckets.usage = used.into_iter().map(Millis).collect();
+        state.bitstreams = vec![mk_bitstream("sobel", last_used)];
+        let (mut at, mut now) = (0, 0);
+        for (step, (passes, event)) in steps.into_iter().enumerate() {
+            now += passes;
+            match event {
+                0 => {
+                    state.seq += 1;
+                    state.buckets.usage.insert(0, Millis(passes / 3));
+                    at = now;
+                }
+                1 => all.gone(&format!("p{step}")),
+                2 => {
+                    all.bound(&owned(&format!("new-{step}"), "rs-1", "n"), Millis::ZERO, Millis(now));
+                }
+                3 => learn(&mut all, [step % 2 == 0, true, step % 3 == 0]),
+                _ => {}
+            }
+            let received = received(state.clone(), at);
+            let before = all.on("n", &received, Millis(now));
+            if let Some(node) = all.nodes.get_mut("n") {
+                node.forget_piece();
+            }
+            let anew = all.on("n", &received, Millis(now));
+            prop_assert!(before.usage.0.abs_diff(anew.usage.0) <= 1, "{before:?} is {anew:?}");
+            prop_assert!((before.unknown - anew.unknown).abs() < 1e-6, "{before:?} is {anew:?}");
+            prop_assert_eq!((before.shown, before.pods.round()), (anew.shown, anew.pods.round()));
+        }
+    }
+
+    #[test]
     fn pods_that_came_and_went_leave_nothing(placed in any_placed(), hinted in prop::collection::vec(0..40_u64, 0..20)) {
         let mut all = ExpectedLoads::default();
         for uid in hinted {
