@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::expectations::Expectations;
 use crate::explain::Explanations;
 use crate::index::NodeIndex;
-use crate::metrics::{ErrorKind, Metrics, ModeLabel, Verb};
+use crate::metrics::{ErrorKind, Metrics, ModeLabel, Outcome, Verb};
 use crate::record::Recorder;
 use crate::settings::Policy;
 use crate::verbs::{self, Refusal};
@@ -116,20 +116,34 @@ pub fn app(app: Arc<App>, routes: &Routes) -> Router {
 
 async fn handle(app: Arc<App>, verb: Verb, request: Request) -> Response {
     let started = Instant::now();
+    let unfinished = Unfinished { app: &app, verb };
     let answer = match read_body(request).await {
         Ok(body) => verbs::answer(&app, verb, &body),
         Err(refusal) => Err(refusal),
     };
-    let (mode, response) = match answer {
-        Ok(answer) => (answer.mode, json(StatusCode::OK, answer.body)),
+    std::mem::forget(unfinished);
+    let (mode, outcome, response) = match answer {
+        Ok(answer) => (answer.mode, Outcome::Answered, json(StatusCode::OK, answer.body)),
         Err(refusal) => {
             warn!(verb = verb.name(), %refusal, "Request refused");
             app.metrics.error(verb, refusal.kind());
-            (ModeLabel::Unknown, refusal.into_response())
+            (ModeLabel::Unknown, Outcome::Refused(refusal.kind()), refusal.into_response())
         }
     };
-    app.metrics.answered(verb, mode, started.elapsed());
+    app.metrics.answered(verb, mode, outcome, started.elapsed());
     response
+}
+
+/// A request that its client gave up before there was an answer counts as an error: nobody else tells of it.
+struct Unfinished<'a> {
+    app: &'a App,
+    verb: Verb,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.app.metrics.error(self.verb, ErrorKind::Abandoned);
+    }
 }
 
 async fn read_body(request: Request) -> Result<Bytes, Refusal> {
@@ -152,7 +166,7 @@ impl IntoResponse for Refusal {
         let status = match self.kind() {
             ErrorKind::Malformed | ErrorKind::Requirement => StatusCode::BAD_REQUEST,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorKind::Interrupted => StatusCode::REQUEST_TIMEOUT,
+            ErrorKind::Interrupted | ErrorKind::Abandoned => StatusCode::REQUEST_TIMEOUT,
             ErrorKind::NotSynced => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Answer => StatusCode::INTERNAL_SERVER_ERROR,
         };

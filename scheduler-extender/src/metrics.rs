@@ -46,6 +46,17 @@ pub enum ErrorKind {
     Requirement,
     /// The answer could not be written.
     Answer,
+    /// The client closed the connection before there was an answer.
+    Abandoned,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It got an answer with status 200.
+    Answered,
+    /// It got none, for this.
+    Refused(ErrorKind),
 }
 
 /// Whether the nodes came by name or whole.
@@ -62,6 +73,7 @@ pub enum ModeLabel {
 pub struct RequestLabels {
     verb: Verb,
     mode: ModeLabel,
+    outcome: Outcome,
 }
 
 /// Labels of an error.
@@ -220,8 +232,8 @@ impl Metrics {
     }
 
     /// A request was answered.
-    pub fn answered(&self, verb: Verb, mode: ModeLabel, took: Duration) {
-        self.requests.get_or_create(&RequestLabels { verb, mode }).observe(took.as_secs_f64());
+    pub fn answered(&self, verb: Verb, mode: ModeLabel, outcome: Outcome, took: Duration) {
+        self.requests.get_or_create(&RequestLabels { verb, mode, outcome }).observe(took.as_secs_f64());
     }
 
     /// Something went wrong.
@@ -358,7 +370,17 @@ impl EncodeLabelValue for ErrorKind {
             Self::NotSynced => "not_synced",
             Self::Requirement => "requirement",
             Self::Answer => "answer",
+            Self::Abandoned => "abandoned",
         })
+    }
+}
+
+impl EncodeLabelValue for Outcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        match self {
+            Self::Answered => encoder.write_str("answered"),
+            Self::Refused(kind) => kind.encode(encoder),
+        }
     }
 }
 

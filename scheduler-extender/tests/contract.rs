@@ -449,8 +449,8 @@ async fn calls_are_counted_by_verb_and_mode_and_those_with_one_node_apart() {
     ask(&router, "/filter", &one).await;
     let metrics = get(&router, "/metrics").await.1;
     for line in [
-        r#"fpga_extender_request_duration_seconds_count{verb="filter",mode="names"} 2"#,
-        r#"fpga_extender_request_duration_seconds_count{verb="filter",mode="full"} 1"#,
+        r#"fpga_extender_request_duration_seconds_count{verb="filter",mode="names",outcome="answered"} 2"#,
+        r#"fpga_extender_request_duration_seconds_count{verb="filter",mode="full",outcome="answered"} 1"#,
         "fpga_extender_single_node_filters_total 1",
         r#"fpga_extender_nodes{state="absent"} 2"#,
     ] {

@@ -220,3 +220,19 @@ fn what_is_wrong_with_its_arguments_is_said_at_once() {
     let help = Command::new(env!("CARGO_BIN_EXE_fpga-scheduler-extender")).arg("--help").output().unwrap();
     assert!(String::from_utf8(help.stdout).unwrap().contains("Which setting wins:"));
 }
+
+#[test]
+fn a_request_that_is_given_up_is_counted_for_its_client_tells_nobody() {
+    let extender = Extender::start(&[]);
+    let mut impatient = extender.connect();
+    impatient.write_all(b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: 32\r\n\r\n{").unwrap();
+    impatient.shutdown(std::net::Shutdown::Both).unwrap();
+    until(|| {
+        let metrics = extender.ask("GET /metrics", "");
+        let counted = |kind| {
+            let line = format!("fpga_extender_errors_total{{verb=\"prioritize\",kind=\"{kind}\"}} 1");
+            metrics.lines().any(|shown| shown == line)
+        };
+        (counted("abandoned") || counted("interrupted")).then_some(())
+    });
+}
