@@ -32,6 +32,9 @@ pub struct ConnectArgs {
     /// Its key, PEM.
     #[arg(long, env = "FPGA_EXTENDER_KEY", value_name = "PATH", global = true, requires = "extender_cert")]
     pub extender_key: Option<PathBuf>,
+    /// The name in the extender's certificate, where the address is another, as behind a forwarded port.
+    #[arg(long, env = "FPGA_EXTENDER_TLS_NAME", value_name = "NAME", global = true)]
+    pub extender_tls_name: Option<String>,
     /// Namespace of the extender.
     #[arg(
         long,
@@ -102,6 +105,7 @@ impl ConnectArgs {
     pub fn replica(&self, url: &http::Uri) -> Result<Client, Problem> {
         let mut config = Config::new(url.clone());
         config.root_cert_file.clone_from(&self.extender_ca);
+        config.tls_server_name.clone_from(&self.extender_tls_name);
         let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         config.auth_info.client_certificate = text(&self.extender_cert);
         config.auth_info.client_key = text(&self.extender_key);

@@ -46,7 +46,10 @@ pub enum Problem {
         why: String,
     },
     /// A replica doesn't answer.
-    #[error("extender {replica} does not answer: {error}")]
+    #[error(
+        "extender {replica} does not answer: {error}.\nIf it wants client certificates (--tls-client-ca), forward its port \
+         (`kubectl port-forward`) and give --extender https://127.0.0.1:PORT with --extender-ca, -cert, -key and -tls-name"
+    )]
     Silent {
         /// Which one.
         replica: String,

@@ -22,31 +22,34 @@ use std::path::Path;
 const PAGE: u32 = 500;
 
 /// Who must be allowed to do what, and what else happens.
-const NEEDED: [(&str, &str, &str, &str); 8] = [
-    ("fpga-scheduler-extender", "list", "nodes", "It never gets ready: it knows no nodes."),
-    ("fpga-scheduler-extender", "watch", "nodes", "It never gets ready: it knows no nodes."),
+const NEEDED: [Needed; 9] = [
+    ("fpga-scheduler-extender", "list", "", "nodes", "It never gets ready: it knows no nodes."),
+    ("fpga-scheduler-extender", "watch", "", "nodes", "It never gets ready: it knows no nodes."),
+    ("fpga-scheduler-extender", "get", "", "nodes", "It may fail to follow the nodes."),
+    ("fpga-scheduler-extender", "list", "", "pods", NO_PODS),
+    ("fpga-scheduler-extender", "watch", "", "pods", NO_PODS),
+    ("fpga-scheduler-extender", "get", "", "pods", "It may fail to follow the pods."),
     (
         "fpga-scheduler-extender",
-        "list",
-        "pods",
-        "It never gets ready while anti-herd is on: it can't see where pods are.",
+        "create",
+        "authentication.k8s.io",
+        "tokenreviews",
+        "It can't tell whose token a collector shows: streams are refused, and states come by annotation.",
     ),
-    (
-        "fpga-scheduler-extender",
-        "watch",
-        "pods",
-        "It never gets ready while anti-herd is on: it can't see where pods are.",
-    ),
-    ("fpga-scheduler-extender", "get", "nodes", "It may fail to follow the nodes."),
-    ("fpga-scheduler-extender", "get", "pods", "It may fail to follow the pods."),
     (
         "fpga-collector",
         "get",
+        "",
         "nodes",
         "It can't tell which publication was its last: states may be taken for old ones.",
     ),
-    ("fpga-collector", "patch", "nodes", "No node state is ever published."),
+    ("fpga-collector", "patch", "", "nodes", "No node state is ever published."),
 ];
+
+const NO_PODS: &str = "It never gets ready while anti-herd is on: it can't see where pods are.";
+
+/// Account, verb, group, resource, and what happens without.
+type Needed = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
 #[derive(Deserialize)]
 struct Version {
@@ -369,10 +372,11 @@ fn is_ready(pod: &Pod) -> bool {
 
 async fn rights(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Vec<Right>> {
     let reviews: Api<SubjectAccessReview> = Api::all(cluster.client.clone());
-    let asked = NEEDED.map(async |(account, verb, resource, needed_for)| {
+    let asked = NEEDED.map(async |(account, verb, group, resource, needed_for)| {
         let who = format!("system:serviceaccount:{}:{account}", connect.extender_namespace);
         let attributes = ResourceAttributes {
             verb: Some(verb.to_owned()),
+            group: Some(group.to_owned()),
             resource: Some(resource.to_owned()),
             ..ResourceAttributes::default()
         };

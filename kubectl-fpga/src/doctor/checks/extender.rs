@@ -7,7 +7,12 @@ use crate::doctor::finding::Finding;
 use std::collections::BTreeMap;
 
 /// Errors that kube-scheduler swallows or tells in few words, by metric.
-const ERRORS: [(&str, &str, &str); 4] = [
+const ERRORS: [(&str, &str, &str); 5] = [
+    (
+        "fpga_extender_certificate_unused",
+        "ports whose new certificate can't be used",
+        "The old one stays in use until it ends. The log says what is wrong with the new files.",
+    ),
     (
         "fpga_extender_errors_total",
         "requests that were refused or could not be understood",

@@ -200,7 +200,8 @@ pub fn tls(facts: &Facts) -> Vec<Finding> {
             CHECK,
             format!("plain http to {host}"),
             format!("Nothing on the way is encrypted or checked. {why}"),
-            "Give the extender a certificate (--tls-cert, --tls-key), and urlPrefix https:// with tlsConfig.caData.",
+            "Give the extender a certificate (manifests/README.md: HTTPS for kube-scheduler), and urlPrefix https:// with \
+             tlsConfig.caData.",
         )
     }]
 }
