@@ -1,9 +1,10 @@
 //! The command line, and what it sets going.
 
 use crate::checkpoint::Checkpoint;
-use crate::http::App;
+use crate::http::{App, Limits};
 use crate::metrics::Metrics;
 use crate::owner;
+use crate::peers::PeerArgs;
 use crate::publish::Publisher;
 use crate::publish::policy::Intervals;
 use crate::server::{Listeners, Phase};
@@ -102,6 +103,13 @@ pub struct Args {
     #[arg(long, env = "FPGA_MAX_IN_FLIGHT", default_value_t = 64)]
     max_in_flight: usize,
 
+    /// Bytes of reports per second that are taken; more are answered with 429. 100,000 events have about 20 MB.
+    #[arg(long, env = "FPGA_MAX_BYTES_PER_SECOND", default_value_t = 64 * 1024 * 1024)]
+    max_bytes_per_second: u32,
+
+    #[command(flatten)]
+    peers: PeerArgs,
+
     /// What is logged, as in RUST_LOG.
     #[arg(long, env = "FPGA_LOG", default_value = "fpga_collector=info,warn")]
     log: String,
@@ -160,12 +168,20 @@ impl Args {
             ready_file,
             max_body_bytes,
             max_in_flight,
+            max_bytes_per_second,
+            peers,
             log,
             log_format,
         } = self;
         start_log(&log, log_format)?;
         check(heartbeat, min_write_interval, max_body_bytes, max_in_flight)?;
         let streaming = stream.check(no_publish)?;
+        let peers = peers.check(listen)?;
+        let limits = Limits {
+            body_bytes: max_body_bytes,
+            in_flight: max_in_flight,
+            bytes_per_second: max_bytes_per_second.max(1),
+        };
         let publishing = if no_publish {
             Publishing::Off
         } else {
@@ -218,8 +234,8 @@ impl Args {
                 Some(tokio::spawn(publisher.run(publishing_phases)))
             }
         };
-        let app = App::new(handle.clone(), metrics, registry, max_body_bytes, max_in_flight).routers();
-        let mut server = tokio::spawn(listeners.serve(app, phases));
+        let app = App::new(handle.clone(), metrics.clone(), registry, limits, peers).routers();
+        let mut server = tokio::spawn(listeners.serve(app, metrics, phases));
         if let Some(path) = &ready_file {
             write_ready_file(path, &addresses)?;
         }

@@ -3,10 +3,13 @@
 use crate::intake;
 use crate::metrics::{Metrics, RefusedReason};
 use crate::owner::{Handle, Refusal, Storage};
+use crate::peers::{self, Peers};
+use crate::rate::Rate;
 use crate::server::Routers;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -14,7 +17,7 @@ use fpga_core::node_state::{self, NodeState};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How long a body may take to arrive.
@@ -26,9 +29,22 @@ pub struct App {
     owner: Handle,
     metrics: Metrics,
     registry: Arc<Registry>,
-    max_body_bytes: usize,
+    limits: Limits,
     /// Bodies in memory at once.
     in_flight: Arc<Semaphore>,
+    rate: Arc<Rate>,
+    peers: Arc<Peers>,
+}
+
+/// How much is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Longest body.
+    pub body_bytes: usize,
+    /// Requests that are worked on at once.
+    pub in_flight: usize,
+    /// Bytes of bodies per second.
+    pub bytes_per_second: u32,
 }
 
 /// A request that was not carried out.
@@ -37,19 +53,16 @@ struct Refused {
     status: StatusCode,
     reason: RefusedReason,
     text: String,
+    /// After what time to ask again.
+    again: Duration,
 }
 
 impl App {
-    /// The interface to `owner`, with at most `max_in_flight` bodies of `max_body_bytes` in memory.
-    pub fn new(
-        owner: Handle,
-        metrics: Metrics,
-        registry: Registry,
-        max_body_bytes: usize,
-        max_in_flight: usize,
-    ) -> Self {
-        let in_flight = Arc::new(Semaphore::new(max_in_flight));
-        Self { owner, metrics, registry: Arc::new(registry), max_body_bytes, in_flight }
+    /// The interface to `owner` for `peers`, within `limits`.
+    pub fn new(owner: Handle, metrics: Metrics, registry: Registry, limits: Limits, peers: Peers) -> Self {
+        let in_flight = Arc::new(Semaphore::new(limits.in_flight));
+        let rate = Arc::new(Rate::new(limits.bytes_per_second, Instant::now()));
+        Self { owner, metrics, registry: Arc::new(registry), limits, in_flight, rate, peers: Arc::new(peers) }
     }
 
     /// Its routes.
@@ -58,11 +71,13 @@ impl App {
             .route("/healthz", get(async || "ok\n"))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics));
-        let all = probes
-            .clone()
+        let guard = (Arc::clone(&self.peers), self.metrics.clone());
+        let reports = Router::new()
             .route("/v1/events", post(events))
             .route("/v1/devices/{id}", put(device).delete(device_gone))
-            .route("/v1/state", get(state));
+            .route("/v1/state", get(state))
+            .layer(middleware::from_fn_with_state(guard, peers::guard));
+        let all = probes.clone().merge(reports);
         Routers { all: all.with_state(self.clone()), probes: probes.with_state(self) }
     }
 
@@ -74,35 +89,56 @@ impl App {
         let too_large = || Refused {
             status: StatusCode::PAYLOAD_TOO_LARGE,
             reason: RefusedReason::TooLarge,
-            text: format!("the body has more than {} bytes; send fewer events at once", self.max_body_bytes),
+            text: format!(
+                "the body has more than {} bytes; send fewer events at once",
+                self.limits.body_bytes
+            ),
+            again: Duration::ZERO,
         };
         let incomplete = |text: String| Refused {
             status: StatusCode::REQUEST_TIMEOUT,
             reason: RefusedReason::Incomplete,
             text,
+            again: Duration::ZERO,
         };
         // What is announced as too long need not be read at all.
         let announced = axum::body::HttpBody::size_hint(&body).lower();
-        if announced > self.max_body_bytes as u64 {
+        if announced > self.limits.body_bytes as u64 {
             return Err(too_large());
         }
-        match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, self.max_body_bytes)).await {
-            Ok(Ok(bytes)) => Ok(bytes),
+        self.charge(announced)?;
+        match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, self.limits.body_bytes)).await {
+            Ok(Ok(bytes)) => {
+                // What was not announced is paid for now.
+                self.charge(bytes.len() as u64 - announced.min(bytes.len() as u64))?;
+                Ok(bytes)
+            }
             Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
             Ok(Err(error)) => Err(incomplete(format!("the body broke off: {error}"))),
             Err(_) => Err(incomplete(format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))),
         }
     }
 
+    fn charge(&self, bytes: u64) -> Result<(), Refused> {
+        self.rate.take(bytes, Instant::now()).map_err(|again| Refused {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            reason: RefusedReason::Rate,
+            text: "more is reported than --max-bytes-per-second allows; try again later".to_owned(),
+            again,
+        })
+    }
+
     fn answer<T: IntoResponse>(&self, result: Result<T, Refused>) -> Response {
         match result {
             Ok(answer) => answer.into_response(),
-            Err(Refused { status, reason, text }) => {
+            Err(Refused { status, reason, text, again }) => {
                 self.metrics.refuse(reason);
                 let body = Json(json!({ "error": text }));
                 let busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
                 if busy {
-                    (status, [(header::RETRY_AFTER, "1")], body).into_response()
+                    // In whole seconds, and none is none.
+                    let seconds = again.as_secs_f64().ceil().max(1.0).to_string();
+                    (status, [(header::RETRY_AFTER, seconds)], body).into_response()
                 } else {
                     (status, body).into_response()
                 }
@@ -118,7 +154,7 @@ impl From<Refusal> for Refused {
             Refusal::Busy => (StatusCode::TOO_MANY_REQUESTS, RefusedReason::Busy),
             Refusal::Storage | Refusal::Ending => (StatusCode::SERVICE_UNAVAILABLE, RefusedReason::Storage),
         };
-        Self { status, reason, text: refusal.to_string() }
+        Self { status, reason, text: refusal.to_string(), again: Duration::from_secs(1) }
     }
 }
 
@@ -128,6 +164,7 @@ impl From<intake::Malformed> for Refused {
             status: StatusCode::BAD_REQUEST,
             reason: RefusedReason::Malformed,
             text: malformed.to_string(),
+            again: Duration::ZERO,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the collector says of itself, for Prometheus.
 
 use crate::state::State;
+use fpga_net::http::Refusal;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -40,6 +41,7 @@ pub struct Metrics {
     pub streams: Gauge,
     stream_updates: Family<StreamUpdateLabels, Counter>,
     stream_failures: Family<StreamFailureLabels, Counter>,
+    refused_connections: Family<ConnectionLabels, Counter>,
     anomalies: Family<AnomalyLabels, Counter>,
     devices: Gauge,
     reporters: Gauge,
@@ -79,10 +81,29 @@ pub enum RefusedReason {
     Incomplete,
     /// Too many requests at once.
     Busy,
+    /// More per second than is taken.
+    Rate,
+    /// Who asks may not report.
+    Peer,
     /// Too many reporters or devices.
     NoRoom,
     /// The checkpoint can't be written.
     Storage,
+}
+
+/// Label of the connections that were refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabels {
+    reason: ConnectionRefusal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ConnectionRefusal(Refusal);
+
+impl EncodeLabelValue for ConnectionRefusal {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        EncodeLabelValue::encode(&self.0.name(), encoder)
+    }
 }
 
 /// Label of the anomalies that the window and the ledger count.
@@ -194,6 +215,8 @@ label_texts! {
         TooLarge => "too_large",
         Incomplete => "incomplete",
         Busy => "busy",
+        Rate => "rate",
+        Peer => "peer",
         NoRoom => "no_room",
         Storage => "storage",
     }
@@ -251,6 +274,7 @@ impl Metrics {
             streams: Gauge::default(),
             stream_updates: Family::default(),
             stream_failures: Family::default(),
+            refused_connections: Family::default(),
             anomalies: Family::default(),
             devices: Gauge::default(),
             reporters: Gauge::default(),
@@ -303,6 +327,8 @@ impl Metrics {
         );
         let help = "Streams to extender replicas that ended or did not begin";
         registry.register("stream_failures", help, m.stream_failures.clone());
+        let help = "Connections refused, or ended by us before their time";
+        registry.register("connections_refused", help, m.refused_connections.clone());
         registry.register("anomalies", "Events and clock steps that needed correction", m.anomalies.clone());
         registry.register("devices", "Devices of the node", m.devices.clone());
         registry.register("reporters", "Reporters that are remembered", m.reporters.clone());
@@ -312,6 +338,12 @@ impl Metrics {
     /// Counts a refused request.
     pub fn refuse(&self, reason: RefusedReason) {
         self.refused.get_or_create(&RefusedLabels { reason }).inc();
+    }
+
+    /// Counts a refused connection.
+    pub fn refuse_connection(&self, refusal: Refusal) {
+        let labels = ConnectionLabels { reason: ConnectionRefusal(refusal) };
+        self.refused_connections.get_or_create(&labels).inc();
     }
 
     /// Counts events.

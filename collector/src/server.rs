@@ -1,32 +1,27 @@
 //! Sockets: listens on TCP and on a unix socket, with bounds on connections and on the time that a head may take, and ends
 //! in order.
 
+use crate::metrics::Metrics;
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use fpga_net::http::{Limits, Port, Server};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tokio::sync::watch;
 
 /// Owner and group may report: device runtimes run as other users, and share the group.
 const SOCKET_MODE: u32 = 0o660;
-/// Connections at once, over both kinds of socket; a node has a handful of device runtimes.
-const MAX_CONNECTIONS: usize = 256;
-/// How long the head of a request may take to arrive; also how long a connection may lie idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long requests may take to end when the collector does.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after a failed accept: out of file descriptors, most likely.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A node has a handful of device runtimes, each with a connection or two.
+const LIMITS: Limits = Limits {
+    connections: 256,
+    head: Duration::from_secs(10),
+    // Reporters speak every 15 s.
+    idle: Duration::from_secs(60),
+    drain: Duration::from_secs(5),
+};
 
 /// Sockets that are bound.
 #[derive(Debug, Default)]
@@ -91,94 +86,36 @@ impl Listeners {
         Ok(addresses)
     }
 
-    /// Serves until `phase` says to end, then lets requests end.
-    pub async fn serve(self, routers: Routers, mut phase: watch::Receiver<Phase>) {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut connections = JoinSet::new();
-        loop {
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
-            tokio::select! {
-                stream = accept_tcp(self.tcp.as_ref()) => {
-                    let connection = serve_connection(stream, routers.all.clone(), phase.clone());
-                    connections.spawn(async move { connection.await; drop(permit); });
-                }
-                stream = accept_unix(self.unix.as_ref()) => {
-                    let connection = serve_connection(stream, routers.all.clone(), phase.clone());
-                    connections.spawn(async move { connection.await; drop(permit); });
-                }
-                stream = accept_tcp(self.metrics.as_ref()) => {
-                    let connection = serve_connection(stream, routers.probes.clone(), phase.clone());
-                    connections.spawn(async move { connection.await; drop(permit); });
-                }
-                Some(_) = connections.join_next() => {}
-                () = ended(&mut phase) => break,
+    /// Serves until `phase` says to end, then lets requests end. Refused connections are counted in `counts`.
+    pub async fn serve(self, routers: Routers, counts: Metrics, mut phase: watch::Receiver<Phase>) {
+        let (stop, stopped) = watch::channel(false);
+        let told = counts.clone();
+        let all = Server::new(LIMITS, move |refusal| told.refuse_connection(refusal));
+        // Strangers can't take the places of those who report.
+        let probes = Server::new(LIMITS, move |refusal| counts.refuse_connection(refusal));
+        let serve = async |server: &Server, port: Option<Port>, router: &Router| {
+            if let Some(port) = port {
+                server.serve(port, router.clone(), stopped.clone()).await;
             }
-        }
-        drop((self.tcp, self.metrics));
-        if let Some((_, path)) = &self.unix {
-            // Nobody should find a socket that leads nowhere; if it is gone already, so much the better.
-            let _ = std::fs::remove_file(path);
-        }
-        let drained = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
-            warn!("Some requests did not end in time");
-        }
+        };
+        let tcp = self.tcp.map(|listener| Port::Tcp(listener, None));
+        let unix = self.unix.map(|(listener, path)| Port::Unix(listener, path));
+        let metrics = self.metrics.map(|listener| Port::Tcp(listener, None));
+        tokio::join!(
+            serve(&all, tcp, &routers.all),
+            serve(&all, unix, &routers.all),
+            serve(&probes, metrics, &routers.probes),
+            async {
+                ended(&mut phase).await;
+                stop.send_replace(true);
+            }
+        );
     }
 }
 
 /// Waits to be told to end; that nobody is left to tell it is as good.
 pub async fn ended(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::End).await;
-}
-
-async fn accept_tcp(listener: Option<&TcpListener>) -> tokio::net::TcpStream {
-    let Some(listener) = listener else { return std::future::pending().await };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // Only latency is at stake.
-                let _ = stream.set_nodelay(true);
-                return stream;
-            }
-            Err(error) => pause_after(&error).await,
-        }
-    }
-}
-
-async fn accept_unix(listener: Option<&(UnixListener, PathBuf)>) -> UnixStream {
-    let Some((listener, _)) = listener else { return std::future::pending().await };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => pause_after(&error).await,
-        }
-    }
-}
-
-async fn pause_after(error: &io::Error) {
-    warn!(%error, "Cannot accept a connection");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
-}
-
-async fn serve_connection(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    app: Router,
-    mut phase: watch::Receiver<Phase>,
-) {
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
-    tokio::pin!(connection);
-    let result = tokio::select! {
-        result = &mut connection => result,
-        () = ended(&mut phase) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = result {
-        debug!(%error, "Connection ended");
-    }
 }
 
 async fn bind_tcp(address: Option<SocketAddr>) -> io::Result<Option<TcpListener>> {

@@ -122,6 +122,94 @@ fn too_many_requests_at_once_are_sent_away_not_kept() {
     assert_eq!(collector.post("[]").status, 200);
 }
 
+/// The head and the body of the answer to a POST with these headers.
+fn post_with(address: &str, headers: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn who_floods_is_told_when_to_come_again_and_then_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = Collector::start_with(dir.path(), &["--no-publish", "--max-bytes-per-second", "300"]);
+    let event = event(1, 1, 0);
+    assert!(post_with(&collector.tcp, "", &event).starts_with("HTTP/1.1 200"));
+    let mut refused = String::new();
+    wait_until("a flood to be refused", || {
+        refused = post_with(&collector.tcp, "", &event);
+        refused.starts_with("HTTP/1.1 429")
+    });
+    let again = refused.lines().find_map(|line| line.strip_prefix("retry-after: ")).unwrap();
+    assert!((1..=2).contains(&again.parse::<u64>().unwrap()), "{refused}");
+    assert!(collector.metric("fpga_collector_requests_refused_total{reason=\"rate\"}") >= 1.0);
+    wait_until("the same to be taken later", || {
+        post_with(&collector.tcp, "", &event).contains("\"duplicates\":1")
+    });
+}
+
+#[test]
+fn over_tcp_a_token_is_wanted_and_over_the_socket_the_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "a-token-for-this-test").unwrap();
+    let flags = ["--no-publish", "--token-file", token.to_str().unwrap(), "--allow-uid", "4294967294"];
+    let collector = Collector::start_with(dir.path(), &flags);
+    let event = event(1, 1, 0);
+    assert!(post_with(&collector.tcp, "", &event).starts_with("HTTP/1.1 403"));
+    assert!(
+        post_with(&collector.tcp, "Authorization: Bearer wrong-token-altogether\r\n", &event)
+            .starts_with("HTTP/1.1 403")
+    );
+    assert!(
+        post_with(&collector.tcp, "Authorization: Bearer a-token-for-this-test\r\n", &event)
+            .starts_with("HTTP/1.1 200")
+    );
+    let probe = |path| try_request(&collector.tcp, "GET", path, b"").unwrap().status;
+    assert_eq!((probe("/healthz"), probe("/metrics"), probe("/v1/state")), (200, 200, 403));
+    // The collector's own user is always among those who may.
+    let socket = dir.path().join("collector.sock");
+    let own = try_request_unix(&socket, "POST", "/v1/events", event.as_bytes()).unwrap();
+    assert_eq!((own.status, own.json()), (200, json!({"accepted": 0, "duplicates": 1})));
+    assert_eq!(collector.metric("fpga_collector_requests_refused_total{reason=\"peer\"}"), 3.0);
+    if nix::unistd::geteuid().is_root() {
+        // As root we can be somebody else; others can't, and have only the rule's own test.
+        let curl = |uid: u32| {
+            let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+                s.sendall(b'GET /v1/state HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'); print(s.recv(12).decode())";
+            std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+            let mut command = Command::new("python3");
+            std::os::unix::process::CommandExt::uid(&mut command, uid);
+            let output = command.args(["-c", script]).arg(&socket).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(curl(4_294_967_294), "HTTP/1.1 200");
+        assert_eq!(curl(4_294_967_293), "HTTP/1.1 403");
+    }
+}
+
+#[test]
+fn a_head_that_trickles_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = Collector::start(dir.path());
+    let idle: Vec<_> = (0..400).map(|_| TcpStream::connect(&collector.tcp).unwrap()).collect();
+    for stream in &idle {
+        let _ = (&*stream).write_all(b"POST /v1/ev");
+    }
+    assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
+    wait_until("the longest idle to make room", || {
+        collector.metric("fpga_collector_connections_refused_total{reason=\"evicted\"}") >= 100.0
+    });
+}
+
 #[test]
 fn the_address_for_metrics_takes_no_events() {
     let dir = tempfile::tempdir().unwrap();

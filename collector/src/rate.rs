@@ -1,0 +1,74 @@
+//! How much may be reported per second: a bucket of bytes, so that who floods is told to come later before anything of it is
+//! parsed. Reporters of ours merge what they hold meanwhile; nothing is lost.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A bucket that holds what may come in one second.
+#[derive(Debug)]
+pub struct Rate {
+    per_second: f64,
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    bytes: f64,
+    at: Instant,
+}
+
+impl Rate {
+    /// So many bytes per second; at once as many as in a second.
+    pub fn new(per_second: u32, now: Instant) -> Self {
+        let per_second = f64::from(per_second);
+        Self { per_second, bucket: Mutex::new(Bucket { bytes: per_second, at: now }) }
+    }
+
+    /// Takes so many bytes, or says after what time to ask again. What is larger than the bucket passes when it is full, and
+    /// what comes after waits the longer.
+    pub fn take(&self, bytes: u64, now: Instant) -> Result<(), Duration> {
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.bytes = (bucket.bytes + passed * self.per_second).min(self.per_second);
+        bucket.at = bucket.at.max(now);
+        #[expect(clippy::cast_precision_loss, reason = "bodies are shorter than 16 MiB")]
+        let bytes = bytes as f64;
+        if bucket.bytes >= bytes.min(self.per_second) {
+            bucket.bytes -= bytes;
+            Ok(())
+        } else {
+            Err(Duration::from_secs_f64((bytes.min(self.per_second) - bucket.bytes) / self.per_second))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_s_worth_passes_at_once_and_the_rest_in_its_time() {
+        let begin = Instant::now();
+        let rate = Rate::new(1000, begin);
+        assert_eq!(rate.take(600, begin), Ok(()));
+        assert_eq!(rate.take(400, begin), Ok(()));
+        assert_eq!(rate.take(500, begin), Err(Duration::from_millis(500)));
+        let later = begin + Duration::from_millis(500);
+        assert_eq!(rate.take(500, later), Ok(()));
+        assert!(rate.take(1, later).is_err());
+        // A long rest is worth no more than one second.
+        let rested = later + Duration::from_secs(60);
+        assert_eq!(rate.take(1000, rested), Ok(()));
+        assert!(rate.take(1, rested).is_err());
+    }
+
+    #[test]
+    fn what_is_larger_than_a_second_s_worth_passes_and_is_paid_for_later() {
+        let begin = Instant::now();
+        let rate = Rate::new(1000, begin);
+        assert_eq!(rate.take(3000, begin), Ok(()));
+        assert_eq!(rate.take(1, begin + Duration::from_secs(2)), Err(Duration::from_millis(1)));
+        assert_eq!(rate.take(1000, begin + Duration::from_secs(3)), Ok(()));
+        assert_eq!(rate.take(u64::MAX, begin), Err(Duration::from_secs(1)), "time never goes back");
+    }
+}
