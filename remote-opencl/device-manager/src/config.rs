@@ -1,6 +1,7 @@
 //! What the service needs to run, put together by `serve`.
 
 use crate::catalogue::Catalogue;
+use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
 use crate::greeting::Access;
 use crate::metrics::Metrics;
@@ -24,6 +25,8 @@ pub struct Config {
     pub reports: Reports,
     /// What proves a tenant.
     pub access: Access,
+    /// Where programs are built.
+    pub confinement: Confinement,
     /// TLS on TCP; without it whoever reaches the port is taken for who its address says.
     pub tls: Option<Arc<ServerTls>>,
     /// What tenants have.

@@ -13,6 +13,7 @@ pub mod catalogue;
 pub mod clock;
 pub mod commands;
 pub mod config;
+pub mod confine;
 pub mod dispatcher;
 pub mod exec;
 pub mod execute;

@@ -136,6 +136,16 @@ impl Runtime {
         }
     }
 
+    /// The folders that are the runtime's own, besides the system's.
+    #[must_use]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let located = self.locate(env::var_os(INTEL_FOLDER_VARIABLE).map(PathBuf::from));
+        let Ok(located) = located else { return Vec::new() };
+        let beside = Path::new(&located.icd).parent().map(Path::to_owned);
+        // A name alone is the dynamic linker's to find.
+        beside.into_iter().chain(located.libraries).filter(|folder| folder.is_absolute()).collect()
+    }
+
     /// Makes the environment the runtime's: returns in the process that has it. Call it before any thread is started.
     ///
     /// # Errors

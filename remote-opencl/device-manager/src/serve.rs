@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
+use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
 use crate::greeting::Access;
 use crate::humane;
@@ -146,6 +147,10 @@ pub struct ServeArgs {
     #[arg(long, hide = true, value_name = "DIR")]
     own_folder: Option<PathBuf>,
 
+    /// Whether programs are built where sources can include no file of the manager, but for the runtime's own.
+    #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
+    confine_builds: ConfineBuilds,
+
     /// Folder of tokens, one file per tenant, named as the tenant: sessions must show one. Read again when it changes.
     /// Without it a tenant is the user that the kernel says a client is.
     #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
@@ -211,6 +216,7 @@ impl ServeArgs {
             metrics_listen,
             drain_timeout,
             own_folder,
+            confine_builds,
             tokens,
             tokens_optional,
             tenant_args,
@@ -255,6 +261,7 @@ impl ServeArgs {
         if let Some(folder) = own_folder {
             at_end.add(OwnFolder(folder));
         }
+        let confinement = confinement(confine_builds, &runtime)?;
         let store = Arc::new(match &store {
             Some(folder) => BitstreamStore::in_folder(store_limit, folder)?,
             None => BitstreamStore::in_memory(store_limit),
@@ -291,6 +298,7 @@ impl ServeArgs {
         let config = Config {
             dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
             access,
+            confinement,
             tls,
             settings: Settings::new(tenants),
             tenant_args,
@@ -320,6 +328,20 @@ impl ServeArgs {
         }
         at_end.drop_all();
         served
+    }
+}
+
+fn confinement(wanted: ConfineBuilds, runtime: &Runtime) -> anyhow::Result<Confinement> {
+    match (wanted, Confinement::of(runtime)) {
+        (ConfineBuilds::Off, _) => Ok(Confinement::off()),
+        (_, Ok(confinement)) => Ok(confinement),
+        (ConfineBuilds::Wanted, Err(error)) => {
+            warn!(%error, "The kernel has no Landlock: sources can include files that the manager can read");
+            Ok(Confinement::off())
+        }
+        (ConfineBuilds::Required, Err(error)) => {
+            Err(error).context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")
+        }
     }
 }
 

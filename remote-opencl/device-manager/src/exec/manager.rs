@@ -77,6 +77,8 @@ impl Manager {
             .args(["--reconfiguration-time", &format!("{}us", settings.reconfiguration_time.as_micros())])
             .args(["--ready-file", &format!("/dev/fd/{}", ready_of_child.as_raw_fd())])
             .args(["--log", &settings.log])
+            // It is the program's own user's: what natively could be included still can.
+            .args(["--confine-builds", "off"])
             .arg("--own-folder")
             .arg(folder)
             .stdin(Stdio::null());

@@ -71,10 +71,18 @@ impl Session {
                     Outcome::Done(reply) => self.answer(reply),
                     Outcome::Build(build) => {
                         let inbox = self.inbox.clone();
+                        let confinement = self.shared.config.confinement.clone();
                         let thread = std::thread::Builder::new().name("build".to_owned());
                         let started = thread.spawn(move || {
                             // The session waits for it, so the inbox is open.
-                            let _ = inbox.0.send(Input::Built(Box::new(build.run())));
+                            let built = match confinement.enter() {
+                                Ok(()) => build.run(),
+                                Err(error) => {
+                                    tracing::error!(%error, "A build can't be confined: refused");
+                                    reply(id, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None)
+                                }
+                            };
+                            let _ = inbox.0.send(Input::Built(Box::new(built)));
                         });
                         match started {
                             Ok(_) => self.building = Building::Yes,

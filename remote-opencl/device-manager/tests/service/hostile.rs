@@ -227,3 +227,47 @@ async fn a_tenants_bytes_are_not_found_in_anothers_new_buffer() {
         assert!(data[4..].iter().all(|byte| *byte == 0), "stale bytes");
     }
 }
+
+#[tokio::test]
+async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() {
+    const SECRET: &str = "secret_of_the_manager_4711";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret.h");
+    // No valid source: a compiler that reads it shows the line in its log.
+    std::fs::write(&path, format!("{SECRET} {SECRET}!\n")).unwrap();
+    let (path, place) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
+    let kernel = "kernel void k(global int *a) { a[0] = 1; }";
+    let cases = [
+        (format!("#include \"{path}\"\n{kernel}"), String::new()),
+        (format!("#define F \"{path}\"\n#include F\n{kernel}"), String::new()),
+        (format!("#include \"secret.h\"\n{kernel}"), format!("-I {place}")),
+        (format!("#include <secret.h>\n{kernel}"), format!("-I{place}")),
+        (format!("#include \"/proc/self/environ\"\n{kernel}"), String::new()),
+        (format!("#include \"/etc/passwd\"\n{kernel}"), String::new()),
+    ];
+    // The secret can be seen where nothing is confined, or the test would pass by itself.
+    for (confined, expected) in [("off", true), ("required", false)] {
+        let manager = Manager::start(&["--confine-builds", confined]);
+        let mut client = Client::connect(&manager).await;
+        let context = client.context().await;
+        let mut seen = false;
+        for (source, options) in &cases {
+            let program = client.source(context, source).await;
+            let devices = Vec::new();
+            let build = v1::BuildProgram { program, devices, options: options.clone() };
+            let reply = client.call(Method::BuildProgram(build)).await;
+            let log = format!("{reply:?}");
+            seen |= log.contains(SECRET);
+            if !expected {
+                assert_ne!(reply.status, 0, "{source} {options}");
+                for leaked in [SECRET, "PATH=", "root:"] {
+                    // What the client itself wrote doesn't count.
+                    assert!(!log.contains(leaked), "{source} {options}: {log}");
+                }
+            }
+        }
+        assert_eq!(seen, expected, "{confined}");
+        let program = client.source(context, kernel).await;
+        assert_eq!(client.build(program).await.0, 0, "programs without includes build on");
+    }
+}

@@ -1,0 +1,211 @@
+//! Builds where the files of the manager are out of reach: a source is a tenant's, and `#include "/etc/passwd"` or
+//! `-I /run/secrets` would put what is there into the build's log.
+//!
+//! Each build has a thread of its own, which gives up all files but the runtime's own before it calls the vendor
+//! (Landlock: no privileges needed, and for that thread and those it starts only). What can be included then is what
+//! the runtime's packages have installed. It does not keep a hostile source from what the compiler can do in memory.
+
+use crate::runtime::Runtime;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat};
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Whether builds are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ConfineBuilds {
+    /// Always: the manager does not start where the kernel can't.
+    Required,
+    /// Where the kernel can; else a warning says that sources can read the manager's files.
+    Wanted,
+    /// Never: sources can include the manager's files, as natively.
+    Off,
+}
+
+/// What a build may still open. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Confinement {
+    /// Nothing where builds aren't confined.
+    rules: Option<Arc<Rules>>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    set: OwnedFd,
+    /// Rules go by what a path was when they were made. Files of the kernel are made anew unless somebody holds them.
+    _held: Vec<OwnedFd>,
+}
+
+/// Where runtimes have their libraries, headers and tools; what isn't there is left out.
+const RUNTIME_FOLDERS: &[&str] = &[
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/libexec",
+    "/usr/share/pocl",
+    "/usr/local/share/pocl",
+    "/bin",
+    "/usr/bin",
+    "/etc/ld.so.cache",
+    "/opt/intel",
+    "/opt/xilinx",
+];
+
+/// Intel's runtimes look into the process's memory map at each build, to find where they are themselves. A source that
+/// includes it learns addresses, which a kernel on such a runtime can find out anyway.
+const MEMORY_MAP: &str = "/proc/self/maps";
+
+/// What is no secret and open to all; some runtimes look.
+const HARMLESS_FILES: &[&str] = &["/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo"];
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+/// All rights of the first version: those above, removing and making of every kind.
+const ALL_OF_FIRST: u64 = (1 << 13) - 1;
+/// Moving a file to another folder; from the second version on.
+const REFER: u64 = 1 << 13;
+
+/// `struct landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed_access: u64,
+    parent_fd: i32,
+}
+
+impl Confinement {
+    /// Builds as they are without one.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { rules: None }
+    }
+
+    /// The confinement of this runtime's builds.
+    ///
+    /// # Errors
+    /// If the kernel has none, or refuses.
+    pub fn of(runtime: &Runtime) -> io::Result<Self> {
+        let version = version()?;
+        let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
+        let rules = create(all)?;
+        let mut held = Vec::new();
+        let read = EXECUTE | READ_FILE | READ_DIR;
+        for path in RUNTIME_FOLDERS.iter().map(PathBuf::from).chain(runtime.folders()) {
+            allow(&rules, &path, read, all)?;
+        }
+        for path in HARMLESS_FILES {
+            allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
+        }
+        // PoCL builds in its cache.
+        for cache in pocl_caches() {
+            if std::fs::create_dir_all(&cache).is_ok() {
+                allow(&rules, &cache, all, all)?;
+            }
+        }
+        if runtime.vendor() != "pocl" {
+            held.extend(allow(&rules, Path::new(MEMORY_MAP), READ_FILE, all)?);
+        }
+        Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: held })) })
+    }
+
+    /// Gives up all other files, for this thread and for what it starts, until it ends.
+    ///
+    /// # Errors
+    /// The system's; the build must not go on then.
+    pub fn enter(&self) -> io::Result<()> {
+        let Some(rules) = &self.rules else { return Ok(()) };
+        // SAFETY: the call takes numbers only; the flag is this thread's and goes to its children.
+        if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is one of a ruleset and open during the call.
+        let restricted =
+            unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.set.as_raw_fd(), 0_u32) };
+        if restricted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Where PoCL keeps what it has built; the first that is set counts.
+fn pocl_caches() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("POCL_CACHE_DIR")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("pocl/kcache")))
+        .or_else(|| variable("HOME").map(|home| home.join(".cache/pocl/kcache")))
+        .unwrap_or_else(|| PathBuf::from("/tmp/pocl/kcache"));
+    vec![cache]
+}
+
+fn version() -> io::Result<i64> {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the call takes no structure.
+    let version = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0_usize, VERSION)
+    };
+    if version < 1 { Err(io::Error::last_os_error()) } else { Ok(version) }
+}
+
+fn create(handled: u64) -> io::Result<OwnedFd> {
+    // SAFETY: the structure of the first version is this one number.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size_of::<u64>(), 0_u32)
+    };
+    match i32::try_from(fd) {
+        // SAFETY: a descriptor that the kernel has just made, with close-on-exec, and nobody else has.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Allows `access` at and below a path, as far as it is there; what it is.
+fn allow(rules: &OwnedFd, path: &Path, access: u64, all: u64) -> io::Result<Option<OwnedFd>> {
+    const PATH_BENEATH: u32 = 1;
+    let Ok(target) = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return Ok(None) };
+    let is_folder = fstat(&target)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    let of_file = EXECUTE | WRITE_FILE | READ_FILE;
+    let allowed_access = if is_folder { access & all } else { access & of_file };
+    let rule = PathBeneath { allowed_access, parent_fd: target.as_raw_fd() };
+    // SAFETY: both descriptors are open, the structure is the kernel's and lives during the call.
+    let added = unsafe {
+        libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, &raw const rule, 0_u32)
+    };
+    if added == 0 { Ok(Some(target)) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confined_thread_reads_the_runtimes_files_alone_and_others_read_on() {
+        if version().is_err() {
+            // Nothing to test: the manager says so at its start.
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, "x").unwrap();
+        let confinement = Confinement::of(&Runtime::Pocl).unwrap();
+        let of_thread = secret.clone();
+        std::thread::spawn(move || {
+            assert!(std::fs::read(&of_thread).is_ok());
+            confinement.enter().unwrap();
+            let denied =
+                |path: &Path| std::fs::read(path).unwrap_err().kind() == io::ErrorKind::PermissionDenied;
+            assert!(denied(&of_thread) && denied(Path::new("/etc/passwd")));
+            assert!(denied(Path::new("/proc/self/environ")));
+            assert!(std::fs::read_dir("/usr/lib").is_ok());
+            assert!(std::fs::write(of_thread.with_extension("new"), "x").is_err());
+        })
+        .join()
+        .unwrap();
+        assert!(std::fs::read(&secret).is_ok());
+    }
+}
