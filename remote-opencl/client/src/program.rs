@@ -131,6 +131,9 @@ impl Program {
         }
         let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
         let program = Arc::new(Self::new(id, context, devices, Bytes::new()));
+        for (info, binary_type) in lock(&program.build).devices.iter_mut().zip(result.binary_types) {
+            info.binary_type = binary_type;
+        }
         let mut statuses = result.binary_status;
         statuses.resize(binaries.len(), 0);
         if statuses.iter().any(|status| *status != 0) {

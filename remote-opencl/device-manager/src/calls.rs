@@ -363,11 +363,12 @@ impl Calls<'_> {
             }
         }
         if !missing.is_empty() {
-            let result = v1::BinariesResult { binary_status: Vec::new(), missing };
+            let result = v1::BinariesResult { missing, ..v1::BinariesResult::default() };
             return (Ok(()), Some(Answer::Binaries(result)));
         }
         let (status, binary_status) = program.load(&present);
-        (status, Some(Answer::Binaries(v1::BinariesResult { binary_status, missing })))
+        let binary_types = program.binary_types();
+        (status, Some(Answer::Binaries(v1::BinariesResult { binary_status, missing, binary_types })))
     }
 
     fn build(&self, id: u64, build: v1::BuildProgram) -> ClResult<Build> {

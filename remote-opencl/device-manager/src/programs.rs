@@ -185,6 +185,13 @@ impl Program {
         }
     }
 
+    /// What the vendor takes it for on each device; nothing where it has no program.
+    #[must_use]
+    pub fn binary_types(&self) -> Vec<u32> {
+        let Some(vendor) = self.vendor.get() else { return Vec::new() };
+        self.devices.iter().map(|device| vendor.binary_type(device.vendor).unwrap_or(0)).collect()
+    }
+
     /// Whether the vendor has it.
     #[must_use]
     pub fn is_loaded(&self) -> bool {

@@ -5,6 +5,7 @@ mod access;
 mod crowd;
 mod harness;
 mod hostile;
+mod images;
 mod random;
 mod shared_memory;
 mod sharing;
