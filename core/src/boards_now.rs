@@ -94,7 +94,7 @@ mod tests {
                 .collect();
             let of_kind = |device: &&DeviceState| asked.is_none_or(|second| device.board == kind(second));
             let slow = BoardsNow::of(devices.iter().filter(of_kind));
-            prop_assert_eq!(on(asked.map(kind), devices.clone()), (slow.free_slots, slow.queued));
+            prop_assert_eq!(on(asked.map(kind), devices), (slow.free_slots, slow.queued));
         }
     }
 }

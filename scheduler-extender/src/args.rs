@@ -49,10 +49,10 @@ pub struct Args {
 enum Command {
     /// Answers kube-scheduler (the default).
     #[command(after_help = after_help())]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Makes the decisions of a recording again: they must come out the same. Or shows what other rules would change.
     #[command(after_help = replay::EXAMPLES)]
-    Replay(ReplayArgs),
+    Replay(Box<ReplayArgs>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,7 +113,7 @@ impl Args {
         let Self { command, serve } = self;
         let args = match command {
             Some(Command::Replay(args)) => return args.run(),
-            Some(Command::Serve(args)) => args,
+            Some(Command::Serve(args)) => *args,
             None => serve,
         };
         args.log.init()?;
@@ -294,7 +294,7 @@ mod tests {
     fn parse(args: &[&str]) -> Result<ServeArgs, clap::Error> {
         let args = Args::try_parse_from(std::iter::once("x").chain(args.iter().copied()))?;
         Ok(match args.command {
-            Some(Command::Serve(args)) => args,
+            Some(Command::Serve(args)) => *args,
             Some(Command::Replay(_)) => unreachable!("no test asks for it"),
             None => args.serve,
         })

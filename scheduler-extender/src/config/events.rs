@@ -58,7 +58,7 @@ pub async fn run(
     spacing: Duration,
 ) {
     let (Some(name), Some(namespace)) = (pod.pod_name, pod.pod_namespace) else {
-        return std::future::pending().await;
+        return std::future::pending::<()>().await;
     };
     let regarding = ObjectReference {
         api_version: Some("v1".into()),
@@ -84,7 +84,7 @@ pub async fn run(
             }
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
@@ -101,7 +101,7 @@ fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
         },
         action: Some("ReadConfiguration".into()),
         event_time: Some(MicroTime(at)),
-        note: Some(note[..note.floor_char_boundary(MAX_NOTE_BYTES)].to_owned()),
+        note: Some(start_of(note, MAX_NOTE_BYTES).to_owned()),
         reason: Some(reason.into()),
         regarding: Some(regarding.clone()),
         reporting_controller: Some(CONTROLLER.into()),
@@ -109,6 +109,12 @@ fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
         type_: Some(kind.into()),
         ..Event::default()
     }
+}
+
+/// The first `most` bytes of a text, or less where that would cut a character.
+fn start_of(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]

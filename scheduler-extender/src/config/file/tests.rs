@@ -85,6 +85,16 @@ fn bitstreams_are_listed_with_the_boards_that_they_are_valid_for() {
 }
 
 #[test]
+fn the_file_that_the_manifests_bring_and_the_one_in_the_help_say_the_defaults() {
+    let shipped = include_str!("../../../../manifests/base/extender/extender.yaml");
+    assert_eq!(parse(shipped).unwrap().policy().unwrap(), Settings::default().policy().unwrap());
+    let help = crate::rules_args::PRECEDENCE;
+    let (_, example) = help.split_once("all optional:\n").unwrap();
+    let policy = parse(example).unwrap().policy().unwrap();
+    assert_eq!(policy.rules, Settings::default().policy().unwrap().rules);
+}
+
+#[test]
 fn one_policy_may_be_for_all_signals() {
     let stale = parse("staleNodes: exclude").unwrap().policy().unwrap().rules.stale;
     assert_eq!(stale.into_array(), [StalePolicy::Exclude; 6]);
