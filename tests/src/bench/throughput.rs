@@ -11,6 +11,7 @@ use crate::testbed::scale::gate::observe;
 use crate::testbed::scale::nodes::{Advertised, Ground};
 use crate::testbed::scale::pods::Kind;
 use anyhow::{Context as _, Result, ensure};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 const NOTHING_PORT: u16 = 9471;
@@ -113,12 +114,12 @@ impl Args {
                     // Each comes first sometimes.
                     let turn = (turn + round) % HELPERS.len();
                     let config = self.config(&bed, HELPERS[turn])?;
-                    eprint!("\r{}, round {}, {:?}          ", case.title, round + 1, HELPERS[turn]);
+                    progress(&format!("{}, round {}, {:?}", case.title, round + 1, HELPERS[turn]));
                     rates[turn].push(one_run(&mut bed, &config, case.kind, pods).await?);
                 }
             }
         }
-        eprint!("\r{:80}\r", "");
+        progress("");
         ensure!(errors(&bed).await? == 0, "requests to our extender failed; the figures are worth nothing");
         for (case, rates) in cases.iter().zip(rates) {
             let [nobody, nothing, ours] = rates.map(median);
@@ -141,6 +142,13 @@ impl Args {
             Helper::Ours => self.shipped(&bed.extender_url(""))?,
         };
         config.unthrottled()
+    }
+}
+
+/// What is done now, to somebody who looks.
+fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{text:80}\r");
     }
 }
 
