@@ -4,6 +4,7 @@
 
 use crate::arguments::{Arguments, Kernel};
 use crate::budget::{Budget, Hold};
+use crate::clock;
 use crate::dispatcher::Kind;
 use crate::images::{Image, triple};
 use crate::kinds;
@@ -42,6 +43,8 @@ pub struct Body {
     pub kind: Option<Kind>,
     /// The bytes that it makes the manager hold.
     pub hold: Hold,
+    /// When its message came, on the manager's clock.
+    pub received_at: u64,
 }
 
 impl Body {
@@ -169,6 +172,28 @@ pub enum Operation {
     Marker(Waits),
     /// A barrier.
     Barrier(Waits),
+}
+
+impl Operation {
+    /// What it does, in a word.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Launch(_) => "kernel",
+            Self::Write { .. } => "write",
+            Self::Read { .. } => "read",
+            Self::Copy { .. } => "copy",
+            Self::Fill { .. } => "fill",
+            Self::WriteImage { .. } => "write image",
+            Self::ReadImage { .. } => "read image",
+            Self::CopyImage { .. } => "copy image",
+            Self::FillImage { .. } => "fill image",
+            Self::ImageToBuffer { .. } => "image to buffer",
+            Self::BufferToImage { .. } => "buffer to image",
+            Self::Marker(_) => "marker",
+            Self::Barrier(_) => "barrier",
+        }
+    }
 }
 
 /// What a marker or a barrier waits for.
@@ -393,7 +418,7 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
         Asked::Refused(error) => return Err(error),
         Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
     };
-    Ok(Body { queue, operation, need, kind, hold: budget.hold(held) })
+    Ok(Body { queue, operation, need, kind, hold: budget.hold(held), received_at: clock::now_ns() })
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {

@@ -8,6 +8,7 @@ use crate::metrics::Metrics;
 use crate::reporting::Reports;
 use crate::settings::{Settings, TenantArgs};
 use crate::store::BitstreamStore;
+use crate::trace::Trace;
 use fpga_net::tls::ServerTls;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct Config {
     pub reports: Reports,
     /// What proves a tenant.
     pub access: Access,
+    /// What happens is drawn there.
+    pub trace: Trace,
     /// Where programs are built.
     pub confinement: Confinement,
     /// TLS on TCP; without it whoever reaches the port is taken for who its address says.

@@ -53,13 +53,17 @@ pub struct Ended {
     pub moments: Moments,
     /// What a read gave.
     pub data: Option<Got>,
+    /// What it did, in a word.
+    pub operation: &'static str,
+    /// When the manager got it; 0 where nobody knows.
+    pub received: u64,
 }
 
 impl Ended {
     /// One that never reached the device.
     #[must_use]
     pub fn at_once(event: EventId, status: i32) -> Self {
-        Self { event, status, moments: Moments::now(), data: None }
+        Self { event, status, moments: Moments::now(), data: None, operation: "not run", received: 0 }
     }
 }
 
@@ -175,7 +179,8 @@ impl<N: Notify> Executor<N> {
             _ => Moments { queued: enqueued_at, ..Moments::now() },
         };
         ready.ended(event, status);
-        reports.push(Report::Ended(Ended { event, status, moments, data }));
+        let (operation, received) = (body.operation.name(), body.received_at);
+        reports.push(Report::Ended(Ended { event, status, moments, data, operation, received }));
         let left = self.outstanding.get_mut(&task)?;
         *left -= 1;
         if *left > 0 {

@@ -48,5 +48,6 @@ pub mod socket;
 pub mod store;
 pub mod task;
 pub mod tokens;
+pub mod trace;
 pub mod transfers;
 pub mod vendor;

@@ -6,6 +6,7 @@
 use crate::dispatcher::Tenant;
 use crate::objects::lock;
 use crate::store::BitstreamStore;
+use crate::trace::Trace;
 use fpga_hook::Reporter;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
@@ -319,6 +320,8 @@ pub struct AtScrape {
     pub store: Arc<BitstreamStore>,
     /// The reporter, where there is a collector.
     pub reporter: Option<Reporter>,
+    /// The trace.
+    pub trace: Trace,
 }
 
 impl AtScrape {
@@ -334,6 +337,12 @@ impl Collector for AtScrape {
         let help = "Bitstreams that are kept";
         let store = encoder.encode_descriptor("store", help, Some(&Unit::Bytes), bytes.metric_type())?;
         bytes.encode(store)?;
+        if self.trace.is_on() {
+            let left_out = ConstCounter::new(self.trace.left_out());
+            let help = "Commands and uses of slots that are not in the trace";
+            let metric = encoder.encode_descriptor("trace_left_out", help, None, left_out.metric_type())?;
+            left_out.encode(metric)?;
+        }
         let Some(reporter) = &self.reporter else { return Ok(()) };
         let stats = reporter.stats();
         let queued = ConstGauge::new(i64::try_from(stats.queued).unwrap_or(i64::MAX));

@@ -140,7 +140,7 @@ impl Outgoing {
 }
 
 fn completion(ended: Ended) -> v1::Completion {
-    let Ended { event, status, moments, data } = ended;
+    let Ended { event, status, moments, data, .. } = ended;
     let form = data.map(|data| match data {
         Got::Bytes(bytes) => Form::Inline(bytes),
         Got::Pieces(length) => Form::Transfer(v1::Transfer { id: event.0, length }),

@@ -5,6 +5,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::metrics::Metrics;
+use crate::trace::Trace;
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
 use fpga_core::dispatch::{EndedTask, SlotUsage, Tenant};
@@ -73,6 +74,7 @@ struct Inner {
     facts: DeviceFacts,
     catalogue: Arc<Catalogue>,
     metrics: Metrics,
+    trace: Trace,
     used: WholeMillis,
     reconfigured: WholeMillis,
     state: Mutex<DeviceState>,
@@ -92,6 +94,7 @@ impl Reports {
         facts: DeviceFacts,
         catalogue: Arc<Catalogue>,
         metrics: Metrics,
+        trace: Trace,
     ) -> Self {
         let state = Mutex::new(DeviceState { slots: SlotsNow::default(), health: Health::Healthy });
         let inner = Inner {
@@ -99,6 +102,7 @@ impl Reports {
             facts,
             catalogue,
             metrics,
+            trace,
             used: WholeMillis::default(),
             reconfigured: WholeMillis::default(),
             state,
@@ -109,7 +113,7 @@ impl Reports {
     /// Reports for nobody.
     #[must_use]
     pub fn off() -> Self {
-        Self::new(None, DeviceFacts::default(), Arc::default(), Metrics::default())
+        Self::new(None, DeviceFacts::default(), Arc::default(), Metrics::default(), Trace::default())
     }
 
     /// The metrics.
@@ -123,6 +127,9 @@ impl Reports {
         let Reconfigured { slot, bitstream, took, tenant } = reconfigured;
         self.inner.metrics.reconfigurations.inc();
         self.inner.metrics.reconfiguration_seconds.inc_by(took.as_secs_f64());
+        if self.inner.trace.is_on() {
+            self.inner.trace.reconfigured(*slot, &self.name_of(Some(*bitstream)), *took);
+        }
         let Some(reporter) = &self.inner.reporter else { return };
         let mut event = self.event(Some(*bitstream), *slot, tenant);
         event.reconfiguration_ms = self.inner.reconfigured.take(*took);
@@ -149,6 +156,9 @@ impl Reports {
     pub(crate) fn slot_used(&self, usage: &SlotUsage) {
         let held = usage.until.saturating_sub(usage.from);
         self.inner.metrics.slot_seconds.inc_by(held.as_secs_f64());
+        if self.inner.trace.is_on() {
+            self.inner.trace.slot_used(usage.slot, &self.name_of(usage.bitstream), &usage.tenant, held);
+        }
         let Some(reporter) = &self.inner.reporter else { return };
         let mut event = self.event(usage.bitstream, usage.slot, &usage.tenant);
         event.duration_ms = self.inner.used.take(held);
@@ -189,6 +199,11 @@ impl Reports {
             // Under the lock, so that the newest is said last; the hook only stores it.
             reporter.device(self.inner.status(&state));
         }
+    }
+
+    fn name_of(&self, bitstream: Option<Digest>) -> String {
+        bitstream
+            .map_or_else(|| SOURCE_NAME.to_owned(), |digest| self.inner.catalogue.id_of(digest).to_string())
     }
 
     fn event(&self, bitstream: Option<Digest>, slot: SlotIndex, tenant: &Tenant) -> Event {

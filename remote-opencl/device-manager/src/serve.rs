@@ -18,6 +18,7 @@ use crate::shutdown::Shutdown;
 use crate::signals::{self, AtEnd};
 use crate::store::BitstreamStore;
 use crate::tokens::Tokens;
+use crate::trace::Trace;
 use crate::vendor;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -147,6 +148,10 @@ pub struct ServeArgs {
     #[arg(long, hide = true, value_name = "DIR")]
     own_folder: Option<PathBuf>,
 
+    /// Draw what happens into this file, in Chrome's trace format, up to 256 MiB.
+    #[arg(long, env = "FPGA_TRACE", value_name = "FILE")]
+    trace: Option<PathBuf>,
+
     /// Whether programs are built where sources can include no file of the manager, but for the runtime's own.
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     confine_builds: ConfineBuilds,
@@ -216,6 +221,7 @@ impl ServeArgs {
             metrics_listen,
             drain_timeout,
             own_folder,
+            trace,
             confine_builds,
             tokens,
             tokens_optional,
@@ -261,6 +267,7 @@ impl ServeArgs {
         if let Some(folder) = own_folder {
             at_end.add(OwnFolder(folder));
         }
+        let trace = trace.as_deref().map(Trace::to).transpose().context("--trace")?.unwrap_or_default();
         let confinement = confinement(confine_builds, &runtime)?;
         let store = Arc::new(match &store {
             Some(folder) => BitstreamStore::in_folder(store_limit, folder)?,
@@ -286,7 +293,8 @@ impl ServeArgs {
             .map(|endpoint| Reporter::start(fpga_hook::Config::new(endpoint)))
             .transpose()
             .context("--collector")?;
-        AtScrape { store: Arc::clone(&store), reporter: reporter.clone() }.register(&mut registry);
+        AtScrape { store: Arc::clone(&store), reporter: reporter.clone(), trace: trace.clone() }
+            .register(&mut registry);
         if let Some(address) = metrics_listen {
             let bound = metrics_server::start(address, registry, shutdown.clone())
                 .with_context(|| format!("--metrics-listen {address}"))?;
@@ -294,10 +302,12 @@ impl ServeArgs {
         }
         let id = facts.id.clone();
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
-        let reports = Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone());
+        let reports =
+            Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone(), trace.clone());
         let config = Config {
             dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
             access,
+            trace,
             confinement,
             tls,
             settings: Settings::new(tenants),

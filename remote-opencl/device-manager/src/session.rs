@@ -256,8 +256,21 @@ impl Session {
                 () = self.budget.freed(), if full => {}
                 () = &mut requested => return Some(Status::unavailable(LAST_STATUS)),
             }
-            self.outgoing.reports(&mut self.reports);
+            self.tell();
         }
+    }
+
+    /// The client is told what there is to report.
+    fn tell(&mut self) {
+        let trace = &self.shared.config.trace;
+        if trace.is_on() {
+            for report in &self.reports {
+                if let Report::Ended(ended) = report {
+                    trace.command(self.id, &self.tenant, ended);
+                }
+            }
+        }
+        self.outgoing.reports(&mut self.reports);
     }
 
     /// Whether the client has to wait before it is read again. Never where it is the client's turn: commands that wait

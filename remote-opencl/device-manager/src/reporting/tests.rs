@@ -67,7 +67,8 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
     std::fs::write(dir.path().join("sobel.bitstream"), "bits").unwrap();
     let catalogue = Arc::new(Catalogue::read(dir.path(), &BitstreamStore::in_memory(100)).unwrap());
     let (sobel, other) = (crate::store::digest_of(b"bits"), Digest::from_bytes([9; 32]));
-    let reports = Reports::new(Some(reporter.clone()), facts(), catalogue, Metrics::default());
+    let reports =
+        Reports::new(Some(reporter.clone()), facts(), catalogue, Metrics::default(), Trace::default());
     let dispatcher = Dispatcher::new(NonZeroU32::new(2).unwrap(), Rules::default(), reports.clone());
 
     let before = wall_clock();
@@ -119,7 +120,8 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
 #[test]
 fn a_long_task_is_heard_of_before_its_end_and_counted_once() {
     let (told, reporter) = collector();
-    let reports = Reports::new(Some(reporter.clone()), facts(), Arc::default(), Metrics::default());
+    let reports =
+        Reports::new(Some(reporter.clone()), facts(), Arc::default(), Metrics::default(), Trace::default());
     let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), reports);
     let grant = dispatcher.submit(request(1, 1, &[], OtherKernels::Some)).unwrap().unwrap();
     dispatcher.report_progress(Duration::ZERO);

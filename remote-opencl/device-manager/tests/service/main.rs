@@ -391,3 +391,52 @@ async fn a_manager_that_is_told_to_stop_tells_its_clients_and_ends() {
     assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
     assert!(stopped.await.unwrap().success());
 }
+
+#[tokio::test]
+async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let mut manager = Manager::start(&["--trace", path.to_str().unwrap()]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let program = client.source(context, INCREASE).await;
+    assert_eq!(client.build(program).await.0, 0);
+    let kernel = client.kernel(program, "increase").await;
+    let buffer = client.buffer(context, 4).await;
+    let write = client.write(queue, buffer, ints([1])).await;
+    let one = scalar(&1_i32.to_le_bytes());
+    let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), one], 1);
+    let read = client.read(queue, buffer, 4);
+    let event = read.event;
+    client.flush(vec![write, launch, read]).await;
+    assert_eq!(client.completion(event).await.1, ints([2]));
+    // The file is written beside the sessions.
+    let deadline = Instant::now() + harness::DEADLINE;
+    let events = loop {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let whole = format!("{}]", text.trim_end().trim_end_matches(','));
+        let events: Vec<serde_json::Value> = serde_json::from_str(&whole).unwrap_or_default();
+        if events.iter().any(|event| event["cat"] == "slot") {
+            break events;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    for name in ["write", "kernel", "read"] {
+        let of = |phase: &str| {
+            events.iter().find(|event| event["name"] == name && event["ph"] == phase).expect(name)
+        };
+        let (begin, end) = (of("b"), of("e"));
+        assert_eq!(begin["id"], end["id"]);
+        let inside: Vec<f64> = events
+            .iter()
+            .filter(|event| event["id"] == begin["id"] && event["name"] != name)
+            .map(|event| event["ts"].as_f64().unwrap())
+            .collect();
+        assert_eq!(inside.len(), 8, "four parts, each with beginning and end");
+        let (first, last) = (begin["ts"].as_f64().unwrap(), end["ts"].as_f64().unwrap());
+        assert!(inside.is_sorted() && inside[0] >= first && inside[7] <= last, "{inside:?}");
+    }
+    manager.stop();
+}
