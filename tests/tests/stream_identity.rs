@@ -1,0 +1,226 @@
+//! Streams as the manifests wire them: certificates of manifests/certificates.sh, tokens that a real API server makes for
+//! pods and checks. A collector speaks for the node that its pod runs on, and for no other.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::http_client::HttpClient;
+use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::process::{Process, ProcessSpec};
+use fpga_tests::testbed::{programs, wait};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+const NAMESPACE: &str = "kube-fpga";
+const COLLECTOR: &str = "fpga-collector";
+const AUDIENCE: &str = "fpga-scheduler-extender";
+const PORT: u16 = 9461;
+const STREAM_PORT: u16 = 9463;
+
+struct Bed {
+    plane: ControlPlane,
+    http: HttpClient,
+    extender: Process,
+    authority: PathBuf,
+}
+
+impl Bed {
+    async fn start() -> Self {
+        let plane = ControlPlane::start(&[]).await.unwrap();
+        let host = plane.network().control_plane();
+        let authority = plane.run_dir().path().join("authority");
+        let objects = certificates(&authority, &format!("IP:{host}"));
+        let manifests = programs::repository().join("manifests/base");
+        kubectl(&plane, &["apply", "-f", manifests.join("namespace.yaml").to_str().unwrap()]).await;
+        let file = plane.run_dir().path().join("certificates.yaml");
+        std::fs::write(&file, objects).unwrap();
+        kubectl(&plane, &["apply", "--validate=strict", "-f", file.to_str().unwrap()]).await;
+        for part in ["extender", "collector"] {
+            let file = manifests.join(part).join("rbac.yaml");
+            kubectl(&plane, &["-n", NAMESPACE, "apply", "-f", file.to_str().unwrap()]).await;
+        }
+        let nodes: Api<Node> = Api::all(plane.client().clone());
+        for name in ["mine", "other"] {
+            let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            nodes.create(&PostParams::default(), &node).await.unwrap();
+        }
+        let name = "fpga-scheduler-extender";
+        let spec = ProcessSpec::new(name, programs::built(name).unwrap(), plane.run_dir().log(name))
+            .args(["--listen".to_owned(), format!("{host}:{PORT}")])
+            .args(["--stream-listen".to_owned(), format!("{host}:{STREAM_PORT}")])
+            .args(["--stream-service-account", "kube-fpga/fpga-collector"])
+            .arg("--stream-tls-cert")
+            .arg(authority.join("tls.crt"))
+            .arg("--stream-tls-key")
+            .arg(authority.join("tls.key"))
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig(&Identity::Extender).unwrap());
+        let extender = Process::start(&spec).unwrap();
+        let http = HttpClient::new(Duration::from_secs(5));
+        let bed = Self { plane, http, extender, authority };
+        wait::until("the extender to be ready", LONG, async || {
+            bed.extender.check_running()?;
+            Ok(bed.http.get(&bed.url("/readyz")).await?.status.is_success().then_some(()))
+        })
+        .await
+        .unwrap();
+        bed
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}:{PORT}{path}", self.plane.network().control_plane())
+    }
+
+    /// A pod of this account on this node.
+    async fn create_pod(&self, name: &str, node: &str) {
+        let pods: Api<Pod> = Api::namespaced(self.plane.client().clone(), NAMESPACE);
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "serviceAccountName": COLLECTOR, "containers": [{"name": "c", "image": "none"}]},
+        });
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+
+    /// A file with the token that the kubelet would give to the pod.
+    async fn token(&self, pod: Option<&str>, audience: &str) -> PathBuf {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.plane.client().clone(), NAMESPACE);
+        let bound = pod.map(|pod| json!({"apiVersion": "v1", "kind": "Pod", "name": pod}));
+        let request = json!({"metadata": {}, "spec": {"audiences": [audience], "boundObjectRef": bound}});
+        let request: TokenRequest = serde_json::from_value(request).unwrap();
+        let answer =
+            accounts.create_token_request(COLLECTOR, &PostParams::default(), &request).await.unwrap();
+        let file = self.plane.run_dir().path().join(format!("token-{}-{audience}", pod.unwrap_or("no-pod")));
+        std::fs::write(&file, answer.status.unwrap().token.unwrap()).unwrap();
+        file
+    }
+
+    async fn start_collector(&self, node: &str, token: &Path) -> Process {
+        let nodes: Api<Node> = Api::all(self.plane.client().clone());
+        let uid = nodes.get(node).await.unwrap().metadata.uid.unwrap();
+        let host = self.plane.network().control_plane();
+        let name = format!("collector-{node}-{}", token.file_name().unwrap().to_str().unwrap());
+        let spec =
+            ProcessSpec::new(&name, programs::built(COLLECTOR).unwrap(), self.plane.run_dir().log(&name))
+                .args(["--no-publish", "--node-name", node, "--node-uid", &uid, "--listen"])
+                .args([format!("{}:0", self.plane.network().node(0).host()), "--checkpoint-dir".to_owned()])
+                .arg(self.plane.run_dir().path().join(format!("checkpoint-{name}")))
+                .args(["--extenders".to_owned(), format!("https://{host}:{STREAM_PORT}")])
+                .arg("--stream-ca")
+                .arg(self.authority.join("ca.crt"))
+                .arg("--stream-token-file")
+                .arg(token);
+        Process::start(&spec).unwrap()
+    }
+
+    async fn is_streamed(&self, node: &str) -> bool {
+        let nodes = self.http.get(&self.url("/nodes")).await.unwrap().json().unwrap();
+        let mut nodes = nodes.as_array().unwrap().iter();
+        nodes.any(|shown| shown["name"] == node && shown["source"] == "stream")
+    }
+
+    async fn until_refused(&self, reason: &str, least: f64) {
+        let name = format!("fpga_extender_streams_refused_total{{reason=\"{reason}\"}}");
+        wait::until(&name, LONG, async || {
+            let text = self.http.get(&self.url("/metrics")).await?.text();
+            let value = text.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse::<f64>().ok());
+            Ok((value.unwrap_or(0.0) >= least).then_some(()))
+        })
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", self.extender.log_tail()));
+    }
+}
+
+/// What manifests/certificates.sh says.
+fn certificates(dir: &Path, names: &str) -> Vec<u8> {
+    let script = programs::repository().join("manifests/certificates.sh");
+    let output = std::process::Command::new(script).arg(dir).env("NAMES", names).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+async fn kubectl(plane: &ControlPlane, arguments: &[&str]) {
+    let output = tokio::process::Command::new(plane.kubectl())
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig(&Identity::Admin).unwrap())
+        .args(arguments)
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
+    let bed = Bed::start().await;
+    bed.create_pod("on-mine", "mine").await;
+    let token = bed.token(Some("on-mine"), AUDIENCE).await;
+    let collector = bed.start_collector("mine", &token).await;
+    wait::until("the stream", LONG, async || Ok(bed.is_streamed("mine").await.then_some(())))
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail()));
+
+    // The same token in the hands of who would speak for another node.
+    let liar = bed.start_collector("other", &token).await;
+    bed.until_refused("other_node", 1.0).await;
+    liar.kill().await;
+    // Tokens for another purpose, of no pod, and of nobody.
+    let mut refused = 0.0;
+    let nonsense = bed.plane.run_dir().path().join("token-nonsense");
+    std::fs::write(&nonsense, "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.c2lnbmF0dXJl").unwrap();
+    for wrong in
+        [bed.token(Some("on-mine"), "other-audience").await, bed.token(None, AUDIENCE).await, nonsense]
+    {
+        let liar = bed.start_collector("other", &wrong).await;
+        refused += 1.0;
+        bed.until_refused("token", refused).await;
+        liar.kill().await;
+        let text = bed.http.get(&bed.url("/metrics")).await.unwrap();
+        refused = text.metric("fpga_extender_streams_refused_total") - 1.0;
+    }
+    assert!(!bed.is_streamed("other").await);
+    assert!(bed.is_streamed("mine").await);
+
+    // A new certificate of the same authority: the collector comes back by it after the extender's connection is gone.
+    certificates(&bed.authority, &format!("IP:{}", bed.plane.network().control_plane()));
+    wait::until("the new certificate", LONG, async || {
+        let text = bed.http.get(&bed.url("/metrics")).await?.text();
+        let line = "fpga_extender_certificate_reloads_total{port=\"stream\",outcome=\"loaded\"} ";
+        Ok(text.lines().any(|shown| shown.starts_with(line)).then_some(()))
+    })
+    .await
+    .unwrap();
+    collector.kill().await;
+    // The pod is gone, and with it what its token was worth.
+    let pods: Api<Pod> = Api::namespaced(bed.plane.client().clone(), NAMESPACE);
+    pods.delete("on-mine", &DeleteParams::default().grace_period(0)).await.unwrap();
+    wait::until("the pod to be gone", LONG, async || {
+        Ok(pods.get_opt("on-mine").await?.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+    let refusals = async || {
+        let metrics = bed.http.get(&bed.url("/metrics")).await?;
+        anyhow::Ok(metrics.metric("fpga_extender_streams_refused_total"))
+    };
+    let before = refusals().await.unwrap();
+    // The API server remembers for some seconds what it found of a token.
+    wait::until("the dead pod's token to be refused", LONG, async || {
+        let late = bed.start_collector("mine", &token).await;
+        let soon = wait::until("a refusal", Duration::from_secs(3), async || {
+            Ok((refusals().await? > before).then_some(()))
+        })
+        .await;
+        late.kill().await;
+        soon.map(Some)
+    })
+    .await
+    .unwrap();
+    assert!(bed.extender.stop(LONG).await.success());
+    bed.plane.stop().await;
+}
