@@ -271,3 +271,63 @@ async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() 
         assert_eq!(client.build(program).await.0, 0, "programs without includes build on");
     }
 }
+
+#[tokio::test]
+async fn hundreds_of_connections_that_say_nothing_leave_a_session_alone_and_go() {
+    const CONNECTIONS: usize = 800;
+    let manager = Manager::start(&[]);
+    let mut witness = Client::connect(&manager).await;
+    let mut silent = Vec::new();
+    for _ in 0..CONNECTIONS {
+        // Beyond its limit the manager closes them at once, which may show here already.
+        if let Ok(socket) = tokio::net::UnixStream::connect(manager.socket()).await {
+            silent.push(socket);
+        }
+    }
+    let context = witness.context().await;
+    let queue = witness.queue(context, 0).await;
+    let buffer = witness.buffer(context, 4).await;
+    let read = witness.read(queue, buffer, 4);
+    let event = read.event;
+    witness.flush(vec![read]).await;
+    assert_eq!(witness.completion(event).await.1, [0; 4]);
+    drop(silent);
+    let since = std::time::Instant::now();
+    loop {
+        let connected = tokio::net::UnixStream::connect(manager.socket()).await.is_ok();
+        if connected && Client::try_token(manager.channel().await, "").await.is_ok() {
+            break;
+        }
+        assert!(since.elapsed() < crate::harness::DEADLINE, "nobody else gets in");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_never_ends_takes_no_memory() {
+    const CHUNK: usize = 1 << 20;
+    const CHUNKS: u64 = 192;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenants.json");
+    std::fs::write(&path, r#"{"default": {"quota": {"upload": "1MiB"}}}"#).unwrap();
+    let manager = Manager::start(&["--tenants", path.to_str().unwrap()]);
+    let mut client = Client::connect(&manager).await;
+    client.context().await;
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", manager.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    };
+    let before = resident();
+    let data = Bytes::from(vec![7; CHUNK]);
+    for at in 0..CHUNKS {
+        let offset = at * CHUNK as u64;
+        let chunk = v1::Chunk { transfer: 1 << 63 | 1, length: u64::MAX, offset, data: data.clone() };
+        client.send(Kind::Chunk(chunk)).await;
+    }
+    // All chunks have been taken when this is answered.
+    client.context().await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < CHUNKS * CHUNK as u64 / 2, "{grown} bytes more for an upload of which none may be kept");
+    assert!(manager.metrics_text().contains("fpga_device_manager_quota_refusals_total{quota=\"Upload\"} 1"));
+}
