@@ -9,6 +9,7 @@ use fpga_tests::testbed::programs::built;
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -209,4 +210,72 @@ async fn a_real_kube_scheduler_takes_both_wirings() {
         plane.check_running().unwrap();
     }
     plane.stop().await;
+}
+
+#[tokio::test]
+async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_configuration() {
+    const EXTENDER: &str = "fpga-scheduler-extender";
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "base").await.unwrap();
+    let (pod, token) = pod_with_token(plane.client(), EXTENDER).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (kubeconfig, config) = (folder.path().join("kubeconfig"), folder.path().join("extender.yaml"));
+    std::fs::write(&kubeconfig, serde_json::to_string(&with_token(&plane, &token).unwrap()).unwrap())
+        .unwrap();
+    std::fs::write(&config, "weights: 1-2-2\n").unwrap();
+    let ready = folder.path().join("ready");
+    let mut extender = tokio::process::Command::new(built(EXTENDER).unwrap())
+        .args(["--listen", "127.0.0.1:0", "--pod-name", &pod, "--pod-namespace", NAMESPACE])
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .arg("--config")
+        .arg(&config)
+        .arg("--ready-file")
+        .arg(&ready)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let started = async || Ok(ready.exists().then_some(()));
+    wait::until("the extender to start", Duration::from_secs(30), started).await.unwrap();
+    std::fs::write(&config, "weights:\n  usage: -1\n").unwrap();
+    let events: Api<Event> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    let refused = wait::until("the event", Duration::from_secs(30), async || {
+        let events = events.list(&Default::default()).await?;
+        Ok(events.into_iter().find(|event| event.reason.as_deref() == Some("ConfigurationRefused")))
+    });
+    let event = refused.await.unwrap();
+    let note = event.note.unwrap();
+    assert!(note.contains("extender.yaml:2:10: ") && note.contains("-1 is not a weight"), "{note}");
+    assert_eq!((event.type_.as_deref(), event.regarding.unwrap().name), (Some("Warning"), Some(pod)));
+    extender.kill().await.unwrap();
+    plane.stop().await;
+}
+
+/// A pod of that service account, and the token that the kubelet would give to it.
+async fn pod_with_token(client: &Client, account: &str) -> Result<(String, String)> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pod = json!({
+        "metadata": {"name": format!("{account}-1")},
+        "spec": {"serviceAccountName": account, "containers": [{"name": "c", "image": "none"}]},
+    });
+    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    let name = pod.metadata.name.context("the pod has no name")?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    let request = json!({
+        "metadata": {},
+        "spec": {"audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name}},
+    });
+    let request: TokenRequest = serde_json::from_value(request)?;
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    let token = answer.status.and_then(|status| status.token).context("no token")?;
+    Ok((name, token))
+}
+
+/// The administrator's kubeconfig with this token instead of his credentials.
+fn with_token(plane: &ControlPlane, token: &str) -> Result<Kubeconfig> {
+    let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig(&Identity::Admin)?)?;
+    for user in &mut kubeconfig.auth_infos {
+        user.auth_info = Some(serde_json::from_value(json!({ "token": token }))?);
+    }
+    Ok(kubeconfig)
 }

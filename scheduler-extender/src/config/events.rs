@@ -74,13 +74,13 @@ pub async fn run(
             let Some(latest) = news.borrow_and_update().clone() else { break };
             let event = event(&latest, &regarding, Timestamp::now());
             let published = events.create(&PostParams::default(), &event).await;
+            if let Err(error) = &published {
+                errors.inc();
+                warn!(%error, "Event on the configuration not written, trying again");
+            }
             tokio::time::sleep(spacing).await;
-            match published {
-                Ok(_) => break,
-                Err(error) => {
-                    errors.inc();
-                    warn!(%error, "Event on the configuration not written, trying again");
-                }
+            if published.is_ok() {
+                break;
             }
         }
     }
@@ -95,7 +95,8 @@ fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
     let name = regarding.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{name}.")),
+            // The API server takes no name that may end in a dot.
+            generate_name: Some(format!("{name}-")),
             namespace: regarding.namespace.clone(),
             ..ObjectMeta::default()
         },
