@@ -22,9 +22,6 @@ const NAME_VERSION_BYTES: usize = 4 + 64;
 /// `CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED` of what Khronos has seen no results of, as the standard has it.
 const NEVER_SUBMITTED: &[u8] = b"v0000-01-01-00\0";
 
-/// Features of OpenCL C whose other half, on the host, is not forwarded.
-const HOST_FEATURES: &[&str] = &["__opencl_c_device_enqueue", "__opencl_c_pipes", "__opencl_c_subgroups"];
-
 /// Our mark, in the part of `CL_PLATFORM_VERSION` that is the vendor's to use.
 const MARK: &str = concat!(" (kube-fpga ", env!("CARGO_PKG_VERSION"), ")");
 
@@ -156,11 +153,6 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         cl::CL_DEVICE_EXTENSIONS_WITH_VERSION => {
             Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
                 COMPILER_EXTENSIONS.contains(&name)
-            }))
-        }
-        cl::CL_DEVICE_OPENCL_C_FEATURES => {
-            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
-                !HOST_FEATURES.contains(&name)
             }))
         }
         cl::CL_DEVICE_ILS_WITH_VERSION | cl::CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION => Bytes(Vec::new()),
