@@ -61,3 +61,16 @@ fn the_model_is_shown_for_both_formulas() {
     assert_eq!(outcome.tables[0].rows.len(), 10);
     assert!(outcome.metric("paper_over_best_percent_most").unwrap() >= 0.0);
 }
+
+#[test]
+fn the_papers_scenarios_are_understood() {
+    for folder in ["pool", "qos"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(folder);
+        let mut count = 0;
+        for entry in std::fs::read_dir(path).unwrap() {
+            Scenario::read(&entry.unwrap().path(), &[]).unwrap();
+            count += 1;
+        }
+        assert!(count > 3, "{folder}: {count}");
+    }
+}
