@@ -63,6 +63,17 @@ pub struct Profile {
     pub ended: u64,
 }
 
+impl Profile {
+    /// Some runtimes leave the first moments of commands without work, such as markers, at 0: these were queued when they
+    /// started, or the time between would be that since the machine's start.
+    fn plausible(self) -> Self {
+        if self.queued != 0 && self.queued <= self.started {
+            return self;
+        }
+        Self { queued: self.started, submitted: self.started, ..self }
+    }
+}
+
 /// Handles of a wait list; the borrow keeps the events alive.
 pub(super) struct WaitList(Vec<cl_event>);
 
@@ -477,12 +488,13 @@ impl Enqueued {
     pub fn profile(&self) -> Option<Profile> {
         let first = self.parts.first().unwrap_or(&self.event);
         let last = self.parts.last().unwrap_or(&self.event);
-        Some(Profile {
+        let profile = Profile {
             queued: first.moment(CL_PROFILING_COMMAND_QUEUED)?,
             submitted: first.moment(CL_PROFILING_COMMAND_SUBMIT)?,
             started: first.moment(CL_PROFILING_COMMAND_START)?,
             ended: last.moment(CL_PROFILING_COMMAND_END)?,
-        })
+        };
+        Some(profile.plausible())
     }
 
     fn has_ended(&self) -> bool {
@@ -516,5 +528,18 @@ impl Event {
         };
         let result: ClResult<u64> = read();
         result.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_without_a_queuing_moment_was_queued_when_it_started() {
+        let whole = Profile { queued: 5, submitted: 6, started: 7, ended: 8 };
+        assert_eq!(whole.plausible(), whole);
+        let bare = Profile { queued: 0, submitted: 0, ..whole };
+        assert_eq!(bare.plausible(), Profile { queued: 7, submitted: 7, started: 7, ended: 8 });
     }
 }
