@@ -61,9 +61,13 @@ async fn run(way: Way, program: PathBuf, arguments: &[&str]) -> Output {
     }
 }
 
-/// Runs a program in all ways; each must exit with 0.
+/// Runs a program of tests/opencl-programs in all ways; each must exit with 0.
 async fn passes(program: &str, arguments: &[&str]) {
-    let path = artifacts::opencl_programs().unwrap().join(program);
+    runs_in_all_ways(artifacts::opencl_programs().unwrap().join(program), arguments).await;
+}
+
+async fn runs_in_all_ways(path: PathBuf, arguments: &[&str]) {
+    let program = path.display();
     for way in [Way::Native, Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
         let output = run(way, path.clone(), arguments).await;
         let text = [output.stdout, output.stderr].concat();
@@ -100,6 +104,11 @@ programs! {
     images_hold_the_right_pixels: "images" [];
     programs_are_compiled_and_linked_apart: "compile_link" [];
     objects_live_as_long_as_they_are_used: "retain_release" [];
+}
+
+#[tokio::test]
+async fn a_host_in_rust_needs_no_change_either() {
+    runs_in_all_ways(built("examples/rust_host").unwrap(), &[]).await;
 }
 
 #[tokio::test]

@@ -2,12 +2,10 @@
 
 use crate::dispatcher::{Dispatcher, Grant, SessionId};
 use crate::execute::Notify;
-use crate::objects::lock;
 use crate::ready::EventId;
 use crate::segments::Side;
+use dashmap::DashMap;
 use fpga_protocol::v1;
-use std::collections::HashMap;
-use std::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// What comes to a session from elsewhere than its client.
@@ -29,10 +27,10 @@ pub enum Input {
 #[derive(Debug, Clone)]
 pub struct Inbox(pub UnboundedSender<Input>);
 
-/// All sessions of the manager.
+/// All sessions of the manager. Every session's thread delivers to any other, so they share no one lock.
 #[derive(Debug, Default)]
 pub struct Router {
-    sessions: Mutex<HashMap<SessionId, Inbox>>,
+    sessions: DashMap<SessionId, Inbox>,
 }
 
 impl Notify for Inbox {
@@ -49,12 +47,12 @@ impl Notify for Inbox {
 impl Router {
     /// A session takes grants from now on.
     pub fn add(&self, session: SessionId, inbox: Inbox) {
-        lock(&self.sessions).insert(session, inbox);
+        self.sessions.insert(session, inbox);
     }
 
     /// A session takes no more: what is granted to it later is given back at once.
     pub fn remove(&self, session: SessionId) {
-        lock(&self.sessions).remove(&session);
+        self.sessions.remove(&session);
     }
 
     /// Gives grants to their sessions; those of `own` are returned, in their order.
@@ -67,7 +65,7 @@ impl Router {
                 continue;
             }
             let task = grant.task;
-            let inbox = lock(&self.sessions).get(&grant.session).cloned();
+            let inbox = self.sessions.get(&grant.session).map(|inbox| inbox.clone());
             let taken = inbox.is_some_and(|inbox| inbox.0.send(Input::Granted(grant)).is_ok());
             if !taken {
                 left.extend(dispatcher.finished(task));
