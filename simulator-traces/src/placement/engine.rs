@@ -490,7 +490,7 @@ impl Memory {
             }
             Eviction::Clairvoyant => self.lookahead.used(bitstream),
             Eviction::Random => {
-                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
+                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             }
             Eviction::Lru => {}
         }

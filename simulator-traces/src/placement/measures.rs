@@ -12,6 +12,9 @@ const LOOKS: u64 = 10;
 /// Bins of waits per factor of ten.
 const BINS: f64 = 100.0;
 
+/// What a node had done when counting began, and its slot time, loading time and processor time until then.
+type Before = (super::node::Done, [u64; 3]);
+
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Measures {
@@ -25,7 +28,7 @@ pub struct Measures {
     history: VecDeque<Vec<[u64; 3]>>,
     samples: Samples,
     /// What was done before counting began.
-    before: Vec<(super::node::Done, [u64; 3])>,
+    before: Vec<Before>,
     /// All requests, those on boards, those that found their bitstream missing.
     pub requests: u64,
     /// Requests that use a board.
@@ -212,7 +215,7 @@ impl Measures {
     fn outcome(&mut self, nodes: &[Node], now: Micros) -> Outcome {
         let mut outcome = Outcome::default();
         self.before.resize(nodes.len(), Default::default());
-        let per_node = |value: &dyn Fn(&Node, &(super::node::Done, [u64; 3])) -> f64| -> Vec<f64> {
+        let per_node = |value: &dyn Fn(&Node, &Before) -> f64| -> Vec<f64> {
             nodes.iter().zip(&self.before).map(|(node, before)| value(node, before)).collect()
         };
         let loads = sorted(per_node(&|node, before| (node.done.cold - before.0.cold) as f64));
