@@ -6,6 +6,7 @@ use crate::metrics::Metrics;
 use crate::owner;
 use crate::peers::PeerArgs;
 use crate::publish::Publisher;
+use crate::publish::labeller::Labeller;
 use crate::publish::policy::Intervals;
 use crate::server::{Listeners, Phase};
 use crate::state::Silence;
@@ -88,6 +89,11 @@ pub struct Args {
     #[arg(long, env = "FPGA_NO_PUBLISH", conflicts_with = "kubeconfig")]
     no_publish: bool,
 
+    /// Label the node with what its device managers report: fpga-scheduling.io/fpga-vendor, /shell-version and /board, where
+    /// all devices agree. A label written by hand is replaced. When the devices are gone for --device-timeout, so are the labels.
+    #[arg(long, env = "FPGA_LABEL_NODE", conflicts_with = "no_publish")]
+    label_node: bool,
+
     #[command(flatten)]
     stream: StreamArgs,
 
@@ -164,6 +170,7 @@ impl Args {
             device_timeout,
             kubeconfig,
             no_publish,
+            label_node,
             stream,
             ready_file,
             max_body_bytes,
@@ -217,11 +224,23 @@ impl Args {
             let streamer = Streamer::new(node_name.clone(), handle.clone(), metrics.clone(), link, streaming);
             tokio::spawn(streamer.run(phases.clone()))
         });
+        let mut labeller = None;
         let publisher = match publishing {
             Publishing::Off => None,
             Publishing::On(config) => {
                 let client =
                     kube::Client::try_from(*config).context("cannot make a client of the kubeconfig")?;
+                if label_node {
+                    let new = Labeller::new(
+                        client.clone(),
+                        node_name.clone(),
+                        handle.clone(),
+                        metrics.clone(),
+                        device_timeout,
+                        link.clone(),
+                    );
+                    labeller = Some(tokio::spawn(new.run(publishing_phases.clone())));
+                }
                 let intervals = Intervals { min: min_write_interval, heartbeat };
                 let publisher = Publisher::new(
                     client,
@@ -257,8 +276,8 @@ impl Args {
             }
             // After the server, so that the last state has all that was acknowledged.
             publishing_phase.send_replace(Phase::End);
-            if let Some(publisher) = publisher {
-                publisher.await?;
+            for task in [publisher, labeller].into_iter().flatten() {
+                task.await?;
             }
             tokio::task::spawn_blocking(move || {
                 handle.stop();

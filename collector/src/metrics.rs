@@ -35,6 +35,8 @@ pub struct Metrics {
     pub damaged_snapshots: Counter,
     /// Writes of the annotation by outcome.
     pub publications: Family<PublicationLabels, Counter>,
+    /// Writes of the node's labels by outcome.
+    labellings: Family<PublicationLabels, Counter>,
     /// Things left out of the last annotation to fit its bound.
     pub truncated: Gauge,
     /// Streams to extender replicas that are open.
@@ -121,7 +123,7 @@ enum Anomaly {
     GapGivenUp,
 }
 
-/// Label of [`Metrics::publications`].
+/// Label of the writes of annotation and labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PublicationLabels {
     /// How it ended.
@@ -270,6 +272,7 @@ impl Metrics {
             torn_bytes: Counter::default(),
             damaged_snapshots: Counter::default(),
             publications: Family::default(),
+            labellings: Family::default(),
             truncated: Gauge::default(),
             streams: Gauge::default(),
             stream_updates: Family::default(),
@@ -314,6 +317,7 @@ impl Metrics {
             m.damaged_snapshots.clone(),
         );
         registry.register("publications", "Writes of the annotation by outcome", m.publications.clone());
+        registry.register("labellings", "Writes of the node's labels by outcome", m.labellings.clone());
         registry.register(
             "published_truncated",
             "Steps of shortening in the last annotation",
@@ -354,6 +358,11 @@ impl Metrics {
     /// Counts a write of the annotation.
     pub fn count_publication(&self, outcome: PublicationOutcome) {
         self.publications.get_or_create(&PublicationLabels { outcome }).inc();
+    }
+
+    /// Counts a write of the node's labels.
+    pub fn count_labelling(&self, outcome: PublicationOutcome) {
+        self.labellings.get_or_create(&PublicationLabels { outcome }).inc();
     }
 
     /// Counts a streamed state.

@@ -1,6 +1,8 @@
 //! The annotation: written by server-side apply when [`policy`] says so, with patience when the API server is away or
 //! asks for it. Events are acknowledged all the same meanwhile.
 
+pub mod labeller;
+mod labels;
 pub mod policy;
 
 use crate::jitter::Jitter;

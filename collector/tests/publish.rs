@@ -24,6 +24,10 @@ use tokio::sync::oneshot;
 struct Api {
     uid: String,
     annotation: Option<String>,
+    /// All labels, and those that the collector owns.
+    labels: HashMap<String, String>,
+    owned: Vec<String>,
+    labellings: usize,
     writes: Vec<(Instant, NodeState)>,
     fail: Vec<u16>,
     gets: usize,
@@ -94,7 +98,8 @@ fn status(code: u16) -> Response {
 
 fn node(api: &Api) -> Response {
     let annotations: HashMap<_, _> = api.annotation.iter().map(|text| (ANNOTATION, text)).collect();
-    let metadata = json!({"name": "node-1", "uid": api.uid, "annotations": annotations});
+    let metadata =
+        json!({"name": "node-1", "uid": api.uid, "annotations": annotations, "labels": api.labels});
     Json(json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}))
         .into_response()
 }
@@ -119,10 +124,25 @@ async fn write(
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(name, "node-1");
     assert_eq!(headers["content-type"], "application/apply-patch+yaml");
-    assert_eq!((query["fieldManager"].as_str(), query["force"].as_str()), ("fpga-collector", "true"));
+    assert_eq!(query["force"], "true");
     if body["metadata"]["uid"] != json!(api.uid) {
         return status(409);
     }
+    if query["fieldManager"] == "fpga-collector-labels" {
+        assert!(body["metadata"].get("annotations").is_none());
+        let labels: HashMap<String, String> =
+            serde_json::from_value(body["metadata"]["labels"].clone()).unwrap();
+        // As server-side apply has it: what the manager owned and no longer says goes.
+        for key in std::mem::take(&mut api.owned) {
+            api.labels.remove(&key);
+        }
+        api.owned = labels.keys().cloned().collect();
+        api.labels.extend(labels);
+        api.labellings += 1;
+        return node(&api);
+    }
+    assert_eq!(query["fieldManager"], "fpga-collector");
+    assert!(body["metadata"].get("labels").is_none());
     let text = body["metadata"]["annotations"][ANNOTATION].as_str().unwrap();
     assert!(text.len() <= 4096);
     api.writes.push((Instant::now(), decode(text).unwrap()));
@@ -279,4 +299,56 @@ fn garbage_in_the_annotation_is_replaced() {
     let server = Server::start("127.0.0.1:0", &api);
     let _collector = start(dir.path(), &server, &[]);
     wait_until("it is replaced", || last(&api).is_some_and(|state| state.boot == 1));
+}
+
+fn put_device(collector: &Collector, id: &str, shell: &str) {
+    let body = json!({"id": id, "vendor": "intel", "board": "Arria 10", "shell": shell, "slots": 1, "health": "healthy"});
+    let answer = collector.request("PUT", &format!("/v1/devices/{id}"), body.to_string().as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+#[test]
+fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when_they_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    api.lock().unwrap().labels.insert("zone".to_owned(), "a".to_owned());
+    let server = Server::start("127.0.0.1:0", &api);
+    let labels = || {
+        let mut labels: Vec<_> = api.lock().unwrap().labels.clone().into_iter().collect();
+        labels.sort();
+        labels
+    };
+    let mk = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Vec<_>>()
+    };
+    let (vendor, shell) = (("fpga-scheduling.io/fpga-vendor", "intel"), "fpga-scheduling.io/shell-version");
+    let collector = start(dir.path(), &server, &["--label-node", "--device-timeout", "1500ms"]);
+    put_device(&collector, "dm0", "1.2");
+    // The board's name has a blank, which no label may have.
+    wait_until("the labels", || labels() == mk(&[vendor, (shell, "1.2"), ("zone", "a")]));
+    put_device(&collector, "dm1", "1.3");
+    wait_until("the vendor only", || labels() == mk(&[vendor, ("zone", "a")]));
+    assert_eq!(api.lock().unwrap().labellings, 2);
+
+    // A collector that ends leaves the labels, and the next one knows them for its own.
+    assert_eq!(collector.terminate().code(), Some(0));
+    assert_eq!(labels(), mk(&[vendor, ("zone", "a")]));
+    let collector = start(dir.path(), &server, &["--label-node", "--device-timeout", "1500ms"]);
+    for id in ["dm0", "dm1"] {
+        assert_eq!(collector.request("DELETE", &format!("/v1/devices/{id}"), b"").status, 200);
+    }
+    wait_until("no label of ours", || labels() == mk(&[("zone", "a")]));
+    assert!(collector.metric("fpga_collector_labellings_total{outcome=\"written\"}") >= 1.0);
+}
+
+#[test]
+fn unasked_it_labels_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let collector = start(dir.path(), &server, &[]);
+    put_device(&collector, "dm0", "1.2");
+    wait_until("the board", || last(&api).is_some_and(|state| state.devices.len() == 1));
+    assert_eq!(collector.terminate().code(), Some(0));
+    assert_eq!(api.lock().unwrap().labellings, 0);
 }
