@@ -2,7 +2,7 @@
 //! at once where a rejected pod may wait for it.
 
 use fpga_core::device::Health;
-use fpga_core::node_state::{DeviceState, NodeState};
+use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState};
 use fpga_core::pacing;
 use fpga_core::units::Millis;
 use std::time::{Duration, Instant};
@@ -57,6 +57,8 @@ pub enum Reason {
     Urgent,
     /// The same once more, for pods that were tried before the extender knew.
     Echo,
+    /// A slot holds a bitstream that it did not: pods that ask for it loaded may come in.
+    Loaded,
     /// Something changed meaningfully.
     Changed,
     /// It is time.
@@ -68,6 +70,8 @@ pub enum Reason {
 pub struct Policy {
     intervals: Intervals,
     last: Option<Written>,
+    /// When the last write told of a bitstream that was loaded.
+    loaded_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -84,7 +88,7 @@ struct Written {
 impl Policy {
     /// A policy for a node that was not written yet.
     pub const fn new(intervals: Intervals) -> Self {
-        Self { intervals, last: None }
+        Self { intervals, last: None, loaded_at: None }
     }
 
     /// How often it writes.
@@ -129,7 +133,28 @@ impl Policy {
             Some(last) => lets_pods_in(&last.state, &state),
             None => !state.devices.is_empty(),
         };
+        if let Some(last) = self.last.as_ref().filter(|last| has_loaded(&last.state, &state)) {
+            self.loaded_at = Some(at);
+            if !let_pods_in {
+                // Such writes come as often as a board is reconfigured. The time that this one came early is time that the
+                // next one comes late: both together are as many as without it.
+                let early = last.min.saturating_sub(at.saturating_duration_since(last.at));
+                min = spread(self.intervals, jitter).0 + early;
+            }
+        }
         self.last = Some(Written { state, at, min, heartbeat, let_pods_in });
+    }
+
+    /// How long after `last` a bitstream that was loaded since may be told of: at once, but once per interval, for boards
+    /// that load in turns what others evict.
+    fn loaded_due(&self, last: &Written, current: &NodeState) -> Option<Duration> {
+        if !has_loaded(&last.state, current) {
+            return None;
+        }
+        let again = self
+            .loaded_at
+            .map_or(Duration::ZERO, |at| (at + self.intervals.min).saturating_duration_since(last.at));
+        Some(again.max(URGENT_INTERVAL.min(last.min)))
     }
 
     /// What to do with `current` at `now`.
@@ -144,7 +169,10 @@ impl Policy {
         } else if last.let_pods_in {
             (Reason::Echo, ECHO.min(last.heartbeat))
         } else if differs(&last.state, current) {
-            (Reason::Changed, last.min)
+            match self.loaded_due(last, current) {
+                Some(due) if due < last.min => (Reason::Loaded, due),
+                _ => (Reason::Changed, last.min),
+            }
         } else {
             return Decision::Wait(last.heartbeat - passed);
         };
@@ -178,6 +206,16 @@ fn lets_pods_in(old: &NodeState, new: &NodeState) -> bool {
     })
 }
 
+/// Whether a healthy device of `new` holds a bitstream that it did not hold in `old`: a pod that asks for it loaded was
+/// rejected for `old`.
+fn has_loaded(old: &NodeState, new: &NodeState) -> bool {
+    new.devices.iter().filter(|device| device.health == Health::Healthy).any(|device| {
+        let before = old.devices.iter().find(|before| before.id == device.id);
+        let before = before.map_or_else(Vec::new, |before| loaded(old, before));
+        loaded(new, device).iter().any(|entry| !before.contains(entry))
+    })
+}
+
 /// Whether `new` would be scored or filtered differently from what a reader makes of `old` by now.
 fn differs(old: &NodeState, new: &NodeState) -> bool {
     let age = new.measured_at - old.measured_at;
@@ -203,8 +241,10 @@ fn facts(device: &DeviceState) -> [&str; 4] {
     [&device.vendor, &device.platform, &device.board, &device.shell]
 }
 
+type LoadedEntry<'a> = (Option<DigestPrefix>, Option<&'a str>);
+
 /// Name and digest of what a device's slots hold, in no order that matters.
-fn loaded<'a>(state: &'a NodeState, device: &DeviceState) -> Vec<impl Ord + use<'a>> {
+fn loaded<'a>(state: &'a NodeState, device: &DeviceState) -> Vec<LoadedEntry<'a>> {
     let entry = |index: &u32| state.bitstreams.get(*index as usize);
     let mut loaded: Vec<_> =
         device.loaded.iter().filter_map(entry).map(|entry| (entry.digest, entry.name.as_deref())).collect();
@@ -382,8 +422,71 @@ mod tests {
         same.devices[0].loaded = vec![1];
         assert!(matches!(policy.decide(&same, after(at, 10)), Decision::Wait(_)));
         let mut other = old;
-        other.devices[0].loaded = vec![1];
+        other.devices[0].loaded = Vec::new();
+        assert!(matches!(policy.decide(&other, after(at, 9)), Decision::Wait(_)));
         assert_eq!(policy.decide(&other, after(at, 10)), Decision::Write(Reason::Changed));
+    }
+
+    /// A board with `names` in its slots.
+    fn holding(measured_at: u64, names: &[&str]) -> NodeState {
+        let mut state = mk_state(measured_at);
+        for name in names {
+            let index = u32::try_from(state.bitstreams.len()).unwrap();
+            state.devices[0].loaded.push(index);
+            let name = Some((*name).to_owned());
+            state.bitstreams.push(RecentBitstream { name, digest: None, last_used_ago: Millis(1) });
+        }
+        state
+    }
+
+    #[test]
+    fn a_bitstream_that_is_loaded_is_written_at_once_for_pods_that_ask_for_it() {
+        let at = Instant::now();
+        let mut policy = mk_policy(&holding(1_000_000, &["a"]), at);
+        let second = holding(1_001_000, &["a", "b"]);
+        let soon = at + Duration::from_millis(400);
+        assert_eq!(policy.decide(&second, soon), Decision::Wait(Duration::from_millis(600)));
+        assert_eq!(policy.decide(&second, after(at, 1)), Decision::Write(Reason::Loaded));
+        let mut sick = second.clone();
+        sick.devices[0].health = Health::Unhealthy;
+        assert!(matches!(policy.decide(&sick, after(at, 1)), Decision::Wait(_)), "nobody comes in there");
+        policy.wrote(second, after(at, 1), 0.0);
+
+        // 9 s early, and so the next of its kind waits for the interval, and other changes for 9 s more than that.
+        let third = holding(1_002_000, &["c"]);
+        assert_eq!(policy.decide(&third, after(at, 2)), Decision::Wait(Duration::from_secs(9)));
+        assert_eq!(policy.decide(&third, after(at, 11)), Decision::Write(Reason::Loaded));
+        let evicted = holding(1_002_000, &["a"]);
+        assert_eq!(policy.decide(&evicted, after(at, 11)), Decision::Wait(Duration::from_secs(9)));
+        assert_eq!(policy.decide(&evicted, after(at, 20)), Decision::Write(Reason::Changed));
+    }
+
+    #[test]
+    fn bitstreams_that_evict_each_other_cause_no_more_writes_than_other_changes_do() {
+        for (intervals, seconds) in
+            [(INTERVALS, 1_000), (Intervals::dictated(Duration::from_secs(250)), 25_000)]
+        {
+            for period in [1_u64, 7, 11, 60, 251, 300] {
+                let begin = Instant::now();
+                let mut policy = Policy::new(intervals);
+                policy.wrote(holding(0, &["a"]), begin, 0.0);
+                let (mut writes, mut early) = (0, 0);
+                for second in 1..=seconds {
+                    let names = if second / period % 2 == 0 { ["a"] } else { ["b"] };
+                    let mut state = holding(second * 1_000, &names);
+                    state.usage = Millis(second * 619 % 997 * 600);
+                    let now = after(begin, second);
+                    if let Decision::Write(reason) = policy.decide(&state, now) {
+                        policy.wrote(state, now, 0.0);
+                        writes += 1;
+                        early += u64::from(reason == Reason::Loaded);
+                    }
+                }
+                let most = seconds / intervals.min.as_secs() + 3;
+                assert!(writes <= most, "{writes} writes, {most} intervals, period {period}");
+                assert!(early > 0, "period {period}");
+            }
+        }
     }
 
     #[test]
