@@ -65,6 +65,91 @@ fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
     assert_eq!(collector.usage(), usage);
 }
 
+/// Kills of the test at random moments.
+const RANDOM_KILLS: u64 = 25;
+
+/// splitmix64, so that a run can be had again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+#[test]
+fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_nothing_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let retries = AtomicU64::new(0);
+    let socket = dir.path().join("collector.sock");
+    let (batches, collector) = std::thread::scope(|scope| {
+        let reporters: Vec<_> = (1..=4_u64)
+            .map(|reporter| {
+                let (stop, retries, socket) = (&stop, &retries, &socket);
+                scope.spawn(move || {
+                    let mut random = Random(reporter);
+                    let (mut next, mut batches) = (1, Vec::new());
+                    while !stop.load(Ordering::Relaxed) {
+                        let count = 1 + random.below(40);
+                        let events: Vec<_> =
+                            (next..next + count).map(|seq| event(reporter, seq, 1000)).collect();
+                        let batch = events.join(",");
+                        let body = format!("[{batch}]");
+                        // The last one, too: until it is acknowledged.
+                        wait_until("the batch is acknowledged", || {
+                            match try_request_unix(socket, "POST", "/v1/events", body.as_bytes()) {
+                                Ok(answer) if answer.status == 200 => {
+                                    let counted = answer.json();
+                                    let told =
+                                        ["accepted", "duplicates"].map(|key| counted[key].as_u64().unwrap());
+                                    // All of a batch is in one record of the journal, or nothing.
+                                    assert!(told == [count, 0] || told == [0, count], "{counted}");
+                                    true
+                                }
+                                _ => {
+                                    retries.fetch_add(1, Ordering::Relaxed);
+                                    false
+                                }
+                            }
+                        });
+                        next += count;
+                        batches.push((count, batch));
+                    }
+                    batches
+                })
+            })
+            .collect();
+        let mut random = Random(25);
+        for _ in 0..RANDOM_KILLS {
+            // Counted from when it listens: some kills hit the first requests, others a long journal.
+            let collector = Collector::start(dir.path());
+            std::thread::sleep(Duration::from_millis(random.below(150)));
+            collector.kill();
+        }
+        let collector = Collector::start(dir.path());
+        stop.store(true, Ordering::Relaxed);
+        let batches: Vec<_> = reporters.into_iter().flat_map(|reporter| reporter.join().unwrap()).collect();
+        (batches, collector)
+    });
+    let count = batches.iter().map(|(count, _)| count).sum::<u64>();
+    println!("{count} events in {} batches, {} tries in vain", batches.len(), retries.into_inner());
+    assert!(batches.len() > 100, "that was no load");
+    collector.put_board();
+    assert_eq!(collector.usage(), count);
+    for some in batches.chunks(50) {
+        let events: Vec<_> = some.iter().map(|(_, batch)| batch.as_str()).collect();
+        let count = some.iter().map(|(count, _)| count).sum::<u64>();
+        let again = collector.post(&format!("[{}]", events.join(",")));
+        assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": count}));
+    }
+    assert_eq!(collector.usage(), count);
+}
+
 #[test]
 fn reporters_carry_every_event_through_kills_exactly_once() {
     let dir = tempfile::tempdir().unwrap();
