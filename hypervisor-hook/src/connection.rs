@@ -4,6 +4,7 @@ use crate::config::{Config, Endpoint};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use tokio::time::timeout;
 
 /// Longest answer that is read: acknowledgements and errors are far shorter.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// Longest pause that a collector can ask for: one that asks for more is broken, and events merge meanwhile.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,6 +39,8 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    /// How long it asks to be left alone.
+    pub(crate) retry_after: Option<Duration>,
     /// The text, for the log.
     pub(crate) text: String,
 }
@@ -108,10 +114,17 @@ impl Connection {
         sender.ready().await?;
         let response = sender.send_request(request).await?;
         let status = response.status();
+        let retry_after = response.headers().get(hyper::header::RETRY_AFTER).and_then(retry_after);
         let body =
             Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(Failure::Answer)?;
-        Ok(Answer { status, text: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+        Ok(Answer { status, retry_after, text: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
     }
+}
+
+/// The pause that a `Retry-After` in seconds asks for; a date is not what the collector sends.
+fn retry_after(value: &HeaderValue) -> Option<Duration> {
+    let seconds = value.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
 async fn connect(
@@ -144,4 +157,19 @@ where
         on_close();
     });
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_asked_for_in_seconds_and_is_never_too_long() {
+        let asked = |text| retry_after(&HeaderValue::from_static(text));
+        assert_eq!(asked("2"), Some(Duration::from_secs(2)));
+        assert_eq!(asked("18446744073709551615"), Some(MAX_RETRY_AFTER));
+        for text in ["", "-1", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", "18446744073709551616"] {
+            assert_eq!(asked(text), None, "{text}");
+        }
+    }
 }

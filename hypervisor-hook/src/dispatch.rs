@@ -192,7 +192,7 @@ impl Dispatch {
     /// Repeats `call` until the collector has done it or refuses what it says.
     async fn call(&mut self, call: &Call) -> Result<Outcome, Stopped> {
         loop {
-            let trouble = match self.try_call(call).await? {
+            let (trouble, asked) = match self.try_call(call).await? {
                 Ok(answer) if answer.status.is_success() => {
                     self.collector_answers();
                     return Ok(Outcome::Done);
@@ -205,8 +205,8 @@ impl Dispatch {
                 Ok(answer) if call.method == Method::DELETE && answer.status == StatusCode::NOT_FOUND => {
                     return Ok(Outcome::Done);
                 }
-                Ok(answer) => format!("{}: {}", answer.status, answer.text),
-                Err(failure) => failure.to_string(),
+                Ok(answer) => (format!("{}: {}", answer.status, answer.text), answer.retry_after),
+                Err(failure) => (failure.to_string(), None),
             };
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
             if self.collector == Collector::Away {
@@ -215,7 +215,8 @@ impl Dispatch {
                 warn!(collector = %self.config.endpoint, %trouble, "Collector does not take reports; trying again");
                 self.collector = Collector::Away;
             }
-            let pause = self.backoff.next();
+            // After what it asked for (429, 503), not all at the same moment.
+            let pause = asked.unwrap_or_default() + self.backoff.next();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.shared.stopped() => return Err(Stopped),

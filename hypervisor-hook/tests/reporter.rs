@@ -4,7 +4,8 @@
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
@@ -24,6 +25,9 @@ struct Seen {
     devices: Vec<(String, Option<DeviceStatus>)>,
     /// Answer so many requests with 503 after taking note of them.
     unavailable: usize,
+    /// Answer the next request with 429, and ask for a pause of so many seconds.
+    throttle: Option<u64>,
+    times: Vec<Instant>,
     /// Refuse batches with an event of this bitstream.
     poison: Option<&'static str>,
 }
@@ -87,19 +91,24 @@ impl Drop for Server {
     }
 }
 
-async fn events(State(seen): State<Shared>, body: Bytes) -> (StatusCode, String) {
+async fn events(State(seen): State<Shared>, body: Bytes) -> Response {
     let mut seen = seen.lock().unwrap();
     let events: Vec<Event> = serde_json::from_slice(&body).unwrap();
     seen.bodies.push(body);
+    seen.times.push(Instant::now());
+    if let Some(seconds) = seen.throttle.take() {
+        let again = [(header::RETRY_AFTER, seconds.to_string())];
+        return (StatusCode::TOO_MANY_REQUESTS, again, "slower").into_response();
+    }
     if seen.unavailable > 0 {
         seen.unavailable -= 1;
-        return (StatusCode::SERVICE_UNAVAILABLE, "later".to_owned());
+        return (StatusCode::SERVICE_UNAVAILABLE, "later").into_response();
     }
     if events.iter().any(|event| seen.poison == Some(event.bitstream_identifier.to_string().as_str())) {
-        return (StatusCode::BAD_REQUEST, "poison".to_owned());
+        return (StatusCode::BAD_REQUEST, "poison").into_response();
     }
     seen.accepted.extend(events);
-    (StatusCode::OK, "{}".to_owned())
+    "{}".into_response()
 }
 
 async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
@@ -216,6 +225,20 @@ fn the_same_batch_is_repeated_until_it_is_acknowledged() {
     assert_eq!((seen.bodies.len(), seen.accepted.len()), (4, 1));
     assert!(seen.bodies.iter().all(|body| *body == seen.bodies[0]));
     assert_eq!(reporter.stats().retries, 3);
+}
+
+#[test]
+fn a_collector_that_asks_for_a_pause_gets_it() {
+    let seen = Shared::default();
+    seen.lock().unwrap().throttle = Some(1);
+    let server = Server::start(&any_port(), &seen);
+    let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    reporter.flush(DEADLINE).unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.bodies.len(), seen.accepted.len()), (2, 1));
+    let pause = seen.times[1] - seen.times[0];
+    assert!(pause >= Duration::from_secs(1), "{pause:?}");
 }
 
 #[test]
