@@ -1,0 +1,106 @@
+//! A measurement, not run by default: 100,000 events a second over the unix socket, and the memory that they take.
+//! `cargo test --release -p fpga-collector --test rate -- --ignored --nocapture`
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Collector, now_ms};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const EVENTS_PER_SECOND: u64 = 100_000;
+const REPORTERS: u64 = 4;
+const BATCH: u64 = 500;
+/// Until the first reading of the memory, and from there to the last.
+const PARTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(25)];
+
+#[test]
+#[ignore = "a measurement of half a minute"]
+fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    // A window that is soon full: what grows with it has then grown.
+    let collector = Collector::start_with(dir.path(), &["--no-publish", "--window", "10s"]);
+    collector.put_board();
+    let socket = dir.path().join("collector.sock");
+    let begin = Instant::now();
+    let (end, before) = (begin + PARTS[0] + PARTS[1], begin + PARTS[0]);
+    let idle = rss(&collector);
+    let (sent, warm) = std::thread::scope(|scope| {
+        let socket = &socket;
+        let reporters: Vec<_> = (1..=REPORTERS)
+            .map(|reporter| scope.spawn(move || report(socket, reporter, begin, end)))
+            .collect();
+        std::thread::sleep(before.saturating_duration_since(Instant::now()));
+        let warm = rss(&collector);
+        (reporters.into_iter().map(|reporter| reporter.join().unwrap()).sum::<u64>(), warm)
+    });
+    let took = begin.elapsed().as_secs_f64();
+    let last = rss(&collector);
+    let accepted = collector.metric("fpga_collector_events_total{result=\"accepted\"}");
+    println!(
+        "{sent} events in {took:.1} s, {:.0} a second; memory: {idle} KiB idle, {warm} KiB after {} s, {last} KiB at the end",
+        sent as f64 / took,
+        PARTS[0].as_secs()
+    );
+    assert_eq!(accepted, sent as f64);
+    assert!(last < warm + 16 * 1024, "from {warm} to {last} KiB");
+}
+
+/// Sends arrays of events, each acknowledged before the next, as fast as the share of the rate allows; returns how many.
+fn report(socket: &Path, reporter: u64, begin: Instant, end: Instant) -> u64 {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(common::DEADLINE)).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut requests = stream;
+    let each = Duration::from_secs(1) * u32::try_from(BATCH * REPORTERS).unwrap()
+        / u32::try_from(EVENTS_PER_SECOND).unwrap();
+    let (mut sent, mut due, mut body) = (0, begin, String::new());
+    while Instant::now() < end {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        due += each;
+        let now = now_ms();
+        body.clear();
+        for seq in sent + 1..=sent + BATCH {
+            let comma = if body.is_empty() { '[' } else { ',' };
+            let name = seq % 50;
+            write!(
+                body,
+                r#"{comma}{{"timestamp_ms":{now},"duration_ms":1,"reconfiguration_ms":0,"bitstream_identifier":"b{name}","reporter":{reporter},"seq":{seq},"device":"dm0"}}"#
+            )
+            .unwrap();
+        }
+        body.push(']');
+        let length = body.len();
+        write!(requests, "POST /v1/events HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n")
+            .unwrap();
+        requests.write_all(body.as_bytes()).unwrap();
+        acknowledged(&mut answers);
+        sent += BATCH;
+    }
+    sent
+}
+
+/// Reads one answer, which says that all was taken.
+fn acknowledged(answers: &mut impl BufRead) {
+    let (mut line, mut length) = (String::new(), 0);
+    answers.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    while line != "\r\n" {
+        line.clear();
+        answers.read_line(&mut line).unwrap();
+        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+    }
+    answers.read_exact(&mut vec![0; length]).unwrap();
+}
+
+/// Memory of the collector that is not swapped out, in KiB.
+fn rss(collector: &Collector) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
