@@ -7,7 +7,7 @@ use crate::device::Health;
 use crate::matching::is_kind;
 use crate::node_state::DeviceState;
 use crate::requirement::Requirement;
-use crate::signals::Boards;
+use crate::signals::{AskedKind, Boards};
 use crate::staleness::Received;
 use serde::Serialize;
 
@@ -34,14 +34,13 @@ impl BoardsNow {
         now
     }
 
-    /// Of those on the node that are of the asked kind.
+    /// Of those on the node that are of the asked kind; `kind` is that of `asked`.
     #[must_use]
-    pub fn on(asked: &Requirement, node: &Received) -> Self {
-        let devices = &node.state().devices;
-        match (node.signals().boards(), devices.first()) {
-            (Boards::Alike, Some(first)) if is_kind(asked, first) => node.signals().boards_now(),
-            (Boards::Alike, _) => Self::default(),
-            (Boards::Mixed, _) => Self::of(devices.iter().filter(|device| is_kind(asked, device))),
+    pub fn on(asked: &Requirement, kind: &AskedKind, node: &Received) -> Self {
+        match node.signals().boards() {
+            Boards::Alike if node.signals().all_are(kind) => node.signals().boards_now(),
+            Boards::Alike => Self::default(),
+            Boards::Mixed => Self::of(node.state().devices.iter().filter(|device| is_kind(asked, device))),
         }
     }
 }
@@ -62,7 +61,7 @@ mod tests {
     fn on(board: Option<&str>, devices: Vec<DeviceState>) -> (u32, u32) {
         let asked = Requirement { board: board.map(str::to_owned), ..mk_asked(&[]) };
         let received = Received::new(NodeState { devices, ..mk_state() }, Millis::ZERO, Millis::ZERO);
-        let now = BoardsNow::on(&asked, &received);
+        let now = BoardsNow::on(&asked, &AskedKind::of(&asked), &received);
         (now.free_slots, now.queued)
     }
 

@@ -205,18 +205,18 @@ pub fn prioritize_expecting(
     rules: &Rules,
     now: Millis,
 ) -> ScoreDecision {
+    let wanted = Wanted::by(asked);
     let fresh = |candidate: &Candidate<'_>| {
         let received = (*candidate)?.knowledge.fresh(now)?;
         let age = received.age(now);
         let Load { usage, reconfiguration } = received.signals().load_at(age);
-        Some(Measured { usage, reconfiguration, now: BoardsNow::on(asked, received), age })
+        Some(Measured { usage, reconfiguration, now: wanted.boards_now_on(received), age })
     };
     let measured: Vec<Option<Measured>> = candidates.iter().map(fresh).collect();
     let usage = measured.iter().flatten().map(|measured| measured.usage).collect();
     let usage = usage_loads(usage, &measured, expected);
     let mut ranked = Ranked::of(&usage, &measured, rules.weights.per_signal());
     let mut usage = usage.into_iter();
-    let wanted = Wanted::by(asked);
     let loaded_counts = rules.weights.per_signal().loaded > 0.0;
 
     let mut nodes: Vec<NodeScore> = Vec::with_capacity(candidates.len());

@@ -1,11 +1,12 @@
 //! Bitstream locality (S-2): which share of the bitstreams that a pod will use its node has already.
 
 use crate::bitstream::BitstreamId;
+use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::matching::is_kind;
 use crate::node_state::NodeState;
 use crate::requirement::Requirement;
-use crate::signals::{Boards, Key};
+use crate::signals::{AskedKind, Boards, Key};
 use crate::staleness::Received;
 use crate::units::Millis;
 
@@ -13,6 +14,7 @@ use crate::units::Millis;
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
     asked: &'a Requirement,
+    kind: AskedKind,
     keys: Vec<Key>,
 }
 
@@ -20,7 +22,13 @@ impl<'a> Wanted<'a> {
     /// Those of `asked`.
     #[must_use]
     pub fn by(asked: &'a Requirement) -> Self {
-        Self { asked, keys: asked.bitstreams.iter().map(Key::of).collect() }
+        Self { asked, kind: AskedKind::of(asked), keys: asked.bitstreams.iter().map(Key::of).collect() }
+    }
+
+    /// What the boards of the asked kind have at the moment.
+    #[must_use]
+    pub fn boards_now_on(&self, node: &Received) -> BoardsNow {
+        BoardsNow::on(self.asked, &self.kind, node)
     }
 
     /// The share of them that the node has: in a slot, or used within its window. 1 if none is asked.
@@ -36,10 +44,7 @@ impl<'a> Wanted<'a> {
         let (state, signals) = (node.state(), node.signals());
         let is_there = |(id, key): &(&BitstreamId, &Key)| match (id, signals.boards()) {
             (BitstreamId::Digest(_), _) => signals.has(**key, age),
-            (BitstreamId::Name(_), Boards::Alike) => {
-                signals.has(**key, age)
-                    && state.devices.first().is_some_and(|device| is_kind(self.asked, device))
-            }
+            (BitstreamId::Name(_), Boards::Alike) => signals.all_are(&self.kind) && signals.has(**key, age),
             (BitstreamId::Name(_), Boards::Mixed) => self.is_in_slot(id, state),
         };
         let present = wanted.iter().zip(&self.keys).filter(is_there).count();
@@ -57,7 +62,9 @@ impl<'a> Wanted<'a> {
         let (state, signals) = (node.state(), node.signals());
         let is_loaded = |(id, key): &(&BitstreamId, &Key)| {
             // Most nodes don't have it at all, which is cheap to see.
-            signals.bitstreams_with(**key).next().is_some() && self.is_in_slot(id, state)
+            signals.may_have(**key)
+                && signals.bitstreams_with(**key).next().is_some()
+                && self.is_in_slot(id, state)
         };
         wanted.iter().zip(&self.keys).filter(is_loaded).count() as f64 / wanted.len() as f64
     }

@@ -7,22 +7,53 @@ use crate::bitstream::BitstreamId;
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, DigestPrefix, NodeState};
+use crate::requirement::Requirement;
 use crate::units::Millis;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// A node's signals at any age of its state.
+/// A node's signals at any age of its state. In the order in which a decision reads them, what it always reads first:
+/// it waits for memory longer than for anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C)]
 pub struct Signals {
+    stale_after: Millis,
     window: Millis,
     bucket: Millis,
+    /// One bit for every key in `bitstreams`: most that is looked for is not there, and this alone says so.
+    marks: u64,
+    fingerprint: u64,
+    boards_now: BoardsNow,
+    /// The last of `sums` once more: as long as the state is young no others are read.
+    last_sums: [Load; LAST_SUMS],
     /// Entry `i` has the sums over the newest `i` slices.
     sums: Box<[Load]>,
+    /// Of the first board.
+    kind: BoardKeys,
+    boards: Boards,
     /// Of the bitstreams of the state first the keys of all names, then those of all digests, then the age of the state, in
     /// milliseconds, from which each no longer counts as there.
     bitstreams: Box<[u64]>,
-    boards: Boards,
-    boards_now: BoardsNow,
-    fingerprint: u64,
+}
+
+/// How many of the sums lie with what is always read.
+const LAST_SUMS: usize = 3;
+
+/// A board's kind, as numbers that are compared faster than texts; see [`Key`] for what that may mistake.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct BoardKeys {
+    vendor: u64,
+    board: u64,
+    shell: u64,
+    platform: u64,
+}
+
+/// The kind of board that a pod asks for, ready to be looked for on many nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedKind {
+    vendor: Option<u64>,
+    board: Option<u64>,
+    shell: Option<u64>,
+    platform: Option<u64>,
 }
 
 /// Whether a name means one thing on a node.
@@ -81,20 +112,48 @@ impl Signals {
         let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
         let bitstreams = names.chain(digests).chain(gone_at).collect();
         let bitstreams: Box<[u64]> = bitstreams;
+        let keys = &bitstreams[..bitstreams.len() / 3 * 2];
+        let marks = keys.iter().fold(0, |marks, key| marks | mark(*key));
         let mut hasher = DefaultHasher::new();
         (window, state.buckets.bucket, &bitstreams).hash(&mut hasher);
         for sum in &sums {
             (sum.usage, sum.reconfiguration).hash(&mut hasher);
         }
+        let first_of_last = sums.len().saturating_sub(LAST_SUMS);
+        let mut last_sums = [Load::default(); LAST_SUMS];
+        for (last, sum) in last_sums.iter_mut().zip(&sums[first_of_last..]) {
+            *last = *sum;
+        }
         Self {
+            stale_after: state.stale_after(),
             window,
             bucket: state.buckets.bucket,
-            sums: sums.into(),
-            bitstreams,
-            boards: Boards::of(state),
-            boards_now: BoardsNow::of(&state.devices),
+            marks,
             fingerprint: hasher.finish(),
+            boards_now: BoardsNow::of(&state.devices),
+            last_sums,
+            sums: sums.into(),
+            kind: state.devices.first().map(BoardKeys::of).unwrap_or_default(),
+            boards: Boards::of(state),
+            bitstreams,
         }
+    }
+
+    /// The age from which the state is stale, as [`NodeState::stale_after`] has it.
+    #[must_use]
+    pub fn stale_after(&self) -> Millis {
+        self.stale_after
+    }
+
+    /// Whether its boards are alike and of this kind.
+    #[must_use]
+    pub fn all_are(&self, asked: &AskedKind) -> bool {
+        let agrees = |asked: Option<u64>, is: u64| asked.is_none_or(|asked| asked == is);
+        self.boards == Boards::Alike
+            && agrees(asked.vendor, self.kind.vendor)
+            && agrees(asked.board, self.kind.board)
+            && agrees(asked.shell, self.kind.shell)
+            && agrees(asked.platform, self.kind.platform)
     }
 
     /// Whether its boards are alike.
@@ -121,8 +180,8 @@ impl Signals {
         let covered = (self.window - age).0;
         let whole = covered.checked_div(self.bucket.0).unwrap_or_default();
         let whole = usize::try_from(whole).unwrap_or(usize::MAX).min(self.sums.len() - 1);
-        let inside = self.sums[whole];
-        let Some(beyond) = self.sums.get(whole + 1) else { return inside };
+        let inside = self.sum(whole).unwrap_or_default();
+        let Some(beyond) = self.sum(whole + 1) else { return inside };
         let part = |beyond: Millis, inside: Millis| {
             let (slice, covered) = ((beyond - inside).0, covered % self.bucket.0);
             // Slices of a real board fit; what doesn't takes the long way.
@@ -141,12 +200,32 @@ impl Signals {
         }
     }
 
+    /// The sums over so many of the newest slices, if there are so many.
+    fn sum(&self, slices: usize) -> Option<Load> {
+        let first_of_last = self.sums.len().saturating_sub(LAST_SUMS);
+        match slices.checked_sub(first_of_last) {
+            Some(_) if slices >= self.sums.len() => None,
+            Some(last) => self.last_sums.get(last).copied(),
+            None => self.sums.get(slices).copied(),
+        }
+    }
+
     /// Whether the bitstream is in a slot of a board that answers, or was used in the window that ends `age` after the
     /// measurement. Of which board a name speaks is not asked here.
     #[must_use]
     pub fn has(&self, key: Key, age: Millis) -> bool {
+        if !self.may_have(key) {
+            return false;
+        }
         let gone_at = &self.bitstreams[self.bitstreams.len() / 3 * 2..];
         self.bitstreams_with(key).any(|index| gone_at.get(index).is_some_and(|gone_at| age.0 < *gone_at))
+    }
+
+    /// No if the state speaks of no such bitstream; yes may be wrong.
+    #[must_use]
+    pub fn may_have(&self, key: Key) -> bool {
+        let (Key::Name(key) | Key::Digest(key)) = key;
+        self.marks & mark(key) != 0
     }
 
     /// Indexes of the state's bitstreams that have this key, there or not.
@@ -170,6 +249,31 @@ impl Boards {
     }
 }
 
+impl BoardKeys {
+    fn of(device: &DeviceState) -> Self {
+        Self {
+            vendor: name_key(&device.vendor),
+            board: name_key(&device.board),
+            shell: name_key(&device.shell),
+            platform: name_key(&device.platform),
+        }
+    }
+}
+
+impl AskedKind {
+    /// That of `asked`.
+    #[must_use]
+    pub fn of(asked: &Requirement) -> Self {
+        let key = |text: &Option<String>| text.as_deref().map(name_key);
+        Self {
+            vendor: key(&asked.vendor),
+            board: key(&asked.board),
+            shell: key(&asked.shell),
+            platform: key(&asked.platform),
+        }
+    }
+}
+
 impl Key {
     /// That of `id`.
     #[must_use]
@@ -183,6 +287,11 @@ impl Key {
 
 /// In the place of a key where there is nothing to have one.
 const NONE: u64 = 0;
+
+/// The bit that stands for a key.
+fn mark(key: u64) -> u64 {
+    1 << (key % 64)
+}
 
 fn name_key(name: &str) -> u64 {
     // Both sides are of one process, so it need not be the same in the next version of the standard library.
@@ -200,6 +309,7 @@ fn digest_key(digest: DigestPrefix) -> u64 {
 mod tests {
     use super::*;
     use crate::fixtures::{mk_bitstream, mk_device, mk_state};
+    use crate::matching::is_kind;
     use crate::node_state::RecentBitstream;
     use proptest::prelude::*;
 
@@ -229,6 +339,31 @@ mod tests {
         let signals = Signals::of(&state);
         let has = |text: &str, age| signals.has(Key::of(&text.parse().unwrap()), Millis(age));
         assert!(!has("old", 0) && has("kept", u64::MAX - 1));
+    }
+
+    #[test]
+    fn a_node_is_of_a_kind_as_the_texts_of_its_boards_are() {
+        let texts = ["", "intel", "a10"];
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let all = || texts.iter().flat_map(|a| texts.iter().map(move |b| (*a, *b)));
+        for ((vendor, board), (shell, platform)) in all().flat_map(|a| all().map(move |b| (a, b))) {
+            let asked = Requirement {
+                vendor: given(vendor),
+                board: given(board),
+                shell: given(shell),
+                platform: given(platform),
+                ..Requirement::default()
+            };
+            for second in ["a10", "s10"] {
+                let mut state = mk_state();
+                state.devices = vec![mk_device("intel", "a10", ""), mk_device("intel", second, "")];
+                state.devices[0].platform = "intel".to_owned();
+                let signals = Signals::of(&state);
+                let is = signals.boards() == Boards::Alike && is_kind(&asked, &state.devices[0]);
+                assert_eq!(signals.all_are(&AskedKind::of(&asked)), is, "{asked:?}");
+            }
+        }
+        assert!(!Signals::of(&mk_state()).all_are(&AskedKind::of(&Requirement::default())), "no board");
     }
 
     proptest! {

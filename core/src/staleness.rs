@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A state and when it came in.
+/// A state and when it came in. What decisions read lies at its start, in whole lines of the processor's cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C, align(64))]
 pub struct Received {
-    state: NodeState,
-    signals: Signals,
     at: Millis,
     age_then: Millis,
+    signals: Signals,
+    state: NodeState,
 }
 
 /// What is known of a node's boards.
@@ -72,7 +73,7 @@ impl Received {
     #[must_use]
     pub fn new(state: NodeState, at: Millis, age_then: Millis) -> Self {
         let signals = Signals::of(&state);
-        Self { state, signals, at, age_then }
+        Self { at, age_then, signals, state }
     }
 
     /// When it came in, on the receiver's clock.
@@ -108,7 +109,7 @@ impl Received {
     /// Whether it missed its heartbeats.
     #[must_use]
     pub fn is_stale(&self, now: Millis) -> bool {
-        self.age(now) > self.state.stale_after()
+        self.age(now) > self.signals.stale_after()
     }
 }
 

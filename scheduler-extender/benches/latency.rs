@@ -57,10 +57,15 @@ fn main() {
         "{:<11} {:>6}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13}",
         "verb", "names", "min", "p50", "p99", "nothing p50", "nothing p99", "in memory min", "in memory p50"
     );
+    // As with other benches: what is named on the command line is measured, as in `-- prioritize-5000`.
+    let only = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     for verb in [Verb::Filter, Verb::Prioritize] {
-        for size in SIZES {
+        for size in SIZES.into_iter().filter(|size| format!("{}-{size}", verb.name()).contains(&only)) {
             let row = measure(&runtime, &state, extender, verb, &request(size, Mode::Names), size, calls);
             println!("{:<11} {size:>6} {row}", verb.name());
+        }
+        if !format!("{}-whole", verb.name()).contains(&only) {
+            continue;
         }
         let row = measure(
             &runtime,
