@@ -101,7 +101,7 @@ fn assert_refused<T: std::fmt::Debug>(what: &str, result: kube::Result<T>, becau
 #[tokio::test]
 async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    for folder in ["base", "overlays/pocl", "examples/sobel"] {
+    for folder in ["base", "overlays/pocl", "overlays/label-node", "examples/sobel"] {
         let output = apply(&plane, folder).await.unwrap();
         assert!(output.contains("serverside-applied"), "{folder}: {output}");
         assert!(!output.contains("Warning"), "{folder}: {output}");
@@ -198,6 +198,40 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
     }
     assert_refused("listing nodes", nodes.list(&Default::default()).await, "forbidden");
     assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
+    plane.stop().await;
+}
+
+#[tokio::test]
+async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no_other() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "overlays/label-node").await.unwrap();
+    let admin = plane.client();
+    create_node(admin, "mine").await.unwrap();
+    create_node(admin, "theirs").await.unwrap();
+    let pod = collector_pod(admin, "mine").await.unwrap();
+    let collector = client_of_pod(&plane, &pod).await.unwrap();
+    let nodes: Api<Node> = Api::all(collector.clone());
+    until_policy_holds(&nodes).await.unwrap();
+
+    let apply = PatchParams::apply("fpga-collector-labels").force();
+    let vendor = "fpga-scheduling.io/fpga-vendor";
+    let patch = |node: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}});
+    for labels in [
+        json!({vendor: "intel", "fpga-scheduling.io/shell-version": "1.2", "fpga-scheduling.io/board": "a10"}),
+        json!({}),
+    ] {
+        let node = nodes.patch("mine", &apply, &Patch::Apply(patch("mine", labels.clone()))).await.unwrap();
+        let has = node.metadata.labels.unwrap_or_default();
+        assert_eq!(has.get(vendor).map(String::as_str), labels[vendor].as_str(), "{has:?}");
+        publish(&collector, "mine", json!({ STATE: "as before" })).await.unwrap();
+    }
+    let label = nodes.patch("mine", &apply, &Patch::Apply(patch("mine", json!({"zone": "b"})))).await;
+    assert_refused("another label", label, "no label but");
+    let label = nodes.patch("theirs", &apply, &Patch::Apply(patch("theirs", json!({vendor: "intel"})))).await;
+    assert_refused("another node's label", label, "only the node that it runs on");
+    let taint = json!({"spec": {"unschedulable": true}});
+    let taint = nodes.patch("mine", &PatchParams::default(), &Patch::Merge(&taint)).await;
+    assert_refused("a taint", taint, "does not change the specification");
     plane.stop().await;
 }
 
