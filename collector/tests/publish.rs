@@ -191,6 +191,33 @@ fn the_first_state_a_new_board_and_the_last_word_are_written_at_once() {
 }
 
 #[test]
+fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let collector = start(dir.path(), &server, &["--min-write-interval", "10m", "--heartbeat", "30m"]);
+    let put = |names: &[&str]| {
+        let mk = |name: &&str| json!({"id": name, "digest": format!("sha256:{}", name.repeat(64))});
+        let loaded: Vec<_> = names.iter().map(mk).collect();
+        let body = json!({"id": "dm0", "vendor": "intel", "slots": 2, "loaded": loaded, "health": "healthy"});
+        let answer = collector.request("PUT", "/v1/devices/dm0", body.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    };
+    let loaded = || last(&api).and_then(|state| state.devices.first().map(|device| device.loaded.len()));
+    put(&[]);
+    wait_until("the board", || loaded() == Some(0));
+    put(&["a"]);
+    wait_until("the bitstream", || loaded() == Some(1));
+    let writes = api.lock().unwrap().writes.len();
+    put(&["a", "b"]);
+    // More than the second after which the first was written.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert_eq!(api.lock().unwrap().writes.len(), writes);
+    assert_eq!(collector.terminate().code(), Some(0));
+    assert_eq!(loaded(), Some(2));
+}
+
+#[test]
 fn changes_are_written_no_more_often_than_the_interval_and_the_heart_beats() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
