@@ -181,7 +181,8 @@ impl MaxScore {
     pub fn score(self, mean: f64) -> u32 {
         // A half that arithmetic left a hair too small is still a half.
         const HAIR: f64 = 1e-9;
-        let score = (mean * f64::from(self.0) + 0.5 + HAIR).floor().clamp(0.0, f64::from(self.0));
+        let score = (mean * f64::from(self.0) + 0.5 + HAIR).clamp(0.0, f64::from(self.0));
+        // The cast rounds down.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=u32")]
         let score = score as u32;
         score
