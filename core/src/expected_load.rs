@@ -205,10 +205,11 @@ impl ExpectedLoads {
     pub fn on(&self, node: &str, received: &Received, now: Millis) -> Expected {
         let mut expected = Expected::default();
         let Some(node) = self.nodes.get(node) else { return expected };
-        let piece = node.piece(received, &self.means, now);
-        let mut usage;
-        (usage, expected.unknown) = piece.at(now);
-        (expected.pods, expected.shown) = (piece.pods, piece.shown);
+        let mut usage = 0.0;
+        node.with_piece(received, &self.means, now, |piece| {
+            (usage, expected.unknown) = piece.at(now);
+            (expected.pods, expected.shown) = (piece.pods, piece.shown);
+        });
         for hint in node.hints.iter().filter(|hint| now - hint.since < HINT) {
             expected.pods += hint.share;
             match self.means.expected(hint.owner.as_deref()) {
@@ -282,12 +283,13 @@ impl ExpectedLoads {
 }
 
 impl NodePods {
-    fn piece(&self, received: &Received, means: &means::Means, now: Millis) -> Piece {
+    /// Looks at the piece that holds now, where it lies: a decision does so thousands of times.
+    fn with_piece(&self, received: &Received, means: &means::Means, now: Millis, look: impl FnOnce(&Piece)) {
         let mut piece = self.piece.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*piece {
-            Some(piece) if piece.holds(received, means, now) => *piece,
-            _ => *piece.insert(Piece::of(&self.pods, received, means, now)),
+        if !piece.as_ref().is_some_and(|piece| piece.holds(received, means, now)) {
+            *piece = None;
         }
+        look(piece.get_or_insert_with(|| Piece::of(&self.pods, received, means, now)));
     }
 
     fn forget_piece(&mut self) {
