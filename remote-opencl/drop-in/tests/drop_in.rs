@@ -4,32 +4,30 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 /// The folder of this build's binaries.
 fn built() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
 }
 
-fn cargo_build(package: &str) {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", package]);
-    build.arg("--target-dir").arg(built().parent().unwrap());
-    if built().ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "{package} doesn't build");
+/// A file of this build.
+fn artifact(name: &str) -> PathBuf {
+    let path = built().join(name);
+    assert!(path.exists(), "{} is missing: run `cargo build --workspace`", path.display());
+    path
 }
 
-/// The library, as the Makefile makes it.
-fn library() -> PathBuf {
-    cargo_build("fpga-opencl-drop-in");
+/// The library, as the Makefile makes it: once, since tests run side by side and would link over each other's.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    artifact("libfpga_opencl_drop_in.a");
     let make = Command::new("make")
         .args(["--silent", "-C", env!("CARGO_MANIFEST_DIR")])
         .arg(format!("BUILT={}", built().display()))
         .status();
     assert!(make.expect("make").success());
     built().join("drop-in/libOpenCL.so.1")
-}
+});
 
 /// The system's loader.
 fn loader() -> PathBuf {
@@ -54,18 +52,18 @@ fn symbols(library: &Path) -> Vec<String> {
 
 #[test]
 fn the_library_has_the_soname_and_the_symbols_of_the_systems_loader() {
-    let library = library();
-    let ours = symbols(&library);
+    let ours = symbols(&LIBRARY);
     assert_eq!(ours, symbols(&loader()));
     assert!(ours.len() > 100 && ours.contains(&"clGetPlatformIDs@@OPENCL_1.0".to_owned()));
-    let output = Command::new("readelf").arg("-d").arg(&library).output().expect("readelf");
+    let output = Command::new("readelf").arg("-d").arg(&*LIBRARY).output().expect("readelf");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("soname: [libOpenCL.so.1]") && text.contains("NODELETE"), "{text}");
 }
 
 #[test]
 fn programs_run_on_it_without_a_loader() {
-    let (library, folder) = (library(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    LazyLock::force(&LIBRARY);
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/opencl-programs");
     let make = Command::new("make")
         .args(["--silent", "-C"])
@@ -73,10 +71,10 @@ fn programs_run_on_it_without_a_loader() {
         .arg(format!("OUT={}", folder.path().display()))
         .status();
     assert!(make.expect("make").success());
-    cargo_build("fpga-device-manager");
+    let manager = artifact("fpga-device-manager");
     for program in ["vector_add", "map_unmap", "callback_status", "images", "compile_link", "retain_release"]
     {
-        let Output { status, stdout, stderr } = Command::new(built().join("fpga-device-manager"))
+        let Output { status, stdout, stderr } = Command::new(&manager)
             .args(["exec", "--drop-in", "--", "timeout", "120"])
             .arg(folder.path().join(program))
             .output()
@@ -85,11 +83,11 @@ fn programs_run_on_it_without_a_loader() {
         assert!(status.success(), "{program}: {status}\n{text}");
     }
     // It was ours that ran.
-    let output = Command::new(built().join("fpga-device-manager"))
+    let output = Command::new(&manager)
         .args(["exec", "--drop-in", "--", "ldd"])
         .arg(folder.path().join("vector_add"))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains(library.to_str().unwrap()), "{text}");
+    assert!(text.contains(LIBRARY.to_str().unwrap()), "{text}");
 }
