@@ -1,6 +1,6 @@
 //! The command line; each command has its file in [`crate::commands`].
 
-use crate::commands::{compare, generate, replay_cluster, reproduce, run, sweep};
+use crate::commands::{compare, generate, plot, replay_cluster, reproduce, run, sweep};
 use clap::{Parser, Subcommand};
 
 /// Asks before hardware: with my trace, my boards and these weights, what changes?
@@ -15,6 +15,7 @@ pub struct Args {
 enum Command {
     Compare(compare::Compare),
     Generate(generate::Generate),
+    Plot(plot::Plot),
     ReplayCluster(replay_cluster::ReplayCluster),
     Reproduce(reproduce::Reproduce),
     Run(run::Run),
@@ -30,6 +31,7 @@ impl Args {
         match &self.command {
             Command::Compare(command) => command.run(),
             Command::Generate(command) => command.run(),
+            Command::Plot(command) => command.run(),
             Command::ReplayCluster(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Run(command) => command.run(),

@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod generate;
 mod grid;
+pub mod plot;
 pub mod replay_cluster;
 pub mod reproduce;
 pub mod run;

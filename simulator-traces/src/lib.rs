@@ -8,6 +8,7 @@
 pub mod args;
 pub mod azure;
 pub mod commands;
+pub mod figure;
 pub mod outcome;
 pub mod placement;
 pub mod pool;

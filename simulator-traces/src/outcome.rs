@@ -11,6 +11,8 @@ pub struct Outcome {
     pub metrics: Vec<(String, f64)>,
     /// Whatever has rows.
     pub tables: Vec<Table>,
+    /// What has too many rows to be shown: written as CSV files, each named by its title, for figures.
+    pub series: Vec<Table>,
     /// What must be known to read the numbers, first of all which trace they come from.
     pub remarks: Vec<String>,
 }
@@ -90,6 +92,13 @@ impl Outcome {
 }
 
 impl Table {
+    /// One of [`Outcome::series`].
+    #[must_use]
+    pub fn series(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
+        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+        Self { title: title.to_owned(), columns, rows }
+    }
+
     /// In Markdown, its title above it.
     #[must_use]
     pub fn markdown(&self) -> String {

@@ -2,6 +2,7 @@
 
 use crate::outcome::Format;
 use crate::scenario::Scenario;
+use anyhow::Context as _;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -20,6 +21,9 @@ pub struct Run {
     /// How to print the outcome.
     #[arg(long, env = "FPGA_SIM_FORMAT", value_enum, default_value_t = Format::Markdown)]
     format: Format,
+    /// A folder for what figures are made of, as comma-separated values: `nodes.csv`, `samples.csv` (placement only).
+    #[arg(long, env = "FPGA_SIM_SERIES", value_name = "FOLDER")]
+    series: Option<PathBuf>,
 }
 
 impl Run {
@@ -29,6 +33,13 @@ impl Run {
     /// If the scenario can't be read, makes no sense, or an invariant of the simulation was broken.
     pub fn run(&self) -> anyhow::Result<()> {
         let outcome = Scenario::read(&self.scenario, &self.set)?.run()?;
+        if let Some(folder) = &self.series {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            for series in &outcome.series {
+                let path = folder.join(format!("{}.csv", series.title));
+                std::fs::write(&path, series.csv()?).with_context(|| path.display().to_string())?;
+            }
+        }
         print!("{}", outcome.render(self.format)?);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What a run measures: waits and cold starts, usage of the window node by node, and the laws that every run must keep.
 
 use super::node::Node;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
 use crate::time::Micros;
 use crate::trace::statistics::quantile;
@@ -234,6 +234,7 @@ impl Measures {
         outcome.push("wait_p99_ms", self.wait_quantile(0.99) * 1e3);
         outcome.push("wait_p999_ms", self.wait_quantile(0.999) * 1e3);
         outcome.push("wait_most_ms", self.wait_most.secs() * 1e3);
+        outcome.series = vec![self.series_of_nodes(nodes), self.series_of_samples()];
         let samples = &mut self.samples;
         samples.usage_median.sort_unstable_by(f64::total_cmp);
         samples.cpu_median.sort_unstable_by(f64::total_cmp);
@@ -256,6 +257,30 @@ impl Measures {
         let time = (now - self.warm_up).0.max(1) as f64;
         outcome.push("utilisation", usage.iter().sum::<f64>() / (slots as f64 * time));
         outcome
+    }
+
+    /// What each node did.
+    fn series_of_nodes(&self, nodes: &[Node]) -> Table {
+        let rows = nodes.iter().zip(&self.before).enumerate().map(|(number, (node, (before, _)))| {
+            let secs = |is: Micros, was: Micros| (is - was).secs().to_string();
+            vec![
+                number.to_string(),
+                secs(node.done.service, before.service),
+                secs(node.done.reconfiguration, before.reconfiguration),
+                (node.done.started - before.started).to_string(),
+                (node.done.cold - before.cold).to_string(),
+            ]
+        });
+        let columns = ["node", "usage_s", "reconfiguration_s", "board_requests", "cold_starts"];
+        Table::series("nodes", &columns, rows.collect())
+    }
+
+    /// The nodes' median usage of the window at each sample, in order.
+    fn series_of_samples(&self) -> Table {
+        let medians = self.samples.usage_median.iter().zip(&self.samples.cpu_median).enumerate();
+        let rows = medians
+            .map(|(number, (usage, cpu))| vec![number.to_string(), usage.to_string(), cpu.to_string()]);
+        Table::series("samples", &["sample", "usage_median_s", "cpu_median_s"], rows.collect())
     }
 
     fn wait_quantile(&self, share: f64) -> f64 {
