@@ -228,14 +228,31 @@ impl Names {
     }
 }
 
+impl Names {
+    /// These, with room for just them from the start: looking twice costs less than growing by copying.
+    pub fn of<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Self {
+        let bytes = names.clone().map(str::len).sum();
+        let mut all = Self { text: String::with_capacity(bytes), ends: Vec::new() };
+        all.extend(names);
+        all
+    }
+}
+
+impl<'n> Extend<&'n str> for Names {
+    fn extend<I: IntoIterator<Item = &'n str>>(&mut self, names: I) {
+        let names = names.into_iter();
+        self.ends.reserve_exact(names.size_hint().0);
+        for name in names {
+            self.text.push_str(name);
+            self.ends.push(self.text.len());
+        }
+    }
+}
+
 impl<'n> FromIterator<&'n str> for Names {
     fn from_iter<I: IntoIterator<Item = &'n str>>(names: I) -> Self {
-        let names = names.into_iter();
-        let mut all = Self { text: String::new(), ends: Vec::with_capacity(names.size_hint().0) };
-        for name in names {
-            all.text.push_str(name);
-            all.ends.push(all.text.len());
-        }
+        let mut all = Self::default();
+        all.extend(names);
         all
     }
 }
@@ -284,6 +301,7 @@ mod tests {
     fn names_come_back_as_they_went_in() {
         let names = ["a", "", "node-ü", "b"];
         assert_eq!(names.into_iter().collect::<Names>().iter().collect::<Vec<_>>(), names);
+        assert_eq!(Names::of(names.into_iter()).iter().collect::<Vec<_>>(), names);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::clock::Moment;
-use crate::explain::{Decided, Decision, PodName};
+use crate::explain::{Decided, Decision, Names, PodName};
 use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::record::{Item, Kept};
@@ -117,7 +117,7 @@ fn decide_filter(
     record(app, Verb::Filter, at, pod, (&asked, &policy.rules, nodes.names()), kept, decided);
     app.metrics.filtered(&verdicts);
     let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
-    let names = nodes.names().collect();
+    let names = Names::of(nodes.names());
     remember(app, pod, (asked, policy), Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
     Ok(rejections)
 }
@@ -164,7 +164,7 @@ fn decide_prioritize(
     let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
     let decided = || (expected, RecordedAnswer::Scores(scores.clone()));
     record(app, Verb::Prioritize, at, pod, (&asked, rules, nodes.names()), kept, decided);
-    let names = nodes.names().collect();
+    let names = Names::of(nodes.names());
     remember(
         app,
         pod,

@@ -120,11 +120,11 @@ impl<'a> Nodes<'a> {
     }
 
     /// The name of each, in the order of the request.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.texts().map(Text::as_str)
     }
 
-    fn texts(&self) -> impl Iterator<Item = &Text<'a>> {
+    fn texts(&self) -> impl Iterator<Item = &Text<'a>> + Clone {
         let (names, nodes) = match self {
             Self::Names(names) => (names.as_slice(), [].as_slice()),
             Self::Full(nodes) => ([].as_slice(), nodes.as_slice()),
