@@ -49,6 +49,12 @@ async fn a_task_that_ends_sends_the_next_pod_elsewhere_by_the_stream_alone() {
         let streamed = |known: &Value| has_healthy_board(known) && known["source"] == "stream";
         bed.wait_until_known(&collector.node, "streamed", streamed).await.unwrap();
     }
+    // Both have the bitstream that pods ask for: on locality they are equal.
+    for collector in &collectors.all {
+        collector.end_task(Duration::from_millis(1)).await.unwrap();
+        let local = |known: &Value| known["known"]["state"]["bitstreams"][0]["name"] == "sobel";
+        bed.wait_until_known(&collector.node, "known for its bitstream", local).await.unwrap();
+    }
     // Each time it is the other one that has done more.
     for (turn, busier) in [(1, 0), (2, 1), (3, 0)] {
         let task = Duration::from_secs(turn);
