@@ -35,9 +35,7 @@ entry_points! {
         // SAFETY: the caller's memory has `size` bytes until the command has completed.
         let target = unsafe { HostTarget::borrowed(target.cast(), size) };
         let done = queue.client.enqueue(Operation::Read { buffer: buffer.buffer()?, offset, target }, &waits)?;
-        if blocking != cl::CL_FALSE {
-            done.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
@@ -62,9 +60,7 @@ entry_points! {
         // SAFETY: the caller's memory has `size` bytes that stay as they are until the command has completed.
         let data = unsafe { HostSource::borrowed(source.cast(), size) };
         let done = queue.client.enqueue(Operation::Write { buffer: buffer.buffer()?, offset, data }, &waits)?;
-        if blocking != cl::CL_FALSE {
-            done.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
@@ -143,9 +139,7 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let mapped = queue.client.map(buffer.buffer()?, flags, offset, size, &waits)?;
-        if blocking != cl::CL_FALSE {
-            mapped.event.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &mapped.event)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, mapped.event, event) };
         Ok(mapped.address as *mut c_void)

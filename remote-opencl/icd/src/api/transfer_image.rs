@@ -37,9 +37,7 @@ entry_points! {
         // SAFETY: the caller's memory has the region until the command has completed.
         let target = unsafe { HostTarget::borrowed(target.cast(), bytes) };
         let done = queue.client.read_image(image, region, (row_pitch, slice_pitch), target, &waits)?;
-        if blocking != cl::CL_FALSE {
-            done.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
@@ -70,9 +68,7 @@ entry_points! {
         // SAFETY: the caller's memory has the region, unchanged until the command has completed.
         let data = unsafe { HostSource::borrowed(source.cast(), bytes) };
         let done = queue.client.write_image(image, region, (row_pitch, slice_pitch), data, &waits)?;
-        if blocking != cl::CL_FALSE {
-            done.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
@@ -201,9 +197,7 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
         let (mapped, (row, slice)) = queue.client.map_image(image, flags, region, &waits)?;
-        if blocking != cl::CL_FALSE {
-            mapped.event.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &mapped.event)?;
         // SAFETY: NULL or writable.
         unsafe {
             memory::write(row_pitch, row);

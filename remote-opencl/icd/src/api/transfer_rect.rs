@@ -45,9 +45,7 @@ entry_points! {
             let target = unsafe { HostTarget::borrowed(host.cast::<u8>().add(stretch.to), stretch.length) };
             Operation::Read { buffer, offset: stretch.from, target }
         })?;
-        if blocking != cl::CL_FALSE {
-            done.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_READ_BUFFER_RECT, event) };
         Ok(())
@@ -85,9 +83,7 @@ entry_points! {
             let data = unsafe { HostSource::borrowed(host.cast::<u8>().add(stretch.from), stretch.length) };
             Operation::Write { buffer, offset: stretch.to, data }
         })?;
-        if blocking != cl::CL_FALSE {
-            done.wait_for_status()?;
-        }
+        wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_WRITE_BUFFER_RECT, event) };
         Ok(())

@@ -30,6 +30,11 @@ pub unsafe fn read(
     handles.iter().map(event).collect()
 }
 
+/// Waits for the end of an enqueued command if the application asked to.
+pub fn wait_if(blocking: cl::cl_bool, command: &client::Event) -> Result<(), ClError> {
+    if blocking == cl::CL_FALSE { Ok(()) } else { command.wait_for_status() }
+}
+
 /// Hands the event of an enqueued command out, where the application wants it.
 ///
 /// # Safety
