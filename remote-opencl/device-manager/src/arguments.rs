@@ -7,13 +7,14 @@ use crate::dispatcher::Kind;
 use crate::images::{Image, Sampler};
 use crate::kinds;
 use crate::objects::{Buffer, Context, Object, Objects};
+use crate::pipes::{DeviceQueue, Pipe};
 use crate::programs::Program;
 use crate::vendor::{self, ClError, ClResult};
 use fpga_protocol::v1;
 use fpga_protocol::v1::kernel_arg::Value;
 use opencl_sys::{
-    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_ARGS,
-    CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER,
+    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE_QUEUE,
+    CL_INVALID_KERNEL_ARGS, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER,
 };
 use std::sync::Arc;
 
@@ -49,6 +50,10 @@ pub enum Argument {
     Image(Arc<Image>),
     /// A sampler.
     Sampler(Arc<Sampler>),
+    /// A pipe.
+    Pipe(Arc<Pipe>),
+    /// A queue on the device.
+    DeviceQueue(Arc<DeviceQueue>),
     /// Local memory of that size, or a NULL buffer.
     Null(usize),
 }
@@ -60,6 +65,8 @@ impl PartialEq for Argument {
             (Self::Buffer(one), Self::Buffer(two)) => Arc::ptr_eq(one, two),
             (Self::Image(one), Self::Image(two)) => Arc::ptr_eq(one, two),
             (Self::Sampler(one), Self::Sampler(two)) => Arc::ptr_eq(one, two),
+            (Self::Pipe(one), Self::Pipe(two)) => Arc::ptr_eq(one, two),
+            (Self::DeviceQueue(one), Self::DeviceQueue(two)) => Arc::ptr_eq(one, two),
             (Self::Null(one), Self::Null(two)) => one == two,
             _ => false,
         }
@@ -131,6 +138,8 @@ impl Kernel {
                 Some(Argument::Buffer(buffer)) => self.vendor.set_buffer(index, &buffer.vendor),
                 Some(Argument::Image(image)) => self.vendor.set_image(index, &image.vendor),
                 Some(Argument::Sampler(sampler)) => self.vendor.set_sampler(index, &sampler.vendor),
+                Some(Argument::Pipe(pipe)) => self.vendor.set_pipe(index, &pipe.vendor),
+                Some(Argument::DeviceQueue(queue)) => self.vendor.set_queue(index, &queue.vendor),
                 Some(Argument::Null(size)) => self.vendor.set_null(index, *size),
             };
             if let Err(error) = set {
@@ -176,6 +185,8 @@ impl Argument {
             Object::Buffer(buffer) => Some(Self::Buffer(buffer)),
             Object::Image(image) => Some(Self::Image(image)),
             Object::Sampler(sampler) => Some(Self::Sampler(sampler)),
+            Object::Pipe(pipe) => Some(Self::Pipe(pipe)),
+            Object::DeviceQueue(queue) => Some(Self::DeviceQueue(queue)),
             _ => None,
         }
     }
@@ -204,6 +215,16 @@ impl Argument {
                 let sampler = objects.sampler(id)?;
                 of_context(&sampler.context, CL_INVALID_SAMPLER)?;
                 Ok(Self::Sampler(sampler))
+            }
+            Some(Value::Pipe(id)) => {
+                let pipe = objects.pipe(id)?;
+                of_context(&pipe.context, CL_INVALID_MEM_OBJECT)?;
+                Ok(Self::Pipe(pipe))
+            }
+            Some(Value::DeviceQueue(id)) => {
+                let queue = objects.device_queue(id)?;
+                of_context(&queue.context, CL_INVALID_DEVICE_QUEUE)?;
+                Ok(Self::DeviceQueue(queue))
             }
             Some(Value::NullOfSize(size)) => {
                 usize::try_from(size).map(Self::Null).map_err(|_| ClError(CL_INVALID_ARG_SIZE))

@@ -1,5 +1,7 @@
 //! The context and information methods of a session (B-2): they run at once, in the order of arrival.
 
+mod newer;
+
 use crate::arguments::Kernel;
 use crate::budget::HARD_LIMIT;
 use crate::config::Config;
@@ -13,6 +15,7 @@ use crate::quotas::{Account, Resource};
 use crate::segments::{CreateError, Side, Slice};
 use crate::store::{StoreError, digest_of};
 use crate::transfers::{TransferError, Transfers, join};
+use crate::sub_devices::{ID_BIT, SubDevice};
 use crate::vendor::{ClError, ClResult, Format, image_formats};
 use bytes::Bytes;
 use fpga_protocol::segments::check_storage;
@@ -106,6 +109,17 @@ impl Calls<'_> {
     /// # Errors
     /// [`CallError`].
     pub fn run(&mut self, id: u64, method: Method) -> Result<Outcome, CallError> {
+impl Step {
+    /// What the standard calls its failure.
+    fn failure(&self) -> i32 {
+        match self {
+            Self::Build(_) => opencl_sys::CL_BUILD_PROGRAM_FAILURE,
+            Self::Compile(..) => opencl_sys::CL_COMPILE_PROGRAM_FAILURE,
+            Self::Link(_) => opencl_sys::CL_LINK_PROGRAM_FAILURE,
+        }
+    }
+}
+
         let (status, result) = match method {
             Method::CreateContext(create) => self.create_context(&create)?,
             Method::CreateQueue(create) => {
@@ -150,7 +164,7 @@ impl Calls<'_> {
                     .map(|program| Object::Program(Arc::new(program)));
                 self.keep(create.program, made)?
             }
-            Method::CreateProgramWithBinary(create) => self.create_program_with_binary(&create)?,
+            Method::CreateProgramWithBinary(create) => return self.create_program_with_binary(id, &create),
             Method::ProvideBinary(provide) => self.provide_binary(provide)?,
             Method::BuildProgram(build) => match self.build(id, build) {
                 Ok(build) => return Ok(Outcome::Build(Box::new(build))),
@@ -190,25 +204,49 @@ impl Calls<'_> {
     }
 
     fn create_context(&mut self, create: &v1::CreateContext) -> Result<Answered, CallError> {
-        let devices = create.devices.iter().map(|id| self.inventory.device(*id)).collect::<Option<Vec<_>>>();
-        let made = match devices {
-            Some(devices) if devices.is_empty() => Err(ClError(CL_INVALID_VALUE)),
-            Some(devices) if devices.iter().any(|device| device.platform != devices[0].platform) => {
+        let found = create.devices.iter().map(|id| self.device(*id)).collect::<ClResult<Vec<_>>>();
+        let made = match found {
+            Ok(found) if found.is_empty() => Err(ClError(CL_INVALID_VALUE)),
+            Ok(found) if found.iter().any(|(device, _)| device.platform != found[0].0.platform) => {
                 Err(ClError(CL_INVALID_DEVICE))
             }
-            Some(devices) => Context::new(devices).map(|context| Object::Context(Arc::new(context))),
-            None => Err(ClError(CL_INVALID_DEVICE)),
+            Method::CreatePipe(create) => {
+                let made = self.pipe(&create);
+                self.keep(create.pipe, made)?
+            }
+            Method::CreateDeviceQueue(create) => {
+                let made = self.device_queue(&create);
+                self.keep(create.queue, made)?
+            }
+            Method::SetDefaultDeviceQueue(set) => (self.set_default_queue(&set), None),
+            Method::GetKernelSubGroupInfo(get) => self.sub_group_info(&get),
+            Method::CreateSubDevices(create) => self.create_sub_devices(&create)?,
+            Method::CreateProgramWithIl(create) => {
+                let context = self.objects.context(create.context);
+                let made = context.and_then(|context| {
+                    let charge = self.account.charge(Resource::Programs, 1)?;
+                    let program = Program::with_il(context, &create.il, self.config.sources)?;
+                    Ok(Object::Program(Arc::new(program.charged(charge))))
+                });
+                self.keep(create.program, made)?
+            }
+            Method::SetSpecializationConstant(set) => {
+                let program = self.objects.program(set.program);
+                (program.and_then(|program| program.set_constant(set.id, &set.value)), None)
+            }
+            Ok(found) => {
+                let (devices, sub_devices): (_, Vec<_>) = found.into_iter().unzip();
+                let sub_devices = sub_devices.into_iter().flatten().collect();
+                Context::new(devices, sub_devices).map(|context| Object::Context(Arc::new(context)))
+            }
+            Err(error) => Err(error),
         };
         self.keep(create.context, made)
     }
 
     fn queue(&self, create: &v1::CreateQueue) -> ClResult<Object> {
         let context = self.objects.context(create.context)?;
-        let device = *context
-            .devices
-            .iter()
-            .find(|device| device.id == create.device)
-            .ok_or(ClError(CL_INVALID_DEVICE))?;
+        let device = of_context(&context, create.device)?;
         if create.properties & !QUEUE_PROPERTIES != 0 {
             return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
         }
@@ -227,6 +265,15 @@ impl Calls<'_> {
         }
         let size = usize::try_from(create.size).map_err(|_| ClError(CL_INVALID_BUFFER_SIZE))?;
         if size == 0 {
+    /// A device of the inventory, or of the session.
+    fn device(&self, id: u64) -> ClResult<(Device, Option<Arc<SubDevice>>)> {
+        if id & ID_BIT != 0 {
+            let sub_device = self.objects.sub_device(id)?;
+            return Ok((sub_device.device, Some(sub_device)));
+        }
+        self.inventory.device(id).map(|device| (device, None)).ok_or(ClError(CL_INVALID_DEVICE))
+    }
+
             return Err(ClError(CL_INVALID_BUFFER_SIZE));
         }
         let flags = create.flags & DEVICE_FLAGS;
@@ -286,7 +333,7 @@ impl Calls<'_> {
     fn create_program_with_binary(
         &mut self,
         create: &v1::CreateProgramWithBinary,
-    ) -> Result<Answered, CallError> {
+    ) -> Result<Outcome, CallError> {
         let context = self.objects.context(create.context);
         let program = context.and_then(|context| {
             let charge = self.account.charge(Resource::Programs, 1)?;
@@ -310,6 +357,7 @@ impl Calls<'_> {
                 Ok((status, result))
             }
             Err(error) => self.keep(create.program, Err(error)),
+        call: u64,
         }
     }
 
@@ -330,7 +378,7 @@ impl Calls<'_> {
         // Only what was asked for is stored.
         let announced = digest(&provide.digest).filter(|digest| program.digests().contains(digest));
         let stored = match announced {
-            Some(announced) => self.store(announced, &bytes),
+            Some(announced) => self.store(&program, announced, &bytes),
             None => Err(ClError(CL_INVALID_BINARY)),
         };
         Ok(match stored {
@@ -339,16 +387,23 @@ impl Calls<'_> {
         })
     }
 
-    fn store(&self, announced: fpga_core::bitstream::Digest, bytes: &Bytes) -> ClResult<()> {
+    fn store(
+        &self,
+        program: &Program,
+        announced: fpga_core::bitstream::Digest,
+        bytes: &Bytes,
+    ) -> ClResult<()> {
         if digest_of(bytes) != announced {
             return Err(ClError(CL_INVALID_BINARY));
         }
         // Copied: the pieces would keep the messages that they came in.
         let bytes = Bytes::copy_from_slice(bytes);
-        self.config.store.insert_as(announced, bytes).map_err(|error: StoreError| {
+        self.config.store.insert_as(announced, bytes.clone()).map_err(|error: StoreError| {
             tracing::warn!(%announced, %error, "A bitstream can't be stored");
             ClError(CL_OUT_OF_RESOURCES)
-        })
+        })?;
+        program.keep_also(announced, bytes);
+        Ok(())
     }
 
     /// Loads the program if all its binaries are here, else says which are missing.
@@ -356,8 +411,8 @@ impl Calls<'_> {
         let mut missing: Vec<Bytes> = Vec::new();
         let mut present = Vec::new();
         for digest in program.digests() {
-            match self.config.store.get(digest) {
-                Some(bytes) => present.push(bytes),
+            match program.kept(digest).or_else(|| self.config.store.get(digest)) {
+                Some(bytes) => present.push((*digest, bytes)),
                 None if missing.iter().any(|other| other.as_ref() == digest.as_bytes()) => {}
                 None => missing.push(Bytes::copy_from_slice(digest.as_bytes())),
             }
@@ -411,10 +466,14 @@ impl Calls<'_> {
     }
 
     fn create_image(&mut self, mut create: v1::CreateImage) -> Result<Answered, CallError> {
+            // The store may evict them while the others come.
+            program.keep(present);
         let initial = match create.initial.take() {
             Some(data) => match self.transfers.take(Some(data)) {
                 Ok(pieces) => Some(join(pieces)),
+        let present: Vec<Bytes> = present.into_iter().map(|(_, bytes)| bytes).collect();
                 Err(TransferError::OverQuota) => {
+        program.keep(Vec::new());
                     return self.keep(create.image, Err(ClError(CL_OUT_OF_RESOURCES)));
                 }
                 Err(error) => return Err(error.into()),
@@ -506,3 +565,14 @@ pub fn reply(id: u64, status: ClResult<()>, result: Option<Answer>) -> v1::Reply
     let status = status.map_or_else(|error| error.0, |()| opencl_sys::CL_SUCCESS);
     v1::Reply { id, status, result }
 }
+        let becomes = match &self.step {
+            Step::Build(devices) => self.program.bitstreams_of_build(devices, &self.options),
+            Step::Link(_) => self.program.bitstreams_of_build(&self.program.devices, &self.options),
+            Step::Compile(..) => Vec::new(),
+        };
+/// The context's device of that id.
+fn of_context(context: &Context, id: u64) -> ClResult<Device> {
+    let device = context.devices.iter().find(|device| device.id == id);
+    device.copied().ok_or(ClError(CL_INVALID_DEVICE))
+}
+

@@ -91,10 +91,7 @@ impl Inventory {
         for vendor in vendor::devices(platform).unwrap_or_default() {
             let id = self.devices.len() as u64 + 1;
             self.devices.push(Device { id, vendor, platform: self.platforms.len() });
-            let params =
-                DEVICE_PARAMS.iter().cloned().flatten().filter(|param| !DEVICE_HANDLES.contains(param));
-            devices
-                .push(v1::Device { id, info: answers(params, |param| vendor::device_info(vendor, param)) });
+            devices.push(v1::Device { id, info: answers_of(vendor) });
         }
         if !devices.is_empty() {
             let params = PLATFORM_PARAMS.iter().cloned().flatten();
@@ -132,6 +129,13 @@ impl Inventory {
         info.map(|info| String::from_utf8_lossy(&info.value).trim_end_matches('\0').to_owned())
             .unwrap_or_default()
     }
+}
+
+/// All that the vendor tells of a device.
+#[must_use]
+pub fn answers_of(device: DeviceId) -> Vec<v1::Info> {
+    let params = DEVICE_PARAMS.iter().cloned().flatten().filter(|param| !DEVICE_HANDLES.contains(param));
+    answers(params, |param| vendor::device_info(device, param))
 }
 
 fn answers(

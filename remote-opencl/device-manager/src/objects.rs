@@ -7,14 +7,17 @@ use crate::arguments::{Argument, Kernel};
 use crate::clock;
 use crate::images::{Image, Sampler};
 use crate::inventory::Device;
+use crate::pipes::{DeviceQueue, Pipe};
 use crate::programs::Program;
 use crate::quotas::Charge;
 use crate::ready::QueueOrder;
 use crate::segments::Slice;
+use crate::sub_devices::SubDevice;
 use crate::vendor::{self, ClError, ClResult, Event, Memory, Profile};
 use opencl_sys::{
-    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_PROGRAM, CL_INVALID_SAMPLER, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_DEVICE_QUEUE,
+    CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
+    CL_MEM_OBJECT_ALLOCATION_FAILURE,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +35,8 @@ pub struct Context {
     pub vendor: vendor::Context,
     /// In the order of the call.
     pub devices: Vec<Device>,
+    /// Those of them that are parts of others.
+    _sub_devices: Vec<Arc<SubDevice>>,
     /// For zeroing buffers; made at its first use.
     housekeeping: Mutex<Option<Arc<vendor::Queue>>>,
 }
@@ -91,6 +96,12 @@ pub enum Object {
     Image(Arc<Image>),
     /// A sampler.
     Sampler(Arc<Sampler>),
+    /// A pipe.
+    Pipe(Arc<Pipe>),
+    /// A queue on the device.
+    DeviceQueue(Arc<DeviceQueue>),
+    /// A part of a device.
+    SubDevice(Arc<SubDevice>),
     /// A program.
     Program(Arc<Program>),
     /// A kernel.
@@ -154,6 +165,9 @@ impl Objects {
     getter!(buffer, Buffer, Arc<Buffer>, CL_INVALID_MEM_OBJECT);
     getter!(image, Image, Arc<Image>, CL_INVALID_MEM_OBJECT);
     getter!(sampler, Sampler, Arc<Sampler>, CL_INVALID_SAMPLER);
+    getter!(pipe, Pipe, Arc<Pipe>, CL_INVALID_MEM_OBJECT);
+    getter!(device_queue, DeviceQueue, Arc<DeviceQueue>, CL_INVALID_DEVICE_QUEUE);
+    getter!(sub_device, SubDevice, Arc<SubDevice>, CL_INVALID_DEVICE);
     getter!(program, Program, Arc<Program>, CL_INVALID_PROGRAM);
     getter!(kernel, Kernel, Arc<Mutex<Kernel>>, CL_INVALID_KERNEL);
 
@@ -193,14 +207,14 @@ impl Objects {
 }
 
 impl Context {
-    /// A context over these devices.
+    /// A context over these devices; `sub_devices` are those of them that are.
     ///
     /// # Errors
     /// The vendor's.
-    pub fn new(devices: Vec<Device>) -> ClResult<Self> {
+    pub fn new(devices: Vec<Device>, sub_devices: Vec<Arc<SubDevice>>) -> ClResult<Self> {
         let vendor: Vec<_> = devices.iter().map(|device| device.vendor).collect();
         let vendor = vendor::Context::new(&vendor)?;
-        Ok(Self { vendor, devices, housekeeping: Mutex::new(None) })
+        Ok(Self { vendor, devices, _sub_devices: sub_devices, housekeeping: Mutex::new(None) })
     }
 
     fn housekeeping(&self) -> ClResult<Arc<vendor::Queue>> {

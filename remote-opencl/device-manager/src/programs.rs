@@ -8,6 +8,7 @@ use crate::quotas::Charge;
 use crate::task::Need;
 use crate::vendor::{self, ClError, ClResult};
 use fpga_core::bitstream::Digest;
+use bytes::Bytes;
 use fpga_protocol::v1;
 use opencl_sys::{
     CL_INVALID_BINARY, CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_CONTEXT,
@@ -37,6 +38,8 @@ pub struct Program {
     /// What its kernels need on each device.
     needs: Mutex<Vec<(u64, Need)>>,
     /// On its tenant's account.
+    /// Binaries that are here while others are yet to come, whatever the store does.
+    kept: Mutex<Vec<(Digest, Bytes)>>,
     _charge: Option<Charge>,
 }
 
@@ -46,7 +49,7 @@ enum Origin {
     Source(Sources, Digest),
     /// In the order of the devices.
     Binaries(Vec<Digest>),
-    /// What the programs that were linked come from.
+    /// What the programs that were linked come from; or the digest of an intermediate language.
     Linked(Sources, Digest),
 }
 
@@ -68,10 +71,43 @@ impl Program {
             vendor: OnceLock::from(vendor),
             needs: Mutex::default(),
             _charge: None,
+            kept: Mutex::default(),
         })
     }
 
     /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
+    /// A program in an intermediate language.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_il(context: Arc<Context>, il: &[u8], sources: Sources) -> ClResult<Self> {
+        if il.is_empty() || il.len() > MAX_SOURCE_BYTES {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let vendor = vendor::Program::with_il(&context.vendor, &vendors(&context.devices), il)?;
+        let digest = Digest::from_bytes(Sha256::digest(il).into());
+        Ok(Self {
+            devices: context.devices.clone(),
+            context,
+            origin: Origin::Linked(sources, digest),
+            vendor: OnceLock::from(vendor),
+            needs: Mutex::default(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// Sets a specialization constant for the next build.
+    ///
+    /// # Errors
+    /// The vendor's; -44 where it was not made of an intermediate language.
+    pub fn set_constant(&self, id: u32, value: &[u8]) -> ClResult<()> {
+        if !matches!(self.origin, Origin::Linked(..)) {
+            return Err(ClError(opencl_sys::CL_INVALID_PROGRAM));
+        }
+        self.vendor()?.set_constant(&vendors(&self.devices), id, value)
+    }
+
     ///
     /// # Errors
     /// -33 where a device is not of the context or named twice, -30 where a digest has no 32 bytes.
@@ -99,6 +135,7 @@ impl Program {
             origin: Origin::Binaries(digests),
             vendor: OnceLock::new(),
             _charge: None,
+            kept: Mutex::default(),
         })
     }
 
@@ -137,6 +174,7 @@ impl Program {
             vendor: OnceLock::new(),
             needs: Mutex::default(),
             _charge: None,
+            kept: Mutex::default(),
         })
     }
 
@@ -165,6 +203,25 @@ impl Program {
     }
 
     /// Makes the vendor's program once all binaries are there; the vendor's status of each.
+    /// A binary of the program that was here before.
+    #[must_use]
+    pub fn kept(&self, digest: &Digest) -> Option<Bytes> {
+        lock(&self.kept).iter().find(|(kept, _)| kept == digest).map(|(_, bytes)| bytes.clone())
+    }
+
+    /// These are to stay until the others have come.
+    pub fn keep(&self, binaries: Vec<(Digest, Bytes)>) {
+        *lock(&self.kept) = binaries;
+    }
+
+    /// So is this one.
+    pub fn keep_also(&self, digest: Digest, bytes: Bytes) {
+        let mut kept = lock(&self.kept);
+        if kept.iter().all(|(other, _)| *other != digest) {
+            kept.push((digest, bytes));
+        }
+    }
+
     ///
     /// # Errors
     /// The vendor's, with the statuses.
@@ -317,15 +374,23 @@ impl Program {
 
     /// It has been built from source with these options.
     fn counts_as_bitstream(&self, devices: &[Device], options: &str) {
-        if let Origin::Source(Sources::AsBitstream, source) | Origin::Linked(Sources::AsBitstream, source) =
-            &self.origin
-        {
-            let mut needs = lock(&self.needs);
-            for device in devices {
-                needs.retain(|(id, _)| *id != device.id);
-                needs.push((device.id, Need::Bitstream(digest_of_build(source, options, device))));
+        let bitstreams = self.bitstreams_of_build(devices, options);
+        let mut needs = lock(&self.needs);
+        for (device, bitstream) in devices.iter().zip(bitstreams) {
+            needs.retain(|(id, _)| *id != device.id);
+            needs.push((device.id, Need::Bitstream(bitstream)));
+        }
+    }
+
+    /// Which bitstreams come of building it for these devices: one for each, or none where sources don't count as such.
+    #[must_use]
+    pub fn bitstreams_of_build(&self, devices: &[Device], options: &str) -> Vec<Digest> {
+        match &self.origin {
+            Origin::Source(Sources::AsBitstream, source) | Origin::Linked(Sources::AsBitstream, source) => {
+                devices.iter().map(|device| digest_of_build(source, options, device)).collect()
             }
         }
+            _ => Vec::new(),
     }
 
     /// The kernel of that name.

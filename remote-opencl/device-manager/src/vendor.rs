@@ -12,6 +12,8 @@ mod image;
 mod info;
 mod kernel;
 mod program;
+mod since_2;
+mod sub_device;
 
 pub use api::{LoadError, load};
 pub use callbacks::on_end;
@@ -21,6 +23,7 @@ pub use image::{Format, Region, Sampler, Shape, image_formats};
 pub use info::{DeviceId, PlatformId, device_info, devices, platform_info, platforms};
 pub use kernel::{ArgKind, Kernel, WorkGroupInfo};
 pub use program::Program;
+pub use sub_device::SubDevice;
 
 /// An error code of the OpenCL standard, negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -23,9 +23,10 @@ pub enum LoadError {
 }
 
 macro_rules! functions {
-    ($($name:ident: $kind:ident,)*) => {
+    (required { $($name:ident: $kind:ident,)* } optional { $($later:ident: $later_kind:ident,)* }) => {
         pub(super) struct Api {
             $(pub(super) $name: $kind,)*
+            $(pub(super) $later: $later_kind,)*
         }
 
         impl Api {
@@ -41,64 +42,83 @@ macro_rules! functions {
                     // pointer that isn't NULL is a `Some` of an optional function.
                     let $name = unsafe { std::mem::transmute::<*mut c_void, $kind>(address) };
                 )*
-                Ok(Self { $($name,)* })
+                $(
+                    let symbol = CString::new(stringify!($later)).unwrap_or_default();
+                    // SAFETY: as above; NULL is the `None` of an optional function.
+                    let $later = unsafe {
+                        std::mem::transmute::<*mut c_void, $later_kind>(libc::dlsym(library, symbol.as_ptr()))
+                    };
+                )*
+                Ok(Self { $($name,)* $($later,)* })
             }
         }
     };
 }
 
 functions! {
-    clBuildProgram: clBuildProgram_t,
-    clCompileProgram: clCompileProgram_t,
-    clCreateBuffer: clCreateBuffer_t,
-    clCreateCommandQueue: clCreateCommandQueue_t,
-    clCreateContext: clCreateContext_t,
-    clCreateImage: clCreateImage_t,
-    clCreateKernel: clCreateKernel_t,
-    clCreateKernelsInProgram: clCreateKernelsInProgram_t,
-    clCreateProgramWithBinary: clCreateProgramWithBinary_t,
-    clCreateProgramWithSource: clCreateProgramWithSource_t,
-    clCreateSampler: clCreateSampler_t,
-    clCreateSubBuffer: clCreateSubBuffer_t,
-    clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t,
-    clEnqueueCopyBuffer: clEnqueueCopyBuffer_t,
-    clEnqueueCopyBufferToImage: clEnqueueCopyBufferToImage_t,
-    clEnqueueCopyImage: clEnqueueCopyImage_t,
-    clEnqueueCopyImageToBuffer: clEnqueueCopyImageToBuffer_t,
-    clEnqueueFillBuffer: clEnqueueFillBuffer_t,
-    clEnqueueFillImage: clEnqueueFillImage_t,
-    clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t,
-    clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t,
-    clEnqueueReadBuffer: clEnqueueReadBuffer_t,
-    clEnqueueReadImage: clEnqueueReadImage_t,
-    clEnqueueWriteBuffer: clEnqueueWriteBuffer_t,
-    clEnqueueWriteImage: clEnqueueWriteImage_t,
-    clFlush: clFlush_t,
-    clGetDeviceIDs: clGetDeviceIDs_t,
-    clGetDeviceInfo: clGetDeviceInfo_t,
-    clGetEventInfo: clGetEventInfo_t,
-    clGetEventProfilingInfo: clGetEventProfilingInfo_t,
-    clGetImageInfo: clGetImageInfo_t,
-    clGetKernelArgInfo: clGetKernelArgInfo_t,
-    clGetKernelInfo: clGetKernelInfo_t,
-    clGetKernelWorkGroupInfo: clGetKernelWorkGroupInfo_t,
-    clGetPlatformIDs: clGetPlatformIDs_t,
-    clGetPlatformInfo: clGetPlatformInfo_t,
-    clGetProgramBuildInfo: clGetProgramBuildInfo_t,
-    clGetProgramInfo: clGetProgramInfo_t,
-    clGetSupportedImageFormats: clGetSupportedImageFormats_t,
-    clLinkProgram: clLinkProgram_t,
-    clReleaseCommandQueue: clReleaseCommandQueue_t,
-    clReleaseContext: clReleaseContext_t,
-    clReleaseEvent: clReleaseEvent_t,
-    clReleaseKernel: clReleaseKernel_t,
-    clReleaseMemObject: clReleaseMemObject_t,
-    clReleaseProgram: clReleaseProgram_t,
-    clReleaseSampler: clReleaseSampler_t,
-    clSetEventCallback: clSetEventCallback_t,
-    clSetKernelArg: clSetKernelArg_t,
-    clSetMemObjectDestructorCallback: clSetMemObjectDestructorCallback_t,
-    clWaitForEvents: clWaitForEvents_t,
+    required {
+        clBuildProgram: clBuildProgram_t,
+        clCompileProgram: clCompileProgram_t,
+        clCreateBuffer: clCreateBuffer_t,
+        clCreateCommandQueue: clCreateCommandQueue_t,
+        clCreateContext: clCreateContext_t,
+        clCreateImage: clCreateImage_t,
+        clCreateKernel: clCreateKernel_t,
+        clCreateKernelsInProgram: clCreateKernelsInProgram_t,
+        clCreateProgramWithBinary: clCreateProgramWithBinary_t,
+        clCreateProgramWithSource: clCreateProgramWithSource_t,
+        clCreateSampler: clCreateSampler_t,
+        clCreateSubBuffer: clCreateSubBuffer_t,
+        clCreateSubDevices: clCreateSubDevices_t,
+        clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t,
+        clEnqueueCopyBuffer: clEnqueueCopyBuffer_t,
+        clEnqueueCopyBufferToImage: clEnqueueCopyBufferToImage_t,
+        clEnqueueCopyImage: clEnqueueCopyImage_t,
+        clEnqueueCopyImageToBuffer: clEnqueueCopyImageToBuffer_t,
+        clEnqueueFillBuffer: clEnqueueFillBuffer_t,
+        clEnqueueFillImage: clEnqueueFillImage_t,
+        clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t,
+        clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t,
+        clEnqueueReadBuffer: clEnqueueReadBuffer_t,
+        clEnqueueReadImage: clEnqueueReadImage_t,
+        clEnqueueWriteBuffer: clEnqueueWriteBuffer_t,
+        clEnqueueWriteImage: clEnqueueWriteImage_t,
+        clFlush: clFlush_t,
+        clGetDeviceIDs: clGetDeviceIDs_t,
+        clGetDeviceInfo: clGetDeviceInfo_t,
+        clGetEventInfo: clGetEventInfo_t,
+        clGetEventProfilingInfo: clGetEventProfilingInfo_t,
+        clGetImageInfo: clGetImageInfo_t,
+        clGetKernelArgInfo: clGetKernelArgInfo_t,
+        clGetKernelInfo: clGetKernelInfo_t,
+        clGetKernelWorkGroupInfo: clGetKernelWorkGroupInfo_t,
+        clGetPlatformIDs: clGetPlatformIDs_t,
+        clGetPlatformInfo: clGetPlatformInfo_t,
+        clGetProgramBuildInfo: clGetProgramBuildInfo_t,
+        clGetProgramInfo: clGetProgramInfo_t,
+        clGetSupportedImageFormats: clGetSupportedImageFormats_t,
+        clLinkProgram: clLinkProgram_t,
+        clReleaseCommandQueue: clReleaseCommandQueue_t,
+        clReleaseContext: clReleaseContext_t,
+        clReleaseDevice: clReleaseDevice_t,
+        clReleaseEvent: clReleaseEvent_t,
+        clReleaseKernel: clReleaseKernel_t,
+        clReleaseMemObject: clReleaseMemObject_t,
+        clReleaseProgram: clReleaseProgram_t,
+        clReleaseSampler: clReleaseSampler_t,
+        clSetEventCallback: clSetEventCallback_t,
+        clSetKernelArg: clSetKernelArg_t,
+        clSetMemObjectDestructorCallback: clSetMemObjectDestructorCallback_t,
+        clWaitForEvents: clWaitForEvents_t,
+    }
+    optional {
+        clCreateCommandQueueWithProperties: clCreateCommandQueueWithProperties_t,
+        clCreatePipe: clCreatePipe_t,
+        clCreateProgramWithIL: clCreateProgramWithIL_t,
+        clGetKernelSubGroupInfo: clGetKernelSubGroupInfo_t,
+        clSetDefaultDeviceCommandQueue: clSetDefaultDeviceCommandQueue_t,
+        clSetProgramSpecializationConstant: clSetProgramSpecializationConstant_t,
+    }
 }
 
 static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();

@@ -16,11 +16,11 @@ const MAX_INFO_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformId(cl_platform_id);
 
-/// A root device of a platform; lives as long as the process.
+/// A device of a platform: one that lives as long as the process, or as its [`super::SubDevice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceId(pub(super) cl_device_id);
 
-// SAFETY: the standard makes all calls on platforms and devices thread-safe, and they are never released.
+// SAFETY: the standard makes all calls on platforms and devices thread-safe; they are not released while in use.
 unsafe impl Send for PlatformId {}
 // SAFETY: as above.
 unsafe impl Sync for PlatformId {}

@@ -6,16 +6,16 @@
 use super::api::call;
 use super::handles::handle;
 use super::info::{query, query_u64, text};
-use super::{ClError, ClResult, DeviceId, Memory, Program, Sampler, check};
+use super::{ClError, ClResult, DeviceId, Memory, Program, Queue, Sampler, check};
 use opencl_sys::{
-    CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER,
-    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_CONSTANT,
-    CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL, CL_KERNEL_ARG_ADDRESS_PRIVATE,
-    CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_PIPE,
-    CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
-    CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
+    CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE_QUEUE, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_SAMPLER, CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER,
+    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
+    CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
+    CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_PIPE, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES,
+    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
-    CL_SUCCESS, cl_kernel, cl_mem, cl_sampler,
+    CL_SUCCESS, cl_command_queue, cl_kernel, cl_mem, cl_sampler,
 };
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -48,7 +48,11 @@ pub enum ArgKind {
     Image,
     /// A sampler.
     Sampler,
-    /// A handle, and nobody knows of what: an image or a sampler.
+    /// A pipe.
+    Pipe,
+    /// A queue on the device.
+    Queue,
+    /// A handle, and nobody knows of what: an image, a sampler, a pipe or a queue.
     Handle,
     /// Something else, or nobody knows.
     Unknown,
@@ -125,8 +129,10 @@ impl Kernel {
             let is_pipe = info.type_qualifier & u64::from(CL_KERNEL_ARG_TYPE_PIPE) != 0;
             if info.type_name == "sampler_t" {
                 return ArgKind::Sampler;
+            } else if info.type_name == "queue_t" {
+                return ArgKind::Queue;
             } else if is_pipe {
-                return ArgKind::Unknown;
+                return ArgKind::Pipe;
             } else if ![0, CL_KERNEL_ARG_ACCESS_NONE].contains(&info.access_qualifier) {
                 return ArgKind::Image;
             }
@@ -165,7 +171,8 @@ impl Kernel {
     /// The vendor's; -38 or -50 where the argument is a pointer.
     pub fn set_value(&mut self, index: u32, bytes: &[u8]) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_VALUE)),
@@ -181,7 +188,8 @@ impl Kernel {
         match self.kind(index)? {
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Buffer | ArgKind::Unknown => {
                 let handle = memory.raw();
@@ -196,13 +204,49 @@ impl Kernel {
     /// The vendor's; -38 where the argument is a pointer, -50 or -51 where it is anything else.
     pub fn set_image(&mut self, index: u32, image: &Memory) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Buffer | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
+            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Image | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = image.raw();
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
+            }
+        }
+    }
+
+    /// Sets an argument to a pipe, which the caller keeps until the kernel's launches with it have ended.
+    ///
+    /// # Errors
+    /// The vendor's; as [`Self::set_image`].
+    pub fn set_pipe(&mut self, index: u32, pipe: &Memory) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
+            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
+            ArgKind::Pipe | ArgKind::Handle | ArgKind::Unknown => {
+                let handle = pipe.raw();
+                self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
+            }
+        }
+    }
+
+    /// Sets an argument to a queue on the device, which the caller keeps until the kernel's launches with it have ended.
+    ///
+    /// # Errors
+    /// The vendor's; as [`Self::set_image`].
+    pub fn set_queue(&mut self, index: u32, queue: &Queue) -> ClResult<()> {
+        match self.kind(index)? {
+            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
+            ArgKind::Queue | ArgKind::Handle | ArgKind::Unknown => {
+                let handle = queue.raw();
+                self.set(index, size_of::<cl_command_queue>(), (&raw const handle).cast())
             }
         }
     }
@@ -213,7 +257,8 @@ impl Kernel {
     /// The vendor's; as [`Self::set_image`].
     pub fn set_sampler(&mut self, index: u32, sampler: &Sampler) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler | ArgKind::Handle | ArgKind::Unknown => {
@@ -230,7 +275,8 @@ impl Kernel {
     pub fn set_null(&mut self, index: u32, size: usize) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Value | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
+            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Local if size == 0 => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Buffer if size != size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_SIZE)),

@@ -1,0 +1,78 @@
+//! The methods of sub-devices and of what OpenCL has since 2.0: pipes, queues on the device, sub-groups.
+
+use super::{Answered, CallError, Calls, QUEUE_PROPERTIES, of_context};
+use crate::objects::{Object, lock};
+use crate::pipes::{DeviceQueue, ON_DEVICE, Pipe};
+use crate::quotas::Resource;
+use crate::sub_devices::{Partition, SubDevice};
+use crate::vendor::{ClError, ClResult};
+use fpga_protocol::v1;
+use fpga_protocol::v1::reply::Result as Answer;
+use opencl_sys::{CL_INVALID_COMMAND_QUEUE, CL_INVALID_QUEUE_PROPERTIES};
+use std::sync::Arc;
+
+impl Calls<'_> {
+    pub(super) fn create_sub_devices(
+        &mut self,
+        create: &v1::CreateSubDevices,
+    ) -> Result<Answered, CallError> {
+        let partition = self.device(create.device).and_then(|(device, parent)| {
+            Partition::new(device, parent.as_ref(), &create.properties, &create.ids)
+        });
+        let Partition { count, parts } = match partition {
+            Ok(partition) => partition,
+            Err(error) => return Ok((Err(error), None)),
+        };
+        let devices = parts.iter().map(SubDevice::describe).collect();
+        for part in parts {
+            self.objects.add(part.device.id, Object::SubDevice(Arc::new(part)))?;
+        }
+        Ok((Ok(()), Some(Answer::SubDevices(v1::SubDevices { count, devices }))))
+    }
+
+    pub(super) fn pipe(&self, create: &v1::CreatePipe) -> ClResult<Object> {
+        let context = self.objects.context(create.context)?;
+        let bytes = u64::from(create.packet_size) * u64::from(create.max_packets);
+        let charges =
+            [self.account.charge(Resource::Buffers, 1)?, self.account.charge(Resource::Memory, bytes)?];
+        let pipe = Pipe::new(context, create.packet_size, create.max_packets, charges)?;
+        Ok(Object::Pipe(Arc::new(pipe)))
+    }
+
+    pub(super) fn device_queue(&self, create: &v1::CreateDeviceQueue) -> ClResult<Object> {
+        let context = self.objects.context(create.context)?;
+        let device = of_context(&context, create.device)?;
+        let v1::CreateDeviceQueue { properties, size, .. } = *create;
+        if properties & !(QUEUE_PROPERTIES | ON_DEVICE) != 0 || properties & ON_DEVICE == 0 {
+            return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
+        }
+        let bytes = if size == 0 { device.vendor.preferred_queue_size() } else { u64::from(size) };
+        let charge = self.account.charge(Resource::Memory, bytes)?;
+        let queue = DeviceQueue::new(context, device, properties, size, charge)?;
+        Ok(Object::DeviceQueue(Arc::new(queue)))
+    }
+
+    pub(super) fn set_default_queue(&self, set: &v1::SetDefaultDeviceQueue) -> ClResult<()> {
+        let context = self.objects.context(set.context)?;
+        let queue = self.objects.device_queue(set.queue)?;
+        if !Arc::ptr_eq(&queue.context, &context) || queue.device.id != set.device {
+            return Err(ClError(CL_INVALID_COMMAND_QUEUE));
+        }
+        queue.vendor.become_default(&context.vendor, queue.device.vendor)
+    }
+
+    pub(super) fn sub_group_info(&self, get: &v1::GetKernelSubGroupInfo) -> Answered {
+        let input: Vec<_> =
+            get.input.iter().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
+        let ask = || {
+            let kernel = self.objects.kernel(get.kernel)?;
+            let kernel = lock(&kernel);
+            let device = of_context(&kernel.program.context, get.device)?;
+            kernel.vendor().sub_group_info(device.vendor, get.param, &input, get.room as usize)
+        };
+        match ask() {
+            Ok(value) => (Ok(()), Some(Answer::Info(v1::Info { param: get.param, value: value.into() }))),
+            Err(error) => (Err(error), None),
+        }
+    }
+}

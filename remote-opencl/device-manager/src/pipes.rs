@@ -1,0 +1,69 @@
+//! Pipes and queues on the device: objects that only kernels use.
+
+use crate::inventory::Device;
+use crate::objects::Context;
+use crate::quotas::Charge;
+use crate::vendor::{self, ClError, ClResult, Memory};
+use opencl_sys::{CL_INVALID_CONTEXT, CL_QUEUE_ON_DEVICE, CL_QUEUE_ON_DEVICE_DEFAULT};
+use std::sync::Arc;
+
+/// Properties that a queue on the device may have besides those of any queue.
+pub const ON_DEVICE: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
+
+/// A pipe.
+#[derive(Debug)]
+pub struct Pipe {
+    /// The vendor's.
+    pub vendor: Memory,
+    /// Its context.
+    pub context: Arc<Context>,
+    /// On its tenant's account.
+    _charges: [Charge; 2],
+}
+
+/// A queue on the device.
+#[derive(Debug)]
+pub struct DeviceQueue {
+    /// The vendor's.
+    pub vendor: vendor::Queue,
+    /// Its context.
+    pub context: Arc<Context>,
+    /// Its device.
+    pub device: Device,
+    /// Its memory on its tenant's account.
+    _charge: Charge,
+}
+
+impl Pipe {
+    /// A pipe of the context.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn new(
+        context: Arc<Context>,
+        packet_size: u32,
+        max_packets: u32,
+        charges: [Charge; 2],
+    ) -> ClResult<Self> {
+        let device = context.devices.first().ok_or(ClError(CL_INVALID_CONTEXT))?;
+        let vendor = Memory::pipe(&context.vendor, device.vendor, packet_size, max_packets)?;
+        Ok(Self { vendor, context, _charges: charges })
+    }
+}
+
+impl DeviceQueue {
+    /// A queue on a device of the context.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn new(
+        context: Arc<Context>,
+        device: Device,
+        properties: u64,
+        size: u32,
+        charge: Charge,
+    ) -> ClResult<Self> {
+        let vendor = vendor::Queue::on_device(&context.vendor, device.vendor, properties, size)?;
+        Ok(Self { vendor, context, device, _charge: charge })
+    }
+}

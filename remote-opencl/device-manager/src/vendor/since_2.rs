@@ -1,0 +1,175 @@
+//! What OpenCL has since 2.0: queues on the device, pipes, sub-groups, programs in an intermediate language.
+//!
+//! A loader passes calls on through the vendor's table, which ends after 1.2 where the vendor does: none of these is
+//! made for a device of less than the version that brought the function.
+
+use super::api::call;
+use super::info::text;
+use super::{ClError, ClResult, Context, DeviceId, Kernel, Memory, Program, Queue, check, device_info};
+use opencl_sys::{
+    CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE, CL_DEVICE_VERSION, CL_INVALID_OPERATION, CL_INVALID_VALUE,
+    CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE,
+};
+use std::ptr;
+
+/// Most sizes that a question about sub-groups has, or an answer to one.
+pub const MAX_SIZES: usize = 3;
+
+impl DeviceId {
+    /// `CL_DEVICE_VERSION` as major and minor; (1, 0) where the vendor's text is none.
+    #[must_use]
+    pub fn version(self) -> (u32, u32) {
+        let said = device_info(self, CL_DEVICE_VERSION).map(text).unwrap_or_default();
+        version_of(&said).unwrap_or((1, 0))
+    }
+
+    fn need(self, version: (u32, u32)) -> ClResult<()> {
+        if self.version() >= version { Ok(()) } else { Err(ClError(CL_INVALID_OPERATION)) }
+    }
+
+    /// How large a queue on the device is where nobody says it.
+    #[must_use]
+    pub fn preferred_queue_size(self) -> u64 {
+        device_info(self, CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE)
+            .map(|bytes| super::info::number(&bytes))
+            .unwrap_or(0)
+    }
+}
+
+impl Queue {
+    /// A queue that kernels enqueue to, with these properties (`CL_QUEUE_ON_DEVICE` among them); of its device's preferred
+    /// size where that is 0.
+    ///
+    /// # Errors
+    /// The vendor's; -59 where the device knows no such queues.
+    pub fn on_device(context: &Context, device: DeviceId, properties: u64, size: u32) -> ClResult<Self> {
+        device.need((2, 0))?;
+        let mut list = vec![u64::from(CL_QUEUE_PROPERTIES), properties];
+        if size != 0 {
+            list.extend([u64::from(CL_QUEUE_SIZE), u64::from(size)]);
+        }
+        list.push(0);
+        let mut status = 0;
+        // SAFETY: context and device are live, the list ends with 0.
+        let queue = unsafe {
+            call!(clCreateCommandQueueWithProperties(context.raw(), device.0, list.as_ptr(), &raw mut status))
+        };
+        Self::own(queue, status)
+    }
+
+    /// Makes this queue, which is one on the device, what `get_default_queue()` gives there.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn become_default(&self, context: &Context, device: DeviceId) -> ClResult<()> {
+        device.need((2, 1))?;
+        // SAFETY: all three are live.
+        check(unsafe { call!(clSetDefaultDeviceCommandQueue(context.raw(), device.0, self.raw())) })
+    }
+}
+
+impl Memory {
+    /// A pipe of `max_packets` packets; `device` is one of the context's.
+    ///
+    /// # Errors
+    /// The vendor's; -59 where the device knows no pipes.
+    pub fn pipe(context: &Context, device: DeviceId, packet_size: u32, max_packets: u32) -> ClResult<Self> {
+        device.need((2, 0))?;
+        let mut status = 0;
+        let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
+        // SAFETY: the context is live, there are no properties.
+        let pipe = unsafe {
+            call!(clCreatePipe(context.raw(), flags, packet_size, max_packets, ptr::null(), &raw mut status))
+        };
+        Self::own(pipe, status)
+    }
+}
+
+impl Kernel {
+    /// `clGetKernelSubGroupInfo`: the answer, of which no more than `room` bytes are filled.
+    ///
+    /// # Errors
+    /// The vendor's; -30 where there are more sizes than a question has.
+    pub fn sub_group_info(
+        &self,
+        device: DeviceId,
+        param: u32,
+        input: &[usize],
+        room: usize,
+    ) -> ClResult<Vec<u8>> {
+        device.need((2, 1))?;
+        if input.len() > MAX_SIZES {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let mut value = vec![0_u8; room.min(MAX_SIZES * size_of::<usize>())];
+        let mut needed = 0;
+        // SAFETY: kernel and device are live; both arrays are NULL or as long as said.
+        check(unsafe {
+            call!(clGetKernelSubGroupInfo(
+                self.raw(),
+                device.0,
+                param,
+                size_of_val(input),
+                if input.is_empty() { ptr::null() } else { input.as_ptr().cast() },
+                value.len(),
+                if value.is_empty() { ptr::null_mut() } else { value.as_mut_ptr().cast() },
+                &raw mut needed
+            ))
+        })?;
+        value.resize(needed.min(MAX_SIZES * size_of::<usize>()), 0);
+        Ok(value)
+    }
+}
+
+impl Program {
+    /// A program in an intermediate language.
+    ///
+    /// # Errors
+    /// The vendor's; -59 where a device of the context takes none.
+    pub fn with_il(context: &Context, devices: &[DeviceId], il: &[u8]) -> ClResult<Self> {
+        for device in devices {
+            device.need((2, 1))?;
+        }
+        let mut status = 0;
+        // SAFETY: the context is live; the vendor copies as many bytes as there are.
+        let program = unsafe {
+            call!(clCreateProgramWithIL(context.raw(), il.as_ptr().cast(), il.len(), &raw mut status))
+        };
+        Self::own(program, status)
+    }
+
+    /// Sets a constant of a program in an intermediate language before it is built for these devices.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn set_constant(&self, devices: &[DeviceId], id: u32, value: &[u8]) -> ClResult<()> {
+        for device in devices {
+            device.need((2, 2))?;
+        }
+        // SAFETY: the program is live; the vendor reads as many bytes as there are.
+        check(unsafe {
+            call!(clSetProgramSpecializationConstant(self.raw(), id, value.len(), value.as_ptr().cast()))
+        })
+    }
+}
+
+/// The numbers in `OpenCL 3.0 vendor's text`.
+fn version_of(said: &str) -> Option<(u32, u32)> {
+    let number = said.strip_prefix("OpenCL ")?.split(' ').next()?;
+    let (major, minor) = number.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_and_nonsense_is_none() {
+        assert_eq!(version_of("OpenCL 3.0 PoCL HSTR"), Some((3, 0)));
+        assert_eq!(version_of("OpenCL 1.2 "), Some((1, 2)));
+        assert_eq!(version_of("OpenCL 2.1"), Some((2, 1)));
+        assert_eq!(version_of("1.2"), None);
+        assert_eq!(version_of("OpenCL x"), None);
+    }
+}
