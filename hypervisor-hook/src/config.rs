@@ -33,6 +33,9 @@ pub enum InvalidEndpoint {
 pub struct Config {
     /// Where the collector listens.
     pub endpoint: Endpoint,
+    /// File with the token that the collector asks for (its `--token-file`); read whenever it is shown, which is over TCP
+    /// only. A unix socket's peer is known by its user.
+    pub token_file: Option<PathBuf>,
     /// Events that wait unmerged while the collector is away or slow; at least 1.
     pub queue_capacity: usize,
     /// Most events in one request; at least 1.
@@ -59,6 +62,7 @@ impl Config {
     pub const fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
+            token_file: None,
             queue_capacity: 4096,
             batch_events: 256,
             gather: Duration::from_millis(20),

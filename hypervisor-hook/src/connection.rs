@@ -1,12 +1,14 @@
 //! One HTTP/1.1 connection to the collector, over TCP or a unix socket: a request at a time, each with a time limit.
 
 use crate::config::{Config, Endpoint};
+use crate::token::{self, TokenError};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -23,6 +25,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A connection, made when it is needed.
 pub(crate) struct Connection {
     endpoint: Endpoint,
+    /// Where the token is that is shown, if any is.
+    token_file: Option<PathBuf>,
     request_timeout: Duration,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
@@ -65,6 +69,8 @@ pub(crate) enum Failure {
     Http(#[from] hyper::Error),
     #[error("the answer can't be read: {0}")]
     Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(transparent)]
+    Token(#[from] TokenError),
     #[error("the request can't be made: {0}")]
     Request(#[from] hyper::http::Error),
 }
@@ -72,7 +78,12 @@ pub(crate) enum Failure {
 impl Connection {
     /// A connection that is not there yet.
     pub(crate) fn new(config: &Config) -> Self {
-        Self { endpoint: config.endpoint.clone(), request_timeout: config.request_timeout, sender: None }
+        let token_file = match &config.endpoint {
+            Endpoint::Tcp(_) => config.token_file.clone(),
+            Endpoint::Unix(_) => None,
+        };
+        let (endpoint, request_timeout) = (config.endpoint.clone(), config.request_timeout);
+        Self { endpoint, token_file, request_timeout, sender: None }
     }
 
     /// Whether a connection is there, as far as is known.
@@ -105,12 +116,16 @@ impl Connection {
         let Some(sender) = &mut self.sender else {
             return Err(Failure::Connect(std::io::ErrorKind::NotConnected.into()));
         };
-        let request = Request::builder()
+        let token = self.token_file.as_deref().map(token::bearer).transpose()?;
+        let mut request = Request::builder()
             .method(call.method.clone())
             .uri(call.path.as_str())
             .header(hyper::header::HOST, self.endpoint.host())
             .header(hyper::header::CONTENT_TYPE, "application/json")
             .body(Full::new(call.body.clone()))?;
+        if let Some(token) = token {
+            request.headers_mut().insert(hyper::header::AUTHORIZATION, token);
+        }
         sender.ready().await?;
         let response = sender.send_request(request).await?;
         let status = response.status();

@@ -14,6 +14,7 @@ mod dispatch;
 mod merge;
 mod queue;
 mod reporter;
+mod token;
 mod whole_millis;
 
 pub use config::{Config, Endpoint, InvalidEndpoint};

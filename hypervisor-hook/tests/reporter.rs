@@ -4,7 +4,7 @@
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use fpga_core::device::{DeviceStatus, Health};
@@ -28,6 +28,9 @@ struct Seen {
     /// Answer the next request with 429, and ask for a pause of so many seconds.
     throttle: Option<u64>,
     times: Vec<Instant>,
+    /// What `Authorization` must be, if anything; what else came is noted and answered with 403.
+    wanted: Option<&'static str>,
+    authorizations: Vec<Option<String>>,
     /// Refuse batches with an event of this bitstream.
     poison: Option<&'static str>,
 }
@@ -91,8 +94,13 @@ impl Drop for Server {
     }
 }
 
-async fn events(State(seen): State<Shared>, body: Bytes) -> Response {
+async fn events(State(seen): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
     let mut seen = seen.lock().unwrap();
+    let shown = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+    seen.authorizations.push(shown.clone());
+    if seen.wanted.is_some() && seen.wanted != shown.as_deref() {
+        return (StatusCode::FORBIDDEN, "show the token").into_response();
+    }
     let events: Vec<Event> = serde_json::from_slice(&body).unwrap();
     seen.bodies.push(body);
     seen.times.push(Instant::now());
@@ -225,6 +233,41 @@ fn the_same_batch_is_repeated_until_it_is_acknowledged() {
     assert_eq!((seen.bodies.len(), seen.accepted.len()), (4, 1));
     assert!(seen.bodies.iter().all(|body| *body == seen.bodies[0]));
     assert_eq!(reporter.stats().retries, 3);
+}
+
+#[test]
+fn a_token_is_shown_over_tcp_alone_and_may_come_late_and_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let token_file = dir.path().join("token");
+    let seen = Shared::default();
+    seen.lock().unwrap().wanted = Some("Bearer the-first-token");
+    let server = Server::start(&any_port(), &seen);
+    let with_token = |endpoint| Config { token_file: Some(token_file.clone()), ..mk_config(endpoint) };
+    let reporter = Reporter::start(with_token(&server.endpoint)).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    // Without its file nothing is sent at all; with another token it is refused. Nothing is lost by either.
+    wait_until("it is tried", || reporter.stats().retries >= 2);
+    assert_eq!(seen.lock().unwrap().authorizations.len(), 0);
+    std::fs::write(&token_file, "another-token\n").unwrap();
+    wait_until("it is refused", || !seen.lock().unwrap().authorizations.is_empty());
+    std::fs::write(&token_file, "the-first-token\n").unwrap();
+    reporter.flush(DEADLINE).unwrap();
+    seen.lock().unwrap().wanted = Some("Bearer the-second-token");
+    std::fs::write(&token_file, "the-second-token").unwrap();
+    reporter.report(mk_event(2, "sobel"));
+    reporter.flush(DEADLINE).unwrap();
+    {
+        let seen = seen.lock().unwrap();
+        assert_eq!((seen.accepted.len(), reporter.stats().refused), (2, 0));
+        assert_no_gaps(&seen.accepted);
+    }
+
+    let seen = Shared::default();
+    let server = Server::start(&Endpoint::Unix(dir.path().join("collector.sock")), &seen);
+    let reporter = Reporter::start(with_token(&server.endpoint)).unwrap();
+    reporter.report(mk_event(1, "sobel"));
+    reporter.flush(DEADLINE).unwrap();
+    assert_eq!(seen.lock().unwrap().authorizations, [None]);
 }
 
 #[test]

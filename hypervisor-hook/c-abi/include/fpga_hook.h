@@ -86,6 +86,13 @@ int fpga_hook_start(const char *endpoint,
                     const struct fpga_hook_device *device,
                     struct fpga_hook **hook);
 
+// The same with the token that a collector asks for which listens on the network (its --token-file): the path of a file
+// with one line, read whenever it is shown, so that it may come late and change. Over a unix socket none is shown.
+int fpga_hook_start_with_token(const char *endpoint,
+                               const char *token_file,
+                               const struct fpga_hook_device *device,
+                               struct fpga_hook **hook);
+
 // A task has got the slot and runs; its time counts from here. tenant may be NULL.
 int fpga_hook_acquire(const struct fpga_hook *hook,
                       uint32_t slot,

@@ -13,6 +13,7 @@ use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 const MAX_ENDPOINT: usize = 512;
+const MAX_PATH: usize = 4096;
 const MAX_DEVICE_ID: usize = 63;
 const MAX_SLOTS: u32 = 4096;
 /// As many loaded bitstreams as a collector takes of one device.
@@ -87,6 +88,19 @@ pub unsafe extern "C" fn fpga_hook_start(
     device: *const FpgaHookDevice,
     hook: *mut *mut FpgaHook,
 ) -> c_int {
+    // SAFETY: the same duties; NULL is allowed.
+    unsafe { fpga_hook_start_with_token(endpoint, std::ptr::null(), device, hook) }
+}
+
+/// The same with the token that a collector asks for which listens on the network (its --token-file): the path of a file
+/// with one line, read whenever it is shown, so that it may come late and change. Over a unix socket none is shown.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fpga_hook_start_with_token(
+    endpoint: *const c_char,
+    token_file: *const c_char,
+    device: *const FpgaHookDevice,
+    hook: *mut *mut FpgaHook,
+) -> c_int {
     status(|| {
         if hook.is_null() {
             return Err(Failure::invalid("hook is NULL"));
@@ -95,9 +109,12 @@ pub unsafe extern "C" fn fpga_hook_start(
         unsafe { hook.write(std::ptr::null_mut()) };
         // SAFETY: a string or NULL: the caller's duty.
         let endpoint = unsafe { text::required(endpoint, "endpoint", MAX_ENDPOINT) }?;
+        // SAFETY: as above.
+        let token_file = unsafe { text::optional(token_file, "token_file", MAX_PATH) }?;
+        let token_file = (!token_file.is_empty()).then(|| token_file.into());
         // SAFETY: NULL or readable: the caller's duty.
         let device = unsafe { device.as_ref() }.ok_or_else(|| Failure::invalid("device is NULL"))?;
-        let started = Box::new(FpgaHook::start(endpoint, describe(device)?)?);
+        let started = Box::new(FpgaHook::start(endpoint, token_file, describe(device)?)?);
         // SAFETY: as above.
         unsafe { hook.write(Box::into_raw(started)) };
         Ok(())

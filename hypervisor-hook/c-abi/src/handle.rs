@@ -7,6 +7,7 @@ use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::Millis;
 use hook::{Config, Endpoint, Reporter, WholeMillis};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,13 +27,13 @@ pub struct FpgaHook {
 }
 
 impl FpgaHook {
-    /// Starts reporting for `device`, which is told at once.
-    pub fn start(endpoint: &str, device: DeviceStatus) -> Result<Self, Failure> {
+    /// Starts reporting for `device`, which is told at once; over TCP with the token in `token_file`.
+    pub fn start(endpoint: &str, token_file: Option<PathBuf>, device: DeviceStatus) -> Result<Self, Failure> {
         let endpoint: Endpoint =
             endpoint.parse().map_err(|error: hook::InvalidEndpoint| Failure::invalid(error.to_string()))?;
         fork::watch();
         let generation = fork::generation();
-        let reporter = Reporter::start(Config::new(endpoint))
+        let reporter = Reporter::start(Config { token_file, ..Config::new(endpoint) })
             .map_err(|error| Failure::new(libc::EAGAIN, error.to_string()))?;
         reporter.device(device.clone());
         Ok(Self {

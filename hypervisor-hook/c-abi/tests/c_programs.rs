@@ -14,9 +14,18 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
+        Self::with_token("")
+    }
+
+    /// With a collector that asks for that token over TCP, if there is one.
+    fn with_token(token: &str) -> Self {
         let built = build(&["fpga-hook-c", "fpga-collector"]);
         let folder = tempfile::tempdir().unwrap();
-        let collector = Collector::start(&built.join("fpga-collector"), folder.path());
+        let token_file = folder.path().join("token");
+        std::fs::write(&token_file, token).unwrap();
+        let args = ["--token-file", token_file.to_str().unwrap()];
+        let args = if token.is_empty() { &[][..] } else { &args };
+        let collector = Collector::start_with(&built.join("fpga-collector"), folder.path(), args);
         let mut make = Command::new("make");
         make.args(["-s", "-C", env!("CARGO_MANIFEST_DIR"), "install"]);
         make.arg(format!("PREFIX={}", folder.path().join("usr").display()));
@@ -42,6 +51,7 @@ impl Bed {
         Command::new(&program)
             .args(arguments)
             .env("LD_LIBRARY_PATH", self.prefix().join("lib"))
+            .env("TOKEN_FILE", self.folder.path().join("token"))
             .output()
             .unwrap()
     }
@@ -99,6 +109,14 @@ fn a_c_program_reports_over_tcp_and_unix_sockets_and_may_exit_without_stopping()
         );
         assert_eq!(device["loaded"].as_array().unwrap().len(), 1, "{state}");
     }
+}
+
+#[test]
+fn a_collector_that_asks_for_a_token_is_shown_it() {
+    let bed = Bed::with_token("a-token-for-this-test");
+    assert_silent_success(&bed.run("hook", &["token", &bed.collector.tcp()]));
+    // Of what was reported without the token nothing counted.
+    assert_reported(&bed.collector.state(), 0);
 }
 
 #[test]

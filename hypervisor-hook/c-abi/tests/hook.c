@@ -207,6 +207,15 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "report") == 0) {
         /* And is then gone without a word. */
         report(start(argv[2]));
+    } else if (strcmp(argv[1], "token") == 0) {
+        /* The collector asks for one: without, nothing gets through; with it, everything. */
+        struct fpga_hook *hook = start(argv[2]);
+        EXPECT(fpga_hook_task_ended(hook, 1, &MATMUL, NULL, 250 * 1000000) == 0);
+        EXPECT(fpga_hook_flush(hook, 200) == -ETIMEDOUT);
+        EXPECT(fpga_hook_stop(hook, 0) == -ETIMEDOUT);
+        const struct fpga_hook_device device = { .id = "board0", .vendor = "acme", .board = "a10", .slots = 2 };
+        EXPECT(fpga_hook_start_with_token(argv[2], getenv("TOKEN_FILE"), &device, &hook) == 0);
+        report(hook);
     } else if (strcmp(argv[1], "misuse") == 0) {
         misuse(argv[2]);
     } else if (strcmp(argv[1], "fork") == 0) {

@@ -4,6 +4,7 @@ use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_hook::Endpoint;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Most slots that a collector takes.
 const MAX_SLOTS: u32 = 4096;
@@ -13,6 +14,8 @@ const MAX_SLOTS: u32 = 4096;
 pub struct Config {
     /// `FPGA_COLLECTOR`.
     pub endpoint: Endpoint,
+    /// `FPGA_COLLECTOR_TOKEN_FILE`: what a collector asks for that listens on the network.
+    pub token_file: Option<PathBuf>,
     /// `FPGA_DEVICE_ID`, by default `fpga0`; `FPGA_DEVICE_BOARD`, `FPGA_DEVICE_SHELL`, `FPGA_DEVICE_SLOTS`.
     pub device: DeviceStatus,
     /// Whether the collector is told of the device; it is if `FPGA_DEVICE_VENDOR` is set.
@@ -61,6 +64,7 @@ impl Config {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let Some(endpoint) = set("FPGA_COLLECTOR") else { return Ok(None) };
         let endpoint = endpoint.parse().map_err(|error| format!("FPGA_COLLECTOR: {error}"))?;
+        let token_file = set("FPGA_COLLECTOR_TOKEN_FILE").map(PathBuf::from);
         let slots = set("FPGA_DEVICE_SLOTS").map_or(Ok(1), |text| match text.parse() {
             Ok(slots @ 1..=MAX_SLOTS) => Ok(slots),
             _ => Err(format!("FPGA_DEVICE_SLOTS is {text:?}; write 1 to {MAX_SLOTS}")),
@@ -87,7 +91,7 @@ impl Config {
             Some("0") => Profiling::Leave,
             _ => Profiling::Add,
         };
-        Ok(Some(Self { endpoint, device, announce, names, sources, profiling }))
+        Ok(Some(Self { endpoint, token_file, device, announce, names, sources, profiling }))
     }
 }
 
@@ -138,7 +142,7 @@ mod tests {
         let config = read(&[("FPGA_COLLECTOR", "unix:/run/c.sock")]).unwrap().unwrap();
         assert_eq!((config.device.id.as_str(), config.device.slots), ("fpga0", 1));
         assert_eq!((config.announce, config.sources), (Announce::Nothing, Sources::AsSources));
-        assert_eq!(config.profiling, Profiling::Add);
+        assert_eq!((config.profiling, config.token_file), (Profiling::Add, None));
     }
 
     #[test]

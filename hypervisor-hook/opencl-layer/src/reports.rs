@@ -30,7 +30,9 @@ pub struct Reports {
 impl Reports {
     /// Starts reporting.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        let reporter = Reporter::start(fpga_hook::Config::new(config.endpoint.clone()))?;
+        let token_file = config.token_file.clone();
+        let endpoint = fpga_hook::Config::new(config.endpoint.clone());
+        let reporter = Reporter::start(fpga_hook::Config { token_file, ..endpoint })?;
         let device = config.device.clone();
         if config.announce == Announce::Device {
             reporter.device(device.clone());

@@ -130,6 +130,23 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
 }
 
 #[test]
+fn a_collector_that_asks_for_a_token_is_shown_it() {
+    let built = build(&["fpga-opencl-layer", "fpga-collector"]);
+    let bed = Bed::new();
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, "a-token-for-this-test").unwrap();
+    let args = ["--token-file", token_file.to_str().unwrap()];
+    let collector = Collector::start_with(&built.join("fpga-collector"), folder.path(), &args);
+    let mut command = bed.layered(&program("null_kernel"));
+    command.env("FPGA_COLLECTOR", collector.tcp()).env("FPGA_DEVICE_VENDOR", "acme");
+    succeed(&mut command);
+    assert!(collector.state().get("devices").is_none(), "without the token");
+    succeed(command.env("FPGA_COLLECTOR_TOKEN_FILE", &token_file));
+    assert_eq!(collector.state()["devices"][0]["vendor"], "acme");
+}
+
+#[test]
 fn an_application_can_not_tell_that_its_queues_have_profiling() {
     let bed = Bed::new();
     let native = bed.native_c();

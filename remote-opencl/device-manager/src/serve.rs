@@ -4,6 +4,7 @@ use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
+use crate::gate::GateArgs;
 use crate::greeting::Access;
 use crate::humane;
 use crate::listen::{Address, Listener};
@@ -136,6 +137,10 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_COLLECTOR")]
     collector: Option<Endpoint>,
 
+    /// File with the token that a collector asks for over TCP (its own --token-file).
+    #[arg(long, env = "FPGA_COLLECTOR_TOKEN_FILE", value_name = "PATH", requires = "collector")]
+    collector_token_file: Option<PathBuf>,
+
     /// Serve /metrics, /healthz and /readyz on this address.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
@@ -167,6 +172,9 @@ pub struct ServeArgs {
 
     #[command(flatten)]
     tenant_args: TenantArgs,
+
+    #[command(flatten)]
+    gate: GateArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -218,6 +226,7 @@ impl ServeArgs {
             store,
             store_limit,
             collector,
+            collector_token_file: token_file,
             metrics_listen,
             drain_timeout,
             own_folder,
@@ -226,6 +235,7 @@ impl ServeArgs {
             tokens,
             tokens_optional,
             tenant_args,
+            gate,
             log,
         } = self;
         if reconfiguration == Reconfiguration::Full {
@@ -290,7 +300,8 @@ impl ServeArgs {
             slots: slots.get(),
         };
         let reporter = collector
-            .map(|endpoint| Reporter::start(fpga_hook::Config::new(endpoint)))
+            .map(|endpoint| fpga_hook::Config { token_file, ..fpga_hook::Config::new(endpoint) })
+            .map(Reporter::start)
             .transpose()
             .context("--collector")?;
         AtScrape { store: Arc::clone(&store), reporter: reporter.clone(), trace: trace.clone() }
@@ -304,8 +315,14 @@ impl ServeArgs {
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports =
             Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone(), trace.clone());
+        let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
+        let preload = gate.preload.iter().map(|name| {
+            catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
+        });
+        dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
         let config = Config {
-            dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
+            dispatcher: Arc::new(dispatcher),
+            gate: Arc::new(gate.may_reconfigure),
             access,
             trace,
             confinement,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -40,6 +40,10 @@ pub struct Collector {
 
 impl Collector {
     pub fn start(program: &Path, folder: &Path) -> Self {
+        Self::start_with(program, folder, &[])
+    }
+
+    pub fn start_with(program: &Path, folder: &Path, args: &[&str]) -> Self {
         let (ready, socket) = (folder.join("ready"), folder.join("collector.sock"));
         let child = Command::new(program)
             .args([
@@ -57,6 +61,7 @@ impl Collector {
             .arg(&socket)
             .arg("--ready-file")
             .arg(&ready)
+            .args(args)
             .env_remove("KUBECONFIG")
             .stdin(Stdio::null())
             .spawn()
@@ -81,7 +86,8 @@ impl Collector {
 
     /// The node state as it would be published now.
     pub fn state(&self) -> Value {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        // Over the socket, where no token is asked for.
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.write_all(b"GET /v1/state HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
