@@ -4,7 +4,6 @@ use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
-use crate::gate::GateArgs;
 use crate::greeting::Access;
 use crate::humane;
 use crate::listen::{Address, Listener};
@@ -174,9 +173,6 @@ pub struct ServeArgs {
     tenant_args: TenantArgs,
 
     #[command(flatten)]
-    gate: GateArgs,
-
-    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -235,7 +231,6 @@ impl ServeArgs {
             tokens,
             tokens_optional,
             tenant_args,
-            gate,
             log,
         } = self;
         if reconfiguration == Reconfiguration::Full {
@@ -315,14 +310,8 @@ impl ServeArgs {
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports =
             Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone(), trace.clone());
-        let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
-        let preload = gate.preload.iter().map(|name| {
-            catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
-        });
-        dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
         let config = Config {
-            dispatcher: Arc::new(dispatcher),
-            gate: Arc::new(gate.may_reconfigure),
+            dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
             access,
             trace,
             confinement,
