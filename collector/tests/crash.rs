@@ -9,10 +9,13 @@ use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::Millis;
 use fpga_hook::{Config, Reporter};
+use std::fs::OpenOptions;
+use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KILLS: u64 = 5;
 
@@ -148,6 +151,129 @@ fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_no
         assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": count}));
     }
     assert_eq!(collector.usage(), count);
+}
+
+/// An event without identity, of 1 ms that ended `ago` milliseconds ago.
+fn plain_event(ago: u64) -> String {
+    let at = now_ms() - ago;
+    format!(
+        r#"{{"timestamp_ms":{at},"duration_ms":1,"reconfiguration_ms":0,"bitstream_identifier":"sobel","device":"dm0"}}"#
+    )
+}
+
+/// Copies a checkpoint, as a disk has it at that moment.
+fn copy_checkpoint(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    std::fs::create_dir(to.path().join("checkpoint")).unwrap();
+    for entry in std::fs::read_dir(from.join("checkpoint")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.path().join("checkpoint").join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+/// Kills of a collector that reads its journal.
+const KILLS_DURING_RECOVERY: u32 = 12;
+
+#[test]
+fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_twice() {
+    let origin = tempfile::tempdir().unwrap();
+    let collector = Collector::start(origin.path());
+    collector.put_board();
+    let numbered: Vec<_> = (1..=8_000).map(|seq| event(1, seq, 1000)).collect();
+    let mut count = 0;
+    for some in numbered.chunks(400) {
+        let batch = some.join(",");
+        // Of plain events nothing but the journal's end tells which have been counted.
+        let plain = vec![plain_event(1000); some.len()].join(",");
+        for body in [format!("[{batch}]"), format!("[{plain}]")] {
+            assert_eq!(collector.post(&body).json()["accepted"], some.len(), "{body:.300}");
+            count += some.len() as u64;
+        }
+    }
+    collector.kill();
+
+    let whole = copy_checkpoint(origin.path());
+    let begin = Instant::now();
+    let recovered = Collector::start(whole.path());
+    let takes = begin.elapsed();
+    assert_eq!(recovered.usage(), count);
+    assert!(recovered.metric("fpga_collector_recovered_records_total") > 30.0);
+    recovered.kill();
+
+    let mut before_it_was_ready = 0;
+    for kill in 0..KILLS_DURING_RECOVERY {
+        let folder = copy_checkpoint(origin.path());
+        // Evenly over the time that recovery takes, and once more at another moment of the second try.
+        for part in [kill, (kill * 5 + 3) % KILLS_DURING_RECOVERY] {
+            let program = Command::new(env!("CARGO_BIN_EXE_fpga-collector"));
+            let mut child = Collector::launch(folder.path(), program, &["--no-publish"]);
+            std::thread::sleep(takes * part / KILLS_DURING_RECOVERY);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            before_it_was_ready += u32::from(!folder.path().join("ready").exists());
+        }
+        let collector = Collector::start(folder.path());
+        assert_eq!(collector.usage(), count, "kill {kill}");
+        let again = collector.post(&format!("[{}]", numbered[..500].join(",")));
+        assert_eq!(again.json(), serde_json::json!({"accepted": 0, "duplicates": 500}));
+    }
+    println!("recovery takes {takes:?}; {before_it_was_ready} kills hit it");
+    assert!(before_it_was_ready >= KILLS_DURING_RECOVERY, "{before_it_was_ready} kills hit the recovery");
+}
+
+#[test]
+fn a_checkpoint_that_was_cut_or_damaged_costs_what_was_damaged_and_is_told() {
+    let origin = tempfile::tempdir().unwrap();
+    let collector = Collector::start(origin.path());
+    collector.put_board();
+    for seq in 1..=20 {
+        assert_eq!(collector.post(&event(1, seq, 1000)).status, 200);
+    }
+    collector.kill();
+    let journal = |folder: &Path| {
+        let files = std::fs::read_dir(folder.join("checkpoint")).unwrap();
+        let mut paths = files.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("journal-")).unwrap()
+    };
+    let snapshot = |folder: &Path| folder.join("checkpoint/snapshot");
+    let cut = |path: &Path, bytes: u64| {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len().saturating_sub(bytes)).unwrap();
+    };
+    let damage = |path: &Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    type Harm<'a> = &'a dyn Fn(&Path);
+    // What is done, the events that are left, snapshots put aside, and whether bytes of the journal were left out.
+    let harms: [(&str, Harm<'_>, Range<u64>, f64, bool); 7] = [
+        ("nothing", &|_| {}, 20..21, 0.0, false),
+        ("the last record is cut", &|folder| cut(&journal(folder), 5), 19..20, 0.0, true),
+        ("a record in the middle is damaged", &|folder| damage(&journal(folder)), 5..15, 0.0, true),
+        ("the journal is empty", &|folder| cut(&journal(folder), u64::MAX), 0..1, 0.0, false),
+        ("the snapshot is cut", &|folder| cut(&snapshot(folder), 10), 0..1, 1.0, false),
+        ("the snapshot is empty", &|folder| cut(&snapshot(folder), u64::MAX), 0..1, 1.0, false),
+        ("the snapshot is damaged", &|folder| damage(&snapshot(folder)), 0..1, 1.0, false),
+    ];
+    for (what, harm, left, put_aside, torn) in harms {
+        let folder = copy_checkpoint(origin.path());
+        harm(folder.path());
+        let collector = Collector::start(folder.path());
+        collector.put_board();
+        assert!(left.contains(&collector.usage()), "{what}: {}", collector.usage());
+        assert_eq!(collector.metric("fpga_collector_recovered_damaged_snapshots_total"), put_aside, "{what}");
+        assert_eq!(collector.metric("fpga_collector_recovered_torn_bytes_total") > 0.0, torn, "{what}");
+        // Whatever was lost is taken again, once, and lasts.
+        let lost = 20 - collector.usage();
+        let all: Vec<_> = (1..=20).map(|seq| event(1, seq, 1000)).collect();
+        let again = collector.post(&format!("[{}]", all.join(",")));
+        assert_eq!(again.json(), serde_json::json!({"accepted": lost, "duplicates": 20 - lost}), "{what}");
+        collector.kill();
+        assert_eq!(Collector::start(folder.path()).usage(), 20, "{what}");
+    }
 }
 
 #[test]

@@ -319,6 +319,29 @@ fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_win
 }
 
 #[test]
+fn where_the_checkpoint_is_damaged_the_annotation_brings_the_window_back() {
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
+    first.put_board();
+    for seq in 1..=40 {
+        first.post(&event(1, seq, 100));
+    }
+    wait_until("it is published", || last(&api).is_some_and(|state| state.usage.0 == 40));
+    first.kill();
+    let snapshot = dir.path().join("checkpoint/snapshot");
+    let mut bytes = std::fs::read(&snapshot).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&snapshot, bytes).unwrap();
+    let second = start(dir.path(), &server, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    assert_eq!(second.usage(), 40);
+    assert_eq!(second.metric("fpga_collector_recovered_damaged_snapshots_total"), 1.0);
+    assert!(dir.path().join("checkpoint/snapshot.damaged").exists());
+}
+
+#[test]
 fn garbage_in_the_annotation_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();

@@ -40,11 +40,11 @@ impl Collector {
         Self::spawn(dir, Command::new(env!("CARGO_BIN_EXE_fpga-collector")), args)
     }
 
-    /// Starts it through `command`, which ends in the program.
-    pub fn spawn(dir: &Path, mut command: Command, args: &[&str]) -> Self {
+    /// Starts one and doesn't wait until it is ready; when it is, it writes the file `ready`.
+    pub fn launch(dir: &Path, mut command: Command, args: &[&str]) -> Child {
         let ready = dir.join("ready");
         let _ = std::fs::remove_file(&ready);
-        let child = command
+        command
             .args(["--node-name", "node-1", "--listen", "127.0.0.1:0", "--checkpoint-dir"])
             .arg(dir.join("checkpoint"))
             .arg("--listen-unix")
@@ -55,7 +55,13 @@ impl Collector {
             .env_remove("KUBECONFIG")
             .stdin(Stdio::null())
             .spawn()
-            .unwrap();
+            .unwrap()
+    }
+
+    /// Starts it through `command`, which ends in the program.
+    pub fn spawn(dir: &Path, command: Command, args: &[&str]) -> Self {
+        let ready = dir.join("ready");
+        let child = Self::launch(dir, command, args);
         let mut collector = Self { child, dir: dir.to_owned(), tcp: String::new() };
         wait_until("the collector is ready", || {
             assert!(collector.child.try_wait().unwrap().is_none(), "the collector ended early");
