@@ -34,9 +34,16 @@ impl Authority {
 
     /// A certificate in `FILE.pem` for these names and addresses; it takes the place of one that is there.
     pub fn issue(&self, file: &str, names: &[&str]) -> Identity {
+        self.issue_until(file, names, (4096, 1, 1))
+    }
+
+    /// The same with a day on which it ends.
+    pub fn issue_until(&self, file: &str, names: &[&str], (year, month, day): (i32, u8, u8)) -> Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, month, day);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let identity = Identity {
             certificate: self.dir.join(format!("{file}.pem")),
             key: self.dir.join(format!("{file}.key")),

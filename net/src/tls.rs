@@ -5,12 +5,14 @@
 //! common name means nothing.
 
 mod client;
+mod expiry;
 mod files;
 mod server;
 
 pub use client::{ClientFiles, ConnectError};
+pub use expiry::expires;
 pub use files::TlsError;
-pub use server::{HandshakeError, Reload, ServerFiles, ServerTls};
+pub use server::{Expiry, HandshakeError, Reload, ServerFiles, ServerTls};
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;

@@ -5,8 +5,15 @@ use fpga_net::testing::{Authority, Identity};
 use fpga_net::tls::{
     ClientFiles, ConnectError, HTTP_1, HandshakeError, Reload, ServerFiles, ServerTls, dns_names,
 };
+use rustls::ProtocolVersion;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// When certificates end for which the tests say nothing, in seconds since the epoch: 4096-01-01.
+const NEVER: i64 = 67_090_118_400;
 
 /// Both ends of one connection: the names that each saw, or why it did not come about.
 async fn meet(
@@ -68,6 +75,86 @@ async fn a_server_proves_its_name_and_a_client_its_own() {
     assert!(names.is_err() && connected.is_err(), "a certificate of another authority");
 }
 
+/// What a client says first that knows nothing newer than `version`: TLS 1.1 is 3.2, TLS 1.2 is 3.3.
+fn hello(version: [u8; 2]) -> Vec<u8> {
+    let vector = |body: &[u8]| [&u16::try_from(body.len()).unwrap().to_be_bytes(), body].concat();
+    let extension = |kind: u8, body: &[u8]| [&[0, kind], vector(&vector(body)).as_slice()].concat();
+    // Curves, and signatures over them: what a server with such a key asks for.
+    let extensions = [extension(10, &[0, 29, 0, 23]), extension(13, &[4, 3, 5, 3, 8, 7])].concat();
+    // With AES-GCM, which came with 1.2, and with AES-CBC, for those before.
+    let suites = vector(&[0xc0, 0x2b, 0xc0, 0x2c, 0xc0, 0x09, 0xc0, 0x13]);
+    let body = [&version[..], &[7; 32], &[0], &suites, &[1, 0], &vector(&extensions)].concat();
+    let handshake = [&[1, 0], vector(&body).as_slice()].concat();
+    [&[22, 3, 1], vector(&handshake).as_slice()].concat()
+}
+
+/// The first bytes that a server answers to `hello`.
+async fn answer(server: &Arc<ServerTls>, hello: &[u8]) -> [u8; 7] {
+    let (near, mut far) = tokio::io::duplex(64 * 1024);
+    let server = Arc::clone(server);
+    let serving = tokio::spawn(async move { server.accept(near).await.map(drop) });
+    far.write_all(hello).await.unwrap();
+    let mut first = [0; 7];
+    far.read_exact(&mut first).await.unwrap();
+    drop(far);
+    assert!(serving.await.unwrap().is_err(), "nobody can end the handshake here");
+    first
+}
+
+#[tokio::test]
+async fn a_server_speaks_tls_1_2_and_1_3_and_nothing_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new(dir.path(), "ours");
+    let server = loaded(authority.issue("server", &["svc"]).server(None));
+    // A fatal alert (2), protocol_version (70); the same in 1.2 gets a handshake record.
+    for old in [[3, 0], [3, 1], [3, 2]] {
+        let answered = answer(&server, &hello(old)).await;
+        assert_eq!((answered[0], &answered[3..]), (21, &[0, 2, 2, 70][..]), "{old:?}");
+    }
+    assert_eq!(answer(&server, &hello([3, 3])).await[0], 22);
+    for (only, version) in [(&TLS12, ProtocolVersion::TLSv1_2), (&TLS13, ProtocolVersion::TLSv1_3)] {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let accepting = {
+            let server = Arc::clone(&server);
+            async move { server.accept(near).await }
+        };
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&authority.ca).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[only])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let connecting = connector.connect("svc".try_into().unwrap(), far);
+        let (accepted, connected) = tokio::join!(accepting, connecting);
+        assert_eq!(connected.unwrap().get_ref().1.protocol_version(), Some(version));
+        assert_eq!(accepted.unwrap().0.get_ref().1.protocol_version(), Some(version));
+    }
+}
+
+#[tokio::test]
+async fn a_client_offers_tls_1_2_and_1_3_and_nothing_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new(dir.path(), "ours");
+    let (near, mut far) = tokio::io::duplex(64 * 1024);
+    let client = authority.client(None);
+    let connecting = tokio::spawn(async move { client.connect(near, "svc", HTTP_1).await.map(drop) });
+    let mut head = [0; 5];
+    far.read_exact(&mut head).await.unwrap();
+    let mut hello = vec![0; usize::from(u16::from_be_bytes([head[3], head[4]]))];
+    far.read_exact(&mut hello).await.unwrap();
+    drop(far);
+    assert!(connecting.await.unwrap().is_err());
+    // The extension supported_versions (43): its length, the list's length, 1.3 and 1.2 in either order.
+    let offers = |versions: [u8; 4]| {
+        let extension = [&[0, 43, 0, 5, 4], &versions[..]].concat();
+        hello.windows(extension.len()).any(|window| window == extension)
+    };
+    assert!(offers([3, 4, 3, 3]) || offers([3, 3, 3, 4]), "{hello:02x?}");
+}
+
 #[tokio::test]
 async fn changed_files_are_for_new_connections_and_bad_ones_for_none() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,7 +166,8 @@ async fn changed_files_are_for_new_connections_and_bad_ones_for_none() {
     assert_eq!(shown().await, ["old.svc", "svc"]);
 
     // Half of a change: the key does not belong to the certificate.
-    let next = authority.issue("next", &["new.svc", "svc"]);
+    let next = authority.issue_until("next", &["new.svc", "svc"], (2031, 1, 2));
+    assert_eq!((tls.expiry().certificate, tls.expiry().client_ca), (Some(NEVER), None));
     std::fs::copy(&next.certificate, &server.certificate).unwrap();
     let Reload::Failed(error) = tls.reload() else { panic!() };
     assert!(error.to_string().contains("server.pem"), "{error}");
@@ -88,6 +176,7 @@ async fn changed_files_are_for_new_connections_and_bad_ones_for_none() {
     copy(&next, &server);
     assert!(matches!(tls.reload(), Reload::Loaded));
     assert_eq!(shown().await, ["new.svc", "svc"]);
+    assert_eq!(tls.expiry().certificate, Some(1_925_078_400));
 
     for nonsense in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         std::fs::write(&server.certificate, nonsense).unwrap();

@@ -1,5 +1,6 @@
 //! The server's side: one configuration for new connections, replaced when the files change and the new ones are good.
 
+use super::expiry::expires;
 use super::files::{PemFile, TlsError};
 use super::{dns_names, provider};
 use rustls::ServerConfig;
@@ -39,9 +40,20 @@ pub struct ServerTls {
     now: RwLock<Now>,
 }
 
+/// Until when certificates are valid, in seconds since the epoch, as far as they say; of a chain or bundle what ends first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Expiry {
+    /// Our own, with its chain.
+    pub certificate: Option<i64>,
+    /// Those of the authorities of which clients must have one.
+    pub client_ca: Option<i64>,
+}
+
 #[derive(Debug, Default)]
 struct Now {
     config: Option<Arc<ServerConfig>>,
+    /// Of the files behind `config`.
+    expiry: Expiry,
     /// The last look at the files, whatever came of it.
     seen: Option<Seen>,
 }
@@ -91,6 +103,14 @@ impl Contents {
         let files = [Some(&self.certificate), Some(&self.key), self.ca.as_ref()];
         files.into_iter().flatten().map(|file| file.digest().as_ref().to_vec()).collect()
     }
+
+    fn expiry(&self) -> Result<Expiry, TlsError> {
+        let first = |file: &PemFile| Ok(file.certificates()?.iter().filter_map(expires).min());
+        Ok(Expiry {
+            certificate: first(&self.certificate)?,
+            client_ca: self.ca.as_ref().map(first).transpose()?.flatten(),
+        })
+    }
 }
 
 impl ServerTls {
@@ -111,12 +131,13 @@ impl ServerTls {
         if self.now.read().unwrap_or_else(PoisonError::into_inner).seen.as_ref() == Some(&seen) {
             return Reload::Same;
         }
-        let config = read.and_then(|files| self.config(&files));
+        let config = read.and_then(|files| Ok((self.config(&files)?, files.expiry()?)));
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         now.seen = Some(seen);
         match config {
-            Ok(config) => {
+            Ok((config, expiry)) => {
                 now.config = Some(Arc::new(config));
+                now.expiry = expiry;
                 Reload::Loaded
             }
             Err(error) => Reload::Failed(error),
@@ -138,6 +159,12 @@ impl ServerTls {
             }
             tell(&reload);
         }
+    }
+
+    /// Until when the certificates are valid that are in use.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).expiry
     }
 
     /// Whether clients must show a certificate.
