@@ -2,7 +2,8 @@
 //!
 //! A session's own tasks start in the order in which they came. A task that needs slots waits behind those that the
 //! policy puts before it, and while the one whose turn it is can't have all its slots, all that want slots wait; one
-//! that needs none waits only behind its own session's. Nothing here runs anything: `submit` and `finish` say what
+//! that needs none waits only behind its own session's. Of idle slots the one whose bitstream is least likely to be
+//! wanted soon is loaded anew ([`crate::reuse`], S-11). Nothing here runs anything: `submit` and `finish` say what
 //! the caller is to do.
 
 mod chooser;
@@ -13,6 +14,8 @@ mod task;
 pub use profile::Kind;
 pub use task::{EndedTask, Finished, Grant, Refusal, SlotUsage, TaskId, TaskRequest, Tenant};
 
+use crate::bitstream::Digest;
+use crate::reuse::Foresight;
 use crate::slots::{Assignment, Demand, SessionId, SlotIndex, SlotTable};
 use chooser::{Chooser, Head};
 use policy::Rules;
@@ -25,6 +28,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Dispatch {
     slots: SlotTable,
+    /// How often bitstreams are wanted: by it one is evicted.
+    foresight: Foresight<Digest>,
     /// Until when the time of each slot has been charged, while it is held.
     charged_until: Vec<Duration>,
     /// The task to which the time of each slot is charged until it ends, since its progress was told.
@@ -83,6 +88,7 @@ impl Dispatch {
             claimed_by: vec![None; slots.len()],
             holds: 0,
             slots,
+            foresight: Foresight::default(),
             waiting: BTreeMap::new(),
             heads: BTreeMap::new(),
             waiting_ids: HashSet::new(),
@@ -111,6 +117,19 @@ impl Dispatch {
         &self.slots
     }
 
+    /// A bitstream is resident from the start; see [`SlotTable::preload`].
+    pub fn preload(&mut self, bitstream: Digest) -> Option<SlotIndex> {
+        self.slots.preload(bitstream)
+    }
+
+    /// Whether sessions other than this one hold slots or wait for some.
+    #[must_use]
+    pub fn others_want_slots(&self, session: SessionId) -> bool {
+        let slots = 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        let held = slots.filter_map(|slot| self.slots.holder(SlotIndex(slot))).any(|other| other != session);
+        held || self.waiting.keys().any(|other| *other != session)
+    }
+
     /// How many tasks wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -135,6 +154,9 @@ impl Dispatch {
         let (session, task) = (request.session, request.task);
         if self.running.contains_key(&task) || self.waiting_ids.contains(&task) {
             return Err(Refusal::Known(task));
+        }
+        if let Demand::Bitstreams(bitstreams) = &request.demand {
+            bitstreams.as_slice().iter().for_each(|bitstream| self.foresight.used(*bitstream, now.into()));
         }
         let behind = self.waiting.contains_key(&session) || (needed > 0 && !self.heads.is_empty());
         self.arrivals += 1;
@@ -281,7 +303,7 @@ impl Dispatch {
         let joined = self.slots.join(session, demand);
         let assignment = match joined {
             Some(assignment) => assignment,
-            None => match self.slots.take(session, demand) {
+            None => match self.take(session, demand, now) {
                 Some(assignment) => {
                     for slot in &assignment.slots {
                         self.set_charged(*slot, now);
@@ -299,7 +321,7 @@ impl Dispatch {
         if *demand != Demand::Nothing {
             self.chooser.started(&waiting.request.tenant, expected);
         }
-        let Assignment { slots, load } = assignment;
+        let Assignment { slots, load, .. } = assignment;
         let running = Running {
             session,
             tenant: waiting.request.tenant,
@@ -314,6 +336,15 @@ impl Dispatch {
         self.holds += slots.len() as u64;
         self.running.insert(task, running);
         Ok(Grant { session, task, slots, load })
+    }
+
+    /// Takes idle slots. Evicted is what is least likely to be wanted soon.
+    fn take(&mut self, session: SessionId, demand: &Demand, now: Duration) -> Option<Assignment> {
+        let foresight = &self.foresight;
+        let worth = |bitstream| foresight.worth(bitstream, now.into());
+        let assignment = self.slots.take_keeping(session, demand, worth)?;
+        assignment.evicted.iter().for_each(|evicted| self.foresight.evicted(*evicted, now.into()));
+        Some(assignment)
     }
 
     /// The time of a slot that has not been charged yet, which the end of `task` charges to it.

@@ -39,6 +39,8 @@ pub struct Assignment {
     pub slots: Vec<SlotIndex>,
     /// What is not resident yet.
     pub load: Vec<Load>,
+    /// What is resident no more.
+    pub evicted: Vec<Digest>,
 }
 
 /// One reconfiguration: the bitstream that goes into the slot.
@@ -168,6 +170,19 @@ impl SlotTable {
         self.slots.iter().filter(|slot| slot.holder.is_some()).count()
     }
 
+    /// A bitstream is in an empty slot from the start, as on a board that was loaded before. Returns which slot; nothing
+    /// where all hold something. One that is resident stays where it is.
+    pub fn preload(&mut self, bitstream: Digest) -> Option<SlotIndex> {
+        if let Some(resident) = self.slots.iter().position(|slot| slot.resident == Some(bitstream)) {
+            return Some(index(resident));
+        }
+        let empty = self.slots.iter().position(|slot| slot.resident.is_none() && slot.holder.is_none())?;
+        if let Some(slot) = self.slots.get_mut(empty) {
+            slot.resident = Some(bitstream);
+        }
+        Some(index(empty))
+    }
+
     /// Takes idle slots for a task of `session`: all that it needs, or none.
     ///
     /// What must be loaded counts as resident from now on; nobody else can take the slot before it is released.
@@ -183,10 +198,10 @@ impl SlotTable {
         demand: &Demand,
         worth: impl Fn(Digest) -> W,
     ) -> Option<Assignment> {
-        let assignment = self.choose(demand, &worth)?;
+        let mut assignment = self.choose(demand, &worth)?;
         for load in &assignment.load {
             if let Some(slot) = self.slots.get_mut(position(load.slot)) {
-                slot.resident = Some(load.bitstream);
+                assignment.evicted.extend(slot.resident.replace(load.bitstream));
             }
         }
         self.hold(session, &assignment.slots);
@@ -211,7 +226,7 @@ impl SlotTable {
                 .collect::<Option<_>>()?,
         };
         self.hold(session, &slots);
-        Some(Assignment { slots, load: Vec::new() })
+        Some(Assignment { slots, ..Assignment::default() })
     }
 
     /// Ends one task's hold on slots. The bitstreams stay resident. Returns those that nobody holds any more.
@@ -246,7 +261,7 @@ impl SlotTable {
             Demand::Nothing => Some(Assignment::default()),
             Demand::AnySlot => {
                 let slot = self.victim(&[], worth)?;
-                Some(Assignment { slots: vec![slot], load: Vec::new() })
+                Some(Assignment { slots: vec![slot], ..Assignment::default() })
             }
             Demand::Bitstreams(bitstreams) => self.choose_for(&bitstreams.0, worth),
         }
@@ -266,7 +281,7 @@ impl SlotTable {
                 *choice = Some(slot);
             }
         }
-        Some(Assignment { slots: chosen.into_iter().flatten().collect(), load })
+        Some(Assignment { slots: chosen.into_iter().flatten().collect(), load, evicted: Vec::new() })
     }
 
     fn idle_with(&self, bitstream: Digest) -> Option<SlotIndex> {

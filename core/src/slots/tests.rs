@@ -45,6 +45,7 @@ fn what_is_worth_least_is_evicted_first() {
     let worth = |bitstream: Digest| 3 - bitstream.as_bytes()[0];
     let taken = table.take_keeping(A, &bitstreams(&[3]), worth).unwrap();
     assert_eq!(loads(&taken), [(1, 3)], "2 is worth less than 1, though 1 was used before");
+    assert_eq!(taken.evicted, [Digest::from_bytes([2; 32])]);
 }
 
 #[test]
@@ -97,4 +98,15 @@ fn a_bitstream_named_twice_takes_one_slot() {
     assert_eq!(Demand::of([], OtherKernels::None), Demand::Nothing);
     assert_eq!(Demand::of([], OtherKernels::Some), Demand::AnySlot);
     assert_eq!(Demand::of([digest(1)], OtherKernels::Some).slots(), 1);
+}
+
+#[test]
+fn what_is_preloaded_is_resident_once_and_costs_no_load() {
+    let mut table = table(2);
+    assert_eq!(table.preload(digest(1)), Some(SlotIndex(0)));
+    assert_eq!(table.preload(digest(1)), Some(SlotIndex(0)));
+    assert_eq!(table.preload(digest(2)), Some(SlotIndex(1)));
+    assert_eq!(table.preload(digest(3)), None);
+    let taken = table.take(A, &bitstreams(&[2, 1])).unwrap();
+    assert_eq!((loads(&taken), taken.slots), (vec![], vec![SlotIndex(1), SlotIndex(0)]));
 }

@@ -367,6 +367,11 @@ fn binaries_result(reply: v1::Reply) -> Result<v1::BinariesResult, BinariesError
     };
     match check_status(reply.status) {
         Ok(()) => Ok(result),
-        Err(error) => Err(BinariesError { error, statuses: result.binary_status }),
+        Err(error) => {
+            if !result.refusal.is_empty() {
+                tracing::warn!(reason = result.refusal, "A device manager refuses a program's bitstreams");
+            }
+            Err(BinariesError { error, statuses: result.binary_status })
+        }
     }
 }

@@ -5,6 +5,7 @@ mod newer;
 use crate::arguments::Kernel;
 use crate::budget::HARD_LIMIT;
 use crate::config::Config;
+use crate::gate::{Asked, Asker, Refusal};
 use crate::images::{Image, Sampler};
 use crate::inventory::{Device, Inventory};
 use crate::metrics::{DataPath, Direction, Storage};
@@ -14,8 +15,8 @@ use crate::programs::{Program, digest};
 use crate::quotas::{Account, Resource};
 use crate::segments::{CreateError, Side, Slice};
 use crate::store::{StoreError, digest_of};
-use crate::transfers::{TransferError, Transfers, join};
 use crate::sub_devices::{ID_BIT, SubDevice};
+use crate::transfers::{TransferError, Transfers, join};
 use crate::vendor::{ClError, ClResult, Format, image_formats};
 use bytes::Bytes;
 use fpga_protocol::segments::check_storage;
@@ -26,6 +27,7 @@ use opencl_sys::{
     CL_INVALID_BINARY, CL_INVALID_BUFFER_SIZE, CL_INVALID_DEVICE, CL_INVALID_OPERATION,
     CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES,
 };
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: what a kernel does. The flags of host access are the
@@ -53,15 +55,36 @@ pub struct Calls<'a> {
     pub outgoing: &'a mut Outgoing,
     /// Where its client gets descriptors, if it can.
     pub side: Option<&'a Side>,
+    /// Whom it asks for reconfigurations.
+    pub asker: &'a Asker,
 }
 
 /// What a method came to.
-#[derive(Debug)]
 pub enum Outcome {
     /// It is done.
     Done(v1::Reply),
     /// A build has to run on a thread of its own; what comes after it waits.
     Build(Box<Build>),
+    /// A question has to be asked on a thread of its own; [`Calls::decided`] goes on with the answer.
+    Ask(Box<Waiting>, Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(reply) => f.debug_tuple("Done").field(reply).finish(),
+            Self::Build(build) => f.debug_tuple("Build").field(build).finish(),
+            Self::Ask(waiting, _) => f.debug_tuple("Ask").field(waiting).finish(),
+        }
+    }
+}
+
+/// A program that waits for the gate.
+#[derive(Debug)]
+pub struct Waiting {
+    call: u64,
+    id: u64,
+    program: Arc<Program>,
 }
 
 /// A build to run.
@@ -71,6 +94,8 @@ pub struct Build {
     program: Arc<Program>,
     options: String,
     step: Step,
+    /// Asked where building makes a bitstream.
+    asker: Asker,
 }
 
 /// Which part of a build.
@@ -82,6 +107,17 @@ enum Step {
     Compile(Vec<Device>, Vec<(String, Arc<Program>)>),
     /// Linking these.
     Link(Vec<Arc<Program>>),
+}
+
+impl Step {
+    /// What the standard calls its failure.
+    fn failure(&self) -> i32 {
+        match self {
+            Self::Build(_) => opencl_sys::CL_BUILD_PROGRAM_FAILURE,
+            Self::Compile(..) => opencl_sys::CL_COMPILE_PROGRAM_FAILURE,
+            Self::Link(_) => opencl_sys::CL_LINK_PROGRAM_FAILURE,
+        }
+    }
 }
 
 /// How a client breaks the protocol; the session ends.
@@ -109,17 +145,6 @@ impl Calls<'_> {
     /// # Errors
     /// [`CallError`].
     pub fn run(&mut self, id: u64, method: Method) -> Result<Outcome, CallError> {
-impl Step {
-    /// What the standard calls its failure.
-    fn failure(&self) -> i32 {
-        match self {
-            Self::Build(_) => opencl_sys::CL_BUILD_PROGRAM_FAILURE,
-            Self::Compile(..) => opencl_sys::CL_COMPILE_PROGRAM_FAILURE,
-            Self::Link(_) => opencl_sys::CL_LINK_PROGRAM_FAILURE,
-        }
-    }
-}
-
         let (status, result) = match method {
             Method::CreateContext(create) => self.create_context(&create)?,
             Method::CreateQueue(create) => {
@@ -185,6 +210,31 @@ impl Step {
                 self.keep(create.sampler, made.map(|sampler| Object::Sampler(Arc::new(sampler))))?
             }
             Method::GetImageFormats(get) => self.image_formats(&get),
+            Method::CreatePipe(create) => {
+                let made = self.pipe(&create);
+                self.keep(create.pipe, made)?
+            }
+            Method::CreateDeviceQueue(create) => {
+                let made = self.device_queue(&create);
+                self.keep(create.queue, made)?
+            }
+            Method::SetDefaultDeviceQueue(set) => (self.set_default_queue(&set), None),
+            Method::GetKernelSubGroupInfo(get) => self.sub_group_info(&get),
+            Method::CreateSubDevices(create) => self.create_sub_devices(&create)?,
+            Method::CreateProgramWithIl(create) => {
+                let context = self.objects.context(create.context);
+                let made = context.and_then(|context| {
+                    let charge = self.account.charge(Resource::Programs, 1)?;
+                    let program = Program::with_il(context, &create.il, self.config.sources)?;
+                    Ok(Object::Program(Arc::new(program.charged(charge))))
+                });
+                self.keep(create.program, made)?
+            }
+            Method::CreateProgramWithBuiltInKernels(create) => self.create_program_with_built_in(&create)?,
+            Method::SetSpecializationConstant(set) => {
+                let program = self.objects.program(set.program);
+                (program.and_then(|program| program.set_constant(set.id, &set.value)), None)
+            }
             Method::GetProgramBinaries(get) => self.binaries(get.program),
             Method::CreateKernel(create) => self.create_kernel(id, &create)?,
             Method::SetUserEvent(_) | Method::CreateUserEvent(_) | Method::Release(_) => {
@@ -210,30 +260,6 @@ impl Step {
             Ok(found) if found.iter().any(|(device, _)| device.platform != found[0].0.platform) => {
                 Err(ClError(CL_INVALID_DEVICE))
             }
-            Method::CreatePipe(create) => {
-                let made = self.pipe(&create);
-                self.keep(create.pipe, made)?
-            }
-            Method::CreateDeviceQueue(create) => {
-                let made = self.device_queue(&create);
-                self.keep(create.queue, made)?
-            }
-            Method::SetDefaultDeviceQueue(set) => (self.set_default_queue(&set), None),
-            Method::GetKernelSubGroupInfo(get) => self.sub_group_info(&get),
-            Method::CreateSubDevices(create) => self.create_sub_devices(&create)?,
-            Method::CreateProgramWithIl(create) => {
-                let context = self.objects.context(create.context);
-                let made = context.and_then(|context| {
-                    let charge = self.account.charge(Resource::Programs, 1)?;
-                    let program = Program::with_il(context, &create.il, self.config.sources)?;
-                    Ok(Object::Program(Arc::new(program.charged(charge))))
-                });
-                self.keep(create.program, made)?
-            }
-            Method::SetSpecializationConstant(set) => {
-                let program = self.objects.program(set.program);
-                (program.and_then(|program| program.set_constant(set.id, &set.value)), None)
-            }
             Ok(found) => {
                 let (devices, sub_devices): (_, Vec<_>) = found.into_iter().unzip();
                 let sub_devices = sub_devices.into_iter().flatten().collect();
@@ -242,6 +268,15 @@ impl Step {
             Err(error) => Err(error),
         };
         self.keep(create.context, made)
+    }
+
+    /// A device of the inventory, or of the session.
+    fn device(&self, id: u64) -> ClResult<(Device, Option<Arc<SubDevice>>)> {
+        if id & ID_BIT != 0 {
+            let sub_device = self.objects.sub_device(id)?;
+            return Ok((sub_device.device, Some(sub_device)));
+        }
+        self.inventory.device(id).map(|device| (device, None)).ok_or(ClError(CL_INVALID_DEVICE))
     }
 
     fn queue(&self, create: &v1::CreateQueue) -> ClResult<Object> {
@@ -265,15 +300,6 @@ impl Step {
         }
         let size = usize::try_from(create.size).map_err(|_| ClError(CL_INVALID_BUFFER_SIZE))?;
         if size == 0 {
-    /// A device of the inventory, or of the session.
-    fn device(&self, id: u64) -> ClResult<(Device, Option<Arc<SubDevice>>)> {
-        if id & ID_BIT != 0 {
-            let sub_device = self.objects.sub_device(id)?;
-            return Ok((sub_device.device, Some(sub_device)));
-        }
-        self.inventory.device(id).map(|device| (device, None)).ok_or(ClError(CL_INVALID_DEVICE))
-    }
-
             return Err(ClError(CL_INVALID_BUFFER_SIZE));
         }
         let flags = create.flags & DEVICE_FLAGS;
@@ -332,6 +358,7 @@ impl Step {
 
     fn create_program_with_binary(
         &mut self,
+        call: u64,
         create: &v1::CreateProgramWithBinary,
     ) -> Result<Outcome, CallError> {
         let context = self.objects.context(create.context);
@@ -344,21 +371,43 @@ impl Step {
         if create.binaries.iter().any(|binary| binary.length > limit) {
             self.account.upload_refused();
         }
-        match program {
-            Ok(_) if too_long => self.keep(create.program, Err(ClError(CL_OUT_OF_RESOURCES))),
-            Ok(program) => {
-                let (status, result) = self.complete(&program);
-                // A program whose binaries are refused is none, and says so at every use.
-                let object = match status {
-                    Ok(()) => Object::Program(program),
-                    Err(error) => Object::Failed(error.0),
-                };
-                self.objects.add(create.program, object)?;
-                Ok((status, result))
+        let done = |(status, result)| Ok(Outcome::Done(reply(call, status, result)));
+        let program = match program {
+            Ok(_) if too_long => {
+                return done(self.keep(create.program, Err(ClError(CL_OUT_OF_RESOURCES)))?);
             }
-            Err(error) => self.keep(create.program, Err(error)),
-        call: u64,
+            Ok(program) => program,
+            Err(error) => return done(self.keep(create.program, Err(error))?),
+        };
+        // What it is until it is known to be more.
+        self.objects.add(create.program, Object::Failed(CL_OUT_OF_RESOURCES))?;
+        let asked = self.asker.ask(program.digests());
+        let waiting = Waiting { call, id: create.program, program };
+        match asked {
+            Asked::Decided(decided) => Ok(Outcome::Done(self.decided(waiting, decided))),
+            Asked::Later(question) => Ok(Outcome::Ask(Box::new(waiting), question)),
         }
+    }
+
+    /// The gate has decided on a program's bitstreams.
+    pub fn decided(&mut self, waiting: Waiting, decided: Result<(), Refusal>) -> v1::Reply {
+        let Waiting { call, id, program } = waiting;
+        if let Err(refusal) = decided {
+            let binary_status = vec![CL_OUT_OF_RESOURCES; program.devices.len()];
+            let result =
+                v1::BinariesResult { binary_status, refusal: refusal.to_string(), ..Default::default() };
+            return reply(call, Err(ClError(CL_OUT_OF_RESOURCES)), Some(Answer::Binaries(result)));
+        }
+        let (status, result) = self.complete(&program);
+        // A program whose binaries are refused is none, and says so at every use.
+        self.objects.settle(
+            id,
+            match status {
+                Ok(()) => Object::Program(program),
+                Err(error) => Object::Failed(error.0),
+            },
+        );
+        reply(call, status, result)
     }
 
     fn provide_binary(&mut self, provide: v1::ProvideBinary) -> Result<Answered, CallError> {
@@ -418,19 +467,32 @@ impl Step {
             }
         }
         if !missing.is_empty() {
+            // The store may evict them while the others come.
+            program.keep(present);
             let result = v1::BinariesResult { missing, ..v1::BinariesResult::default() };
             return (Ok(()), Some(Answer::Binaries(result)));
         }
+        let present: Vec<Bytes> = present.into_iter().map(|(_, bytes)| bytes).collect();
         let (status, binary_status) = program.load(&present);
+        program.keep(Vec::new());
         let binary_types = program.binary_types();
-        (status, Some(Answer::Binaries(v1::BinariesResult { binary_status, missing, binary_types })))
+        (
+            status,
+            Some(Answer::Binaries(v1::BinariesResult { binary_status, binary_types, ..Default::default() })),
+        )
     }
 
     fn build(&self, id: u64, build: v1::BuildProgram) -> ClResult<Build> {
         let program = self.objects.program(build.program)?;
         program.vendor()?;
         let devices = program.chosen(&build.devices)?;
-        Ok(Build { id, program, options: build.options, step: Step::Build(devices) })
+        Ok(Build {
+            id,
+            program,
+            options: build.options,
+            step: Step::Build(devices),
+            asker: self.asker.clone(),
+        })
     }
 
     fn compile(&self, id: u64, compile: v1::CompileProgram) -> ClResult<Build> {
@@ -441,7 +503,8 @@ impl Step {
         for header in compile.headers {
             headers.push((header.name, self.objects.program(header.program)?));
         }
-        Ok(Build { id, program, options: compile.options, step: Step::Compile(devices, headers) })
+        let (options, asker) = (compile.options, self.asker.clone());
+        Ok(Build { id, program, options, step: Step::Compile(devices, headers), asker })
     }
 
     fn link(&mut self, id: u64, link: v1::LinkProgram) -> Result<ClResult<Build>, CallError> {
@@ -456,7 +519,8 @@ impl Step {
         match made {
             Ok((program, programs)) => {
                 self.objects.add(link.program, Object::Program(program.clone()))?;
-                Ok(Ok(Build { id, program, options: link.options, step: Step::Link(programs) }))
+                let (options, asker) = (link.options, self.asker.clone());
+                Ok(Ok(Build { id, program, options, step: Step::Link(programs), asker }))
             }
             Err(error) => {
                 self.objects.add(link.program, Object::Failed(error.0))?;
@@ -466,14 +530,10 @@ impl Step {
     }
 
     fn create_image(&mut self, mut create: v1::CreateImage) -> Result<Answered, CallError> {
-            // The store may evict them while the others come.
-            program.keep(present);
         let initial = match create.initial.take() {
             Some(data) => match self.transfers.take(Some(data)) {
                 Ok(pieces) => Some(join(pieces)),
-        let present: Vec<Bytes> = present.into_iter().map(|(_, bytes)| bytes).collect();
                 Err(TransferError::OverQuota) => {
-        program.keep(Vec::new());
                     return self.keep(create.image, Err(ClError(CL_OUT_OF_RESOURCES)));
                 }
                 Err(error) => return Err(error.into()),
@@ -550,7 +610,15 @@ impl Build {
     /// Builds, on the calling thread.
     #[must_use]
     pub fn run(self) -> v1::Reply {
+        let becomes = match &self.step {
+            Step::Build(devices) => self.program.bitstreams_of_build(devices, &self.options),
+            Step::Link(_) => self.program.bitstreams_of_build(&self.program.devices, &self.options),
+            Step::Compile(..) => Vec::new(),
+        };
         let (status, result) = match &self.step {
+            step if let Err(refusal) = self.asker.ask_and_wait(&becomes) => {
+                self.program.refused(step.failure(), &refusal)
+            }
             Step::Build(devices) => self.program.build(devices, &self.options),
             Step::Compile(devices, headers) => self.program.compile(devices, &self.options, headers),
             Step::Link(programs) => self.program.link(&self.options, programs),
@@ -559,20 +627,15 @@ impl Build {
     }
 }
 
-/// A reply of this outcome.
-#[must_use]
-pub fn reply(id: u64, status: ClResult<()>, result: Option<Answer>) -> v1::Reply {
-    let status = status.map_or_else(|error| error.0, |()| opencl_sys::CL_SUCCESS);
-    v1::Reply { id, status, result }
-}
-        let becomes = match &self.step {
-            Step::Build(devices) => self.program.bitstreams_of_build(devices, &self.options),
-            Step::Link(_) => self.program.bitstreams_of_build(&self.program.devices, &self.options),
-            Step::Compile(..) => Vec::new(),
-        };
 /// The context's device of that id.
 fn of_context(context: &Context, id: u64) -> ClResult<Device> {
     let device = context.devices.iter().find(|device| device.id == id);
     device.copied().ok_or(ClError(CL_INVALID_DEVICE))
 }
 
+/// A reply of this outcome.
+#[must_use]
+pub fn reply(id: u64, status: ClResult<()>, result: Option<Answer>) -> v1::Reply {
+    let status = status.map_or_else(|error| error.0, |()| opencl_sys::CL_SUCCESS);
+    v1::Reply { id, status, result }
+}

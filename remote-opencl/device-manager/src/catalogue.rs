@@ -93,6 +93,12 @@ impl Catalogue {
         self.names.get(digest).map(String::as_str)
     }
 
+    /// The bitstream of that accelerator name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Digest> {
+        self.names.iter().find(|(_, other)| *other == name).map(|(digest, _)| *digest)
+    }
+
     /// How a bitstream is called in events: by name, else by digest.
     #[must_use]
     pub fn id_of(&self, digest: Digest) -> BitstreamId {

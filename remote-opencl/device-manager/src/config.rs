@@ -3,6 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
+use crate::gate::Gate;
 use crate::greeting::Access;
 use crate::metrics::Metrics;
 use crate::reporting::Reports;
@@ -42,6 +43,8 @@ pub struct Config {
     pub reconfiguration_time: Duration,
     /// Whether clients on this node share memory with the manager.
     pub shared_memory: SharedMemory,
+    /// Who says which sessions may have the device reconfigured.
+    pub gate: Arc<dyn Gate>,
     /// How programs from source are counted.
     pub sources: Sources,
 }

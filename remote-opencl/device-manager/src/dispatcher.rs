@@ -3,7 +3,9 @@
 //! The policy is `fpga_core::dispatch`. The lock is held for a decision only, never across a call into the vendor's
 //! runtime or any I/O. A [`Grant`] for another session is the caller's to pass on.
 
+use crate::gate::Others;
 use crate::reporting::{Reports, SlotsNow};
+use fpga_core::bitstream::Digest;
 use fpga_core::dispatch::Dispatch;
 use fpga_core::dispatch::policy::Rules;
 pub use fpga_core::dispatch::{Finished, Grant, Kind, Refusal, TaskId, TaskRequest, Tenant};
@@ -19,6 +21,7 @@ pub struct Dispatcher {
     state: Mutex<State>,
     epoch: Instant,
     reports: Reports,
+    above: Option<Box<dyn Above>>,
     last_session: AtomicU64,
     last_task: AtomicU64,
 }
@@ -30,7 +33,29 @@ struct State {
     said: SlotsNow,
 }
 
+/// More bitstreams are to be resident than there are slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there are more bitstreams to preload than slots ({0}); name fewer, or raise --slots")]
+pub struct NoEmptySlot(usize);
+
+/// Another process's dispatch, which decides for this one: grants come by the router.
+pub trait Above: std::fmt::Debug + Send + Sync {
+    /// A task wants to start.
+    fn submit(&self, request: &TaskRequest);
+    /// A task has ended.
+    fn finished(&self, task: TaskId);
+    /// A session has gone.
+    fn cancelled(&self, session: SessionId);
+}
+
 impl Dispatcher {
+    /// Below another's dispatch of `slots` slots; ids of tasks come after `first_task`.
+    #[must_use]
+    pub fn below(slots: NonZeroU32, first_task: u64, above: Box<dyn Above>) -> Self {
+        let here = Self::new(slots, Rules::default(), Reports::off());
+        Self { above: Some(above), last_task: AtomicU64::new(first_task), ..here }
+    }
+
     /// A device with `slots` empty slots, and the rules by which it is shared.
     #[must_use]
     pub fn new(slots: NonZeroU32, rules: Rules, reports: Reports) -> Self {
@@ -43,6 +68,7 @@ impl Dispatcher {
             state: Mutex::new(State { dispatch, said }),
             epoch: Instant::now(),
             reports,
+            above: None,
             last_session: AtomicU64::new(0),
             last_task: AtomicU64::new(0),
         }
@@ -69,6 +95,10 @@ impl Dispatcher {
     /// # Errors
     /// [`Refusal::TooManyBitstreams`]: the session splits the task in command order and submits the parts.
     pub fn submit(&self, request: TaskRequest) -> Result<Option<Grant>, Refusal> {
+        if let Some(above) = &self.above {
+            above.submit(&request);
+            return Ok(None);
+        }
         let now = self.now();
         self.change(|dispatch| dispatch.submit(request, now))
     }
@@ -77,6 +107,10 @@ impl Dispatcher {
     ///
     /// Must be called for every granted task, also when its session has gone.
     pub fn finished(&self, task: TaskId) -> Vec<Grant> {
+        if let Some(above) = &self.above {
+            above.finished(task);
+            return Vec::new();
+        }
         let now = self.now();
         let finished = self.change(|dispatch| dispatch.finish(task, now));
         if let Some(task) = &finished.task {
@@ -103,6 +137,10 @@ impl Dispatcher {
     ///
     /// Its running tasks hold their slots until [`Self::finished`].
     pub fn cancel_session(&self, session: SessionId) -> Vec<Grant> {
+        if let Some(above) = &self.above {
+            above.cancelled(session);
+            return Vec::new();
+        }
         let now = self.now();
         self.change(|dispatch| dispatch.cancel(session, now))
     }
@@ -111,6 +149,31 @@ impl Dispatcher {
     #[must_use]
     pub fn slots(&self) -> usize {
         self.lock().dispatch.slots().len()
+    }
+
+    /// A bitstream is resident from the start.
+    ///
+    /// # Errors
+    /// [`NoEmptySlot`].
+    pub fn preload(&self, bitstreams: impl IntoIterator<Item = Digest>) -> Result<(), NoEmptySlot> {
+        self.change(|dispatch| {
+            bitstreams.into_iter().try_for_each(|bitstream| match dispatch.preload(bitstream) {
+                Some(_) => Ok(()),
+                None => Err(NoEmptySlot(dispatch.slots().len())),
+            })
+        })
+    }
+
+    /// Whether a slot holds the bitstream.
+    #[must_use]
+    pub fn is_resident(&self, bitstream: Digest) -> bool {
+        self.lock().dispatch.slots().resident().any(|resident| resident == Some(bitstream))
+    }
+
+    /// What sessions other than this one do.
+    #[must_use]
+    pub fn others(&self, session: SessionId) -> Others {
+        if self.lock().dispatch.others_want_slots(session) { Others::Busy } else { Others::Idle }
     }
 
     /// How many tasks wait for a slot or for their session's earlier ones.
@@ -173,7 +236,6 @@ fn now_in(dispatch: &Dispatch, revision: u64) -> SlotsNow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::bitstream::Digest;
     use std::sync::Arc;
     use std::sync::mpsc;
     use std::thread;

@@ -17,6 +17,7 @@ pub mod confine;
 pub mod dispatcher;
 pub mod exec;
 pub mod execute;
+pub mod gate;
 pub mod greeting;
 pub mod humane;
 pub mod images;

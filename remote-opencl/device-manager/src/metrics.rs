@@ -66,6 +66,8 @@ pub struct Metrics {
     /// Sessions that were refused since nobody proved who they are.
     pub access_refusals: Counter,
     /// Times that other settings of tenants came into force.
+    /// Reconfigurations that sessions were refused.
+    pub reconfiguration_refusals: Counter,
     pub settings_changed: Counter,
     tenants: Tenants,
 }
@@ -205,6 +207,7 @@ impl Metrics {
             "Tasks that wait for a slot or for their session's earlier ones",
             metrics.tasks_waiting.clone(),
         );
+            reconfiguration_refusals: Counter::default(),
         registry.register("slots_in_use", "Slots that tasks hold", metrics.slots_in_use.clone());
         registry.register("reconfigurations", "Reconfigurations of a slot", metrics.reconfigurations.clone());
         registry.register_with_unit(
@@ -263,6 +266,11 @@ impl Metrics {
             Unit::Seconds,
             queue_seconds.clone(),
         );
+        registry.register(
+            "reconfiguration_refusals",
+            "Bitstreams that sessions may not have the device reconfigured to",
+            self.reconfiguration_refusals.clone(),
+        );
     }
 
     /// Counts bytes of buffers and programs.
@@ -305,6 +313,33 @@ impl Tenants {
             tasks: self.tasks.get_or_create(&labels).clone(),
             device_seconds: self.device_seconds.get_or_create(&labels).clone(),
             queue_seconds: self.queue_seconds.get_or_create(&labels).clone(),
+    /// What is counted where sessions are served.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        let bytes = |direction, path| self.bytes.get_or_create(&BytesLabels { direction, path }).get();
+        let buffers = |storage| self.buffer_bytes.get_or_create(&StorageLabels { storage }).get();
+        Counted {
+            bytes: DIRECTIONS.map(|direction| PATHS.map(|path| bytes(direction, path))),
+            buffer_bytes: STORAGES.map(buffers),
+            refused: REFUSALS.map(|quota| self.quota_refusals.get_or_create(&RefusedLabels { quota }).get()),
+        }
+    }
+
+    /// What was counted so elsewhere.
+    pub fn add(&self, counted: &Counted) {
+        for (direction, of_paths) in DIRECTIONS.into_iter().zip(counted.bytes) {
+            for (path, bytes) in PATHS.into_iter().zip(of_paths) {
+                self.count_bytes(direction, path, bytes);
+            }
+        }
+        for (storage, bytes) in STORAGES.into_iter().zip(counted.buffer_bytes) {
+            self.buffer_created(storage, bytes);
+        }
+        for (quota, times) in REFUSALS.into_iter().zip(counted.refused) {
+            self.quota_refusals.get_or_create(&RefusedLabels { quota }).inc_by(times);
+        }
+    }
+
         };
         if named {
             by_name.insert(tenant.clone(), counters.clone());

@@ -188,6 +188,13 @@ impl Objects {
         }
     }
 
+    /// What an id that was added is after all.
+    pub fn settle(&mut self, id: u64, object: Object) {
+        if let Some(place) = self.by_id.get_mut(&id) {
+            *place = object;
+        }
+    }
+
     /// The id names nothing from now on.
     pub fn release(&mut self, id: u64) {
         let Some(argument) = self.by_id.remove(&id).and_then(Argument::of) else { return };

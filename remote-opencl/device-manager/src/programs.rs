@@ -2,13 +2,14 @@
 //! of their kernels (B-8).
 
 use crate::config::Sources;
+use crate::gate::Refusal;
 use crate::inventory::Device;
 use crate::objects::{Context, lock};
 use crate::quotas::Charge;
 use crate::task::Need;
 use crate::vendor::{self, ClError, ClResult};
-use fpga_core::bitstream::Digest;
 use bytes::Bytes;
+use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use opencl_sys::{
     CL_INVALID_BINARY, CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_CONTEXT,
@@ -37,9 +38,9 @@ pub struct Program {
     vendor: OnceLock<vendor::Program>,
     /// What its kernels need on each device.
     needs: Mutex<Vec<(u64, Need)>>,
-    /// On its tenant's account.
     /// Binaries that are here while others are yet to come, whatever the store does.
     kept: Mutex<Vec<(Digest, Bytes)>>,
+    /// On its tenant's account.
     _charge: Option<Charge>,
 }
 
@@ -49,7 +50,7 @@ enum Origin {
     Source(Sources, Digest),
     /// In the order of the devices.
     Binaries(Vec<Digest>),
-    /// What the programs that were linked come from; or the digest of an intermediate language.
+    /// What the programs that were linked come from; the digest of an intermediate language, or of built-in kernels' names.
     Linked(Sources, Digest),
 }
 
@@ -70,12 +71,11 @@ impl Program {
             origin: Origin::Source(sources, digest),
             vendor: OnceLock::from(vendor),
             needs: Mutex::default(),
-            _charge: None,
             kept: Mutex::default(),
+            _charge: None,
         })
     }
 
-    /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
     /// A program in an intermediate language.
     ///
     /// # Errors
@@ -97,6 +97,36 @@ impl Program {
         })
     }
 
+    /// A program of kernels that the devices have built in.
+    ///
+    /// # Errors
+    /// The vendor's; -30 where a device has no such kernel, -33 where a device is not of the context.
+    pub fn with_built_in_kernels(
+        context: Arc<Context>,
+        devices: &[u64],
+        names: &str,
+        sources: Sources,
+    ) -> ClResult<Self> {
+        let devices = choose(&context.devices, devices)?;
+        let c_names = CString::new(names).map_err(|_| ClError(CL_INVALID_VALUE))?;
+        let vendor = vendor::Program::with_built_in_kernels(&context.vendor, &vendors(&devices), &c_names)?;
+        let digest = Digest::from_bytes(Sha256::digest(names).into());
+        Ok(Self {
+            devices,
+            context,
+            origin: Origin::Linked(sources, digest),
+            vendor: OnceLock::from(vendor),
+            needs: Mutex::default(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// What a client is told of it where it needs no build.
+    pub fn ready(&self) -> v1::BuildResult {
+        self.outcome(&self.devices, Ok(())).1
+    }
+
     /// Sets a specialization constant for the next build.
     ///
     /// # Errors
@@ -108,6 +138,7 @@ impl Program {
         self.vendor()?.set_constant(&vendors(&self.devices), id, value)
     }
 
+    /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
     ///
     /// # Errors
     /// -33 where a device is not of the context or named twice, -30 where a digest has no 32 bytes.
@@ -134,8 +165,8 @@ impl Program {
             devices,
             origin: Origin::Binaries(digests),
             vendor: OnceLock::new(),
-            _charge: None,
             kept: Mutex::default(),
+            _charge: None,
         })
     }
 
@@ -173,8 +204,8 @@ impl Program {
             origin: Origin::Linked(sources, digest),
             vendor: OnceLock::new(),
             needs: Mutex::default(),
-            _charge: None,
             kept: Mutex::default(),
+            _charge: None,
         })
     }
 
@@ -202,7 +233,6 @@ impl Program {
         }
     }
 
-    /// Makes the vendor's program once all binaries are there; the vendor's status of each.
     /// A binary of the program that was here before.
     #[must_use]
     pub fn kept(&self, digest: &Digest) -> Option<Bytes> {
@@ -222,10 +252,11 @@ impl Program {
         }
     }
 
+    /// Makes the vendor's program once all binaries are there; the vendor's status of each.
     ///
     /// # Errors
     /// The vendor's, with the statuses.
-    pub fn load(&self, binaries: &[bytes::Bytes]) -> (ClResult<()>, Vec<i32>) {
+    pub fn load(&self, binaries: &[Bytes]) -> (ClResult<()>, Vec<i32>) {
         let binaries: Vec<_> = self
             .devices
             .iter()
@@ -341,6 +372,7 @@ impl Program {
                 status: program.build_status(device.vendor).unwrap_or(opencl_sys::CL_BUILD_NONE),
                 log: program.build_log(device.vendor).unwrap_or_default(),
                 binary_type: program.binary_type(device.vendor).unwrap_or(0),
+                global_variable_bytes: program.global_variable_bytes(device.vendor),
             });
         }
         // What is not linked has none, and some runtimes crash over the question.
@@ -389,8 +421,25 @@ impl Program {
             Origin::Source(Sources::AsBitstream, source) | Origin::Linked(Sources::AsBitstream, source) => {
                 devices.iter().map(|device| digest_of_build(source, options, device)).collect()
             }
-        }
             _ => Vec::new(),
+        }
+    }
+
+    /// What a client is told where the gate refused what would come of a build; `status` is that of the call.
+    #[must_use]
+    pub fn refused(&self, status: i32, refusal: &Refusal) -> (i32, v1::BuildResult) {
+        let device = |device: &Device| v1::DeviceBuild {
+            device: device.id,
+            status: opencl_sys::CL_BUILD_ERROR,
+            log: refusal.to_string(),
+            ..v1::DeviceBuild::default()
+        };
+        let devices = match self.vendor.get() {
+            Some(_) => self.devices.iter().map(device).collect(),
+            // A link of which nothing came.
+            None => Vec::new(),
+        };
+        (status, v1::BuildResult { devices, kernels: Vec::new() })
     }
 
     /// The kernel of that name.

@@ -70,6 +70,8 @@ pub struct Reconfigured {
 
 #[derive(Debug)]
 struct Inner {
+    /// Who reports reconfigurations instead.
+    above: Option<Above>,
     reporter: Option<Reporter>,
     facts: DeviceFacts,
     catalogue: Arc<Catalogue>,
@@ -78,6 +80,15 @@ struct Inner {
     used: WholeMillis,
     reconfigured: WholeMillis,
     state: Mutex<DeviceState>,
+}
+
+/// Hears of reconfigurations.
+struct Above(Box<dyn Fn(&Reconfigured) + Send + Sync>);
+
+impl std::fmt::Debug for Above {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Above")
+    }
 }
 
 #[derive(Debug)]
@@ -98,6 +109,7 @@ impl Reports {
     ) -> Self {
         let state = Mutex::new(DeviceState { slots: SlotsNow::default(), health: Health::Healthy });
         let inner = Inner {
+            above: None,
             reporter,
             facts,
             catalogue,
@@ -110,10 +122,26 @@ impl Reports {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Reports for a process that serves for another: that one is told of reconfigurations, and knows the rest.
+    #[must_use]
+    pub fn above(tell: impl Fn(&Reconfigured) + Send + Sync + 'static) -> Self {
+        let mut reports = Self::off();
+        if let Some(inner) = Arc::get_mut(&mut reports.inner) {
+            inner.above = Some(Above(Box::new(tell)));
+        }
+        reports
+    }
+
     /// Reports for nobody.
     #[must_use]
     pub fn off() -> Self {
         Self::new(None, DeviceFacts::default(), Arc::default(), Metrics::default(), Trace::default())
+    }
+
+    /// Id of the device on its node.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.inner.facts.id
     }
 
     /// The metrics.
@@ -124,6 +152,9 @@ impl Reports {
 
     /// A slot has been loaded.
     pub fn reconfigured(&self, reconfigured: &Reconfigured) {
+        if let Some(Above(tell)) = &self.inner.above {
+            return tell(reconfigured);
+        }
         let Reconfigured { slot, bitstream, took, tenant } = reconfigured;
         self.inner.metrics.reconfigurations.inc();
         self.inner.metrics.reconfiguration_seconds.inc_by(took.as_secs_f64());

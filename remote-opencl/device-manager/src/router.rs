@@ -1,7 +1,9 @@
 //! From any thread to the thread of a session: grants that arise elsewhere, and the ends of commands.
 
+use crate::calls::Waiting;
 use crate::dispatcher::{Dispatcher, Grant, SessionId};
 use crate::execute::Notify;
+use crate::gate::Refusal;
 use crate::ready::EventId;
 use crate::segments::Side;
 use dashmap::DashMap;
@@ -21,6 +23,8 @@ pub enum Input {
     Side(Side),
     /// A build has ended.
     Built(Box<v1::Reply>),
+    /// Whether a program may be made of bitstreams is known.
+    Decided(Box<Waiting>, Result<(), Refusal>),
 }
 
 /// Where a session takes its input from.
@@ -53,6 +57,14 @@ impl Router {
     /// A session takes no more: what is granted to it later is given back at once.
     pub fn remove(&self, session: SessionId) {
         self.sessions.remove(&session);
+    }
+
+    /// Gives something to a session, if it is there.
+    pub fn send(&self, session: SessionId, input: Input) {
+        if let Some(inbox) = self.sessions.get(&session) {
+            // One that has gone takes nothing.
+            let _ = inbox.0.send(input);
+        }
     }
 
     /// Gives grants to their sessions; those of `own` are returned, in their order.

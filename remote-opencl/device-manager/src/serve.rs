@@ -4,6 +4,7 @@ use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
+use crate::gate::GateArgs;
 use crate::greeting::Access;
 use crate::humane;
 use crate::listen::{Address, Listener};
@@ -188,6 +189,9 @@ impl Drop for OwnFolder {
 
 /// How a board is reconfigured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+    #[command(flatten)]
+    gate: GateArgs,
+
 enum Reconfiguration {
     /// One slot while the others run on.
     Partial,
@@ -250,6 +254,7 @@ impl ServeArgs {
                 let files = ServerFiles { certificate, key, client_ca: Some(client_ca) };
                 let tls = ServerTls::new(files, HTTP_2);
                 if let Reload::Failed(error) = tls.reload() {
+            gate,
                     return Err(error).context("--tls-cert, --tls-key, --tls-client-ca");
                 }
                 Some(Arc::new(tls))
@@ -311,7 +316,8 @@ impl ServeArgs {
         let reports =
             Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone(), trace.clone());
         let config = Config {
-            dispatcher: Arc::new(Dispatcher::new(slots, tenants.rules.clone(), reports.clone())),
+            dispatcher: Arc::new(dispatcher),
+            gate: Arc::new(gate.may_reconfigure),
             access,
             trace,
             confinement,
@@ -360,6 +366,11 @@ fn confinement(wanted: ConfineBuilds, runtime: &Runtime) -> anyhow::Result<Confi
         }
     }
 }
+        let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
+        let preload = gate.preload.iter().map(|name| {
+            catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
+        });
+        dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
 
 fn bind(
     addresses: &[Address],

@@ -16,6 +16,7 @@ use crate::commands::Body;
 use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Report};
+use crate::gate::Asker;
 use crate::inventory::Inventory;
 use crate::objects::Objects;
 use crate::outgoing::Outgoing;
@@ -95,6 +96,7 @@ pub struct Session {
     /// What the client has not been told yet.
     reports: Vec<Report>,
     closed: Closed,
+    asker: Asker,
 }
 
 /// A modelled reconfiguration.
@@ -104,7 +106,7 @@ struct Loading {
     until: Instant,
 }
 
-/// Whether a build runs on a thread of its own; what comes after it waits.
+/// Whether a build, or a question to the gate, runs on a thread of its own; what comes after it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Building {
     Yes,
@@ -155,6 +157,16 @@ impl Session {
             shared,
             id,
             tenant,
+        let asker = Asker {
+            gate: shared.config.gate.clone(),
+            dispatcher: shared.config.dispatcher.clone(),
+            catalogue: shared.config.catalogue.clone(),
+            metrics: shared.config.metrics.clone(),
+            device: shared.config.reports.device().to_owned(),
+            session: id,
+            tenant: tenant.clone(),
+            allowed: Arc::default(),
+        };
             account,
             charges: HashMap::new(),
             executor: Executor::new(inbox.clone()),
@@ -173,6 +185,7 @@ impl Session {
             closed: Closed::No,
         };
         (session, input)
+            asker,
     }
 
     /// Its id.

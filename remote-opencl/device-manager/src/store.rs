@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
+/// How files that are being written are called.
+const UNFINISHED: &str = ".unfinished-";
+
 /// The bitstreams that the manager has.
 #[derive(Debug)]
 pub struct BitstreamStore {
@@ -89,6 +92,11 @@ impl BitstreamStore {
         for file in fs::read_dir(folder).map_err(failed)? {
             let file = file.map_err(failed)?;
             let name = file.file_name();
+            if name.to_string_lossy().starts_with(UNFINISHED) {
+                // A manager ended while it wrote. Nobody else writes here: one that does loses a copy on disk.
+                let _ = fs::remove_file(file.path());
+                continue;
+            }
             let Some(digest) = name.to_str().and_then(|name| format!("sha256:{name}").parse().ok()) else {
                 continue;
             };
@@ -190,6 +198,10 @@ impl BitstreamStore {
             warn!(%error, %digest, "Bitstream is kept in memory only");
         }
         self.delete_files(&evicted);
+        // Another thread may have evicted it before its file was there.
+        if !self.lock().bitstreams.contains_key(&digest) {
+            self.delete_files(&[digest]);
+        }
     }
 
     fn delete_files(&self, digests: &[Digest]) {
@@ -263,8 +275,10 @@ fn read_intact(file: &Path, digest: &Digest, size: u64) -> Option<Bytes> {
 }
 
 fn write_whole(folder: &Path, digest: &Digest, bytes: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(bytes)?;
+    // Before it has its name: what has one is whole, also after the machine lost its power.
+    file.as_file().sync_data()?;
     file.persist(file_of(folder, digest))?;
     Ok(())
 }

@@ -255,7 +255,11 @@ impl State {
         let lacking = self.programs[&program].iter().filter(|digest| !stored.contains_key(*digest));
         let missing: Vec<_> = lacking.map(|digest| digest.clone().into()).collect();
         let binary_status = if missing.is_empty() { vec![0] } else { Vec::new() };
-        v1::reply::Result::Binaries(v1::BinariesResult { binary_status, missing, binary_types: Vec::new() })
+        v1::reply::Result::Binaries(v1::BinariesResult {
+            binary_status,
+            missing,
+            ..v1::BinariesResult::default()
+        })
     }
 
     fn data(&mut self, data: v1::Data) -> Vec<u8> {

@@ -1,8 +1,9 @@
-//! The methods of sub-devices and of what OpenCL has since 2.0: pipes, queues on the device, sub-groups.
+//! The methods of sub-devices, of built-in kernels and of what OpenCL has since 2.0: pipes, queues on the device, sub-groups.
 
 use super::{Answered, CallError, Calls, QUEUE_PROPERTIES, of_context};
 use crate::objects::{Object, lock};
 use crate::pipes::{DeviceQueue, ON_DEVICE, Pipe};
+use crate::programs::Program;
 use crate::quotas::Resource;
 use crate::sub_devices::{Partition, SubDevice};
 use crate::vendor::{ClError, ClResult};
@@ -12,6 +13,26 @@ use opencl_sys::{CL_INVALID_COMMAND_QUEUE, CL_INVALID_QUEUE_PROPERTIES};
 use std::sync::Arc;
 
 impl Calls<'_> {
+    pub(super) fn create_program_with_built_in(
+        &mut self,
+        create: &v1::CreateProgramWithBuiltInKernels,
+    ) -> Result<Answered, CallError> {
+        let made = self.objects.context(create.context).and_then(|context| {
+            let charge = self.account.charge(Resource::Programs, 1)?;
+            let (devices, names) = (&create.devices, &create.names);
+            let program = Program::with_built_in_kernels(context, devices, names, self.config.sources)?;
+            Ok(Arc::new(program.charged(charge)))
+        });
+        match made {
+            Ok(program) => {
+                let ready = program.ready();
+                self.objects.add(create.program, Object::Program(program))?;
+                Ok((Ok(()), Some(Answer::Build(ready))))
+            }
+            Err(error) => self.keep(create.program, Err(error)),
+        }
+    }
+
     pub(super) fn create_sub_devices(
         &mut self,
         create: &v1::CreateSubDevices,

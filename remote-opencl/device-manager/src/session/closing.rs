@@ -44,7 +44,7 @@ impl Session {
                 self.give_back(grants);
             }
             Input::Side(_) => {}
-            Input::Built(_) => self.building = Building::No,
+            Input::Built(_) | Input::Decided(..) => self.building = Building::No,
         }
     }
 

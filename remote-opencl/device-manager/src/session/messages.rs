@@ -58,17 +58,23 @@ impl Session {
                 self.answer(reply(id, Ok(()), None));
             }
             method => {
-                let mut calls = Calls {
-                    config: &self.shared.config,
-                    account: &self.account,
-                    inventory: &self.shared.inventory,
-                    objects: &mut self.objects,
-                    transfers: &mut self.transfers,
-                    outgoing: &mut self.outgoing,
-                    side: self.side.as_ref(),
-                };
-                match calls.run(id, method)? {
+                match self.calls().run(id, method)? {
                     Outcome::Done(reply) => self.answer(reply),
+                    Outcome::Ask(waiting, question) => {
+                        let inbox = self.inbox.clone();
+                        let thread = std::thread::Builder::new().name("gate".to_owned());
+                        let started = thread.spawn(move || {
+                            let decided = question();
+                            // The session waits for it, so the inbox is open.
+                            let _ = inbox.0.send(Input::Decided(waiting, decided));
+                        });
+                        match started {
+                            Ok(_) => self.building = Building::Yes,
+                            Err(_) => {
+                                self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None));
+                            }
+                        }
+                    }
                     Outcome::Build(build) => {
                         let inbox = self.inbox.clone();
                         let confinement = self.shared.config.confinement.clone();
@@ -95,6 +101,20 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// What the methods work on.
+    pub(super) fn calls(&mut self) -> Calls<'_> {
+        Calls {
+            config: &self.shared.config,
+            account: &self.account,
+            inventory: &self.shared.inventory,
+            objects: &mut self.objects,
+            transfers: &mut self.transfers,
+            outgoing: &mut self.outgoing,
+            side: self.side.as_ref(),
+            asker: &self.asker,
+        }
     }
 
     pub(super) fn answer(&self, reply: v1::Reply) {

@@ -150,6 +150,11 @@ impl Session {
                 self.building = Building::No;
                 self.answer(*reply);
             }
+            Input::Decided(waiting, verdict) => {
+                self.building = Building::No;
+                let reply = self.calls().decided(*waiting, verdict);
+                self.answer(reply);
+            }
         }
     }
 }

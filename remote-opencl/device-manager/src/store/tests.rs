@@ -44,3 +44,54 @@ fn a_folder_keeps_bitstreams_over_a_restart_and_damaged_ones_are_left_out() {
     let smaller = BitstreamStore::in_folder(5, &folder).unwrap();
     assert_eq!((smaller.bytes(), fs::read_dir(&folder).unwrap().count()), (0, 0));
 }
+
+#[test]
+fn what_a_crash_left_half_written_is_removed_and_never_taken_for_a_bitstream() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = digest_of(&bytes(1, 10));
+    // Torn in the middle of a write: under its temporary name, and, on a file system that loses data, under its own.
+    fs::write(dir.path().join(format!("{UNFINISHED}x7")), bytes(1, 5)).unwrap();
+    fs::write(file_of(dir.path(), &digest), bytes(1, 5)).unwrap();
+    let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
+    assert_eq!(store.get(&digest), None);
+    assert_eq!((store.bytes(), fs::read_dir(dir.path()).unwrap().count()), (0, 0));
+    store.insert_as(digest, bytes(1, 10)).unwrap();
+    let again = BitstreamStore::in_folder(100, dir.path()).unwrap();
+    assert_eq!(again.get(&digest).unwrap(), bytes(1, 10));
+}
+
+#[test]
+fn eviction_takes_nothing_from_who_uses_a_bitstream() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = BitstreamStore::in_folder(10, dir.path()).unwrap();
+    let one = store.insert(bytes(1, 10)).unwrap();
+    let in_use = store.get(&one).unwrap();
+    let two = store.insert(bytes(2, 10)).unwrap();
+    assert_eq!((store.get(&one), in_use), (None, bytes(1, 10)));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the folder has what the store has");
+    assert_eq!(store.get(&two).unwrap(), bytes(2, 10));
+}
+
+#[test]
+fn threads_that_evict_each_others_bitstreams_leave_the_limit_and_the_folder_intact() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = BitstreamStore::in_folder(30, dir.path()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..25 {
+                    let own = bytes(thread * 25 + round, 10);
+                    let digest = store.insert(own.clone()).unwrap();
+                    assert!(store.get(&digest).is_none_or(|kept| kept == own));
+                    assert!(store.bytes() <= 30);
+                }
+            });
+        }
+    });
+    let mut on_disk: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut held: Vec<_> = store.lock().bitstreams.keys().map(|digest| file_of(dir.path(), digest)).collect();
+    on_disk.sort();
+    held.sort();
+    assert_eq!(on_disk, held);
+}

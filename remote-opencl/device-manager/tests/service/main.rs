@@ -3,9 +3,11 @@
 
 mod access;
 mod crowd;
+mod gate;
 mod harness;
 mod hostile;
 mod images;
+mod isolation;
 mod random;
 mod shared_memory;
 mod sharing;

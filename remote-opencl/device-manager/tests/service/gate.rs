@@ -1,0 +1,75 @@
+//! Who may have the device reconfigured (B-8).
+
+use crate::INCREASE;
+use crate::harness::{Client, Manager, binaries_result, digest_of};
+use fpga_protocol::v1;
+use fpga_protocol::v1::call::Method;
+
+/// `CL_OUT_OF_RESOURCES` and `CL_BUILD_PROGRAM_FAILURE`.
+const REFUSED: i32 = -5;
+const BUILD_FAILED: i32 = -11;
+
+/// A bitstream for the device, and the folder of accelerators that has it as `increase`.
+async fn bitstream() -> (Vec<u8>, tempfile::TempDir) {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let program = client.source(context, INCREASE).await;
+    assert_eq!(client.build(program).await.0, 0);
+    let binary = client.binary(program).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("increase.bitstream"), &binary).unwrap();
+    (binary, folder)
+}
+
+async fn announce(client: &mut Client, context: u64, binary: &[u8]) -> v1::Reply {
+    let program = client.id();
+    let digest = digest_of(binary).as_bytes().to_vec().into();
+    let binaries = vec![v1::BinaryRef { device: client.device(), digest, length: binary.len() as u64 }];
+    let reply = client
+        .call(Method::CreateProgramWithBinary(v1::CreateProgramWithBinary { program, context, binaries }))
+        .await;
+    if reply.status != 0 {
+        // The program is none, and says so at its use.
+        assert_eq!(client.build(program).await.0, reply.status);
+    }
+    reply
+}
+
+#[tokio::test]
+async fn who_may_not_reconfigure_is_told_so_before_a_byte_is_sent_and_resident_bitstreams_are_free() {
+    let (binary, folder) = bitstream().await;
+    let folder = folder.path().to_str().unwrap();
+    let closed = Manager::start(&["--may-reconfigure", "never", "--bitstreams", folder]);
+    let mut client = Client::connect(&closed).await;
+    let context = client.context().await;
+    let reply = announce(&mut client, context, &binary).await;
+    let result = binaries_result(&reply);
+    assert_eq!(
+        (reply.status, result.missing.len(), result.binary_status.as_slice()),
+        (REFUSED, 0, &[-5][..])
+    );
+    assert!(result.refusal.contains("dm0 to bitstream increase"), "{}", result.refusal);
+    let metrics = closed.metrics_text();
+    assert!(metrics.contains("fpga_device_manager_reconfiguration_refusals_total 1"), "{metrics}");
+    drop(client);
+
+    let args = ["--may-reconfigure", "never", "--bitstreams", folder, "--preload", "increase"];
+    let loaded = Manager::start(&args);
+    let mut client = Client::connect(&loaded).await;
+    let context = client.context().await;
+    let (_, missing) = client.program_from(context, &binary).await;
+    assert_eq!(missing, 0);
+    assert_eq!(announce(&mut client, context, b"something else").await.status, REFUSED);
+}
+
+#[tokio::test]
+async fn a_source_that_counts_as_a_bitstream_is_refused_with_a_reason_in_the_build_log() {
+    let manager = Manager::start(&["--may-reconfigure", "never", "--source-as-bitstream"]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let program = client.source(context, INCREASE).await;
+    let (status, build) = client.build(program).await;
+    assert_eq!(status, BUILD_FAILED);
+    assert!(build.devices[0].log.contains("--may-reconfigure=never"), "{:?}", build.devices);
+}
