@@ -1,0 +1,127 @@
+//! Frames on a stream of words: a word with the length in bytes, then the bytes, filled up to whole words.
+
+use bytes::{Bytes, BytesMut};
+
+const WORD: usize = size_of::<u64>();
+
+/// A frame is longer than allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of {length} bytes, and {limit} are allowed")]
+pub struct TooLong {
+    /// What it says of itself.
+    pub length: u64,
+    /// What is allowed.
+    pub limit: usize,
+}
+
+/// Appends a frame to `out`, with what `content` appends.
+pub fn frame<E>(out: &mut BytesMut, content: impl FnOnce(&mut BytesMut) -> Result<(), E>) -> Result<(), E> {
+    let start = out.len();
+    out.extend_from_slice(&[0; WORD]);
+    if let Err(error) = content(out) {
+        out.truncate(start);
+        return Err(error);
+    }
+    let length = out.len() - start - WORD;
+    out[start..start + WORD].copy_from_slice(&(length as u64).to_le_bytes());
+    out.resize(start + WORD + length.next_multiple_of(WORD), 0);
+    Ok(())
+}
+
+/// What has come of a stream and not been taken yet.
+#[derive(Debug)]
+pub struct Frames {
+    buffer: BytesMut,
+    limit: usize,
+}
+
+impl Frames {
+    /// Nothing yet; frames have up to `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), limit }
+    }
+
+    /// Where the stream's words go. Memory is taken as they come, never as a length says.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next whole frame.
+    ///
+    /// # Errors
+    /// [`TooLong`].
+    pub fn take(&mut self) -> Result<Option<Bytes>, TooLong> {
+        let Some(first) = self.buffer.first_chunk::<WORD>() else { return Ok(None) };
+        let length = u64::from_le_bytes(*first);
+        let limit = self.limit;
+        let bytes = match usize::try_from(length) {
+            Ok(bytes) if bytes <= limit => bytes,
+            _ => return Err(TooLong { length, limit }),
+        };
+        let whole = WORD + bytes.next_multiple_of(WORD);
+        if self.buffer.len() < whole {
+            return Ok(None);
+        }
+        let mut frame = self.buffer.split_to(whole).freeze();
+        frame.truncate(WORD + bytes);
+        Ok(Some(frame.slice(WORD..)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    fn framed(contents: &[&[u8]]) -> BytesMut {
+        let mut out = BytesMut::new();
+        for content in contents {
+            let put = |out: &mut BytesMut| {
+                out.extend_from_slice(content);
+                Ok::<_, Infallible>(())
+            };
+            frame(&mut out, put).unwrap();
+        }
+        out
+    }
+
+    #[test]
+    fn frames_come_out_as_they_went_in_however_they_are_cut() {
+        let contents: [&[u8]; 4] = [b"", b"12345678", b"a", &[7; 100]];
+        let out = framed(&contents);
+        assert!(out.len().is_multiple_of(WORD));
+        for cut in (0..out.len()).step_by(WORD) {
+            let mut frames = Frames::new(100);
+            let mut got = Vec::new();
+            for part in [&out[..cut], &out[cut..]] {
+                frames.buffer().extend_from_slice(part);
+                while let Some(frame) = frames.take().unwrap() {
+                    got.push(frame);
+                }
+            }
+            assert_eq!(got, contents);
+        }
+    }
+
+    #[test]
+    fn a_length_that_lies_takes_no_memory() {
+        for length in [101, u64::from(u32::MAX), u64::MAX] {
+            let mut frames = Frames::new(100);
+            frames.buffer().extend_from_slice(&length.to_le_bytes());
+            assert_eq!(frames.take(), Err(TooLong { length, limit: 100 }));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_fails_leaves_nothing() {
+        let mut out = framed(&[b"before"]);
+        let before = out.clone();
+        let fail = |out: &mut BytesMut| {
+            out.extend_from_slice(b"half");
+            Err("no")
+        };
+        assert_eq!(frame(&mut out, fail), Err("no"));
+        assert_eq!(out, before);
+    }
+}
