@@ -299,6 +299,9 @@ impl Window {
         let count = usize::try_from(self.length.0.div_ceil(bucket)).unwrap_or(usize::MAX);
         let mut measured = Measured { bitstreams: at.recent.published(now), ..Measured::default() };
         let mut total = at.elsewhere;
+        // What the only device did is what the node did: reckoned once.
+        let is_only = total.is_empty() && at.devices.len() == 1 && devices.len() == 1;
+        let mut of_only = None;
         for (id, mut amounts) in at.devices {
             if let Some(slots) = devices.get(&id) {
                 amounts.cap(&line, now, u64::from(*slots));
@@ -315,6 +318,10 @@ impl Window {
                         ),
                     },
                 );
+                of_only = is_only.then_some(buckets);
+            }
+            if of_only.is_some() {
+                break;
             }
             total.usage.add_all(&amounts.usage);
             total.reconfiguration.add_all(&amounts.reconfiguration);
@@ -324,8 +331,10 @@ impl Window {
         } else {
             devices.values().map(|slots| u64::from(*slots)).sum()
         };
-        total.cap(&line, now, slots);
-        measured.buckets = total.buckets(&line, now, bucket, count, slots);
+        measured.buckets = of_only.unwrap_or_else(|| {
+            total.cap(&line, now, slots);
+            total.buckets(&line, now, bucket, count, slots)
+        });
         measured.buckets.trim();
         let sum = |slices: &[Millis]| Buckets::sum_at(slices, Millis(bucket), self.length, Millis::ZERO);
         measured.usage = sum(&measured.buckets.usage);

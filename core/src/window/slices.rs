@@ -100,10 +100,14 @@ impl Slices {
 
     /// Cuts every slice to what `slots` slots can use of it until `now`.
     pub(super) fn cap(&mut self, line: &Line, now: u64, slots: u64) {
-        for (age, amount) in self.0.iter_mut().enumerate() {
-            let begin = line.begin(age);
-            let length = now.clamp(begin, begin.saturating_add(line.width)) - begin;
-            *amount = (*amount).min(length.saturating_mul(slots));
+        // Only the newest is not over; near the epoch none is whole.
+        let newest = now.saturating_sub(line.begin(0)).min(line.width);
+        let older = if line.newest == 0 { now.min(line.width) } else { line.width };
+        for amount in &mut self.0 {
+            *amount = (*amount).min(older.saturating_mul(slots));
+        }
+        if let Some(amount) = self.0.front_mut() {
+            *amount = (*amount).min(newest.saturating_mul(slots));
         }
     }
 
@@ -185,6 +189,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_slice_holds_what_the_slots_can_do_of_it_until_now(
+            amounts in prop::collection::vec(0_u64..20_000, 0..40),
+            (width, newest, into) in (1_u64..2_000, 0_u64..60, 0.0..1.0_f64), slots in 0_u64..9,
+        ) {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the width")]
+            let now = newest * width + (into * width as f64) as u64;
+            let line = Line { width, count: 40, newest };
+            let most = |age: usize| (now.clamp(line.begin(age), line.begin(age) + width) - line.begin(age)) * slots;
+            let expected = amounts.iter().enumerate().map(|(age, amount)| *amount.min(&most(age))).collect();
+            let mut slices = Slices(amounts.into());
+            slices.cap(&line, now, slots);
+            prop_assert_eq!(slices, Slices(expected));
+        }
+
         // Also near the epoch, where a clock that stepped back leaves slices that begin with it.
         #[test]
         fn passed_at_once_or_moment_by_moment_steps_are_the_same(
