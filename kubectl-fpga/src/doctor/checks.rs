@@ -1,17 +1,19 @@
 //! The checks: each a pure function of what is known.
 
+pub mod certificates;
 pub mod extender;
 pub mod nodes;
 pub mod scheduler;
+pub mod streams;
 
-use super::facts::{Facts, Looked};
+use super::facts::{Facts, Looked, Replica};
 use super::finding::Finding;
 
 /// A check.
 pub type Check = fn(&Facts) -> Vec<Finding>;
 
 /// All of them, in the order in which they are told.
-pub const ALL: [Check; 17] = [
+pub const ALL: [Check; 19] = [
     scheduler::wired,
     scheduler::verbs,
     scheduler::weight,
@@ -26,6 +28,8 @@ pub const ALL: [Check; 17] = [
     extender::rules,
     extender::herd,
     extender::errors,
+    certificates::certificates,
+    streams::streams,
     nodes::states,
     nodes::collectors,
     nodes::clocks,
@@ -50,18 +54,18 @@ pub fn rights(facts: &Facts) -> Vec<Finding> {
             "Apply the ClusterRoles and bindings of manifests/base/extender/rbac.yaml and manifests/base/collector/rbac.yaml.",
         )
     });
-    let missing: Vec<Finding> = missing.collect();
-    if missing.is_empty() {
-        vec![Finding::ok(CHECK, format!("all {} rights are granted", rights.len()))]
-    } else {
-        missing
-    }
+    Finding::or_ok(CHECK, missing.collect(), format!("all {} rights are granted", rights.len()))
 }
 
 /// What all checks find.
 #[must_use]
 pub fn run(facts: &Facts) -> Vec<Finding> {
     ALL.iter().copied().chain([rights as Check]).flat_map(|check| check(facts)).collect()
+}
+
+/// The replicas, as far as they are known.
+fn replicas_of(facts: &Facts) -> &[Replica] {
+    facts.replicas.found().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Some names, and how many more.

@@ -3,6 +3,7 @@
 use super::scheduler_config::SchedulerConfig;
 use crate::answers::{ConfigView, NodeView};
 use fpga_core::node_state::NodeState;
+use std::collections::BTreeMap;
 
 /// Something that was looked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +17,8 @@ pub enum Looked<T> {
 /// Everything that is known.
 #[derive(Debug, Clone)]
 pub struct Facts {
+    /// Seconds since the epoch, by the clock of who asks.
+    pub now: i64,
     /// Minor version of Kubernetes 1.x.
     pub kubernetes_minor: Looked<u32>,
     /// kube-scheduler's configuration, and where it was found.
@@ -28,8 +31,8 @@ pub struct Facts {
     pub nodes: Looked<Vec<Node>>,
     /// FPGA pods.
     pub pods: Looked<Vec<FpgaPod>>,
-    /// Nodes with a collector that is ready.
-    pub collectors: Looked<Vec<String>>,
+    /// The collectors of the manifests.
+    pub collectors: Looked<Collectors>,
     /// Who may do what he must.
     pub rights: Looked<Vec<Right>>,
 }
@@ -58,10 +61,50 @@ pub struct Replica {
     pub config: Looked<ConfigView>,
     /// How it sees the nodes.
     pub nodes: Looked<Vec<NodeView>>,
-    /// Its metrics, with labels left out and summed.
-    pub metrics: Looked<std::collections::BTreeMap<String, f64>>,
+    /// Its metrics.
+    pub metrics: Looked<Metrics>,
     /// Its version; nothing if it doesn't say.
     pub version: Option<String>,
+}
+
+/// What a replica counts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics {
+    /// Per metric the sum over its labels.
+    pub sums: BTreeMap<String, f64>,
+    /// Certificates at its ports.
+    pub certificates: Vec<Certificate>,
+    /// Streams that it refused or ended since it started, by reason.
+    pub refused_streams: BTreeMap<String, f64>,
+}
+
+/// A certificate at a port of a replica.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Certificate {
+    /// `http` or `stream`.
+    pub port: String,
+    /// `own` or `client_ca`.
+    pub which: String,
+    /// When it ends, in seconds since the epoch.
+    pub expires: i64,
+}
+
+/// The collectors of the manifests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collectors {
+    /// Nodes with one that is ready.
+    pub ready_on: Vec<String>,
+    /// Who labels the nodes.
+    pub labelling: Labelling,
+}
+
+/// Who labels the nodes that have boards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Labelling {
+    /// Whoever looks after the cluster.
+    ByPeople,
+    /// The collectors are told to.
+    ByCollectors,
 }
 
 /// A node.

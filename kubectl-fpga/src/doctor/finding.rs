@@ -41,6 +41,11 @@ impl Finding {
         Self { check, severity: Severity::Ok, what: what.into(), why: String::new(), mend: String::new() }
     }
 
+    /// What was found; if that is nothing, that all is well.
+    pub fn or_ok(check: &'static str, findings: Vec<Self>, what: impl Into<String>) -> Vec<Self> {
+        if findings.is_empty() { vec![Self::ok(check, what)] } else { findings }
+    }
+
     /// Worth knowing.
     pub fn note(check: &'static str, what: impl Into<String>, why: impl Into<String>) -> Self {
         let (what, why) = (what.into(), why.into());

@@ -1,6 +1,6 @@
 //! What can be wrong with the extender.
 
-use super::named;
+use super::{named, replicas_of};
 use crate::answers::Rules;
 use crate::doctor::facts::{Facts, Looked, Replica};
 use crate::doctor::finding::Finding;
@@ -36,10 +36,6 @@ const ERRORS: [(&str, &str, &str); 5] = [
         "A replay lacks them. Is the disk full, or slow?",
     ),
 ];
-
-fn replicas_of(facts: &Facts) -> &[Replica] {
-    facts.replicas.found().map(Vec::as_slice).unwrap_or_default()
-}
 
 /// Whether the extender is there, twice, and of one version.
 #[must_use]
@@ -83,10 +79,7 @@ pub fn replicas(facts: &Facts) -> Vec<Finding> {
             "Finish the roll-out, and install the plugin of the same version.",
         ));
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, format!("{answering} of {} answer and are ready", replicas.len())));
-    }
-    findings
+    Finding::or_ok(CHECK, findings, format!("{answering} of {} answer and are ready", replicas.len()))
 }
 
 /// Whether the replicas go by the same rules and see the same nodes.
@@ -142,10 +135,10 @@ pub fn rules(facts: &Facts) -> Vec<Finding> {
              let it through?",
         ));
     }
-    if findings.is_empty() && !policies.is_empty() {
-        findings.push(Finding::ok(CHECK, "all replicas go by the same rules and see the same nodes"));
+    if policies.is_empty() {
+        return findings;
     }
-    findings
+    Finding::or_ok(CHECK, findings, "all replicas go by the same rules and see the same nodes")
 }
 
 /// Nodes that are fresh to one replica and not to another.
@@ -202,10 +195,7 @@ pub fn herd(facts: &Facts) -> Vec<Finding> {
             "Take --anti-herd off out.",
         ));
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, "the weights let usage win over locality, and anti-herd is on"));
-    }
-    findings
+    Finding::or_ok(CHECK, findings, "the weights let usage win over locality, and anti-herd is on")
 }
 
 /// Whether errors are counted that nobody would see.
@@ -218,7 +208,7 @@ pub fn errors(facts: &Facts) -> Vec<Finding> {
         let Some(metrics) = replica.metrics.found() else { continue };
         looked = true;
         for (metric, what, why) in ERRORS {
-            let count = metrics.get(metric).copied().unwrap_or_default();
+            let count = metrics.sums.get(metric).copied().unwrap_or_default();
             if count > 0.0 {
                 findings.push(Finding::warning(
                     CHECK,
@@ -229,8 +219,5 @@ pub fn errors(facts: &Facts) -> Vec<Finding> {
             }
         }
     }
-    if findings.is_empty() && looked {
-        findings.push(Finding::ok(CHECK, "no replica counts errors"));
-    }
-    findings
+    if looked { Finding::or_ok(CHECK, findings, "no replica counts errors") } else { findings }
 }

@@ -1,7 +1,7 @@
 //! What can be wrong on the nodes.
 
 use super::named;
-use crate::doctor::facts::{Facts, Looked, Node, State};
+use crate::doctor::facts::{Facts, Labelling, Looked, Node, State};
 use crate::doctor::finding::Finding;
 use fpga_core::device::Health;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
         &names(&unlabelled),
         "nodes with a state and without the label fpga-scheduling.io/fpga-vendor",
         "Pods with the required node affinity are never placed there.",
-        "Label them, or let the collector do it.",
+        mend_labels(facts),
     );
     let known = |node: &Node| match &node.state {
         State::Known(state) => Some(state.clone()),
@@ -106,11 +106,21 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
             "The longest unused bitstreams are not known as local, or the window has coarser slices.",
         ));
     }
-    if findings.is_empty() {
-        findings
-            .push(Finding::ok(CHECK, format!("all {} nodes with boards have a fresh state", nodes.len())));
+    Finding::or_ok(CHECK, findings, format!("all {} nodes with boards have a fresh state", nodes.len()))
+}
+
+/// Who should have labelled a node, and what keeps it from that.
+fn mend_labels(facts: &Facts) -> &'static str {
+    match facts.collectors.found().map(|collectors| collectors.labelling) {
+        Some(Labelling::ByCollectors) => {
+            "Collectors are told to label their nodes (--label-node), and don't: is the policy that lets them applied \
+             (kubectl apply -k manifests/overlays/label-node), and do all boards of the node agree? The collector's log says."
+        }
+        Some(Labelling::ByPeople) | None => {
+            "kubectl label node NODE fpga-scheduling.io/fpga-vendor=VENDOR, or let collectors do it: \
+             kubectl apply -k manifests/overlays/label-node."
+        }
     }
-    findings
 }
 
 /// Per node how fresh each replica finds its state.
@@ -128,7 +138,7 @@ fn seen(facts: &Facts) -> BTreeMap<&str, Vec<&str>> {
 pub fn collectors(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "collectors";
     let running = match &facts.collectors {
-        Looked::Found(running) => running,
+        Looked::Found(collectors) => &collectors.ready_on,
         Looked::Hidden(why) => {
             return vec![Finding::unknown(CHECK, why, "Grant `list pods` in the extender's namespace.")];
         }
@@ -159,11 +169,7 @@ pub fn collectors(facts: &Facts) -> Vec<Finding> {
             "A collector that was started otherwise than by the manifests is not restarted by Kubernetes.",
         ));
     }
-    if findings.is_empty() {
-        findings
-            .push(Finding::ok(CHECK, format!("one is ready on each of {} labelled nodes", labelled.len())));
-    }
-    findings
+    Finding::or_ok(CHECK, findings, format!("one is ready on each of {} labelled nodes", labelled.len()))
 }
 
 /// Whether the nodes' clocks go right.

@@ -6,8 +6,8 @@ use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::scheduler_config::{Extender, SchedulerConfig};
 use fpga_core::names::ACCELERATED_RESOURCE;
 
-/// From so many nodes on kube-scheduler stops looking before it has seen all.
-const SAMPLED_FROM: usize = 100;
+/// So many nodes that fit kube-scheduler looks for at least, if there are so many.
+const LEAST_SAMPLE: usize = 100;
 /// The version in which equal pods began to be placed in batches.
 const BATCHING_SINCE: u32 = 35;
 
@@ -87,10 +87,7 @@ pub fn verbs(facts: &Facts) -> Vec<Finding> {
             "Take bindVerb out.",
         ));
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, "filter, prioritize and preempt are wired"));
-    }
-    findings
+    Finding::or_ok(CHECK, findings, "filter, prioritize and preempt are wired")
 }
 
 /// Whether our score counts beside kube-scheduler's plugins.
@@ -315,11 +312,7 @@ pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
             ));
         }
     }
-    if findings.is_empty() {
-        findings
-            .push(Finding::ok(CHECK, format!("pods with {ACCELERATED_RESOURCE} are sent to the extender")));
-    }
-    findings
+    Finding::or_ok(CHECK, findings, format!("pods with {ACCELERATED_RESOURCE} are sent to the extender"))
 }
 
 /// Whether a call may take long.
@@ -349,12 +342,20 @@ pub fn timeout(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
-/// Whether kube-scheduler looks at the nodes with boards before it has enough others.
+/// How many nodes that fit kube-scheduler 1.36 looks for in a cluster of `nodes`: `percentageOfNodesToScore` of all, or what it
+/// makes of their number.
+fn sample(nodes: usize, percentage: Option<u32>) -> usize {
+    let adapted = || 50_usize.saturating_sub(nodes / 125).max(5);
+    let percentage = percentage.map_or_else(adapted, |percentage| percentage as usize);
+    (nodes * percentage / 100).max(LEAST_SAMPLE).min(nodes)
+}
+
+/// Whether kube-scheduler looks at the nodes with boards before it has enough others, and at all of them.
 #[must_use]
 pub fn sampling(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "sampling";
-    let nodes = match &facts.nodes {
-        Looked::Found(nodes) => nodes.len(),
+    let (nodes, with_boards) = match &facts.nodes {
+        Looked::Found(nodes) => (nodes.len(), nodes.iter().filter(|node| node.labelled).count()),
         Looked::Hidden(why) => return vec![Finding::unknown(CHECK, why, "Grant `list nodes`.")],
     };
     let pods = match &facts.pods {
@@ -363,26 +364,33 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
             return vec![Finding::unknown(CHECK, why, "Grant `list pods` in all namespaces.")];
         }
     };
-    let percentage = facts.config.found().and_then(|(_, config)| config.percentage());
-    let all_are_seen = nodes < SAMPLED_FROM || percentage.is_some_and(|percentage| percentage >= 100);
+    let sample = sample(nodes, facts.config.found().and_then(|(_, config)| config.percentage()));
     let open: Vec<&str> = pods.iter().filter(|pod| !pod.narrowed).map(|pod| pod.name.as_str()).collect();
-    vec![if open.is_empty() || all_are_seen {
-        let why = if open.is_empty() {
-            "all FPGA pods narrow their nodes themselves"
-        } else {
-            "kube-scheduler looks at all nodes"
-        };
-        Finding::ok(CHECK, why)
-    } else {
+    vec![if sample == nodes {
+        Finding::ok(CHECK, "kube-scheduler looks at all nodes")
+    } else if !open.is_empty() {
         Finding::problem(
             CHECK,
             format!("FPGA pods without a required node affinity on our labels: {}", named(&open)),
             format!(
-                "With {nodes} nodes kube-scheduler stops looking once it has found enough, before it asks the extender, \
+                "With {nodes} nodes kube-scheduler stops looking once it has found {sample}, before it asks the extender, \
                  and doesn't go on when the extender rejects them: such pods stay Pending though boards are free."
             ),
             "Give each pod the required node affinity on fpga-scheduling.io/fpga-vendor (scheduler-config/README.md), or set \
              percentageOfNodesToScore: 100.",
+        )
+    } else if with_boards > sample {
+        Finding::note(
+            CHECK,
+            format!("a decision sees {sample} of the {with_boards} nodes with boards"),
+            "kube-scheduler stops looking once it has found so many. Load spreads all the same, but a bitstream that few nodes \
+             hold may be with none of them: narrow such pods further by node affinity (board, shell-version), or raise \
+             percentageOfNodesToScore and pay for the names in each call.",
+        )
+    } else {
+        Finding::ok(
+            CHECK,
+            "all FPGA pods narrow their nodes themselves, and all nodes with boards are looked at",
         )
     }]
 }
@@ -403,7 +411,9 @@ pub fn batching(facts: &Facts) -> Vec<Finding> {
     let replicas = facts.replicas.found().into_iter().flatten();
     let metrics = replicas.filter_map(|replica| replica.metrics.found());
     let alone: f64 = metrics
-        .map(|metrics| metrics.get("fpga_extender_single_node_filters_total").copied().unwrap_or_default())
+        .map(|metrics| {
+            metrics.sums.get("fpga_extender_single_node_filters_total").copied().unwrap_or_default()
+        })
         .sum();
     vec![Finding::note(
         CHECK,

@@ -1,12 +1,14 @@
 use super::*;
-use crate::doctor::facts::{FpgaPod, Node, Replica, Right, SchedulerPod, State};
+use crate::doctor::facts::{
+    Certificate, Collectors, FpgaPod, Labelling, Metrics, Node, Replica, Right, SchedulerPod, State,
+};
 use crate::doctor::finding::Severity;
 use crate::doctor::scheduler_config::SchedulerConfig;
 use fpga_core::node_state::NodeState;
 use serde_json::json;
-use std::collections::BTreeMap;
 
 const SHIPPED: &str = "kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: 10
 extenders:
 - urlPrefix: http://127.0.0.1:9461
   filterVerb: filter
@@ -34,13 +36,14 @@ fn mk_node(name: &str) -> Node {
 }
 
 fn mk_replica(name: &str) -> Replica {
-    let view = json!([{"name": "n1", "freshness": "fresh"}, {"name": "n2", "freshness": "fresh"}]);
+    let view = json!([{"name": "n1", "freshness": "fresh", "source": "stream"},
+                      {"name": "n2", "freshness": "fresh", "source": "stream"}]);
     Replica {
         name: name.into(),
         ready: true,
         config: Looked::Found(mk_config("1-2-2", "on")),
         nodes: Looked::Found(serde_json::from_value(view).unwrap()),
-        metrics: Looked::Found(BTreeMap::new()),
+        metrics: Looked::Found(Metrics::default()),
         version: Some(env!("CARGO_PKG_VERSION").into()),
     }
 }
@@ -54,6 +57,14 @@ fn mk_config(weights: &str, anti_herd: &str) -> crate::answers::ConfigView {
     .unwrap()
 }
 
+/// Some day.
+const NOW: i64 = 1_800_000_000;
+
+fn mk_collectors(ready_on: &[&str]) -> Collectors {
+    let ready_on = ready_on.iter().map(|node| (*node).to_owned()).collect();
+    Collectors { ready_on, labelling: Labelling::ByPeople }
+}
+
 /// A cluster in which all is well.
 fn mk_facts() -> Facts {
     let pod = FpgaPod { name: "d/p".into(), pending: false, requests_resource: true, narrowed: true };
@@ -65,6 +76,7 @@ fn mk_facts() -> Facts {
         needed_for: "It knows nothing.",
     };
     Facts {
+        now: NOW,
         kubernetes_minor: Looked::Found(34),
         config: Looked::Found(("file".into(), SchedulerConfig::parse(SHIPPED).unwrap())),
         scheduler_pod: Looked::Found(SchedulerPod {
@@ -76,7 +88,7 @@ fn mk_facts() -> Facts {
         replicas: Looked::Found(vec![mk_replica("a"), mk_replica("b")]),
         nodes: Looked::Found(vec![mk_node("n1"), mk_node("n2")]),
         pods: Looked::Found(vec![pod]),
-        collectors: Looked::Found(vec!["n1".into(), "n2".into()]),
+        collectors: Looked::Found(mk_collectors(&["n1", "n2"])),
         rights: Looked::Found(vec![right]),
     }
 }
@@ -251,10 +263,37 @@ fn pods_that_sampling_may_miss_are_found_in_large_clusters_only() {
     nodes.extend((0..200).map(|number| Node { name: format!("plain{number}"), ..Node::default() }));
     let large = Facts { nodes: Looked::Found(nodes), ..small };
     only(&large, Severity::Problem, "sampling", "d/q");
-    let config = SchedulerConfig::parse(&format!("{SHIPPED}percentageOfNodesToScore: 100\n")).unwrap();
-    assert!(
-        sampling_of(&Facts { config: Looked::Found(("f".into(), config)), ..large }).severity == Severity::Ok
-    );
+    let all = Facts { config: sampled_at(100), ..large };
+    assert!(sampling_of(&all).severity == Severity::Ok);
+}
+
+#[test]
+fn decisions_that_see_a_part_of_the_boards_are_noted() {
+    let with = |boards: usize, percentage: u32| Facts {
+        nodes: Looked::Found(
+            (0..1_000)
+                .map(|number| Node { labelled: number < boards, ..mk_node(&format!("n{number}")) })
+                .collect(),
+        ),
+        config: sampled_at(percentage),
+        ..mk_facts()
+    };
+    let seen = |boards, percentage| {
+        let finding = sampling_of(&with(boards, percentage));
+        (finding.severity, finding.what)
+    };
+    assert_eq!(seen(100, 10).0, Severity::Ok);
+    assert_eq!(seen(101, 1), (Severity::Note, "a decision sees 100 of the 101 nodes with boards".to_owned()));
+    assert_eq!(seen(420, 0).0, Severity::Ok, "0 is what kube-scheduler makes of the number");
+    assert_eq!(seen(421, 0), (Severity::Note, "a decision sees 420 of the 421 nodes with boards".to_owned()));
+    assert_eq!(seen(1_000, 100).0, Severity::Ok);
+}
+
+/// The shipped configuration with another `percentageOfNodesToScore`.
+fn sampled_at(percentage: u32) -> Looked<(String, SchedulerConfig)> {
+    let Facts { config, .. } =
+        with_config("percentageOfNodesToScore: 10\n", &format!("percentageOfNodesToScore: {percentage}\n"));
+    config
 }
 
 fn sampling_of(facts: &Facts) -> Finding {
@@ -348,10 +387,80 @@ fn weights_that_let_pods_herd_are_found() {
 fn errors_that_nobody_would_see_are_found() {
     let facts = with_replicas(|place, replica| {
         if place == 0 {
-            replica.metrics = Looked::Found([("fpga_extender_errors_total".to_owned(), 3.0)].into());
+            let sums = [("fpga_extender_errors_total".to_owned(), 3.0)].into();
+            replica.metrics = Looked::Found(Metrics { sums, ..Metrics::default() });
         }
     });
     only(&facts, Severity::Warning, "errors", "a: 3 requests");
+}
+
+#[test]
+fn certificates_that_end_are_found_before_they_do() {
+    let ends_in = |days: i64, port: &'static str, which: &'static str| {
+        with_replicas(move |_, replica| {
+            let expires = NOW + days * 86_400;
+            let certificate = Certificate { port: port.into(), which: which.into(), expires };
+            let certificates = vec![certificate];
+            replica.metrics = Looked::Found(Metrics { certificates, ..Metrics::default() });
+        })
+    };
+    let check = "certificates";
+    only(&ends_in(-3, "http", "own"), Severity::Problem, check, "of the http port of b ended 3 days ago");
+    only(&ends_in(0, "http", "client_ca"), Severity::Problem, check, "an authority for clients");
+    only(&ends_in(20, "stream", "own"), Severity::Warning, check, "ends in 20 days");
+    only(&ends_in(1, "stream", "client_ca"), Severity::Warning, check, "ends in 1 days");
+    let fine = run(&ends_in(21, "stream", "own"));
+    let told = fine.iter().find(|finding| finding.check == check).unwrap();
+    assert_eq!((told.severity, told.what.as_str()), (Severity::Ok, "the first of 1 ends in 21 days"));
+}
+
+#[test]
+fn collectors_that_do_not_stream_are_found_with_what_they_were_refused_for() {
+    let sources = |sources: [&'static str; 2], refused: &'static [(&'static str, f64)]| {
+        with_replicas(move |place, replica| {
+            if let Looked::Found(nodes) = &mut replica.nodes {
+                for (node, source) in nodes.iter_mut().zip(sources) {
+                    node.source = source.into();
+                }
+            }
+            if place == 0 {
+                let refused_streams =
+                    refused.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+                replica.metrics = Looked::Found(Metrics { refused_streams, ..Metrics::default() });
+            }
+        })
+    };
+    let (check, both) = ("streams", ["stream", "stream"]);
+    only(&sources(["watched", "stream"], &[]), Severity::Warning, check, "to every replica: n1");
+    for (reason, hint) in [
+        ("token", "Kubernetes 1.32"),
+        ("other_node", "spec.nodeName"),
+        ("not_ready", "tokenreviews"),
+        ("unknown_node", "kubectl get nodes"),
+        ("other_uid", "made anew"),
+        ("introduction", "same version"),
+    ] {
+        let refused: &'static [_] = Box::leak(Box::new([(reason, 2.0)]));
+        let facts = sources(["watched", "watched"], refused);
+        only(&facts, Severity::Warning, check, "to every replica: n1, n2");
+        let finding = streams::streams(&facts).remove(0);
+        assert!(
+            finding.why.contains("Refused since the start: 2 ") && finding.mend.contains(hint),
+            "{finding:#?}"
+        );
+    }
+    only(&sources(both, &[("token", 1.0)]), Severity::Note, check, "streams were refused: 1 for want");
+    only(&sources(["watched", "watched"], &[]), Severity::Note, check, "no collector streams");
+    // A collector that restarts is no news.
+    let restarted = run(&sources(both, &[("replaced", 3.0), ("silent", 2.0)]));
+    assert!(restarted.iter().all(|finding| finding.severity == Severity::Ok), "{restarted:#?}");
+    // One replica that a collector doesn't reach is enough.
+    let one = with_replicas(|place, replica| {
+        if let (1, Looked::Found(nodes)) = (place, &mut replica.nodes) {
+            nodes[1].source = "watched".into();
+        }
+    });
+    only(&one, Severity::Warning, check, "to every replica: n2");
 }
 
 #[test]
@@ -364,7 +473,13 @@ fn nodes_that_can_not_be_judged_are_found() {
         check,
         "can't be read: n1",
     );
-    only(&with_node(|node| node.labelled = false), Severity::Problem, check, "without the label");
+    let unlabelled = with_node(|node| node.labelled = false);
+    only(&unlabelled, Severity::Problem, check, "without the label");
+    let mend = |facts: &Facts| nodes::states(facts).remove(0).mend;
+    assert!(mend(&unlabelled).starts_with("kubectl label node"));
+    let told = Collectors { labelling: Labelling::ByCollectors, ..mk_collectors(&["n1", "n2"]) };
+    let told = Facts { collectors: Looked::Found(told), ..unlabelled };
+    assert!(mend(&told).contains("overlays/label-node") && mend(&told).contains("and don't"));
     let no_board = |node: &mut Node| {
         node.state = State::Known(Box::new(NodeState { devices: Vec::new(), ..mk_state() }));
     };
@@ -391,7 +506,7 @@ fn nodes_that_can_not_be_judged_are_found() {
 
 #[test]
 fn labelled_nodes_without_a_collector_are_found() {
-    let missing = Facts { collectors: Looked::Found(vec!["n2".into()]), ..mk_facts() };
+    let missing = Facts { collectors: Looked::Found(mk_collectors(&["n2"])), ..mk_facts() };
     only(&missing, Severity::Note, "collectors", "without a collector's pod: n1");
     let silent = Facts {
         replicas: with_replicas(|_, replica| {

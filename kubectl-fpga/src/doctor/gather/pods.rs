@@ -1,0 +1,126 @@
+//! Pods that ask for an FPGA, and how they are wired.
+
+use super::{PAGE, api};
+use crate::connection::Cluster;
+use crate::doctor::facts::{FpgaPod, Looked};
+use fpga_core::names::{ACCELERATED_RESOURCE, BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
+use fpga_core::requirement::{PodText, Requirement};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use std::collections::BTreeMap;
+
+/// All that have not ended.
+pub(super) async fn look(cluster: &Cluster) -> Looked<Vec<FpgaPod>> {
+    let pods: Api<Pod> = Api::all(cluster.client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let page = match pods.list(&params).await {
+            Ok(page) => page,
+            Err(error) => return Looked::Hidden(api(cluster, &error, None, "list", "pods").to_string()),
+        };
+        all.extend(page.items.iter().filter_map(fpga_pod));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Looked::Found(all),
+        }
+    }
+}
+
+/// The pod, if it asks for an FPGA and has not ended.
+fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
+    let spec = pod.spec.as_ref()?;
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let quantities = |containers: &[Container]| {
+        let quantity = |container: &Container| {
+            let resources = container.resources.as_ref()?;
+            let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
+            let mut found = maps.into_iter().flatten().filter_map(|map| map.get(ACCELERATED_RESOURCE));
+            found.next().map(|quantity| quantity.0.clone())
+        };
+        containers.iter().filter_map(quantity).collect::<Vec<String>>()
+    };
+    let containers = quantities(&spec.containers);
+    let init_containers = quantities(spec.init_containers.as_deref().unwrap_or_default());
+    fn texts(all: &[String]) -> Vec<&str> {
+        all.iter().map(String::as_str).collect()
+    }
+    let pairs = |map: &Option<BTreeMap<String, String>>| {
+        map.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
+    };
+    let (labels, annotations) = (pairs(&pod.metadata.labels), pairs(&pod.metadata.annotations));
+    let asked = Requirement::of_pod(PodText {
+        labels: labels.iter().map(|(key, value)| (key.as_str(), value.as_str())),
+        annotations: annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())),
+        containers: &texts(&containers),
+        init_containers: &texts(&init_containers),
+    });
+    if matches!(asked, Ok(None)) {
+        return None;
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    Some(FpgaPod {
+        name: format!("{namespace}/{}", pod.metadata.name.as_deref().unwrap_or_default()),
+        pending: spec.node_name.is_none(),
+        requests_resource: !containers.is_empty() || !init_containers.is_empty(),
+        narrowed: is_narrowed(pod),
+    })
+}
+
+/// Whether a required node affinity or a node selector has one of our labels.
+fn is_narrowed(pod: &Pod) -> bool {
+    let ours = |key: &str| [VENDOR_LABEL, BOARD_LABEL, SHELL_LABEL].contains(&key);
+    let Some(spec) = &pod.spec else { return false };
+    let selector = spec.node_selector.as_ref().is_some_and(|selector| selector.keys().any(|key| ours(key)));
+    let required = spec.affinity.as_ref().and_then(|affinity| {
+        affinity.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()
+    });
+    // Terms are alternatives: each of them must narrow.
+    let affinity = required.is_some_and(|required| {
+        let terms = &required.node_selector_terms;
+        let narrows = |expressions: &Option<Vec<k8s_openapi::api::core::v1::NodeSelectorRequirement>>| {
+            let positive = |operator: &str| matches!(operator, "In" | "Exists");
+            expressions.iter().flatten().any(|one| ours(&one.key) && positive(&one.operator))
+        };
+        !terms.is_empty() && terms.iter().all(|term| narrows(&term.match_expressions))
+    });
+    selector || affinity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(labels: &serde_json::Value, spec: &serde_json::Value) -> Option<FpgaPod> {
+        let pod = json!({"metadata": {"name": "p", "namespace": "d", "labels": labels}, "spec": spec});
+        fpga_pod(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn fpga_pods_are_told_from_others_and_how_they_are_wired_is_seen() {
+        let vendor = json!({"fpga-scheduling.io/fpga-vendor": "intel"});
+        assert_eq!(pod(&json!({}), &json!({"containers": [{"name": "c"}]})), None);
+        let bare = pod(&vendor, &json!({"containers": [{"name": "c"}]})).unwrap();
+        assert!(bare.pending && !bare.requests_resource && !bare.narrowed && bare.name == "d/p");
+        let term =
+            |key: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": ["intel"]}]});
+        let affinity = |terms: serde_json::Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+        let wired = json!({
+            "nodeName": "n", "affinity": affinity(json!([term("fpga-scheduling.io/fpga-vendor")])),
+            "containers": [{"name": "c", "resources": {"limits": {"fpga-scheduling.io/accelerated": "1"}}}],
+        });
+        let wired = pod(&json!({}), &wired).unwrap();
+        assert!(!wired.pending && wired.requests_resource && wired.narrowed);
+        let loose = affinity(json!([term("fpga-scheduling.io/fpga-vendor"), term("zone")]));
+        let loose = pod(&vendor, &json!({"affinity": loose, "containers": [{"name": "c"}]})).unwrap();
+        assert!(!loose.narrowed, "the other term lets it go anywhere");
+        let selected =
+            json!({"nodeSelector": {"fpga-scheduling.io/board": "u250"}, "containers": [{"name": "c"}]});
+        assert!(pod(&vendor, &selected).unwrap().narrowed);
+    }
+}

@@ -1,0 +1,89 @@
+//! What is known of kube-scheduler: its pod, and its configuration wherever that is.
+
+use super::api;
+use crate::connection::Cluster;
+use crate::doctor::facts::{Looked, SchedulerPod};
+use crate::doctor::scheduler_config::SchedulerConfig;
+use crate::problem::Problem;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use std::path::Path;
+
+/// Its pod, if it runs in the cluster.
+pub(super) async fn pod(cluster: &Cluster) -> Looked<Pod> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), "kube-system");
+    match pods.list(&ListParams::default().labels("component=kube-scheduler")).await {
+        Ok(list) => match list.items.into_iter().next() {
+            Some(pod) => Looked::Found(pod),
+            None => Looked::Hidden(
+                "no pod in kube-system has the label component=kube-scheduler: it runs outside the cluster"
+                    .to_owned(),
+            ),
+        },
+        Err(error) => Looked::Hidden(api(cluster, &error, Some("kube-system"), "list", "pods").to_string()),
+    }
+}
+
+/// What of the pod matters here.
+pub(super) fn summary(pod: &Pod) -> SchedulerPod {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let words = |container: &Container| {
+        container.command.iter().chain(&container.args).flatten().cloned().collect::<Vec<_>>()
+    };
+    SchedulerPod {
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        host_network: spec.host_network.unwrap_or_default(),
+        dns_policy: spec.dns_policy.clone().unwrap_or_else(|| "ClusterFirst".to_owned()),
+        command: spec.containers.first().map(words).unwrap_or_default(),
+    }
+}
+
+/// What the file says.
+pub(super) fn read_config(path: &Path) -> Result<Looked<(String, SchedulerConfig)>, Problem> {
+    let problem = |error: String| Problem::Other { doing: format!("can't read {}", path.display()), error };
+    let text = std::fs::read_to_string(path).map_err(|error| problem(error.to_string()))?;
+    let config = SchedulerConfig::parse(&text).map_err(problem)?;
+    Ok(Looked::Found((path.display().to_string(), config)))
+}
+
+/// In the ConfigMaps that kube-scheduler's pod mounts, else in all of kube-system.
+pub(super) async fn find_config(
+    cluster: &Cluster,
+    scheduler: Option<&Pod>,
+) -> Looked<(String, SchedulerConfig)> {
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "kube-system");
+    let maps = match maps.list(&ListParams::default()).await {
+        Ok(maps) => maps.items,
+        Err(error) => {
+            return Looked::Hidden(
+                api(cluster, &error, Some("kube-system"), "list", "configmaps").to_string(),
+            );
+        }
+    };
+    let volumes = scheduler.and_then(|pod| pod.spec.as_ref()?.volumes.as_deref()).unwrap_or_default();
+    let mounted: Vec<&str> =
+        volumes.iter().filter_map(|volume| Some(volume.config_map.as_ref()?.name.as_str())).collect();
+    let mut unreadable = None;
+    for map in &maps {
+        let name = map.metadata.name.as_deref().unwrap_or_default();
+        if !mounted.is_empty() && !mounted.contains(&name) {
+            continue;
+        }
+        for (key, text) in map.data.iter().flatten() {
+            if !text.contains("kind: KubeSchedulerConfiguration") {
+                continue;
+            }
+            match SchedulerConfig::parse(text) {
+                Ok(config) => {
+                    return Looked::Found((format!("ConfigMap kube-system/{name} ({key})"), config));
+                }
+                Err(error) => {
+                    unreadable = Some(format!("ConfigMap kube-system/{name} ({key}) can't be read: {error}"));
+                }
+            }
+        }
+    }
+    let nothing = "kube-scheduler's configuration is no ConfigMap of kube-system; it may be a file on the control plane";
+    Looked::Hidden(unreadable.unwrap_or_else(|| nothing.to_owned()))
+}
