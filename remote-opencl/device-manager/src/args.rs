@@ -2,6 +2,7 @@
 
 use crate::build_bitstream::BuildBitstreamArgs;
 use crate::exec::ExecArgs;
+use crate::isolation::child::TenantProcessArgs;
 use crate::serve::ServeArgs;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     Exec(ExecArgs),
     BuildBitstream(BuildBitstreamArgs),
+    #[command(hide = true)]
+    TenantProcess(TenantProcessArgs),
 }
 
 impl Args {
@@ -28,6 +31,7 @@ impl Args {
         match self.command {
             Command::Serve(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             Command::BuildBitstream(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
+            Command::TenantProcess(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             // Like env(1) and timeout(1): their own failures are told from the program's.
             Command::Exec(args) => finish(args.run(), 125),
         }

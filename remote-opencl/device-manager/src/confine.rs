@@ -62,6 +62,9 @@ const RUNTIME_FOLDERS: &[&str] = &[
 /// includes it learns addresses, which a kernel on such a runtime can find out anyway.
 const MEMORY_MAP: &str = "/proc/self/maps";
 
+/// What the kernel tells of the machine and of the process itself.
+const OF_MACHINE: &[&str] = &["/sys/devices", "/sys/fs/cgroup", "/proc", "/etc/OpenCL"];
+
 /// What is no secret and open to all; some runtimes look.
 const HARMLESS_FILES: &[&str] = &["/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo"];
 
@@ -73,6 +76,21 @@ const READ_DIR: u64 = 1 << 3;
 const ALL_OF_FIRST: u64 = (1 << 13) - 1;
 /// Moving a file to another folder; from the second version on.
 const REFER: u64 = 1 << 13;
+
+/// Making TCP sockets listen, and connecting; from the fourth version on.
+const BIND_TCP: u64 = 1;
+const CONNECT_TCP: u64 = 1 << 1;
+/// Connecting to abstract unix sockets of others, and signalling them; from the sixth version on.
+const ABSTRACT_SOCKETS: u64 = 1;
+const SIGNALS: u64 = 1 << 1;
+
+/// `struct landlock_ruleset_attr`.
+#[repr(C)]
+struct RulesetAttributes {
+    files: u64,
+    connections: u64,
+    scoped: u64,
+}
 
 /// `struct landlock_path_beneath_attr`.
 #[repr(C, packed)]
@@ -95,7 +113,7 @@ impl Confinement {
     pub fn of(runtime: &Runtime) -> io::Result<Self> {
         let version = version()?;
         let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
-        let rules = create(all)?;
+        let rules = create(&RulesetAttributes { files: all, connections: 0, scoped: 0 })?;
         let mut held = Vec::new();
         let read = EXECUTE | READ_FILE | READ_DIR;
         for path in RUNTIME_FOLDERS.iter().map(PathBuf::from).chain(runtime.folders()) {
@@ -114,6 +132,33 @@ impl Confinement {
             held.extend(allow(&rules, Path::new(MEMORY_MAP), READ_FILE, all)?);
         }
         Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: held })) })
+    }
+
+    /// The confinement of a process that serves one tenant: the runtime's files, what the kernel tells of the machine,
+    /// and a folder of its own to write to. It connects to no address, signals nobody else, and looks into no other
+    /// process, as far as the kernel's version goes.
+    ///
+    /// # Errors
+    /// If the kernel has none, or refuses.
+    pub fn of_tenant(runtime: &Runtime, own: &Path) -> io::Result<Self> {
+        let version = version()?;
+        let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
+        let attributes = RulesetAttributes {
+            files: all,
+            connections: if version >= 4 { BIND_TCP | CONNECT_TCP } else { 0 },
+            scoped: if version >= 6 { ABSTRACT_SOCKETS | SIGNALS } else { 0 },
+        };
+        let rules = create(&attributes)?;
+        let read = EXECUTE | READ_FILE | READ_DIR;
+        let folders = RUNTIME_FOLDERS.iter().chain(OF_MACHINE).map(PathBuf::from).chain(runtime.folders());
+        for path in folders {
+            allow(&rules, &path, read, all)?;
+        }
+        for path in HARMLESS_FILES {
+            allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
+        }
+        allow(&rules, own, all, all)?;
+        Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: Vec::new() })) })
     }
 
     /// Gives up all other files, for this thread and for what it starts, until it ends.
@@ -152,10 +197,15 @@ fn version() -> io::Result<i64> {
     if version < 1 { Err(io::Error::last_os_error()) } else { Ok(version) }
 }
 
-fn create(handled: u64) -> io::Result<OwnedFd> {
-    // SAFETY: the structure of the first version is this one number.
+fn create(attributes: &RulesetAttributes) -> io::Result<OwnedFd> {
+    // SAFETY: the structure is the kernel's; older ones take a longer one if what they don't know is 0.
     let fd = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size_of::<u64>(), 0_u32)
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            &raw const *attributes,
+            size_of::<RulesetAttributes>(),
+            0_u32,
+        )
     };
     match i32::try_from(fd) {
         // SAFETY: a descriptor that the kernel has just made, with close-on-exec, and nobody else has.

@@ -22,6 +22,7 @@ pub mod greeting;
 pub mod humane;
 pub mod images;
 pub mod inventory;
+pub mod isolation;
 pub mod kinds;
 pub mod listen;
 pub mod log;

@@ -24,6 +24,16 @@ enum LogFormat {
 }
 
 impl LogArgs {
+    /// The arguments that say the same.
+    #[must_use]
+    pub fn to_arguments(&self) -> [String; 4] {
+        let format = match self.log_format {
+            LogFormat::Plain => "plain",
+            LogFormat::Json => "json",
+        };
+        ["--log".to_owned(), self.log.clone(), "--log-format".to_owned(), format.to_owned()]
+    }
+
     /// Starts logging for the process.
     ///
     /// # Errors

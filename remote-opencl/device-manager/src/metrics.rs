@@ -4,6 +4,7 @@
 //! nobody can make the list long.
 
 use crate::dispatcher::Tenant;
+use crate::isolation::packets::Counted;
 use crate::objects::lock;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
@@ -37,6 +38,10 @@ const OTHER_TENANTS: &str = "";
 pub struct Metrics {
     /// Open sessions.
     pub sessions: Gauge,
+    /// Sessions whose clients lost their connections and may come back.
+    pub sessions_waiting: Gauge,
+    /// Times that a client came back to its session.
+    pub sessions_resumed: Counter,
     /// Sessions ever opened.
     pub sessions_opened: Counter,
     /// Tasks that have ended.
@@ -65,10 +70,14 @@ pub struct Metrics {
     pub quota_refusals: Family<RefusedLabels, Counter>,
     /// Sessions that were refused since nobody proved who they are.
     pub access_refusals: Counter,
-    /// Times that other settings of tenants came into force.
     /// Reconfigurations that sessions were refused.
     pub reconfiguration_refusals: Counter,
+    /// Times that other settings of tenants came into force.
     pub settings_changed: Counter,
+    /// Processes of tenants.
+    pub tenant_processes: Gauge,
+    /// Processes of tenants that died, or broke the rules.
+    pub tenant_processes_died: Counter,
     tenants: Tenants,
 }
 
@@ -162,6 +171,18 @@ pub enum Direction {
     Sent,
 }
 
+const DIRECTIONS: [Direction; 2] = [Direction::Received, Direction::Sent];
+const PATHS: [DataPath; 2] = [DataPath::Messages, DataPath::Shared];
+const STORAGES: [Storage; 2] = [Storage::Shared, Storage::Vendor];
+const REFUSALS: [Refused; 6] = [
+    Refused::Memory,
+    Refused::Buffers,
+    Refused::Programs,
+    Refused::QueuedTasks,
+    Refused::Upload,
+    Refused::Sessions,
+];
+
 impl Metrics {
     /// Registers all of them under `fpga_device_manager_`, and `fpga_task_latency` with the label `device`.
     pub fn register(registry: &mut Registry, device: &str) -> Self {
@@ -176,6 +197,8 @@ impl Metrics {
         let task_seconds = Histogram::new(exponential_buckets(16e-6, 2.0, 21));
         let metrics = Self {
             sessions: Gauge::default(),
+            sessions_waiting: Gauge::default(),
+            sessions_resumed: Counter::default(),
             sessions_opened: Counter::default(),
             tasks: Counter::default(),
             task_seconds,
@@ -190,11 +213,24 @@ impl Metrics {
             buffer_bytes: Family::default(),
             quota_refusals: Family::default(),
             access_refusals: Counter::default(),
+            reconfiguration_refusals: Counter::default(),
             settings_changed: Counter::default(),
+            tenant_processes: Gauge::default(),
+            tenant_processes_died: Counter::default(),
             tenants: Tenants::default(),
         };
         registry.register("sessions", "Open sessions", metrics.sessions.clone());
         registry.register("sessions_opened", "Sessions ever opened", metrics.sessions_opened.clone());
+        registry.register(
+            "sessions_waiting",
+            "Sessions whose clients lost their connections and may come back",
+            metrics.sessions_waiting.clone(),
+        );
+        registry.register(
+            "sessions_resumed",
+            "Times that a client came back to its session",
+            metrics.sessions_resumed.clone(),
+        );
         registry.register("tasks", "Tasks that have ended", metrics.tasks.clone());
         registry.register_with_unit(
             "task",
@@ -207,7 +243,6 @@ impl Metrics {
             "Tasks that wait for a slot or for their session's earlier ones",
             metrics.tasks_waiting.clone(),
         );
-            reconfiguration_refusals: Counter::default(),
         registry.register("slots_in_use", "Slots that tasks hold", metrics.slots_in_use.clone());
         registry.register("reconfigurations", "Reconfigurations of a slot", metrics.reconfigurations.clone());
         registry.register_with_unit(
@@ -248,9 +283,20 @@ impl Metrics {
             self.access_refusals.clone(),
         );
         registry.register(
+            "reconfiguration_refusals",
+            "Bitstreams that sessions may not have the device reconfigured to",
+            self.reconfiguration_refusals.clone(),
+        );
+        registry.register(
             "settings_changes",
             "Times that other policies, shares or quotas came into force",
             self.settings_changed.clone(),
+        );
+        registry.register("tenant_processes", "Processes of tenants", self.tenant_processes.clone());
+        registry.register(
+            "tenant_processes_died",
+            "Processes of tenants that died, or broke the rules between them and the manager",
+            self.tenant_processes_died.clone(),
         );
         let Tenants { tasks, device_seconds, queue_seconds, .. } = &self.tenants;
         registry.register("tenant_tasks", "Tasks of a tenant that have ended", tasks.clone());
@@ -265,11 +311,6 @@ impl Metrics {
             "Time in which tasks of a tenant waited, summed over the tasks",
             Unit::Seconds,
             queue_seconds.clone(),
-        );
-        registry.register(
-            "reconfiguration_refusals",
-            "Bitstreams that sessions may not have the device reconfigured to",
-            self.reconfiguration_refusals.clone(),
         );
     }
 
@@ -288,31 +329,6 @@ impl Metrics {
         self.buffer_bytes.get_or_create(&StorageLabels { storage }).inc_by(bytes);
     }
 
-    /// Counts a task of a tenant that has ended.
-    pub fn task_of(&self, tenant: &Tenant, waited: Duration, held: Duration) {
-        let counters = self.tenants.of(tenant);
-        counters.tasks.inc();
-        counters.queue_seconds.inc_by(waited.as_secs_f64());
-        counters.device_seconds.inc_by(held.as_secs_f64());
-        if !held.is_zero() {
-            self.task_latency.observe(held.as_secs_f64());
-        }
-    }
-}
-
-impl Tenants {
-    fn of(&self, tenant: &Tenant) -> OfTenant {
-        let mut by_name = lock(&self.by_name);
-        if let Some(known) = by_name.get(tenant) {
-            return known.clone();
-        }
-        let named = by_name.len() < MAX_TENANTS && tenant.as_str().len() <= MAX_TENANT_NAME;
-        let name = if named { tenant.as_str() } else { OTHER_TENANTS };
-        let labels = TenantLabels { tenant: name.to_owned() };
-        let counters = OfTenant {
-            tasks: self.tasks.get_or_create(&labels).clone(),
-            device_seconds: self.device_seconds.get_or_create(&labels).clone(),
-            queue_seconds: self.queue_seconds.get_or_create(&labels).clone(),
     /// What is counted where sessions are served.
     #[must_use]
     pub fn counted(&self) -> Counted {
@@ -340,6 +356,31 @@ impl Tenants {
         }
     }
 
+    /// Counts a task of a tenant that has ended.
+    pub fn task_of(&self, tenant: &Tenant, waited: Duration, held: Duration) {
+        let counters = self.tenants.of(tenant);
+        counters.tasks.inc();
+        counters.queue_seconds.inc_by(waited.as_secs_f64());
+        counters.device_seconds.inc_by(held.as_secs_f64());
+        if !held.is_zero() {
+            self.task_latency.observe(held.as_secs_f64());
+        }
+    }
+}
+
+impl Tenants {
+    fn of(&self, tenant: &Tenant) -> OfTenant {
+        let mut by_name = lock(&self.by_name);
+        if let Some(known) = by_name.get(tenant) {
+            return known.clone();
+        }
+        let named = by_name.len() < MAX_TENANTS && tenant.as_str().len() <= MAX_TENANT_NAME;
+        let name = if named { tenant.as_str() } else { OTHER_TENANTS };
+        let labels = TenantLabels { tenant: name.to_owned() };
+        let counters = OfTenant {
+            tasks: self.tasks.get_or_create(&labels).clone(),
+            device_seconds: self.device_seconds.get_or_create(&labels).clone(),
+            queue_seconds: self.queue_seconds.get_or_create(&labels).clone(),
         };
         if named {
             by_name.insert(tenant.clone(), counters.clone());

@@ -11,6 +11,7 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::data::Form;
 use fpga_protocol::v1::server_message::Kind;
 use futures::Stream;
+use prost::Message as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -126,6 +127,12 @@ impl Outgoing {
     fn send_completions(&self, completions: Vec<v1::Completion>, inside: usize) {
         let hold = self.budget.hold(inside as u64);
         self.send(Kind::Completions(v1::Completions { completions }), Some(hold));
+    }
+
+    /// A whole message of another's making.
+    pub fn forward(&self, message: v1::ServerMessage) {
+        let hold = self.budget.hold(message.encoded_len() as u64);
+        let _ = self.messages.send((Ok(message), Some(hold)));
     }
 
     fn send(&self, kind: Kind, hold: Option<Hold>) {

@@ -38,6 +38,13 @@ impl Inherited {
         let mask = signals.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
         Ok(Self { mask, child_action })
     }
+
+    /// Nothing: no signal is blocked, and ended children can be waited for.
+    #[must_use]
+    pub fn none() -> Self {
+        let child_action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        Self { mask: SigSet::empty(), child_action }
+    }
 }
 
 /// Makes `command` start its child with what this process inherited, and end it with `at_parents_end` when the calling

@@ -7,6 +7,9 @@ use crate::dispatcher::Dispatcher;
 use crate::gate::GateArgs;
 use crate::greeting::Access;
 use crate::humane;
+use crate::isolation::Isolate;
+use crate::isolation::packets::Confine;
+use crate::isolation::pool::Plan;
 use crate::listen::{Address, Listener};
 use crate::log::LogArgs;
 use crate::metrics::{AtScrape, Metrics};
@@ -161,6 +164,19 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     confine_builds: ConfineBuilds,
 
+    /// What keeps tenants apart: the protocol within one process, or a process for each tenant too, the only answer to
+    /// kernels and sources that are hostile.
+    #[arg(long, env = "FPGA_ISOLATE", default_value = "protocol")]
+    isolate: Isolate,
+
+    /// Most tenants at a time with --isolate process: each has a process.
+    #[arg(long, env = "FPGA_TENANT_PROCESSES", default_value = "32")]
+    tenant_processes: NonZeroU32,
+
+    /// Most address space of a tenant's process [default: what the system gives].
+    #[arg(long, env = "FPGA_TENANT_ADDRESS_SPACE", value_name = "SIZE", value_parser = humane::size)]
+    tenant_address_space: Option<u64>,
+
     /// Folder of tokens, one file per tenant, named as the tenant: sessions must show one. Read again when it changes.
     /// Without it a tenant is the user that the kernel says a client is.
     #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
@@ -232,6 +248,9 @@ impl ServeArgs {
             own_folder,
             trace,
             confine_builds,
+            isolate,
+            tenant_processes,
+            tenant_address_space,
             tokens,
             tokens_optional,
             tenant_args,
@@ -274,7 +293,38 @@ impl ServeArgs {
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
         let (listeners, bound) = bind(&listen, shared_memory, &at_end)?;
-        if let Some(folder) = own_folder {
+        let isolation = match isolate {
+            Isolate::Protocol => None,
+            Isolate::Process => {
+                if store.is_some() {
+                    bail!(
+                        "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
+                         --store out"
+                    );
+                }
+                let prefix = "fpga-tenants-";
+                let folder =
+                    tempfile::Builder::new().prefix(prefix).tempdir().context("--isolate process")?;
+                Some(Plan {
+                    runtime: runtime.clone(),
+                    log,
+                    most: usize::try_from(tenant_processes.get())?,
+                    memory_limit: tenant_address_space,
+                    folder: folder.keep(),
+                    slots,
+                    reconfiguration_time,
+                    source_as_bitstream,
+                    bitstreams: bitstreams.clone(),
+                    store_limit,
+                    confine: match confine_builds {
+                        ConfineBuilds::Required => Confine::Required,
+                        ConfineBuilds::Wanted => Confine::Wanted,
+                        ConfineBuilds::Off => Confine::Off,
+                    },
+                })
+            }
+        };
+        for folder in own_folder.into_iter().chain(isolation.as_ref().map(|plan| plan.folder.clone())) {
             at_end.add(OwnFolder(folder));
         }
         let trace = trace.as_deref().map(Trace::to).transpose().context("--trace")?.unwrap_or_default();
@@ -339,7 +389,7 @@ impl ServeArgs {
         if reporter.is_some() {
             tell_progress(&config.dispatcher).context("cannot start a thread")?;
         }
-        let served = server::serve(config, listeners, &shutdown).context("the service ended");
+        let served = server::serve(config, isolation, listeners, &shutdown).context("the service ended");
         if let Some(reporter) = reporter {
             // The last events first: they are the device's.
             let flushed = reporter.flush(LAST_REPORTS);

@@ -8,6 +8,8 @@ use crate::config::{Config, SharedMemory};
 use crate::dispatcher::SessionId;
 use crate::greeting::{Access, Greeted, greet};
 use crate::inventory::{Inventory, InventoryError};
+use crate::isolation::pool::{Plan, TenantProcesses};
+use crate::isolation::relay;
 use crate::listen::Listener;
 use crate::memory;
 use crate::outgoing::{Messages, Outgoing};
@@ -70,10 +72,15 @@ pub enum ServeError {
 ///
 /// # Errors
 /// [`ServeError`], before anything is served.
-pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> Result<(), ServeError> {
+pub fn serve(
+    config: Config,
+    isolation: Option<Plan>,
+    listeners: Vec<Listener>,
+    shutdown: &Shutdown,
+) -> Result<(), ServeError> {
     memory::keep_freed();
     let inventory = Inventory::read()?;
-    if config.shared_memory == SharedMemory::On {
+    if config.shared_memory == SharedMemory::On && isolation.is_none() {
         // Now, and not while the first client waits.
         let shared = inventory.works_in_shared_memory();
         tracing::debug!(shared, "Buffers in shared memory were tried");
@@ -85,6 +92,7 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
         sides: Sides::default(),
         segments: Pool::of_memory(),
         shutdown: shutdown.clone(),
+        processes: isolation.map(TenantProcesses::new).map(Arc::new),
         config,
     });
     let connections = Connections::default();
@@ -110,7 +118,13 @@ pub fn serve(config: Config, listeners: Vec<Listener>, shutdown: &Shutdown) -> R
         for task in accepting {
             task.abort();
         }
+        if let Some(processes) = &shared.processes {
+            processes.drain();
+        }
         connections.all_closed().await;
+        if let Some(processes) = &shared.processes {
+            processes.end().await;
+        }
         Ok(())
     })
 }
@@ -140,6 +154,9 @@ async fn watch_settings(shared: Arc<Shared>) {
                 if settings.replace(current) {
                     tracing::info!(policy = %rules.policy, "Policy, shares and quotas have changed");
                     metrics.settings_changed.inc();
+                    if let Some(processes) = &shared.processes {
+                        processes.settings_changed(&shared);
+                    }
                     let grants = dispatcher.set_rules(rules);
                     // No session has this id: all grants go to others.
                     shared.router.deliver(grants, NO_SESSION, dispatcher);
@@ -415,8 +432,13 @@ impl DeviceManager for Service {
         let mut client = request.into_inner();
         tokio::spawn(async move {
             match greet(&mut client, &service.shared, &service.peer).await {
+                Ok(greeted) if let Some(processes) = &service.shared.processes => {
+                    let locality = service.locality();
+                    relay::run(processes, &service.shared, greeted, locality, budget, outgoing, client).await;
+                }
                 Ok(Greeted { tenant, account, client: name, pid }) => {
-                    let who = Who { tenant: tenant.clone(), account, locality: service.locality() };
+                    let id = service.shared.config.dispatcher.new_session();
+                    let who = Who { id, tenant: tenant.clone(), account, locality: service.locality() };
                     let (session, input) = Session::new(service.shared.clone(), who, budget, outgoing);
                     tracing::debug!(
                         session = session.id().0,

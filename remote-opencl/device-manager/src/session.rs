@@ -18,6 +18,7 @@ use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Report};
 use crate::gate::Asker;
 use crate::inventory::Inventory;
+use crate::isolation::pool::TenantProcesses;
 use crate::objects::Objects;
 use crate::outgoing::Outgoing;
 use crate::quotas::{Account, Charge, Quotas};
@@ -56,6 +57,8 @@ pub struct Shared {
     pub segments: Pool,
     /// Whether it is to end.
     pub shutdown: Shutdown,
+    /// Where sessions have their vendor contexts, if not here.
+    pub processes: Option<Arc<TenantProcesses>>,
 }
 
 /// Where a client's messages come from.
@@ -116,6 +119,8 @@ enum Building {
 /// Whose session it is.
 #[derive(Debug)]
 pub struct Who {
+    /// Its id, of this manager.
+    pub id: SessionId,
     /// The identity that was proved.
     pub tenant: Tenant,
     /// What it has.
@@ -148,10 +153,9 @@ impl Session {
         budget: Budget,
         outgoing: Outgoing,
     ) -> (Self, UnboundedReceiver<Input>) {
-        let Who { tenant, account, locality } = who;
+        let Who { id, tenant, account, locality } = who;
         let (sender, input) = unbounded_channel();
         let inbox = Inbox(sender);
-        let id = shared.config.dispatcher.new_session();
         let transfers = Transfers::new(Segments::new(shared.segments.clone()), account.clone());
         let session = Self {
             shared,

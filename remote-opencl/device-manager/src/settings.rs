@@ -148,6 +148,13 @@ impl<'de, T: std::str::FromStr<Err: std::fmt::Display>> Deserialize<'de> for Tex
 }
 
 impl TenantArgs {
+    /// As if no flag were given.
+    #[must_use]
+    pub fn none() -> Self {
+        let Rules { policy, quantum, ageing, .. } = Rules::default();
+        Self { policy, quantum, ageing, tenants: None }
+    }
+
     /// What holds now, by flags and file.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use fpga_protocol::segments::{KEY_BYTES, TAKEN};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,6 +50,12 @@ impl Key {
         } else {
             Err(io::Error::last_os_error())
         }
+    }
+
+    /// The one that a Welcome told.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
     }
 
     /// For the Welcome.
@@ -112,7 +118,19 @@ impl Sides {
     }
 }
 
+impl AsFd for Side {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Side {
+    /// The socket of a client whose key was taken elsewhere.
+    #[must_use]
+    pub fn of(socket: OwnedFd) -> Self {
+        Self(socket.into())
+    }
+
     /// Tells the client that its key was taken.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ impl Spinner {
     }
 }
 
-fn tenants_file(text: &str) -> (tempfile::TempDir, PathBuf) {
+pub fn tenants_file(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenants.json");
     std::fs::write(&path, text).unwrap();

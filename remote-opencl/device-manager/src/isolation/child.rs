@@ -1,0 +1,333 @@
+//! A tenant process: sessions of one tenant over a vendor context of its own, as the manager tells it.
+//!
+//! It decides nothing about the device: its dispatcher asks the manager for slots and hears of them. It gives up the
+//! manager's files, connections and signals (Landlock) before it loads the vendor, and ends with the control socket.
+
+use super::packets::{Confine, Control, Counted, Down, Received, Room, Setup, Up, Wanted};
+use super::relay::{Frames, Up as Frame, write_up};
+use crate::budget::Budget;
+use crate::catalogue::Catalogue;
+use crate::config::{Config, SharedMemory, Sources};
+use crate::confine::Confinement;
+use crate::dispatcher::{Above, Dispatcher, SessionId, TaskId, TaskRequest, Tenant};
+use crate::gate::{Answer, Gate, Question, Verdict};
+use crate::greeting::Access;
+use crate::inventory::Inventory;
+use crate::link::Links;
+use crate::log::LogArgs;
+use crate::memory;
+use crate::metrics::Metrics;
+use crate::objects::lock;
+use crate::outgoing::Outgoing;
+use crate::quotas::Quotas;
+use crate::reporting::{Reconfigured, Reports};
+use crate::router::{Input, Router};
+use crate::runtime::Runtime;
+use crate::segments::{Pool, Side, Sides};
+use crate::session::{Locality, Session, Shared, Who};
+use crate::settings::{Current, Settings, TenantArgs};
+use crate::shutdown::Shutdown;
+use crate::store::BitstreamStore;
+use crate::trace::Trace;
+use anyhow::{Context as _, bail};
+use clap::Args;
+use futures::StreamExt as _;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use tonic::Status;
+
+/// How often the manager hears what was counted.
+const COUNTED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Serves the sessions of one tenant for `serve --isolate process`, which starts it.
+#[derive(Debug, Args)]
+pub struct TenantProcessArgs {
+    /// The runtime.
+    #[arg(long)]
+    runtime: Runtime,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// The way to the manager, and what it was asked. Clones are the same.
+#[derive(Debug, Clone)]
+struct ToManager(Arc<Control>, AskManager);
+
+/// The manager's gate: it decides.
+#[derive(Debug, Clone)]
+struct AskManager {
+    control: Arc<Control>,
+    asked: Arc<Mutex<Asked>>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    last: u64,
+    open: HashMap<u64, Sender<Verdict>>,
+}
+
+impl Gate for AskManager {
+    fn may_reconfigure(&self, question: &Question) -> Answer {
+        let (sender, answer) = channel();
+        let number = {
+            let mut asked = lock(&self.asked);
+            asked.last += 1;
+            let number = asked.last;
+            asked.open.insert(number, sender);
+            number
+        };
+        let ask = Up::Ask { question: number, session: question.session.0, bitstream: question.bitstream };
+        // A manager that has gone ends this process too.
+        let _ = self.control.send(&ask, None, Room::Awaited);
+        Answer::Later(Box::new(move || {
+            answer.recv().unwrap_or_else(|_| Verdict::Refused("the manager has gone".to_owned()))
+        }))
+    }
+}
+
+impl AskManager {
+    fn answered(&self, question: u64, refused: Option<String>) {
+        if let Some(sender) = lock(&self.asked).open.remove(&question) {
+            // Who asked may have gone.
+            let _ = sender.send(refused.map_or(Verdict::Allowed, Verdict::Refused));
+        }
+    }
+}
+
+impl ToManager {
+    fn say(&self, packet: &Up) {
+        // A manager that has gone ends this process too.
+        let _ = self.0.send(packet, None, Room::Awaited);
+    }
+}
+
+impl Above for ToManager {
+    fn submit(&self, request: &TaskRequest) {
+        let TaskRequest { session, task, demand, kind, .. } = request;
+        let demand = Wanted::from(demand);
+        self.say(&Up::Submit { session: session.0, task: task.0, kind: kind.map(|kind| kind.0), demand });
+    }
+
+    fn finished(&self, task: TaskId) {
+        self.say(&Up::Finished { task: task.0 });
+    }
+
+    fn cancelled(&self, session: SessionId) {
+        self.say(&Up::Cancelled { session: session.0 });
+    }
+}
+
+impl TenantProcessArgs {
+    /// Serves until the manager hangs up.
+    ///
+    /// # Errors
+    /// What keeps it from starting.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Self { runtime, log } = self;
+        let entered = runtime.enter()?;
+        log.init()?;
+        let control = control().context("a tenant's process is started by `serve --isolate process`")?;
+        let Received::Packet(Down::Setup(setup), _) = control.receive_with_descriptor()? else {
+            bail!("the manager's first word is missing")
+        };
+        let control = Arc::new(control);
+        let gate = AskManager { control: control.clone(), asked: Arc::default() };
+        let manager = ToManager(control, gate);
+        let store = Arc::new(BitstreamStore::in_memory(setup.store_limit));
+        let catalogue = match &setup.bitstreams {
+            Some(folder) => Catalogue::read(folder, &store).context("--bitstreams")?,
+            None => Catalogue::default(),
+        };
+        // For builds: less than what the process may, which has threads of the vendor's.
+        let confinement = if setup.confine == Confine::Off {
+            Confinement::off()
+        } else {
+            Confinement::of(&runtime).unwrap_or_else(|_| Confinement::off())
+        };
+        confine(&setup, &runtime)?;
+        entered.load()?;
+        memory::keep_freed();
+        let shared = Arc::new(shared(&setup, &manager, store, catalogue, confinement)?);
+        count(&shared, &manager).context("cannot start a thread")?;
+        loop {
+            match manager.0.receive_with_descriptor::<Down>() {
+                Ok(Received::Packet(packet, fd)) => heard(packet, fd, &shared, &setup.tenant, &manager.1)?,
+                Ok(Received::Nothing) => {}
+                Ok(Received::End) => break,
+                Err(error) => return Err(error).context("the manager can't be understood"),
+            }
+        }
+        // No destructors: a vendor's runtime may wait in them for kernels that don't end.
+        // SAFETY: `_exit` takes any status and touches no memory of ours.
+        unsafe { libc::_exit(0) }
+    }
+}
+
+/// The control socket, which came as standard input; that is nothing from now on.
+fn control() -> io::Result<Control> {
+    let control = io::stdin().as_fd().try_clone_to_owned()?;
+    nix::sys::socket::getsockopt(&control, nix::sys::socket::sockopt::SockType)?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    nix::unistd::dup2_stdin(&nothing)?;
+    Ok(Control::of(control))
+}
+
+fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<()> {
+    if setup.confine == Confine::Off {
+        return Ok(());
+    }
+    match Confinement::of_tenant(runtime, &setup.folder).and_then(|confinement| confinement.enter()) {
+        Ok(()) => Ok(()),
+        Err(error) if setup.confine == Confine::Wanted => {
+            tracing::warn!(%error, "The kernel has no Landlock: kernels can open what the manager can");
+            Ok(())
+        }
+        Err(error) => Err(error).context("--confine-builds required: this kernel has no Landlock"),
+    }
+}
+
+fn shared(
+    setup: &Setup,
+    manager: &ToManager,
+    store: Arc<BitstreamStore>,
+    catalogue: Catalogue,
+    confinement: Confinement,
+) -> anyhow::Result<Shared> {
+    let metrics = Metrics::default();
+    let settings = Settings::new(Current { default_quota: setup.quota, ..Current::default() });
+    let of_reports = manager.clone();
+    let reports = Reports::above(move |Reconfigured { slot, bitstream, took, .. }| {
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        of_reports.say(&Up::Reconfigured { slot: slot.0, bitstream: *bitstream, took_us });
+    });
+    let gate = manager.1.clone();
+    let dispatcher = Dispatcher::below(setup.slots, setup.first_task, Box::new(manager.clone()));
+    let inventory = Inventory::read()?;
+    Ok(Shared {
+        inventory,
+        router: Router::default(),
+        quotas: Quotas::new(settings.clone(), metrics.clone()),
+        sides: Sides::default(),
+        segments: Pool::of_memory(),
+        // Who is found again is the manager's business.
+        links: Links::new(Duration::ZERO, metrics.clone()),
+        shutdown: Shutdown::new(),
+        processes: None,
+        config: Config {
+            dispatcher: Arc::new(dispatcher),
+            store,
+            catalogue: Arc::new(catalogue),
+            reports,
+            access: Access::Connection,
+            trace: Trace::default(),
+            confinement,
+            tls: None,
+            settings,
+            tenant_args: TenantArgs::none(),
+            metrics,
+            reconfiguration_time: setup.reconfiguration_time,
+            reconnect_grace: Duration::ZERO,
+            shared_memory: SharedMemory::On,
+            gate: Arc::new(gate),
+            sources: if setup.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+        },
+    })
+}
+
+fn heard(
+    packet: Down,
+    fd: Option<OwnedFd>,
+    shared: &Arc<Shared>,
+    tenant: &str,
+    gate: &AskManager,
+) -> anyhow::Result<()> {
+    match packet {
+        Down::Setup(_) => {}
+        Down::Open { session, shares_memory } => {
+            let link = fd.context("a session without a link")?;
+            let locality = if shares_memory { Locality::SharesMemory } else { Locality::Remote };
+            let (shared, tenant) = (shared.clone(), Tenant::new(tenant));
+            thread::Builder::new().name("session".to_owned()).spawn(move || {
+                if let Err(error) = session_of(&shared, SessionId(session), tenant, locality, link) {
+                    tracing::debug!(%error, "A session's link failed");
+                }
+            })?;
+        }
+        Down::Side { session } => {
+            if let Some(fd) = fd {
+                shared.router.send(SessionId(session), Input::Side(Side::of(fd)));
+            }
+        }
+        Down::Granted(granted) => {
+            // No session of this process has that id: it goes to its session, or back.
+            shared.router.deliver(vec![granted.into()], SessionId(0), &shared.config.dispatcher);
+        }
+        Down::Answer { question, refused } => gate.answered(question, refused),
+        Down::Quota(quota) => {
+            shared.config.settings.replace(Current { default_quota: quota, ..Current::default() });
+        }
+        Down::Drain => shared.shutdown.request(),
+    }
+    Ok(())
+}
+
+/// All of a session's life, on its own thread.
+fn session_of(
+    shared: &Arc<Shared>,
+    id: SessionId,
+    tenant: Tenant,
+    locality: Locality,
+    link: OwnedFd,
+) -> io::Result<()> {
+    let link = std::os::unix::net::UnixStream::from(link);
+    link.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (read, mut write) = tokio::net::UnixStream::from_std(link)?.into_split();
+        let Some(account) = shared.quotas.enter(&tenant) else {
+            let status =
+                Status::resource_exhausted("the tenant has all the sessions that it may have; end some");
+            return write_up(&mut write, &Frame::Status(status)).await;
+        };
+        let budget = Budget::default();
+        let (outgoing, mut messages) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
+        let who = Who { id, tenant, account, locality };
+        let (session, input) = Session::new(shared.clone(), who, budget, outgoing);
+        // Where the link fails the messages are dropped, which ends the session.
+        let upwards = async move {
+            let mut last = Frame::End;
+            while let Some(item) = messages.next().await {
+                match item {
+                    Ok(message) => write_up(&mut write, &Frame::Message(Box::new(message))).await?,
+                    Err(status) => last = Frame::Status(status),
+                }
+            }
+            write_up(&mut write, &last).await
+        };
+        let (written, ()) = tokio::join!(upwards, session.run(input, Frames::of(read)));
+        written
+    })
+}
+
+/// Tells the manager what is counted here.
+fn count(shared: &Arc<Shared>, manager: &ToManager) -> io::Result<()> {
+    let (metrics, manager) = (shared.config.metrics.clone(), manager.clone());
+    let told = Mutex::new(Counted::default());
+    thread::Builder::new().name("counts".to_owned()).spawn(move || {
+        loop {
+            thread::sleep(COUNTED_INTERVAL);
+            let now = metrics.counted();
+            let news = now.since(&std::mem::replace(&mut *lock(&told), now));
+            if news != Counted::default() {
+                manager.say(&Up::Counted(news));
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! A session whose vendor context is in a tenant process: its messages go to and fro, its grants and descriptors down.
+//!
+//! Frames on the link are a length (4 bytes, little end first), then a message of the client's; up there is one byte
+//! more in between, which says what it is. Where the client is slow the link waits, and so does the process.
+
+use super::pool::{TenantProcesses, pass_on};
+use crate::budget::{Budget, SOFT_LIMIT};
+use crate::greeting::Greeted;
+use crate::outgoing::Outgoing;
+use crate::router::Inbox;
+use crate::segments::Key;
+use crate::session::{Incoming, Locality, Shared};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+use fpga_protocol::v1;
+use fpga_protocol::v1::server_message::Kind;
+use prost::Message as _;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc::unbounded_channel;
+use tonic::{Code, Status};
+
+/// Longest frame.
+const MAX_FRAME: usize = 2 * MAX_MESSAGE_BYTES;
+/// A length.
+const LENGTH_BYTES: usize = 4;
+/// Read at a time, at least.
+const READ_BYTES: usize = 64 << 10;
+
+/// What comes up a link.
+#[derive(Debug)]
+pub enum Up {
+    /// A message for the client.
+    Message(Box<v1::ServerMessage>),
+    /// With what the session ends.
+    Status(Status),
+    /// It ends well.
+    End,
+}
+
+/// The reading end of a link, from which whole frames come.
+#[derive(Debug)]
+pub struct Frames {
+    link: OwnedReadHalf,
+    buffer: BytesMut,
+}
+
+impl Frames {
+    /// Those of this link.
+    #[must_use]
+    pub fn of(link: OwnedReadHalf) -> Self {
+        Self { link, buffer: BytesMut::new() }
+    }
+
+    /// The next one; nothing at the end. Can be dropped and called again without losing one.
+    ///
+    /// # Errors
+    /// The link's, and that a frame is too long or cut off.
+    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            let mut wanted = READ_BYTES;
+            if let Some(header) = self.buffer.first_chunk::<LENGTH_BYTES>() {
+                let length = u32::from_le_bytes(*header) as usize;
+                if length > MAX_FRAME {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                if let Some(missing) = (LENGTH_BYTES + length).checked_sub(self.buffer.len())
+                    && missing > 0
+                {
+                    wanted = missing.max(READ_BYTES);
+                } else {
+                    self.buffer.advance(LENGTH_BYTES);
+                    return Ok(Some(self.buffer.split_to(length).freeze()));
+                }
+            }
+            self.buffer.reserve(wanted);
+            if self.link.read_buf(&mut self.buffer).await? == 0 {
+                return if self.buffer.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
+            }
+        }
+    }
+}
+
+impl Incoming for Frames {
+    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
+        let frame = Self::next(self).await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let message = frame.map(v1::ClientMessage::decode).transpose();
+        message.map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+/// Writes a frame of the client.
+///
+/// # Errors
+/// The link's.
+pub async fn write_down(link: &mut OwnedWriteHalf, message: &v1::ClientMessage) -> io::Result<()> {
+    let length = message.encoded_len();
+    let mut frame = BytesMut::with_capacity(LENGTH_BYTES + length);
+    frame.put_u32_le(u32::try_from(length).map_err(io::Error::other)?);
+    message.encode(&mut frame).map_err(io::Error::other)?;
+    link.write_all(&frame).await
+}
+
+/// Writes a frame for the client.
+///
+/// # Errors
+/// The link's.
+pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
+    let mut frame = BytesMut::new();
+    frame.put_u32_le(0);
+    match up {
+        Up::Message(message) => {
+            frame.reserve(message.encoded_len() + 1);
+            frame.put_u8(0);
+            message.encode(&mut frame).map_err(io::Error::other)?;
+        }
+        Up::Status(status) => {
+            frame.put_u8(1);
+            frame.put_i32_le(status.code() as i32);
+            frame.put_slice(status.message().as_bytes());
+        }
+        Up::End => frame.put_u8(2),
+    }
+    let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(io::Error::other)?;
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    link.write_all(&frame).await
+}
+
+/// What a frame that came up says.
+fn read_up(mut frame: Bytes) -> io::Result<Up> {
+    match frame.try_get_u8()? {
+        0 => Ok(Up::Message(Box::new(v1::ServerMessage::decode(frame)?))),
+        1 => {
+            let code = Code::from_i32(frame.try_get_i32_le()?);
+            Ok(Up::Status(Status::new(code, String::from_utf8_lossy(&frame))))
+        }
+        2 => Ok(Up::End),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Serves a session through its tenant's process, to its end.
+pub async fn run(
+    processes: &Arc<TenantProcesses>,
+    shared: &Arc<Shared>,
+    greeted: Greeted,
+    locality: Locality,
+    budget: Budget,
+    outgoing: Outgoing,
+    client: impl Incoming,
+) {
+    let Greeted { tenant, account, .. } = greeted;
+    let session = shared.config.dispatcher.new_session();
+    let (sender, mut inputs) = unbounded_channel();
+    let inbox = Inbox(sender);
+    let opened = link().and_then(|(ours, theirs)| {
+        // Before the process can want anything.
+        shared.router.add(session, inbox.clone());
+        let process = processes.open(shared, &tenant, session, locality, &theirs);
+        process.map(|process| (ours, process)).map_err(io::Error::other)
+    });
+    let (link, process) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            shared.router.remove(session);
+            outgoing.end(Status::resource_exhausted(error.to_string()));
+            return;
+        }
+    };
+    let (from_process, to_process) = link.into_split();
+    let last = {
+        let down = downwards(client, to_process, &outgoing);
+        let inputs = async {
+            while let Some(input) = inputs.recv().await {
+                pass_on(&process, session, input);
+            }
+        };
+        let expect = |key: Key| shared.sides.expect(session.0, key, tenant.clone(), inbox.clone());
+        tokio::select! {
+            last = upwards(Frames::of(from_process), &outgoing, &budget, expect) => last,
+            // The first ends with the client, the second never.
+            _ = async { tokio::join!(down, inputs) } => None,
+        }
+    };
+    shared.router.remove(session);
+    shared.sides.forget(session.0);
+    process.close(session, shared);
+    drop(account);
+    if let Some(status) = last {
+        outgoing.refuse(session, &tenant, status);
+    }
+}
+
+/// Both ends of a link; ours for this thread's runtime.
+fn link() -> io::Result<(tokio::net::UnixStream, OwnedFd)> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((tokio::net::UnixStream::from_std(ours)?, theirs.into()))
+}
+
+/// The client's messages to the process, until one of them has gone.
+async fn downwards(mut client: impl Incoming, mut link: OwnedWriteHalf, outgoing: &Outgoing) {
+    loop {
+        let message = tokio::select! {
+            message = client.next() => message,
+            () = outgoing.closed() => break,
+        };
+        let Ok(Some(message)) = message else { break };
+        if write_down(&mut link, &message).await.is_err() {
+            break;
+        }
+    }
+    // The process hears the end of the link; what runs comes to its end there.
+    let _ = link.shutdown().await;
+}
+
+/// The process's messages to the client, until the session ends there; with what, unless it ends well.
+async fn upwards(
+    mut frames: Frames,
+    outgoing: &Outgoing,
+    budget: &Budget,
+    expect: impl Fn(Key),
+) -> Option<Status> {
+    loop {
+        let up = match frames.next().await {
+            Ok(Some(frame)) => read_up(frame),
+            Ok(None) => return Some(died()),
+            Err(error) => Err(error),
+        };
+        match up {
+            Ok(Up::Message(message)) => {
+                if let Some(Kind::Welcome(welcome)) = &message.kind
+                    && let Some(key) = Key::of(&welcome.side_key)
+                {
+                    expect(key);
+                }
+                outgoing.forward(*message);
+            }
+            Ok(Up::Status(status)) => return Some(status),
+            Ok(Up::End) => return None,
+            Err(error) => {
+                tracing::debug!(%error, "A tenant's process says what can't be understood");
+                return Some(died());
+            }
+        }
+        while budget.held() > SOFT_LIMIT {
+            tokio::select! {
+                () = budget.freed() => {}
+                () = outgoing.closed() => break,
+            }
+        }
+    }
+}
+
+fn died() -> Status {
+    Status::aborted("the process of this tenant's OpenCL runtime has ended; a new session gets a new one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_arrive_whole_and_lengths_that_lie_are_refused() {
+        let (one, two) = tokio::net::UnixStream::pair().unwrap();
+        let (_keep, mut write) = one.into_split();
+        let (read, _keep_too) = two.into_split();
+        let mut frames = Frames::of(read);
+        let completions = v1::Completions { completions: vec![v1::Completion::default(); 3] };
+        let message = v1::ServerMessage { kind: Some(Kind::Completions(completions)) };
+        for up in [Up::Message(Box::new(message.clone())), Up::Status(Status::aborted("x")), Up::End] {
+            write_up(&mut write, &up).await.unwrap();
+        }
+        let mut next = async || read_up(frames.next().await.unwrap().unwrap()).unwrap();
+        assert!(matches!(next().await, Up::Message(got) if *got == message));
+        assert!(matches!(next().await, Up::Status(status) if status.code() == Code::Aborted));
+        assert!(matches!(next().await, Up::End));
+        write.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
+        assert!(frames.next().await.is_err());
+    }
+
+    #[test]
+    fn frames_of_a_stranger_are_errors_and_no_panic() {
+        for frame in [&b""[..], &[1, 0], &[0, 255, 255], &[9]] {
+            assert!(read_up(Bytes::copy_from_slice(frame)).is_err(), "{frame:?}");
+        }
+    }
+}

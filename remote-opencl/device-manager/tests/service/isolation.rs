@@ -1,0 +1,289 @@
+//! `--isolate process`: what a tenant's kernels do to their runtime is that tenant's affair.
+
+use crate::harness::{Client, DEADLINE, Manager};
+use crate::sharing::{SPIN, tenants_file};
+use crate::{INCREASE, ints, scalar};
+use fpga_protocol::v1::kernel_arg::Value;
+use std::time::{Duration, Instant};
+use tonic::{Code, Status};
+
+/// Writes where it is told to.
+const WILD: &str = "kernel void wild(global int *a, ulong at) { *(global int *)(a + at) = 1; }";
+
+/// A folder of tokens for tenants of these names.
+fn tokens(names: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in names {
+        std::fs::write(folder.path().join(name), token(name)).unwrap();
+    }
+    folder
+}
+
+fn token(name: &str) -> String {
+    format!("token-of-{name}-0123456789")
+}
+
+async fn tenant(manager: &Manager, name: &str) -> Client {
+    Client::with_token(manager.channel().await, &token(name)).await
+}
+
+/// Everything that a session needs to add to a buffer.
+struct Adder {
+    client: Client,
+    queue: u64,
+    kernel: u64,
+    buffer: u64,
+    value: i32,
+}
+
+impl Adder {
+    async fn new(mut client: Client) -> Self {
+        let context = client.context().await;
+        let queue = client.queue(context, 0).await;
+        let program = client.source(context, INCREASE).await;
+        assert_eq!(client.build(program).await.0, 0);
+        let kernel = client.kernel(program, "increase").await;
+        let buffer = client.buffer(context, 4).await;
+        Self { client, queue, kernel, buffer, value: 0 }
+    }
+
+    async fn round(&mut self) {
+        let args = vec![Value::Buffer(self.buffer), scalar(&3_i32.to_le_bytes())];
+        let launch = self.client.launch(self.queue, self.kernel, args, 1);
+        let read = self.client.read(self.queue, self.buffer, 4);
+        let event = read.event;
+        self.client.flush(vec![launch, read]).await;
+        self.value += 3;
+        let (completion, data) = self.client.completion(event).await;
+        assert_eq!((completion.status, data), (0, ints([self.value])));
+    }
+}
+
+/// Runs a kernel that writes to an address that is nobody's; with what the session ends.
+async fn crash(mut client: Client) -> Option<Status> {
+    let context = client.context().await;
+    let queue = client.queue(context, 0).await;
+    let program = client.source(context, WILD).await;
+    assert_eq!(client.build(program).await.0, 0);
+    let kernel = client.kernel(program, "wild").await;
+    let buffer = client.buffer(context, 4).await;
+    let far = scalar(&(1_u64 << 60).to_le_bytes());
+    let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), far], 1);
+    client.flush(vec![launch]).await;
+    tokio::time::timeout(DEADLINE, client.end()).await.expect("the session hangs")
+}
+
+fn metric(manager: &Manager, name: &str) -> u64 {
+    let name = format!("fpga_device_manager_{name} ");
+    let text = manager.metrics_text();
+    text.lines()
+        .find_map(|line| line.strip_prefix(&name))
+        .unwrap_or_else(|| panic!("{text}"))
+        .parse()
+        .unwrap()
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !condition() {
+        assert!(since.elapsed() < DEADLINE, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_kernel_that_kills_its_runtime_ends_its_tenants_sessions_and_nobody_elses() {
+    let folder = tokens(&["alice", "bob"]);
+    let args = ["--isolate", "process", "--slots", "1", "--tokens", folder.path().to_str().unwrap()];
+    let mut manager = Manager::start(&args);
+    let mut bob = Adder::new(tenant(&manager, "bob").await).await;
+    let mut innocent = Adder::new(tenant(&manager, "alice").await).await;
+    innocent.round().await;
+    for died in 1..=2 {
+        let wild = tenant(&manager, "alice").await;
+        let ended = {
+            // Bob's tasks and the one that crashes share the one slot.
+            let crash = crash(wild);
+            tokio::pin!(crash);
+            loop {
+                tokio::select! {
+                    ended = &mut crash => break ended,
+                    () = bob.round() => {}
+                }
+            }
+        };
+        assert_eq!(ended.expect("an error").code(), Code::Aborted);
+        for _ in 0..20 {
+            bob.round().await;
+        }
+        until("the death is counted", || metric(&manager, "tenant_processes_died_total") == died).await;
+    }
+    let mut again = Adder::new(tenant(&manager, "alice").await).await;
+    again.round().await;
+    let lost = innocent.client.end().await.expect("it was in the process that died");
+    assert_eq!(lost.code(), Code::Aborted);
+    drop((again, bob));
+    assert!(manager.has_no_session().await);
+    assert_eq!((metric(&manager, "slots_in_use"), metric(&manager, "tasks_waiting")), (0, 0));
+    assert!(manager.stop().success());
+}
+
+#[tokio::test]
+async fn a_vendor_library_that_dies_in_the_manager_takes_that_manager_down_and_clients_hear_it() {
+    let mut manager = Manager::start(&["--isolate", "protocol"]);
+    let mut other = Manager::start(&["--isolate", "protocol"]);
+    let mut untouched = Adder::new(Client::connect(&other).await).await;
+    let bystander = Client::connect(&manager).await;
+    assert!(crash(Client::connect(&manager).await).await.is_some(), "an error ends the session");
+    let told = tokio::time::timeout(DEADLINE, bystander.end()).await.expect("no hang");
+    assert!(told.is_some());
+    until("the manager is gone", || !manager.is_alive()).await;
+    untouched.round().await;
+    assert!(other.stop().success());
+}
+
+#[tokio::test]
+async fn tenants_in_processes_of_their_own_share_the_slots_by_the_managers_policy() {
+    let folder = tokens(&["alice", "bob"]);
+    let (_tenants, path) = tenants_file("{\"policy\": \"round-robin\"}");
+    let manager = Manager::start(&[
+        "--isolate",
+        "process",
+        "--slots",
+        "1",
+        "--tokens",
+        folder.path().to_str().unwrap(),
+        "--tenants",
+        path.to_str().unwrap(),
+    ]);
+    let session = async |name: &str| {
+        let mut client = tenant(&manager, name).await;
+        let context = client.context().await;
+        let queue = client.queue(context, 0).await;
+        let program = client.source(context, SPIN).await;
+        assert_eq!(client.build(program).await.0, 0);
+        let kernel = client.kernel(program, "spin").await;
+        let buffer = client.buffer(context, 8).await;
+        let mut events = Vec::new();
+        for _ in 0..20 {
+            let args = vec![Value::Buffer(buffer), scalar(&200_000_u64.to_le_bytes())];
+            let launch = client.launch(queue, kernel, args, 1);
+            events.push(launch.event);
+            client.flush(vec![launch]).await;
+        }
+        let mut moments = Vec::new();
+        for event in events {
+            let (completion, _) = client.completion(event).await;
+            assert_eq!(completion.status, 0);
+            moments.push((completion.started_ns, completion.ended_ns));
+        }
+        moments
+    };
+    futures::future::join_all(["alice", "bob", "alice", "bob"].map(session)).await;
+    let text = manager.metrics_text();
+    for name in ["alice", "bob"] {
+        let line = format!("fpga_device_manager_tenant_tasks_total{{tenant=\"{name}\"}} 40");
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+    assert_eq!((metric(&manager, "slots_in_use"), metric(&manager, "tasks_waiting")), (0, 0));
+}
+
+#[tokio::test]
+async fn there_are_no_more_tenants_than_processes_and_one_without_a_session_makes_room() {
+    let folder = tokens(&["alice", "bob"]);
+    let tokens = folder.path().to_str().unwrap();
+    let args = ["--isolate", "process", "--tenant-processes", "1", "--tokens", tokens];
+    let manager = Manager::start(&args);
+    let mut alice = tenant(&manager, "alice").await;
+    alice.context().await;
+    let refused = Client::refused_with(manager.channel().await, &token("bob")).await;
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    drop(alice);
+    assert!(manager.has_no_session().await);
+    let mut bob = tenant(&manager, "bob").await;
+    bob.context().await;
+}
+
+#[tokio::test]
+async fn tenants_processes_go_with_the_manager_however_it_ends() {
+    let children = |pid: u32| -> Vec<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default()
+        };
+        let text: Vec<String> = tasks.map(of_task).collect();
+        text.join(" ").split_whitespace().map(|child| child.parse().unwrap()).collect()
+    };
+    let runs = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        status.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    };
+    for orderly in [true, false] {
+        let mut manager = Manager::start(&["--isolate", "process"]);
+        let mut client = Client::connect(&manager).await;
+        client.context().await;
+        let processes = children(manager.pid());
+        assert_eq!(processes.len(), 1, "{processes:?}");
+        if orderly {
+            assert!(manager.stop().success());
+            assert!(client.end().await.is_some());
+        } else {
+            drop(manager);
+        }
+        until("no process is left", || !processes.iter().any(|pid| runs(*pid))).await;
+    }
+}
+
+/// What the machine code of a kernel can do to the rest of the node.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn a_kernel_of_machine_code_opens_no_file_and_signals_nobody() {
+    const CALLS: &str = "kernel void call(global long *result, global char *path, long number, long second) {
+        long first = number == 2 ? (long)path : 1;
+        if (number == 62) __asm__ volatile(\"syscall\" : \"=a\"(first) : \"a\"(110L) : \"rcx\", \"r11\", \"memory\");
+        __asm__ volatile(\"syscall\" : \"=a\"(result[0]) : \"a\"(number), \"D\"(first), \"S\"(second), \"d\"(0L)
+                         : \"rcx\", \"r11\", \"memory\");
+    }";
+    const OPEN: i64 = 2;
+    const KILL: i64 = 62;
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let mut path = secret.path().to_str().unwrap().as_bytes().to_vec();
+    path.push(0);
+    // Without processes of their own kernels can open it, or the test would pass by itself.
+    for (isolate, opens) in [("protocol", true), ("process", false)] {
+        let mut manager = Manager::start(&["--isolate", isolate, "--confine-builds", "required"]);
+        let mut client = Client::connect(&manager).await;
+        let context = client.context().await;
+        let queue = client.queue(context, 0).await;
+        let program = client.source(context, CALLS).await;
+        let (status, build) = client.build(program).await;
+        assert_eq!(status, 0, "{:?}", build.devices);
+        let kernel = client.kernel(program, "call").await;
+        let (result, name) = (client.buffer(context, 8).await, client.buffer(context, 4096).await);
+        let mut call = async |number: i64, second: i64| {
+            let write = client.write(queue, name, path.clone()).await;
+            let args = vec![
+                Value::Buffer(result),
+                Value::Buffer(name),
+                scalar(&number.to_le_bytes()),
+                scalar(&second.to_le_bytes()),
+            ];
+            let launch = client.launch(queue, kernel, args, 1);
+            let read = client.read(queue, result, 8);
+            let event = read.event;
+            client.flush(vec![write, launch, read]).await;
+            let (completion, data) = client.completion(event).await;
+            assert_eq!(completion.status, 0);
+            i64::from_le_bytes(data.try_into().unwrap())
+        };
+        let opened = call(OPEN, 0).await;
+        assert_eq!(opened >= 0, opens, "{isolate}: open gives {opened}");
+        if !opens {
+            assert_eq!(opened, -i64::from(libc::EACCES));
+            // The parent is the manager; newer kernels confine signals too.
+            let killed = call(KILL, 0).await;
+            assert_eq!(killed, -i64::from(libc::EPERM), "Linux 6.12 or later");
+        }
+        assert!(manager.is_alive());
+    }
+}
