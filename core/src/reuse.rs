@@ -4,43 +4,29 @@
 //! Gaps are counted in bins, two per factor of two; nothing is assumed about their distribution, so that a timer, a
 //! burst and a trickle are told apart. Old gaps fade. Nothing here knows slots or nodes.
 
+mod foresight;
+mod profile;
+
+pub use foresight::{Foresight, Horizon, MOST_KNOWN};
+pub use profile::{Pressure, Profile};
+
 use crate::units::Millis;
 
 /// Bins, from a millisecond to seven weeks.
 pub const BINS: usize = 64;
+/// What one gap counts: a rare one is still there when it was halved a few times.
+const ONE: u32 = 16;
 /// With so many gaps all are halved: what is old fades.
-const FADE_AT: u32 = 512;
-/// What the gap that is open now weighs against those that are over.
-const OPEN: f64 = 1.0;
+const FADE_AT: u32 = 512 * ONE;
+/// What the gap that is open now counts: as much as one that is over.
+const OPEN: f64 = 16.0;
 
 /// The gaps between the uses of one bitstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gaps {
-    counts: [u16; BINS],
+    counts: [u32; BINS],
     total: u32,
     last: Option<Millis>,
-}
-
-/// What one function does to the slots of a node, for each time that bitstreams stay there unused: entry `bin` is for as
-/// long as [`edge`] of `bin`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Profile {
-    /// Share of the time that its bitstream is in a slot.
-    pub resident: [f32; BINS],
-    /// Cold starts per second.
-    pub cold: [f32; BINS],
-}
-
-/// How far ahead evictions look: about as long as a bitstream stays unused before it goes. That follows from the load and
-/// the number of slots, and is learnt from the evictions themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Horizon(Millis);
-
-/// The functions of one node together.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pressure {
-    sum: Profile,
-    slots: f32,
 }
 
 /// The shortest gap of a bin.
@@ -74,11 +60,11 @@ impl Gaps {
     /// It was used.
     pub fn used(&mut self, now: Millis) {
         if let Some(last) = self.last.replace(now) {
-            self.counts[bin_of(now - last)] += 1;
-            self.total += 1;
+            self.counts[bin_of(now - last)] += ONE;
+            self.total += ONE;
             if self.total >= FADE_AT {
                 self.counts.iter_mut().for_each(|count| *count /= 2);
-                self.total = self.counts.iter().map(|count| u32::from(*count)).sum();
+                self.total = self.counts.iter().sum();
             }
         }
     }
@@ -98,7 +84,7 @@ impl Gaps {
         let Some(last) = self.last else { return 0 };
         let elapsed = now - last;
         let (from, until) = (bin_of(elapsed), bin_of(elapsed + horizon));
-        let longer: u32 = self.counts[from..].iter().map(|count| u32::from(*count)).sum();
+        let longer: u32 = self.counts[from..].iter().sum();
         let in_time: f64 = (from..=until)
             .map(|bin| {
                 let (low, high) = (edge(bin).0.max(elapsed.0) as f64, edge(bin + 1).0 as f64);
@@ -113,113 +99,6 @@ impl Gaps {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
         let millionths = (chance.clamp(0.0, 1.0) * 1e6) as u32;
         millionths
-    }
-
-    /// What it does to a node's slots, if its gaps go on as they were.
-    #[must_use]
-    pub fn profile(&self, now: Millis) -> Profile {
-        let mut profile = Profile::default();
-        let Some(last) = self.last else { return profile };
-        let mut counts = self.counts.map(f64::from);
-        counts[bin_of(now - last)] += OPEN;
-        let all: f64 = counts.iter().sum();
-        let time: f64 = counts.iter().zip(0..).map(|(count, bin)| count * middle(bin)).sum();
-        // From short to long: gaps shorter than the edge count whole, longer ones up to it.
-        let (mut shorter, mut shorter_time) = (0.0, 0.0);
-        for (bin, count) in counts.iter().enumerate() {
-            let longer = all - shorter;
-            profile.resident[bin] = narrow((shorter_time + longer * edge(bin).0 as f64) / time);
-            profile.cold[bin] = narrow(longer / time * 1e3);
-            shorter += count;
-            shorter_time += count * middle(bin);
-        }
-        profile
-    }
-}
-
-impl Horizon {
-    /// What it is now.
-    #[must_use]
-    pub fn get(self) -> Millis {
-        self.0
-    }
-
-    /// Something was evicted that had been unused for so long.
-    pub fn evicted(&mut self, unused: Millis) {
-        // A moving mean over some thirty evictions; never nothing at all.
-        self.0 = Millis((self.0.0.saturating_mul(31).saturating_add(unused.0)) / 32).max(Millis(1_000));
-    }
-}
-
-impl Default for Horizon {
-    fn default() -> Self {
-        Self(Millis::from_secs(120))
-    }
-}
-
-fn narrow(value: f64) -> f32 {
-    #[expect(clippy::cast_possible_truncation, reason = "an estimate needs no more digits")]
-    let value = value as f32;
-    value
-}
-
-impl Default for Profile {
-    fn default() -> Self {
-        Self { resident: [0.0; BINS], cold: [0.0; BINS] }
-    }
-}
-
-impl Pressure {
-    /// Of a node without functions.
-    #[must_use]
-    pub fn new(slots: u32) -> Self {
-        Self { sum: Profile::default(), slots: narrow(f64::from(slots)) }
-    }
-
-    /// With one function more.
-    pub fn add(&mut self, function: &Profile) {
-        for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
-            *sum += one;
-        }
-        for (sum, one) in self.sum.cold.iter_mut().zip(&function.cold) {
-            *sum += one;
-        }
-    }
-
-    /// With one function less.
-    pub fn remove(&mut self, function: &Profile) {
-        for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
-            *sum -= one;
-        }
-        for (sum, one) in self.sum.cold.iter_mut().zip(&function.cold) {
-            *sum -= one;
-        }
-    }
-
-    /// Cold starts per second: bitstreams stay unused just so long that the slots are full (Che's approximation, with
-    /// measured gaps instead of random ones).
-    #[must_use]
-    pub fn cold(&self) -> f32 {
-        self.cold_with(None)
-    }
-
-    /// The same if `function` came too.
-    #[must_use]
-    pub fn cold_with(&self, function: Option<&Profile>) -> f32 {
-        let more = |bin: usize| function.map_or((0.0, 0.0), |one| (one.resident[bin], one.cold[bin]));
-        let mut before = None;
-        for bin in 0..BINS {
-            let (resident, cold) = more(bin);
-            let (resident, cold) = (self.sum.resident[bin] + resident, self.sum.cold[bin] + cold);
-            if resident >= self.slots {
-                let Some((resident_before, cold_before)) = before else { return cold };
-                let share = (self.slots - resident_before) / (resident - resident_before);
-                return cold_before + (cold - cold_before) * share;
-            }
-            before = Some((resident, cold));
-        }
-        // Everybody has a slot for good.
-        0.0
     }
 }
 

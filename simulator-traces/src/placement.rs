@@ -6,12 +6,14 @@ pub mod engine;
 pub mod jobs;
 mod lookahead;
 mod measures;
+mod memory;
 mod mover;
 pub mod node;
 pub mod options;
 pub mod placer;
 #[cfg(test)]
 mod tests;
+mod units;
 
 pub use options::Scenario;
 

@@ -252,7 +252,8 @@ impl Collector {
         {
             state = read;
         }
-        let received = Received::new(state, clock(at + self.delay), self.delay.millis());
+        // Its way is not counted into its age: the extender doesn't know how long that was either.
+        let received = Received::new(state, clock(at + self.delay), Millis::ZERO);
         self.facts.knowledge = Knowledge::Known(Box::new(received));
         self.published = Some(at);
         self.changed = false;

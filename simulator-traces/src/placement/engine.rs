@@ -1,22 +1,19 @@
 //! The simulation: what happens next, happens next. Arrivals come from the trace, everything else from a heap; decisions
 //! are `fpga-core`'s.
 
-use super::collector::{Collector, clock};
+use super::collector::Collector;
 use super::jobs::{Job, Jobs};
-use super::lookahead::Lookahead;
 use super::measures::Measures;
-use super::mover::Mover;
+use super::memory::Memory;
 use super::node::Node;
-use super::options::{AfterUse, Eviction, Lifetime, Queue, Reach, Requests, Route, Scenario};
-use super::placer::Placer;
+use super::options::{AfterUse, Queue, Reach, Requests, Route, Scenario};
+use super::units::Units;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::scenario::ScenarioError;
 use crate::time::Micros;
 use crate::trace::Trace;
-use fpga_core::reuse::{Gaps, Horizon};
-use fpga_core::units::Millis;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
@@ -29,9 +26,7 @@ pub struct Engine<'s> {
     scenario: &'s Scenario,
     now: Micros,
     nodes: Vec<Node>,
-    units: Vec<Unit>,
-    placer: Placer,
-    mover: Mover,
+    units: Units,
     memory: Memory,
     events: BinaryHeap<Reverse<Event>>,
     measures: Measures,
@@ -39,26 +34,6 @@ pub struct Engine<'s> {
     serial_usage: Vec<Micros>,
     uses: u64,
     sizes: Vec<Option<f64>>,
-}
-
-/// What is remembered, or foreseen, of bitstreams, for evictions.
-struct Memory {
-    eviction: Eviction,
-    /// Given, or learnt.
-    fixed_horizon: Option<Millis>,
-    horizon: Horizon,
-    gaps: Vec<Gaps>,
-    lookahead: Lookahead,
-    /// In how many slots each is.
-    copies: Vec<u32>,
-    random: u64,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Unit {
-    nodes: Vec<u32>,
-    last: Micros,
-    ready: Micros,
 }
 
 /// Something that happens at a node later.
@@ -98,26 +73,11 @@ impl<'s> Engine<'s> {
                 nodes.push(Node::new(slots, collector, reconfiguration));
             }
         }
-        let lookahead = match scenario.slots.eviction {
-            Eviction::Clairvoyant => Lookahead::new(scenario)?,
-            _ => Lookahead::default(),
-        };
         let begin = Micros::from_secs(scenario.trace.from_day * 86_400.0);
         Ok(Self {
             now: begin,
-            units: Vec::new(),
-            placer: Placer::new(&scenario.placement, nodes.len(), scenario.seed)?,
-            mover: Mover::new(&scenario.placement, begin),
-            memory: Memory {
-                eviction: scenario.slots.eviction,
-                fixed_horizon: (scenario.slots.horizon_s > 0.0)
-                    .then(|| Micros::from_secs(scenario.slots.horizon_s).millis()),
-                horizon: Horizon::default(),
-                gaps: Vec::new(),
-                lookahead,
-                copies: Vec::new(),
-                random: scenario.seed,
-            },
+            units: Units::new(&scenario.placement, nodes.len(), scenario.seed, begin)?,
+            memory: Memory::new(scenario, nodes.len())?,
             events: BinaryHeap::new(),
             measures: Measures::new(
                 Micros::from_secs(scenario.freshness.window_s),
@@ -150,8 +110,9 @@ impl<'s> Engine<'s> {
         progress.end();
         let serial = self.scenario.slots.requests == Requests::Serial;
         let mut outcome = self.measures.finish(&self.nodes, self.now, serial)?;
-        outcome.push("placements", self.placer.placements() as f64);
-        outcome.push("moves", self.mover.moves() as f64);
+        for (name, count) in self.units.counts() {
+            outcome.push(name, count as f64);
+        }
         outcome.remarks = trace.remarks();
         Ok(outcome)
     }
@@ -242,8 +203,10 @@ impl<'s> Engine<'s> {
     fn arrive(&mut self, job: &Job) -> Result<(), ScenarioError> {
         let counts = self.measures.counts(self.now);
         self.measures.requests += u64::from(counts);
-        self.place_if_needed(job);
-        self.move_if_due();
+        let measures = &self.measures;
+        let cpu = |nodes: &[Node]| measures.recent_cpu(nodes);
+        self.units.place_if_needed(job, &mut self.nodes, cpu, self.now);
+        self.units.look_if_due(&mut self.nodes, cpu, self.now);
         let board = job.board;
         let index = match board {
             None => self.any_replica(job.unit),
@@ -254,15 +217,14 @@ impl<'s> Engine<'s> {
         node.cpu += job.cpu;
         let Some(board) = board else { return Ok(()) };
         self.measures.board_requests += u64::from(counts);
-        self.memory.used(job.bitstream, now);
-        self.mover.used(job.unit, job.bitstream, now);
+        self.memory.used(index, job.bitstream, now);
+        self.units.used(job, board);
         self.measures.arrived(now);
         if self.scenario.slots.requests == Requests::Serial {
             self.serve_at_once(index, job, board);
             return Ok(());
         }
-        let ready = self.units.get(job.unit as usize).map_or(Micros::ZERO, |unit| unit.ready);
-        let at = ready.max(now) + Micros::from_millis(self.scenario.cluster.network_ms);
+        let at = self.units.ready(job.unit).max(now) + Micros::from_millis(self.scenario.cluster.network_ms);
         if at > now {
             self.events.push(Reverse(Event {
                 at,
@@ -342,7 +304,7 @@ impl<'s> Engine<'s> {
         let memory = &self.memory;
         let node = self.nodes.get_mut(index as usize)?;
         let taken =
-            node.take(job.bitstream, &mut self.uses, now, |bitstream| memory.worth(bitstream, now))?;
+            node.take(job.bitstream, &mut self.uses, now, |bitstream| memory.worth(index, bitstream, now))?;
         let cold = !taken.resident || self.scenario.slots.after_use == AfterUse::Goes;
         let loading = if cold {
             let (base, per_mb) = node.reconfiguration;
@@ -352,7 +314,7 @@ impl<'s> Engine<'s> {
             Micros::ZERO
         };
         if !taken.resident {
-            self.memory.moved(job.bitstream, taken.evicted, now);
+            self.memory.loaded(index, job.bitstream, taken.evicted, now);
         }
         let took = job.board.unwrap_or_default() + loading;
         node.done.started += 1;
@@ -365,58 +327,8 @@ impl<'s> Engine<'s> {
         Some((took, Some((taken.slot, loading))))
     }
 
-    fn place_if_needed(&mut self, job: &Job) {
-        let placement = &self.scenario.placement;
-        let (now, index) = (self.now, job.unit as usize);
-        if self.units.len() <= index {
-            self.units.resize(index + 1, Unit::default());
-        }
-        let last = std::mem::replace(&mut self.units[index].last, now);
-        let unit = &self.units[index];
-        let needed = unit.nodes.is_empty()
-            || match placement.lifetime {
-                Lifetime::Forever => false,
-                Lifetime::Idle => now - last > Micros::from_secs(placement.idle_s),
-                Lifetime::Request => true,
-            };
-        if !needed {
-            return;
-        }
-        for (replica, node) in (0..).zip(std::mem::take(&mut self.units[index].nodes)) {
-            self.placer.remove(job.unit, replica, node);
-        }
-        let cpu = self.measures.recent_cpu(&self.nodes);
-        let nodes =
-            self.placer.place(job.unit, job.bitstream, placement.replicas, &mut self.nodes, &cpu, now);
-        self.units[index].nodes = nodes;
-        self.units[index].ready = now + Micros::from_millis(placement.start_ms);
-    }
-
-    fn move_if_due(&mut self) {
-        if !self.mover.is_due(self.now) {
-            return;
-        }
-        let placed: Vec<(u32, u32)> = (0_u32..)
-            .zip(&self.units)
-            .filter_map(|(unit, placed)| Some((unit, *placed.nodes.first()?)))
-            .collect();
-        let slots: Vec<u32> =
-            self.nodes.iter().map(|node| u32::try_from(node.view.len()).unwrap_or(u32::MAX)).collect();
-        for (unit, bitstream, to) in self.mover.plan(&placed, &slots, self.now) {
-            if let Some(placed) = self.units.get_mut(unit as usize)
-                && let Some(from) = placed.nodes.first().copied()
-                && !placed.nodes.contains(&to)
-            {
-                placed.nodes[0] = to;
-                self.placer.remove(unit, 0, from);
-                self.placer.count(unit, 0, bitstream, to, self.now);
-            }
-        }
-    }
-
     fn any_replica(&mut self, unit: u32) -> u32 {
-        let nodes = self.units.get(unit as usize).map_or(&[][..], |unit| &unit.nodes);
-        match nodes {
+        match self.units.nodes_of(unit) {
             [] => 0,
             [only] => *only,
             several => several[self.routing.below(several.len())],
@@ -427,9 +339,8 @@ impl<'s> Engine<'s> {
     fn route(&mut self, job: &Job) -> u32 {
         let routing = &self.scenario.routing;
         let all: Vec<u32>;
-        let unit = self.units.get(job.unit as usize);
         let allowed: &[u32] = match routing.reach {
-            Reach::Replicas => unit.map_or(&[], |unit| &unit.nodes),
+            Reach::Replicas => self.units.nodes_of(job.unit),
             Reach::Any => {
                 all = (0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)).collect();
                 &all
@@ -446,91 +357,11 @@ impl<'s> Engine<'s> {
                 };
                 several.iter().copied().min_by_key(load).unwrap_or(0)
             }
-            (several, Route::Loaded) => self.loaded(several, job.bitstream),
-        }
-    }
-
-    /// A node whose idle slot has the bitstream, else the one where least is lost by loading it, else the one with the
-    /// shortest queue.
-    fn loaded(&self, nodes: &[u32], bitstream: u32) -> u32 {
-        let mut best: Option<((bool, u64, u64), u32)> = None;
-        let mut shortest = (usize::MAX, 0);
-        for &index in nodes {
-            let node = &self.nodes[index as usize];
-            if !node.has_room() {
-                shortest = shortest.min((node.waiting.len(), index));
-                continue;
-            }
-            for slot in node.view.iter().filter(|slot| !slot.busy) {
-                if slot.resident == Some(bitstream) {
-                    return index;
-                }
-                let worth = match slot.resident {
-                    None => (false, 0, 0),
-                    Some(resident) => (true, self.memory.worth(resident, self.now), slot.last_use),
-                };
-                if best.is_none_or(|(least, _)| worth < least) {
-                    best = Some((worth, index));
-                }
-            }
-        }
-        best.map_or(shortest.1, |(_, index)| index)
-    }
-}
-
-impl Memory {
-    fn used(&mut self, bitstream: u32, now: Micros) {
-        match self.eviction {
-            Eviction::Predicted => {
-                let index = bitstream as usize;
-                if self.gaps.len() <= index {
-                    self.gaps.resize(index + 1, Gaps::default());
-                }
-                self.gaps[index].used(clock(now));
-            }
-            Eviction::Clairvoyant => self.lookahead.used(bitstream),
-            Eviction::Random => {
-                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            }
-            Eviction::Lru => {}
-        }
-    }
-
-    /// One was loaded, another went for it.
-    fn moved(&mut self, loaded: u32, evicted: Option<u32>, now: Micros) {
-        let most = loaded.max(evicted.unwrap_or(0)) as usize;
-        if self.copies.len() <= most {
-            self.copies.resize(most + 1, 0);
-        }
-        self.copies[loaded as usize] += 1;
-        if let Some(evicted) = evicted {
-            let copies = &mut self.copies[evicted as usize];
-            *copies = copies.saturating_sub(1);
-            if let Some(last) = self.gaps.get(evicted as usize).and_then(Gaps::last) {
-                self.horizon.evicted(clock(now) - last);
-            }
-        }
-    }
-
-    /// What it is worth to keep a bitstream.
-    fn worth(&self, bitstream: u32, now: Micros) -> u64 {
-        let copies = self.copies.get(bitstream as usize).copied().unwrap_or(1).max(1);
-        match self.eviction {
-            Eviction::Lru => 0,
-            Eviction::Predicted => {
-                let gaps = self.gaps.get(bitstream as usize);
-                let horizon = self.fixed_horizon.unwrap_or(self.horizon.get());
-                let chance = gaps.map_or(0, |gaps| gaps.chance_within(horizon, clock(now)));
-                // A second copy helps only when both are wanted at once.
-                u64::from(chance / copies)
-            }
-            Eviction::Clairvoyant => {
-                // Of several copies one is wanted at the next use, another one only at the use after it.
-                u64::from(u32::MAX - self.lookahead.next(bitstream, copies as usize - 1))
-            }
-            Eviction::Random => {
-                let mixed = (self.random ^ u64::from(bitstream)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                mixed ^ mixed >> 29
+            (several, Route::Loaded) => {
+                let boards = several.iter().map(|node| self.nodes[*node as usize].board());
+                let worth = |place: usize, resident| self.memory.worth(several[place], resident, self.now);
+                let place = fpga_core::router::choose(boards, job.bitstream, worth);
+                place.map_or(0, |place| several[place])
             }
         }
     }

@@ -1,9 +1,11 @@
-//! Moves units whose demand changed (S-11): from time to time, where `fpga-core` reckons that cold starts are saved.
+//! Moves units whose demand changed (S-11): from time to time, where `fpga-core` reckons that cold starts are saved. Hands out
+//! replicas by demand, too, if there is a budget for them.
 
 use super::collector::clock;
 use super::options::Placement;
 use crate::time::Micros;
 use fpga_core::rebalance::{Move, Placed, plan};
+use fpga_core::replicas::apportion;
 use fpga_core::reuse::Gaps;
 
 /// Who decides on moves, and what it knows of units.
@@ -12,6 +14,8 @@ pub struct Mover {
     interval: Micros,
     most: usize,
     gain: f32,
+    /// Replicas per unit.
+    budget: f64,
     next: Micros,
     units: Vec<Known>,
     moves: u64,
@@ -21,6 +25,8 @@ pub struct Mover {
 struct Known {
     gaps: Gaps,
     bitstream: u32,
+    /// Time on boards in microseconds; halved at each look.
+    demand: u64,
 }
 
 impl Mover {
@@ -34,14 +40,15 @@ impl Mover {
             interval,
             most: placement.moves as usize,
             gain,
+            budget: placement.replica_budget,
             next: if interval == Micros::ZERO { Micros::MAX } else { begin + interval },
             units: Vec::new(),
             moves: 0,
         }
     }
 
-    /// A unit used the board.
-    pub fn used(&mut self, unit: u32, bitstream: u32, now: Micros) {
+    /// A unit uses the board for so long.
+    pub fn used(&mut self, unit: u32, bitstream: u32, board: Micros, now: Micros) {
         if self.next == Micros::MAX {
             return;
         }
@@ -49,8 +56,10 @@ impl Mover {
         if self.units.len() <= index {
             self.units.resize(index + 1, Known::default());
         }
-        self.units[index].gaps.used(clock(now));
-        self.units[index].bitstream = bitstream;
+        let known = &mut self.units[index];
+        known.gaps.used(clock(now));
+        known.bitstream = bitstream;
+        known.demand = known.demand.saturating_add(board.0);
     }
 
     /// Whether it is time to look.
@@ -63,6 +72,20 @@ impl Mover {
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves
+    }
+
+    /// Of each of so many units its bitstream and how many replicas it gets; nothing at all without a budget.
+    pub fn replicas(&mut self, units: usize, nodes: usize) -> Vec<(u32, u32)> {
+        if self.budget <= 0.0 {
+            return Vec::new();
+        }
+        self.units.resize(units.max(self.units.len()), Known::default());
+        let demand: Vec<u64> = self.units.iter().map(|known| known.demand).collect();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+        let budget = (self.budget * units as f64) as usize;
+        let replicas = apportion(&demand, budget, u32::try_from(nodes).unwrap_or(u32::MAX));
+        self.units.iter_mut().for_each(|known| known.demand /= 2);
+        self.units.iter().map(|known| known.bitstream).zip(replicas).collect()
     }
 
     /// Moves: unit, its bitstream, where to.

@@ -3,6 +3,7 @@
 use super::collector::{Collector, Shown, digest, number};
 use super::jobs::Job;
 use crate::time::Micros;
+use fpga_core::router::{Board, Slot, SlotState};
 use fpga_core::slots::{Demand, OtherKernels, SessionId, SlotIndex, SlotTable};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -13,7 +14,7 @@ pub struct Node {
     /// The board's slots.
     slots: SlotTable,
     /// What the router sees of each slot, in order.
-    pub view: Vec<SlotView>,
+    pub view: Vec<Slot<u32>>,
     /// Who waits for a slot, the longest first.
     pub waiting: VecDeque<Job>,
     /// Its collector.
@@ -29,17 +30,6 @@ pub struct Node {
     pub done: Done,
     /// Processor time of requests that arrived so far.
     pub cpu: Micros,
-}
-
-/// One slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotView {
-    /// What it holds.
-    pub resident: Option<u32>,
-    /// Whether it is in use.
-    pub busy: bool,
-    /// Number of its last use; greater is later, over all nodes.
-    pub last_use: u64,
 }
 
 /// What a node did.
@@ -70,7 +60,7 @@ impl Node {
     /// An idle one with empty slots.
     #[must_use]
     pub fn new(slots: NonZeroU32, collector: Collector, reconfiguration: (Micros, f64)) -> Self {
-        let slot = SlotView { resident: None, busy: false, last_use: 0 };
+        let slot = Slot { resident: None, state: SlotState::Idle, last_use: 0 };
         Self {
             slots: SlotTable::new(slots),
             view: vec![slot; slots.get() as usize],
@@ -89,6 +79,12 @@ impl Node {
     #[must_use]
     pub fn has_room(&self) -> bool {
         (self.busy as usize) < self.view.len()
+    }
+
+    /// What the router sees of it.
+    #[must_use]
+    pub fn board(&self) -> Board<'_, u32> {
+        Board { slots: &self.view, waiting: self.waiting.len() }
     }
 
     /// Takes a slot for a bitstream as a device manager does; `worth` says what not to evict.
@@ -111,7 +107,7 @@ impl Node {
         *uses += 1;
         let seen = self.view.get_mut(slot as usize)?;
         let before = seen.resident.replace(bitstream);
-        (seen.busy, seen.last_use) = (true, *uses);
+        (seen.state, seen.last_use) = (SlotState::Busy, *uses);
         let resident = assignment.load.is_empty();
         Some(Taken { slot, evicted: before.filter(|before| *before != bitstream), resident })
     }
@@ -126,7 +122,7 @@ impl Node {
         self.busy -= 1;
         *uses += 1;
         if let Some(seen) = self.view.get_mut(slot as usize) {
-            (seen.busy, seen.last_use) = (false, *uses);
+            (seen.state, seen.last_use) = (SlotState::Idle, *uses);
         }
     }
 
@@ -171,7 +167,7 @@ impl Node {
     }
 }
 
-fn shown(view: &[SlotView], waiting: usize) -> Shown {
+fn shown(view: &[Slot<u32>], waiting: usize) -> Shown {
     Shown {
         loaded: view.iter().filter_map(|slot| slot.resident).collect(),
         queued: u32::try_from(waiting).unwrap_or(u32::MAX),

@@ -81,7 +81,23 @@ impl Placer {
         now: Micros,
     ) -> Vec<u32> {
         let mut chosen = Vec::new();
-        for replica in 0..replicas {
+        self.extend(unit, bitstream, &mut chosen, replicas, nodes, cpu, now);
+        chosen
+    }
+
+    /// The same for a unit that is on the nodes `chosen` already: until it is on so many.
+    #[expect(clippy::too_many_arguments, reason = "what a decision depends on")]
+    pub fn extend(
+        &mut self,
+        unit: u32,
+        bitstream: u32,
+        chosen: &mut Vec<u32>,
+        replicas: u32,
+        nodes: &mut [Node],
+        cpu: &[u64],
+        now: Micros,
+    ) {
+        for replica in u32::try_from(chosen.len()).unwrap_or(u32::MAX)..replicas {
             let totals = self.totals(bitstream, nodes, cpu, now);
             let free = |node: &u32| !chosen.contains(node);
             let best = (0_u32..)
@@ -107,7 +123,6 @@ impl Placer {
             chosen.push(node);
             self.count(unit, replica, bitstream, node, now);
         }
-        chosen
     }
 
     /// A unit is taken from a node.

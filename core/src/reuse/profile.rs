@@ -1,0 +1,111 @@
+//! What a function does to the slots of a node, by the gaps between its uses, and what the functions of one node do to
+//! each other.
+
+use super::{BINS, Gaps, OPEN, bin_of, edge, middle};
+use crate::units::Millis;
+
+/// What one function does to the slots of a node, for each time that bitstreams stay there unused: entry `bin` is for as
+/// long as [`edge`] of `bin`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// Share of the time that its bitstream is in a slot.
+    pub resident: [f32; BINS],
+    /// Cold starts per second.
+    pub cold: [f32; BINS],
+}
+
+/// The functions of one node together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pressure {
+    sum: Profile,
+    slots: f32,
+}
+
+impl Gaps {
+    /// What it does to a node's slots, if its gaps go on as they were.
+    #[must_use]
+    pub fn profile(&self, now: Millis) -> Profile {
+        let mut profile = Profile::default();
+        let Some(last) = self.last else { return profile };
+        let mut counts = self.counts.map(f64::from);
+        counts[bin_of(now - last)] += OPEN;
+        let all: f64 = counts.iter().sum();
+        let time: f64 = counts.iter().zip(0..).map(|(count, bin)| count * middle(bin)).sum();
+        // From short to long: gaps shorter than the edge count whole, longer ones up to it.
+        let (mut shorter, mut shorter_time) = (0.0, 0.0);
+        for (bin, count) in counts.iter().enumerate() {
+            let longer = all - shorter;
+            profile.resident[bin] = narrow((shorter_time + longer * edge(bin).0 as f64) / time);
+            profile.cold[bin] = narrow(longer / time * 1e3);
+            shorter += count;
+            shorter_time += count * middle(bin);
+        }
+        profile
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self { resident: [0.0; BINS], cold: [0.0; BINS] }
+    }
+}
+
+impl Pressure {
+    /// Of a node without functions.
+    #[must_use]
+    pub fn new(slots: u32) -> Self {
+        Self { sum: Profile::default(), slots: narrow(f64::from(slots)) }
+    }
+
+    /// With one function more.
+    pub fn add(&mut self, function: &Profile) {
+        for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
+            *sum += one;
+        }
+        for (sum, one) in self.sum.cold.iter_mut().zip(&function.cold) {
+            *sum += one;
+        }
+    }
+
+    /// With one function less.
+    pub fn remove(&mut self, function: &Profile) {
+        for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
+            *sum -= one;
+        }
+        for (sum, one) in self.sum.cold.iter_mut().zip(&function.cold) {
+            *sum -= one;
+        }
+    }
+
+    /// Cold starts per second: bitstreams stay unused just so long that the slots are full (Che's approximation, with
+    /// measured gaps instead of random ones).
+    #[must_use]
+    pub fn cold(&self) -> f32 {
+        self.cold_with(None)
+    }
+
+    /// The same if `function` came too.
+    #[must_use]
+    pub fn cold_with(&self, function: Option<&Profile>) -> f32 {
+        let more = |bin: usize| function.map_or((0.0, 0.0), |one| (one.resident[bin], one.cold[bin]));
+        let mut before = None;
+        for bin in 0..BINS {
+            let (resident, cold) = more(bin);
+            let (resident, cold) = (self.sum.resident[bin] + resident, self.sum.cold[bin] + cold);
+            if resident >= self.slots {
+                let Some((resident_before, cold_before)) = before else { return cold };
+                let share = (self.slots - resident_before) / (resident - resident_before);
+                return cold_before + (cold - cold_before) * share;
+            }
+            before = Some((resident, cold));
+        }
+        // Everybody has a slot for good.
+        0.0
+    }
+}
+
+fn narrow(value: f64) -> f32 {
+    #[expect(clippy::cast_possible_truncation, reason = "an estimate needs no more digits")]
+    let value = value as f32;
+    value
+}

@@ -1,0 +1,121 @@
+//! Which replica serves a request (S-11): one whose idle slot holds the bitstream, else the one where least is lost by
+//! loading it, else the one where the fewest wait. A request never waits while a replica has an idle slot.
+//!
+//! What slots hold and who waits, the caller knows: the simulator's boards today, a request router later.
+
+/// What is known of a slot; `B` names a bitstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot<B> {
+    /// What it holds.
+    pub resident: Option<B>,
+    /// Whether someone uses it.
+    pub state: SlotState,
+    /// Greater if it was used later, over all boards.
+    pub last_use: u64,
+}
+
+/// Whether someone uses a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotState {
+    /// Nobody.
+    Idle,
+    /// Someone, for as long as it takes.
+    Busy,
+}
+
+/// What is known of the board of a replica.
+#[derive(Debug, Clone, Copy)]
+pub struct Board<'a, B> {
+    /// Its slots.
+    pub slots: &'a [Slot<B>],
+    /// Requests that wait for one of them.
+    pub waiting: usize,
+}
+
+/// The replica, by its place in `boards`, that serves a request for `wanted`; nothing if there is none. `worth` says what
+/// it is worth to keep a bitstream on a board, by the board's place; of equal ones the one unused for the longest goes.
+pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
+    boards: impl IntoIterator<Item = Board<'a, B>>,
+    wanted: B,
+    worth: impl Fn(usize, B) -> W,
+) -> Option<usize> {
+    let mut cheapest: Option<((Option<W>, u64), usize)> = None;
+    let mut calmest: Option<(usize, usize)> = None;
+    for (place, board) in boards.into_iter().enumerate() {
+        let mut idle = board.slots.iter().filter(|slot| slot.state == SlotState::Idle).peekable();
+        if idle.peek().is_none() {
+            let waiting = (board.waiting, place);
+            calmest = Some(calmest.map_or(waiting, |calmest| calmest.min(waiting)));
+        }
+        for slot in idle {
+            if slot.resident == Some(wanted) {
+                return Some(place);
+            }
+            // An empty slot costs nothing: `None` comes before any worth.
+            let cost = (slot.resident.map(|resident| worth(place, resident)), slot.last_use);
+            if cheapest.as_ref().is_none_or(|(least, _)| cost < *least) {
+                cheapest = Some((cost, place));
+            }
+        }
+    }
+    cheapest.map(|(_, place)| place).or(calmest.map(|(_, place)| place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slot(resident: Option<char>, state: SlotState, last_use: u64) -> Slot<char> {
+        Slot { resident, state, last_use }
+    }
+
+    fn chosen(boards: &[(&[Slot<char>], usize)], wanted: char) -> Option<usize> {
+        let boards = boards.iter().map(|(slots, waiting)| Board { slots, waiting: *waiting });
+        choose(boards, wanted, |_, bitstream| u32::from(bitstream))
+    }
+
+    #[test]
+    fn an_idle_slot_with_the_bitstream_comes_first_then_an_empty_one_then_the_least_loss() {
+        use SlotState::{Busy, Idle};
+        let busy = [slot(Some('w'), Busy, 9)];
+        let holds = [slot(Some('z'), Idle, 1), slot(Some('w'), Idle, 5)];
+        let empty = [slot(None, Idle, 0)];
+        let (dear, cheap) = ([slot(Some('z'), Idle, 1)], [slot(Some('a'), Idle, 7)]);
+        assert_eq!(chosen(&[(&busy, 0), (&empty, 0), (&holds, 0)], 'w'), Some(2));
+        assert_eq!(chosen(&[(&busy, 0), (&dear, 0), (&empty, 0)], 'w'), Some(2));
+        assert_eq!(chosen(&[(&busy, 0), (&dear, 0), (&cheap, 0)], 'w'), Some(2));
+        let older = [slot(Some('a'), Idle, 3)];
+        assert_eq!(chosen(&[(&cheap, 0), (&older, 0)], 'w'), Some(1), "worth the same: the longest unused");
+        assert_eq!(chosen(&[(&busy, 2), (&busy, 1), (&busy, 1)], 'w'), Some(1), "the shortest queue");
+        assert_eq!(chosen(&[], 'w'), None);
+    }
+
+    fn any_slot() -> impl Strategy<Value = Slot<char>> {
+        let resident = prop::option::of(prop::char::range('a', 'e'));
+        (resident, any::<bool>(), 0_u64..20).prop_map(|(resident, busy, last_use)| {
+            slot(resident, if busy { SlotState::Busy } else { SlotState::Idle }, last_use)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_waits_or_loads_without_need(
+            boards in prop::collection::vec((prop::collection::vec(any_slot(), 1..4), 0_usize..4), 1..6),
+            wanted in prop::char::range('a', 'e'),
+        ) {
+            let known: Vec<(&[Slot<char>], usize)> =
+                boards.iter().map(|(slots, waiting)| (&slots[..], *waiting)).collect();
+            let place = chosen(&known, wanted).unwrap();
+            let idle = |board: &(Vec<Slot<char>>, usize)| board.0.iter().any(|slot| slot.state == SlotState::Idle);
+            let has = |board: &(Vec<Slot<char>>, usize)| {
+                board.0.iter().any(|slot| slot.state == SlotState::Idle && slot.resident == Some(wanted))
+            };
+            prop_assert_eq!(idle(&boards[place]), boards.iter().any(idle));
+            prop_assert_eq!(has(&boards[place]), boards.iter().any(has));
+            if !boards.iter().any(idle) {
+                prop_assert!(boards.iter().all(|board| board.1 >= boards[place].1));
+            }
+        }
+    }
+}

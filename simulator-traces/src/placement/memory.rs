@@ -1,0 +1,118 @@
+//! What is remembered, or foreseen, of bitstreams: by it boards evict, and the router reckons what loading costs.
+
+use super::collector::clock;
+use super::lookahead::Lookahead;
+use super::options::{Eviction, Remembers, Scenario, Slots};
+use crate::scenario::ScenarioError;
+use crate::time::Micros;
+use fpga_core::reuse::{Foresight, Horizon};
+
+/// Of all boards.
+#[derive(Debug)]
+pub struct Memory {
+    eviction: Eviction,
+    remembers: Remembers,
+    /// One per board, or one for all.
+    foresights: Vec<Foresight<u32>>,
+    lookahead: Lookahead,
+    /// In how many slots each bitstream is.
+    copies: Vec<u32>,
+    random: u64,
+}
+
+impl Memory {
+    /// That of a scenario with so many boards.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] if the trace can't be read in advance.
+    pub fn new(scenario: &Scenario, boards: usize) -> Result<Self, ScenarioError> {
+        let Slots { eviction, remembers, horizon_s, .. } = scenario.slots;
+        let horizon = match horizon_s > 0.0 {
+            true => Horizon::Fixed(Micros::from_secs(horizon_s).millis()),
+            false => Horizon::default(),
+        };
+        let foresights = match remembers {
+            Remembers::Board => boards,
+            Remembers::Cluster => 1,
+        };
+        let lookahead = match eviction {
+            Eviction::Clairvoyant => Lookahead::new(scenario)?,
+            _ => Lookahead::default(),
+        };
+        Ok(Self {
+            eviction,
+            remembers,
+            foresights: vec![Foresight::new(horizon); foresights],
+            lookahead,
+            copies: Vec::new(),
+            random: scenario.seed,
+        })
+    }
+
+    fn place(&self, board: u32) -> usize {
+        match self.remembers {
+            Remembers::Board => board as usize,
+            Remembers::Cluster => 0,
+        }
+    }
+
+    /// A request for a bitstream was sent to a board.
+    pub fn used(&mut self, board: u32, bitstream: u32, now: Micros) {
+        match self.eviction {
+            Eviction::Predicted => {
+                let place = self.place(board);
+                if let Some(foresight) = self.foresights.get_mut(place) {
+                    foresight.used(bitstream, clock(now));
+                }
+            }
+            Eviction::Clairvoyant => self.lookahead.used(bitstream),
+            Eviction::Random => {
+                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            }
+            Eviction::Lru => {}
+        }
+    }
+
+    /// One was loaded, another may have gone for it.
+    pub fn loaded(&mut self, board: u32, loaded: u32, evicted: Option<u32>, now: Micros) {
+        let most = loaded.max(evicted.unwrap_or(0)) as usize;
+        if self.copies.len() <= most {
+            self.copies.resize(most + 1, 0);
+        }
+        self.copies[loaded as usize] += 1;
+        if let Some(evicted) = evicted {
+            let copies = &mut self.copies[evicted as usize];
+            *copies = copies.saturating_sub(1);
+            let place = self.place(board);
+            if let Some(foresight) = self.foresights.get_mut(place) {
+                foresight.evicted(evicted, clock(now));
+            }
+        }
+    }
+
+    /// What it is worth to keep a bitstream on a board.
+    #[must_use]
+    pub fn worth(&self, board: u32, bitstream: u32, now: Micros) -> u64 {
+        let copies = || self.copies.get(bitstream as usize).copied().unwrap_or(1).max(1);
+        match self.eviction {
+            Eviction::Lru => 0,
+            Eviction::Predicted => {
+                let foresight = self.foresights.get(self.place(board));
+                let chance = foresight.map_or(0, |foresight| foresight.worth(bitstream, clock(now)));
+                match self.remembers {
+                    Remembers::Board => u64::from(chance),
+                    // A second copy helps only when both are wanted at once.
+                    Remembers::Cluster => u64::from(chance / copies()),
+                }
+            }
+            Eviction::Clairvoyant => {
+                // Of several copies one is wanted at the next use, another one only at the use after it.
+                u64::from(u32::MAX - self.lookahead.next(bitstream, copies() as usize - 1))
+            }
+            Eviction::Random => {
+                let mixed = (self.random ^ u64::from(bitstream)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                mixed ^ mixed >> 29
+            }
+        }
+    }
+}
