@@ -124,7 +124,14 @@ impl Ports {
 /// Reads certificates anew, for ever.
 pub async fn keep(tls: Option<Arc<ServerTls>>, port: PortName, metrics: &PortMetrics) {
     match tls {
-        Some(tls) => tls.keep(|reload| metrics.reloaded(port, reload)).await,
+        Some(tls) => {
+            metrics.valid_until(port, tls.expiry());
+            let tell = |reload: &Reload| {
+                metrics.reloaded(port, reload);
+                metrics.valid_until(port, tls.expiry());
+            };
+            tls.keep(tell).await;
+        }
         None => std::future::pending().await,
     }
 }

@@ -149,10 +149,15 @@ async fn a_new_certificate_is_for_new_connections_and_a_bad_one_changes_nothing(
     let stream = TcpStream::connect(&extender.address).await.unwrap();
     let mut kept = client.connect(stream, "127.0.0.1", HTTP_1).await.unwrap();
 
-    extender.authority.issue("server", &["second.svc", "127.0.0.1"]);
+    let ends = "fpga_extender_certificate_expires_seconds{port=\"http\",certificate=";
+    // Of tests without a date: 4096-01-01.
+    extender.until_metric(&format!("{ends}\"own\"}} 67090118400")).await;
+    extender.until_metric(&format!("{ends}\"client_ca\"}} 67090118400")).await;
+    extender.authority.issue_until("server", &["second.svc", "127.0.0.1"], (2031, 1, 2));
     extender
         .until_metric("fpga_extender_certificate_reloads_total{port=\"http\",outcome=\"loaded\"} 1")
         .await;
+    extender.until_metric(&format!("{ends}\"own\"}} 1925078400")).await;
     assert_eq!(extender.get(&client, "/healthz").await.unwrap().1, ["second.svc"]);
     kept.write_all(get("/healthz").as_bytes()).await.unwrap();
     let mut answer = String::new();

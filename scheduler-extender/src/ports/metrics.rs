@@ -1,12 +1,12 @@
 //! What happens at the ports before there is a request: kube-scheduler and collectors see a closed connection, here is why.
 
 use fpga_net::http::Refusal;
-use fpga_net::tls::Reload;
+use fpga_net::tls::{Expiry, Reload};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{self, Write as _};
 
 /// Our ports.
@@ -49,12 +49,26 @@ pub struct PortLabels {
     port: PortName,
 }
 
+/// Labels of a certificate's end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ExpiryLabels {
+    port: PortName,
+    certificate: Which,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Which {
+    Own,
+    ClientCa,
+}
+
 /// What is counted at the ports; clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct PortMetrics {
     refused: Family<RefusalLabels, Counter>,
     reloads: Family<ReloadLabels, Counter>,
     unused: Family<PortLabels, Gauge>,
+    expires: Family<ExpiryLabels, Gauge>,
 }
 
 impl PortMetrics {
@@ -70,7 +84,18 @@ impl PortMetrics {
         );
         let help = "1 while the certificate files have changed and are not used for what is wrong with them";
         registry.register("certificate_unused", help, metrics.unused.clone());
+        let help = "When the certificate in use ends, or the first authority for clients, since the epoch";
+        registry.register_with_unit("certificate_expires", help, Unit::Seconds, metrics.expires.clone());
         metrics
+    }
+
+    /// The certificates in use end then.
+    pub fn valid_until(&self, port: PortName, expiry: Expiry) {
+        for (certificate, end) in [(Which::Own, expiry.certificate), (Which::ClientCa, expiry.client_ca)] {
+            if let Some(end) = end {
+                self.expires.get_or_create(&ExpiryLabels { port, certificate }).set(end);
+            }
+        }
     }
 
     /// A connection was refused.
@@ -103,6 +128,15 @@ impl EncodeLabelValue for PortName {
 impl EncodeLabelValue for Reason {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         encoder.write_str(self.0.name())
+    }
+}
+
+impl EncodeLabelValue for Which {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(match self {
+            Self::Own => "own",
+            Self::ClientCa => "client_ca",
+        })
     }
 }
 
