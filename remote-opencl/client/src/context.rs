@@ -22,8 +22,7 @@ impl Context {
     /// when the manager is gone.
     pub fn new(devices: &[Arc<Device>]) -> Result<Arc<Self>> {
         let first = devices.first().ok_or(ClError::INVALID_VALUE)?;
-        let platform = first.platform().ok_or(ClError::INVALID_DEVICE)?;
-        if !devices.iter().all(|device| platform.devices().iter().any(|its| its.is(device))) {
+        if !devices.iter().all(|device| device.is_beside(first)) {
             return Err(ClError::INVALID_DEVICE);
         }
         let session = Arc::clone(first.session());

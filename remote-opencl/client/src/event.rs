@@ -15,11 +15,10 @@ use crate::error::{ClError, Result};
 use crate::host_memory::HostTarget;
 use crate::image::Image;
 use crate::in_place::InPlaceRead;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Other};
 use crate::outbox::Upload;
 use crate::pitches::Scatter;
 use crate::queue::Queue;
-use crate::sampler::Sampler;
 use crate::segments::Range;
 use crate::session::Session;
 use crate::sync::lock;
@@ -68,9 +67,9 @@ pub(crate) struct Uses {
     pub(crate) buffers: Vec<InUse>,
     /// Its images.
     pub(crate) images: Vec<Arc<Image>>,
-    /// Its samplers.
+    /// What else its arguments are.
     #[expect(dead_code, reason = "held, not looked at")]
-    pub(crate) samplers: Vec<Arc<Sampler>>,
+    pub(crate) others: Vec<Other>,
     /// Its kernel.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,

@@ -5,14 +5,17 @@
 use crate::arg_types::scalar_size;
 use crate::buffer::Buffer;
 use crate::cl;
+use crate::context::check_status;
+use crate::device_queue::DeviceQueue;
 use crate::error::{ClError, Result};
 use crate::image::Image;
+use crate::pipe::Pipe;
 use crate::platform::Device;
 use crate::program::Program;
 use crate::sampler::Sampler;
 use crate::sync::lock;
 use bytes::Bytes;
-use fpga_protocol::v1::{self, call::Method, kernel_arg};
+use fpga_protocol::v1::{self, call::Method, kernel_arg, reply};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Size of a `cl_mem` on the host, which `clSetKernelArg` names for a buffer.
@@ -41,6 +44,8 @@ enum Value {
     Buffer(u64, Weak<Buffer>),
     Image(u64, Weak<Image>),
     Sampler(u64, Weak<Sampler>),
+    Pipe(u64, Weak<Pipe>),
+    DeviceQueue(u64, Weak<DeviceQueue>),
     NullOfSize(u64),
 }
 
@@ -49,7 +54,16 @@ enum Value {
 pub(crate) struct Held {
     pub(crate) buffers: Vec<Arc<Buffer>>,
     pub(crate) images: Vec<Arc<Image>>,
-    pub(crate) samplers: Vec<Arc<Sampler>>,
+    pub(crate) others: Vec<Other>,
+}
+
+/// An object that is held and not looked at.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, not looked at")]
+pub(crate) enum Other {
+    Sampler(Arc<Sampler>),
+    Pipe(Arc<Pipe>),
+    DeviceQueue(Arc<DeviceQueue>),
 }
 
 /// What the runtime says of a kernel.
@@ -105,8 +119,10 @@ pub enum ArgKind {
     Image,
     /// A sampler.
     Sampler,
-    /// A pipe, which isn't forwarded.
-    Unsupported,
+    /// A pipe.
+    Pipe,
+    /// A queue on the device.
+    DeviceQueue,
     /// Not known (programs from binaries): decide by the value.
     Unknown,
 }
@@ -122,6 +138,10 @@ pub enum ArgValue<'a> {
     Image(Arc<Image>),
     /// A sampler.
     Sampler(Arc<Sampler>),
+    /// A pipe.
+    Pipe(Arc<Pipe>),
+    /// A queue on the device.
+    DeviceQueue(Arc<DeviceQueue>),
     /// A size and NULL: local memory, or a NULL buffer where the size is that of a handle.
     NullOfSize(u64),
 }
@@ -194,7 +214,16 @@ impl Kernel {
             ArgValue::Sampler(sampler) if Arc::ptr_eq(sampler.context(), self.program.context()) => {
                 Value::Sampler(sampler.id(), Arc::downgrade(&sampler))
             }
-            ArgValue::Buffer(_) | ArgValue::Image(_) => return Err(ClError::INVALID_MEM_OBJECT),
+            ArgValue::Pipe(pipe) if Arc::ptr_eq(pipe.context(), self.program.context()) => {
+                Value::Pipe(pipe.id(), Arc::downgrade(&pipe))
+            }
+            ArgValue::DeviceQueue(queue) if Arc::ptr_eq(queue.context(), self.program.context()) => {
+                Value::DeviceQueue(queue.id(), Arc::downgrade(&queue))
+            }
+            ArgValue::DeviceQueue(_) => return Err(ClError::INVALID_DEVICE_QUEUE),
+            ArgValue::Buffer(_) | ArgValue::Image(_) | ArgValue::Pipe(_) => {
+                return Err(ClError::INVALID_MEM_OBJECT);
+            }
             ArgValue::Sampler(_) => return Err(ClError::INVALID_SAMPLER),
         };
         let index = usize::try_from(index).map_err(|_| ClError::INVALID_ARG_INDEX)?;
@@ -222,6 +251,35 @@ impl Kernel {
         }
         let mut work_groups = self.info.work_groups.iter();
         work_groups.find(|(id, _)| *id == device.id()).map(|(_, info)| info.clone())
+    }
+
+    /// `clGetKernelSubGroupInfo`: the answer to a question with these sizes, for which there is that much room.
+    ///
+    /// # Errors
+    /// `CL_INVALID_DEVICE`, the runtime's.
+    pub fn sub_group_info(
+        &self,
+        device: &Arc<Device>,
+        param: u32,
+        input: &[usize],
+        room: u32,
+    ) -> Result<Bytes> {
+        if !self.program.context().has(device) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        let get = v1::GetKernelSubGroupInfo {
+            kernel: self.id,
+            device: device.id(),
+            param,
+            input: input.iter().map(|size| *size as u64).collect(),
+            room,
+        };
+        let reply = self.program.context().session().call(Method::GetKernelSubGroupInfo(get))?;
+        check_status(reply.status)?;
+        match reply.result {
+            Some(reply::Result::Info(info)) => Ok(info.value),
+            _ => Err(ClError::OUT_OF_RESOURCES),
+        }
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -265,7 +323,9 @@ impl Held {
         match value {
             Value::Buffer(_, buffer) => self.buffers.push(buffer.upgrade()?),
             Value::Image(_, image) => self.images.push(image.upgrade()?),
-            Value::Sampler(_, sampler) => self.samplers.push(sampler.upgrade()?),
+            Value::Sampler(_, sampler) => self.others.push(Other::Sampler(sampler.upgrade()?)),
+            Value::Pipe(_, pipe) => self.others.push(Other::Pipe(pipe.upgrade()?)),
+            Value::DeviceQueue(_, queue) => self.others.push(Other::DeviceQueue(queue.upgrade()?)),
             Value::Scalar(_) | Value::NullOfSize(_) => {}
         }
         Some(())
@@ -279,6 +339,8 @@ impl Value {
             (Self::Buffer(a, _), Self::Buffer(b, _))
             | (Self::Image(a, _), Self::Image(b, _))
             | (Self::Sampler(a, _), Self::Sampler(b, _))
+            | (Self::Pipe(a, _), Self::Pipe(b, _))
+            | (Self::DeviceQueue(a, _), Self::DeviceQueue(b, _))
             | (Self::NullOfSize(a), Self::NullOfSize(b)) => a == b,
             _ => false,
         }
@@ -290,6 +352,8 @@ impl Value {
             Self::Buffer(id, _) => kernel_arg::Value::Buffer(*id),
             Self::Image(id, _) => kernel_arg::Value::Image(*id),
             Self::Sampler(id, _) => kernel_arg::Value::Sampler(*id),
+            Self::Pipe(id, _) => kernel_arg::Value::Pipe(*id),
+            Self::DeviceQueue(id, _) => kernel_arg::Value::DeviceQueue(*id),
             Self::NullOfSize(size) => kernel_arg::Value::NullOfSize(*size),
         }
     }
@@ -301,18 +365,29 @@ fn check(kind: ArgKind, value: &ArgValue<'_>) -> Result<()> {
     let wrong_value = Err(ClError::INVALID_ARG_VALUE);
     match kind {
         ArgKind::Unknown => Ok(()),
-        ArgKind::Unsupported => Err(ClError::INVALID_OPERATION),
         ArgKind::Buffer => match value {
             ArgValue::Buffer(_) | ArgValue::NullOfSize(HANDLE_BYTES) => Ok(()),
             ArgValue::Scalar(bytes) if bytes.len() as u64 == HANDLE_BYTES => Err(ClError::INVALID_MEM_OBJECT),
-            ArgValue::Image(_) | ArgValue::Sampler(_) => Err(ClError::INVALID_MEM_OBJECT),
             ArgValue::Scalar(_) | ArgValue::NullOfSize(_) => wrong_size,
+            _ => Err(ClError::INVALID_MEM_OBJECT),
         },
         ArgKind::Image => match value {
             ArgValue::Image(_) => Ok(()),
             ArgValue::Scalar(bytes) if bytes.len() as u64 != HANDLE_BYTES => wrong_size,
             ArgValue::NullOfSize(size) if *size != HANDLE_BYTES => wrong_size,
             _ => Err(ClError::INVALID_MEM_OBJECT),
+        },
+        ArgKind::Pipe => match value {
+            ArgValue::Pipe(_) => Ok(()),
+            ArgValue::Scalar(bytes) if bytes.len() as u64 != HANDLE_BYTES => wrong_size,
+            ArgValue::NullOfSize(size) if *size != HANDLE_BYTES => wrong_size,
+            _ => Err(ClError::INVALID_MEM_OBJECT),
+        },
+        ArgKind::DeviceQueue => match value {
+            ArgValue::DeviceQueue(_) => Ok(()),
+            ArgValue::Scalar(bytes) if bytes.len() as u64 != HANDLE_BYTES => wrong_size,
+            ArgValue::NullOfSize(size) if *size != HANDLE_BYTES => wrong_size,
+            _ => Err(ClError::INVALID_DEVICE_QUEUE),
         },
         ArgKind::Sampler => match value {
             ArgValue::Sampler(_) => Ok(()),
@@ -369,7 +444,8 @@ impl KernelInfo {
 impl ArgInfo {
     fn kind(&self) -> ArgKind {
         match self.address_qualifier {
-            _ if self.type_qualifier & cl::KERNEL_ARG_TYPE_PIPE != 0 => ArgKind::Unsupported,
+            _ if self.type_qualifier & cl::KERNEL_ARG_TYPE_PIPE != 0 => ArgKind::Pipe,
+            _ if self.type_name == "queue_t" => ArgKind::DeviceQueue,
             _ if ![0, cl::KERNEL_ARG_ACCESS_NONE].contains(&self.access_qualifier) => ArgKind::Image,
             _ if self.type_name == "sampler_t" => ArgKind::Sampler,
             cl::KERNEL_ARG_ADDRESS_GLOBAL | cl::KERNEL_ARG_ADDRESS_CONSTANT => ArgKind::Buffer,

@@ -1,10 +1,15 @@
 //! Platforms and devices: what the manager's vendor runtime says of itself, fetched once when the session starts.
 
 use crate::cl;
+use crate::context::check_status;
+use crate::error::{ClError, Result};
 use crate::session::Session;
 use bytes::Bytes;
-use fpga_protocol::v1;
+use fpga_protocol::v1::{self, call::Method, reply};
 use std::sync::{Arc, Weak};
+
+/// Ids of sub-devices have this bit.
+const SUB_DEVICE: u64 = 1 << 63;
 
 /// One vendor platform of one device manager.
 #[derive(Debug)]
@@ -16,13 +21,23 @@ pub struct Platform {
     devices: Vec<Arc<Device>>,
 }
 
-/// One device of a platform.
+/// One device of a platform, or a part of one.
 #[derive(Debug)]
 pub struct Device {
     id: u64,
     session: Arc<Session>,
     info: Info,
     platform: Weak<Platform>,
+    kind: Kind,
+}
+
+/// What a device is.
+#[derive(Debug)]
+enum Kind {
+    /// One of the manager's, as long as the session.
+    Root,
+    /// A part of this one, until it is dropped.
+    Part(Arc<Device>),
 }
 
 /// Answers of the vendor's runtime by parameter.
@@ -42,6 +57,7 @@ impl Platform {
                 session: Arc::clone(session),
                 info: Info::new(device.info),
                 platform: Weak::clone(this),
+                kind: Kind::Root,
             };
             Self {
                 session: Arc::clone(session),
@@ -90,6 +106,58 @@ impl Device {
         self.session.is_usable()
     }
 
+    /// `clCreateSubDevices`, as far as it only asks how many there would be.
+    ///
+    /// # Errors
+    /// The runtime's.
+    pub fn count_parts(&self, properties: &[i64]) -> Result<u32> {
+        self.partition(properties, Vec::new()).map(|parts| parts.count)
+    }
+
+    /// `clCreateSubDevices`: the parts, if they are at most `room`. `properties` are without the terminating 0.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` where they are more, the runtime's.
+    pub fn parts(self: &Arc<Self>, properties: &[i64], room: u32) -> Result<Vec<Arc<Self>>> {
+        let count = self.count_parts(properties)?;
+        if count > room || count == 0 {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let ids = (0..count).map(|_| self.session.new_id() | SUB_DEVICE).collect();
+        let made = self.partition(properties, ids)?;
+        let part = |device: v1::Device| Self {
+            id: device.id,
+            session: Arc::clone(&self.session),
+            info: Info::new(device.info),
+            platform: Weak::clone(&self.platform),
+            kind: Kind::Part(Arc::clone(self)),
+        };
+        Ok(made.devices.into_iter().map(part).map(Arc::new).collect())
+    }
+
+    fn partition(&self, properties: &[i64], ids: Vec<u64>) -> Result<v1::SubDevices> {
+        let create = v1::CreateSubDevices { device: self.id, properties: properties.to_vec(), ids };
+        let reply = self.session.call(Method::CreateSubDevices(create))?;
+        check_status(reply.status)?;
+        match reply.result {
+            Some(reply::Result::SubDevices(parts)) => Ok(parts),
+            _ => Err(ClError::OUT_OF_RESOURCES),
+        }
+    }
+
+    /// The device that it is a part of.
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        match &self.kind {
+            Kind::Root => None,
+            Kind::Part(parent) => Some(parent),
+        }
+    }
+
+    /// Whether both are of the same platform in the same session.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.platform, &other.platform)
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -128,6 +196,14 @@ impl Device {
     pub(crate) fn max_work_item_sizes(&self) -> Vec<u64> {
         let sizes = self.info(cl::DEVICE_MAX_WORK_ITEM_SIZES).unwrap_or_default();
         sizes.chunks_exact(8).filter_map(number).collect()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Kind::Part(_) = self.kind {
+            self.session.release(self.id);
+        }
     }
 }
 

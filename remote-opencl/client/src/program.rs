@@ -18,6 +18,8 @@ pub struct Program {
     context: Arc<Context>,
     devices: Vec<Arc<Device>>,
     source: Bytes,
+    /// In an intermediate language; empty where it was made of something else.
+    il: Bytes,
     build: Mutex<Build>,
 }
 
@@ -41,6 +43,8 @@ pub struct BuildInfo {
     pub log: String,
     /// `cl_program_binary_type`.
     pub binary_type: u32,
+    /// `CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE`.
+    pub global_variable_bytes: u64,
 }
 
 /// Why a program couldn't be made from binaries.
@@ -142,11 +146,74 @@ impl Program {
         Ok((program, statuses))
     }
 
+    /// `clCreateProgramWithIL`.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` for nothing, the runtime's.
+    pub fn with_il(context: &Arc<Context>, il: Vec<u8>) -> Result<Arc<Self>> {
+        if il.is_empty() {
+            return Err(ClError::INVALID_VALUE);
+        }
+        if il.len() > MAX_SOURCE_BYTES {
+            return Err(ClError::OUT_OF_RESOURCES);
+        }
+        let session = context.session();
+        let id = session.new_id();
+        let mut program = Self::new(id, context, context.devices().to_vec(), Bytes::new());
+        program.il = Bytes::from(il);
+        let create = v1::CreateProgramWithIl { program: id, context: context.id(), il: program.il.clone() };
+        check_status(session.call(Method::CreateProgramWithIl(create))?.status)?;
+        Ok(Arc::new(program))
+    }
+
+    /// `clSetProgramSpecializationConstant`.
+    ///
+    /// # Errors
+    /// `CL_INVALID_PROGRAM` where it is in no intermediate language, the runtime's.
+    pub fn set_constant(&self, id: u32, value: &[u8]) -> Result<()> {
+        if self.il.is_empty() {
+            return Err(ClError::INVALID_PROGRAM);
+        }
+        let value = Bytes::copy_from_slice(value);
+        let set = v1::SetSpecializationConstant { program: self.id, id, value };
+        check_status(self.context.session().call(Method::SetSpecializationConstant(set))?.status)
+    }
+
+    /// `clCreateProgramWithBuiltInKernels`; `names` are separated by semicolons.
+    ///
+    /// # Errors
+    /// `CL_INVALID_DEVICE`, `CL_INVALID_VALUE` for a name that a device doesn't have.
+    pub fn with_built_in_kernels(
+        context: &Arc<Context>,
+        devices: &[Arc<Device>],
+        names: &str,
+    ) -> Result<Arc<Self>> {
+        if !devices.iter().all(|device| context.has(device)) {
+            return Err(ClError::INVALID_DEVICE);
+        }
+        let session = context.session();
+        let program = Arc::new(Self::new(session.new_id(), context, devices.to_vec(), Bytes::new()));
+        let create = v1::CreateProgramWithBuiltInKernels {
+            program: program.id,
+            context: context.id(),
+            devices: ids(devices),
+            names: names.to_owned(),
+        };
+        program.built(session.call(Method::CreateProgramWithBuiltInKernels(create))?, "")?;
+        Ok(program)
+    }
+
     fn new(id: u64, context: &Arc<Context>, devices: Vec<Arc<Device>>, source: Bytes) -> Self {
-        let not_built =
-            BuildInfo { status: cl::BUILD_NONE, options: String::new(), log: String::new(), binary_type: 0 };
+        let not_built = BuildInfo {
+            status: cl::BUILD_NONE,
+            options: String::new(),
+            log: String::new(),
+            binary_type: 0,
+            global_variable_bytes: 0,
+        };
         let build = Build { devices: vec![not_built; devices.len()], kernels: None, attached: 0 };
-        Self { id, context: Arc::clone(context), devices, source, build: Mutex::new(build) }
+        let il = Bytes::new();
+        Self { id, context: Arc::clone(context), devices, source, il, build: Mutex::new(build) }
     }
 
     /// Builds for `devices` (empty: all of the program), waiting for the end.
@@ -187,7 +254,7 @@ impl Program {
             return Err(ClError::INVALID_PROGRAM);
         }
         // CL_INVALID_OPERATION if program has no source, or there are kernel objects attached to it.
-        if self.source.is_empty() || lock(&self.build).attached > 0 {
+        if !self.is_compilable() || lock(&self.build).attached > 0 {
             return Err(ClError::INVALID_OPERATION);
         }
         let compiled_for = if devices.is_empty() { &self.devices } else { devices };
@@ -252,6 +319,7 @@ impl Program {
                 info.status = built.status;
                 info.log.clone_from(&built.log);
                 info.binary_type = built.binary_type;
+                info.global_variable_bytes = built.global_variable_bytes;
                 options.clone_into(&mut info.options);
             }
         }
@@ -299,9 +367,14 @@ impl Program {
         result.binaries.into_iter().map(|data| session.take_data(Some(data))).collect()
     }
 
-    /// Whether it was made from source.
-    pub fn is_from_source(&self) -> bool {
-        !self.source.is_empty()
+    /// Whether it was made from source, or from an intermediate language.
+    pub fn is_compilable(&self) -> bool {
+        !self.source.is_empty() || !self.il.is_empty()
+    }
+
+    /// What it was made of, where that is an intermediate language; else empty.
+    pub fn il(&self) -> &[u8] {
+        &self.il
     }
 
     /// Its kernels; `None` before a successful build.

@@ -253,7 +253,7 @@ impl Queue {
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
         let widen = |sizes: &[usize]| sizes.iter().map(|size| *size as u64).collect();
-        let (event, sent) = kernel.launch(|args, Held { buffers, images, samplers }| {
+        let (event, sent) = kernel.launch(|args, Held { buffers, images, others }| {
             let operation = command::Operation::NdRange(v1::NdRange {
                 kernel: kernel.id(),
                 args,
@@ -264,7 +264,7 @@ impl Queue {
             let in_images = images.iter().filter_map(|image| image.use_of_buffer());
             let buffers = buffers.iter().map(InUse::new).chain(in_images).collect();
             let kernel = Some(Arc::clone(kernel));
-            let uses = Uses { buffers, images, samplers, kernel, ..Uses::default() };
+            let uses = Uses { buffers, images, others, kernel, ..Uses::default() };
             self.append(self.session().new_id(), command_type, operation, uses, wait)
         })?;
         self.after(sent);

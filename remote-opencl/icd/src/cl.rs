@@ -2,7 +2,10 @@
 //!
 //! Nothing of our own, except the constants that the bindings lack.
 
-pub use opencl_dynamic_sys::constants::cl_ext::{CL_PLATFORM_ICD_SUFFIX_KHR, CL_PLATFORM_NOT_FOUND_KHR};
+pub use opencl_dynamic_sys::constants::cl_ext::{
+    CL_DEVICE_PARTITION_BY_NAMES_INTEL, CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL, CL_PLATFORM_ICD_SUFFIX_KHR,
+    CL_PLATFORM_NOT_FOUND_KHR,
+};
 pub use opencl_dynamic_sys::constants::*;
 pub use opencl_dynamic_sys::types::cl_icd::cl_icd_dispatch;
 pub use opencl_dynamic_sys::types::cl_platform::{cl_int, cl_uint, cl_ulong};

@@ -4,8 +4,8 @@
 //! whose field types also check every signature of ours. Every slot is filled: a null one would crash the application.
 
 use crate::api::{
-    context, device, event, extension, image, kernel, launch, memory, platform, program, queue, sampler,
-    transfer, transfer_image, transfer_rect,
+    context, device, event, extension, image, kernel, launch, memory, pipe, platform, program, queue,
+    sampler, sub_group, svm, transfer, transfer_image, transfer_rect,
 };
 use crate::cl;
 use crate::unsupported::Stub;
@@ -41,6 +41,8 @@ macro_rules! dispatch_table {
         /// The address of a function by its name; null for one that is unknown or unsupported.
         pub fn address_of(name: &str) -> *const c_void {
             match name {
+                // The same function, by the name that it had as an extension.
+                "clCreateProgramWithILKHR" => address_of("clCreateProgramWithIL"),
                 $(stringify!($function) => dispatch_table!(@address $module $function),)*
                 _ => std::ptr::null(),
             }
@@ -73,7 +75,7 @@ dispatch_table! {
     clRetainCommandQueue = queue
     clReleaseCommandQueue = queue
     clGetCommandQueueInfo = queue
-    clSetCommandQueueProperty = unsupported
+    clSetCommandQueueProperty = queue
     clCreateBuffer = memory
     clCreateImage2D = image
     clCreateImage3D = image
@@ -121,7 +123,7 @@ dispatch_table! {
     clEnqueueUnmapMemObject = transfer
     clEnqueueNDRangeKernel = launch
     clEnqueueTask = launch
-    clEnqueueNativeKernel = unsupported
+    clEnqueueNativeKernel = launch
     clEnqueueMarker = launch
     clEnqueueWaitForEvents = launch
     clEnqueueBarrier = launch
@@ -157,7 +159,7 @@ dispatch_table! {
     clRetainDevice = device
     clReleaseDevice = device
     clCreateImage = image
-    clCreateProgramWithBuiltInKernels = unsupported
+    clCreateProgramWithBuiltInKernels = program
     clCompileProgram = program
     clLinkProgram = program
     clUnloadPlatformCompiler = platform
@@ -184,28 +186,28 @@ dispatch_table! {
     clEnqueueReleaseEGLObjectsKHR = unsupported
     clCreateEventFromEGLSyncKHR = unsupported
     clCreateCommandQueueWithProperties = queue
-    clCreatePipe = unsupported
-    clGetPipeInfo = memory
-    clSVMAlloc = unsupported
-    clSVMFree = unsupported
-    clEnqueueSVMFree = unsupported
-    clEnqueueSVMMemcpy = unsupported
-    clEnqueueSVMMemFill = unsupported
-    clEnqueueSVMMap = unsupported
-    clEnqueueSVMUnmap = unsupported
+    clCreatePipe = pipe
+    clGetPipeInfo = pipe
+    clSVMAlloc = svm
+    clSVMFree = svm
+    clEnqueueSVMFree = svm
+    clEnqueueSVMMemcpy = svm
+    clEnqueueSVMMemFill = svm
+    clEnqueueSVMMap = svm
+    clEnqueueSVMUnmap = svm
     clCreateSamplerWithProperties = sampler
-    clSetKernelArgSVMPointer = unsupported
-    clSetKernelExecInfo = unsupported
-    clGetKernelSubGroupInfoKHR = unsupported
+    clSetKernelArgSVMPointer = svm
+    clSetKernelExecInfo = svm
+    clGetKernelSubGroupInfoKHR = sub_group
     clCloneKernel = kernel
-    clCreateProgramWithIL = unsupported
-    clEnqueueSVMMigrateMem = unsupported
-    clGetDeviceAndHostTimer = unsupported
-    clGetHostTimer = unsupported
-    clGetKernelSubGroupInfo = unsupported
-    clSetDefaultDeviceCommandQueue = unsupported
-    clSetProgramReleaseCallback = unsupported
-    clSetProgramSpecializationConstant = unsupported
+    clCreateProgramWithIL = program
+    clEnqueueSVMMigrateMem = svm
+    clGetDeviceAndHostTimer = device
+    clGetHostTimer = device
+    clGetKernelSubGroupInfo = sub_group
+    clSetDefaultDeviceCommandQueue = queue
+    clSetProgramReleaseCallback = program
+    clSetProgramSpecializationConstant = program
     clCreateBufferWithProperties = memory
     clCreateImageWithProperties = image
     clSetContextDestructorCallback = context

@@ -1,9 +1,9 @@
 //! What we say of platforms and devices: the vendor's answers, less what is not forwarded.
 //!
 //! Programs select by names, so names are the vendor's, verbatim. But nothing may be claimed that a call would then
-//! refuse: SVM, pipes, device queues, sub-groups, sub-devices, programs in intermediate language and built-in kernels are
-//! "none", and of the extensions those remain that concern the device's compiler and images alone. All of these are
-//! optional in OpenCL 3.0 and in 1.2, but not in between: a runtime of 2.x is one of 1.2 through us.
+//! refuse: SVM and native kernels are "none", and of the extensions those remain that concern the device's compiler and
+//! images alone, or that OpenCL 3.0 has functions for. SVM is optional in OpenCL 3.0 and unknown in 1.2, but not in
+//! between: a runtime of 2.x is one of 1.2 through us.
 
 use crate::cl;
 use std::borrow::Cow;
@@ -48,6 +48,22 @@ const COMPILER_EXTENSIONS: &[&str] = &[
     "cl_khr_kernel_clock",
     "cl_khr_local_int32_base_atomics",
     "cl_khr_local_int32_extended_atomics",
+    "cles_khr_int64",
+];
+
+/// Extensions whose host functions are those of OpenCL 3.0, so that a runtime of 3.0 may have them through us.
+const EXTENSIONS_OF_3: &[&str] = &[
+    "cl_intel_subgroups",
+    "cl_intel_subgroups_char",
+    "cl_intel_subgroups_long",
+    "cl_intel_subgroups_short",
+    "cl_khr_il_program",
+    "cl_khr_spirv_linkonce_odr",
+    "cl_khr_subgroup_extended_types",
+    "cl_khr_subgroup_non_uniform_arithmetic",
+    "cl_khr_subgroup_shuffle",
+    "cl_khr_subgroup_shuffle_relative",
+    "cl_khr_subgroups",
 ];
 
 /// Our answer to a `cl_platform_info` parameter; `vendor` gives the vendor's.
@@ -61,7 +77,8 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
         }
         cl::CL_PLATFORM_EXTENSIONS => {
             let mut extensions = vec!["cl_khr_icd".to_owned()];
-            extensions.extend(kept_extensions(vendor(param).unwrap_or_default()));
+            let is_3 = vendor(cl::CL_PLATFORM_VERSION).is_some_and(claims_3);
+            extensions.extend(kept_extensions(vendor(param).unwrap_or_default(), is_3));
             Some(Cow::Owned(terminated(extensions.join(" "))))
         }
         cl::CL_PLATFORM_ICD_SUFFIX_KHR => Some(Cow::Borrowed(SUFFIX)),
@@ -72,14 +89,13 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
         cl::CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
             claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then_some(())?;
             let mut extensions = name_version("cl_khr_icd", (1, 0));
-            extensions.extend(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
-                COMPILER_EXTENSIONS.contains(&name)
-            }));
+            extensions
+                .extend(kept_name_versions(vendor(param).unwrap_or_default(), |name| is_kept(name, true)));
             Some(Cow::Owned(extensions))
         }
-        // No timer is forwarded.
+        // The client's clock, on which it tells the moments of commands.
         cl::CL_PLATFORM_HOST_TIMER_RESOLUTION => {
-            claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then(|| Cow::Owned(0_u64.to_ne_bytes().to_vec()))
+            claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then(|| Cow::Owned(1_u64.to_ne_bytes().to_vec()))
         }
         _ => None,
     }
@@ -114,14 +130,18 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         cl::CL_DEVICE_OPENCL_C_VERSION if is_3 => vendor(param).map_or(Unknown, Verbatim),
         cl::CL_DEVICE_OPENCL_C_VERSION => version("OpenCL C "),
         cl::CL_DEVICE_EXTENSIONS => {
-            Bytes(terminated(kept_extensions(vendor(param).unwrap_or_default()).join(" ")))
+            Bytes(terminated(kept_extensions(vendor(param).unwrap_or_default(), is_3).join(" ")))
         }
         cl::CL_DEVICE_EXECUTION_CAPABILITIES => without(cl::CL_EXEC_NATIVE_KERNEL),
         cl::CL_DEVICE_QUEUE_ON_HOST_PROPERTIES => {
             without(!(cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | cl::CL_QUEUE_PROFILING_ENABLE))
         }
-        cl::CL_DEVICE_PARTITION_MAX_SUB_DEVICES
-        | cl::CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
+        // Parts are the vendor's, but for kinds that an extension has.
+        cl::CL_DEVICE_PARTITION_PROPERTIES | cl::CL_DEVICE_PARTITION_TYPE => {
+            Bytes(kept_partitions(vendor(param).unwrap_or_default()))
+        }
+        // What came with 2.x is forwarded to runtimes of 3.0, where all of it may be absent.
+        cl::CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
         | cl::CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
         | cl::CL_DEVICE_MAX_ON_DEVICE_QUEUES
         | cl::CL_DEVICE_MAX_ON_DEVICE_EVENTS
@@ -129,15 +149,18 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         | cl::CL_DEVICE_PIPE_MAX_ACTIVE_RESERVATIONS
         | cl::CL_DEVICE_PIPE_MAX_PACKET_SIZE
         | cl::CL_DEVICE_PIPE_SUPPORT
-        | cl::CL_DEVICE_MAX_NUM_SUB_GROUPS => Bytes(0_u32.to_ne_bytes().to_vec()),
-        cl::CL_DEVICE_PARTITION_AFFINITY_DOMAIN
-        | cl::CL_DEVICE_SVM_CAPABILITIES
-        | cl::CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES
-        | cl::CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES
-        // One zero entry: the device can't be partitioned, and is none that came of a partition.
-        | cl::CL_DEVICE_PARTITION_PROPERTIES
-        | cl::CL_DEVICE_PARTITION_TYPE => Bytes(0_u64.to_ne_bytes().to_vec()),
-        cl::CL_DEVICE_BUILT_IN_KERNELS | cl::CL_DEVICE_IL_VERSION => Bytes(vec![0]),
+        | cl::CL_DEVICE_MAX_NUM_SUB_GROUPS
+            if !is_3 || vendor(param).is_none() =>
+        {
+            Bytes(0_u32.to_ne_bytes().to_vec())
+        }
+        cl::CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES | cl::CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES
+            if !is_3 || vendor(param).is_none() =>
+        {
+            Bytes(0_u64.to_ne_bytes().to_vec())
+        }
+        cl::CL_DEVICE_IL_VERSION if !is_3 || vendor(param).is_none() => Bytes(vec![0]),
+        cl::CL_DEVICE_SVM_CAPABILITIES => Bytes(0_u64.to_ne_bytes().to_vec()),
         // They would contradict a version below.
         cl::CL_DEVICE_NUMERIC_VERSION
         | cl::CL_DEVICE_EXTENSIONS_WITH_VERSION
@@ -151,11 +174,8 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
             Unknown
         }
         cl::CL_DEVICE_EXTENSIONS_WITH_VERSION => {
-            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| {
-                COMPILER_EXTENSIONS.contains(&name)
-            }))
+            Bytes(kept_name_versions(vendor(param).unwrap_or_default(), |name| is_kept(name, true)))
         }
-        cl::CL_DEVICE_ILS_WITH_VERSION | cl::CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION => Bytes(Vec::new()),
         cl::CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED => Bytes(NEVER_SUBMITTED.to_vec()),
         _ => vendor(param).map_or(Unknown, Verbatim),
     }
@@ -199,7 +219,7 @@ fn capped_version(prefix: &str, version: &str) -> String {
 }
 
 /// Whether we claim 3.0 for a runtime of this version.
-fn claims_3(version: &[u8]) -> bool {
+pub fn claims_3(version: &[u8]) -> bool {
     capped_version("OpenCL ", &text(version)).starts_with("OpenCL 3.")
 }
 
@@ -219,9 +239,22 @@ fn kept_name_versions(list: &[u8], is_kept: impl Fn(&str) -> bool) -> Vec<u8> {
         .collect()
 }
 
-fn kept_extensions(vendor: &[u8]) -> Vec<String> {
-    let known = |name: &&str| COMPILER_EXTENSIONS.contains(name);
+/// The standard's kinds of partitions among these, each with what follows it: a list of them, or one with its values.
+fn kept_partitions(list: &[u8]) -> Vec<u8> {
+    let by_names = cl::CL_DEVICE_PARTITION_BY_NAMES_INTEL as u64;
+    let entries = list.chunks_exact(8).filter(|entry| **entry != by_names.to_ne_bytes());
+    let kept: Vec<u8> = entries.flatten().copied().collect();
+    // One zero entry: it can't be partitioned, or is none that came of a partition.
+    if kept.is_empty() { vec![0; 8] } else { kept }
+}
+
+fn kept_extensions(vendor: &[u8], is_3: bool) -> Vec<String> {
+    let known = |name: &&str| is_kept(name, is_3);
     text(vendor).split_whitespace().filter(known).map(str::to_owned).collect()
+}
+
+fn is_kept(name: &str, is_3: bool) -> bool {
+    COMPILER_EXTENSIONS.contains(&name) || (is_3 && EXTENSIONS_OF_3.contains(&name))
 }
 
 /// A vendor's string without its NUL.
@@ -312,13 +345,42 @@ mod tests {
             _ => Some(&[7; 4][..]),
         };
         assert_eq!(device(cl::CL_DEVICE_NUMERIC_VERSION, three), DeviceAnswer::Verbatim(&[7; 4]));
-        assert_eq!(device(cl::CL_DEVICE_ILS_WITH_VERSION, three), DeviceAnswer::Bytes(vec![]));
+        assert_eq!(device(cl::CL_DEVICE_ILS_WITH_VERSION, three), DeviceAnswer::Verbatim(&[7; 4]));
+    }
+
+    #[test]
+    fn what_came_with_2_x_is_the_vendors_on_3_0_and_nothing_below() {
+        let of = |version: &'static [u8]| {
+            move |param| match param {
+                cl::CL_DEVICE_VERSION => Some(version),
+                cl::CL_DEVICE_PIPE_SUPPORT | cl::CL_DEVICE_MAX_NUM_SUB_GROUPS => Some(&[1, 0, 0, 0][..]),
+                cl::CL_DEVICE_EXTENSIONS => Some(&b"cl_khr_il_program cles_khr_int64\0"[..]),
+                _ => None,
+            }
+        };
+        let (one, three) = (of(b"OpenCL 1.2 \0"), of(b"OpenCL 3.0 \0"));
+        for param in [cl::CL_DEVICE_PIPE_SUPPORT, cl::CL_DEVICE_MAX_NUM_SUB_GROUPS] {
+            assert_eq!(device(param, three), DeviceAnswer::Verbatim(&[1, 0, 0, 0]));
+            assert_eq!(device(param, one), DeviceAnswer::Bytes(vec![0; 4]));
+        }
+        assert_eq!(device(cl::CL_DEVICE_EXTENSIONS, one), DeviceAnswer::Bytes(b"cles_khr_int64\0".to_vec()));
+        let both = b"cl_khr_il_program cles_khr_int64\0".to_vec();
+        assert_eq!(device(cl::CL_DEVICE_EXTENSIONS, three), DeviceAnswer::Bytes(both));
+        assert_eq!(device(cl::CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE, three), DeviceAnswer::Bytes(vec![0; 4]));
+    }
+
+    #[test]
+    fn partitions_are_the_standards_kinds() {
+        let list = |kinds: &[u64]| kinds.iter().flat_map(|kind| kind.to_ne_bytes()).collect::<Vec<u8>>();
+        assert_eq!(kept_partitions(&list(&[0x1086, 0x4052, 0x1087])), list(&[0x1086, 0x1087]));
+        assert_eq!(kept_partitions(&list(&[0x4052])), list(&[0]));
+        assert_eq!(kept_partitions(&[]), list(&[0]));
     }
 
     #[test]
     fn lists_with_versions_lose_the_same_entries_as_those_without() {
         let list = [name_version("cl_khr_fp64", (1, 0)), name_version("cl_khr_spir", (1, 2))].concat();
-        let kept = kept_name_versions(&list, |name| COMPILER_EXTENSIONS.contains(&name));
+        let kept = kept_name_versions(&list, |name| is_kept(name, true));
         assert_eq!(kept, name_version("cl_khr_fp64", (1, 0)));
     }
 

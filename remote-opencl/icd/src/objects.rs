@@ -5,7 +5,7 @@ use crate::platforms::Device;
 use fpga_client as client;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A context.
 pub struct Context {
@@ -14,7 +14,12 @@ pub struct Context {
     /// As given, with the terminating zero; empty for NULL.
     pub properties: Vec<isize>,
     pub callbacks: Mutex<Vec<Destructor>>,
+    /// Of each device, the queue on it that kernels get without naming one.
+    pub default_queues: Mutex<Vec<DefaultQueue>>,
 }
+
+/// A device by its handle, and a queue on it, which the context's own list must not keep.
+pub type DefaultQueue = (usize, Weak<Object<DeviceQueue>>);
 
 /// A command queue.
 pub struct Queue {
@@ -25,7 +30,18 @@ pub struct Queue {
     pub properties: Vec<u64>,
 }
 
-/// A buffer, sub-buffer or image.
+/// A queue on the device, to which no host command goes: a handle of its own kind, so that all of them refuse it.
+pub struct DeviceQueue {
+    pub client: Arc<client::DeviceQueue>,
+    pub context: Handle<Context>,
+    pub device: Handle<Device>,
+    /// In bytes.
+    pub size: u32,
+    /// As [`Queue::properties`].
+    pub properties: Vec<u64>,
+}
+
+/// A buffer, sub-buffer, image or pipe.
 pub struct Memory {
     /// Empty only while it is being destroyed.
     client: Option<MemObject>,
@@ -41,6 +57,7 @@ pub struct Memory {
 pub enum MemObject {
     Buffer(Arc<client::Buffer>),
     Image(Arc<client::Image>),
+    Pipe(Arc<client::Pipe>),
 }
 
 /// A sampler.
@@ -84,6 +101,7 @@ cl_object!(Context, CL_INVALID_CONTEXT, destroyed: |context, handle| {
     run_in_reverse(&mut context.callbacks, handle);
 });
 cl_object!(Queue, CL_INVALID_COMMAND_QUEUE);
+cl_object!(DeviceQueue, CL_INVALID_COMMAND_QUEUE);
 cl_object!(Memory, CL_INVALID_MEM_OBJECT, destroyed: Memory::destroyed);
 cl_object!(Sampler, CL_INVALID_SAMPLER);
 cl_object!(Program, CL_INVALID_PROGRAM);
@@ -147,7 +165,7 @@ impl Memory {
     pub fn buffer(&self) -> Result<&Arc<client::Buffer>, client::ClError> {
         match self.object()? {
             MemObject::Buffer(buffer) => Ok(buffer),
-            MemObject::Image(_) => Err(client::ClError::INVALID_MEM_OBJECT),
+            MemObject::Image(_) | MemObject::Pipe(_) => Err(client::ClError::INVALID_MEM_OBJECT),
         }
     }
 
@@ -155,7 +173,7 @@ impl Memory {
     pub fn image(&self) -> Result<&Arc<client::Image>, client::ClError> {
         match self.object()? {
             MemObject::Image(image) => Ok(image),
-            MemObject::Buffer(_) => Err(client::ClError::INVALID_MEM_OBJECT),
+            MemObject::Buffer(_) | MemObject::Pipe(_) => Err(client::ClError::INVALID_MEM_OBJECT),
         }
     }
 

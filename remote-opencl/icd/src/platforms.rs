@@ -3,10 +3,13 @@
 //! ICD loaders ask for platforms once and keep the handles for good, over a fork and over a restart of the device
 //! manager. So these handles are bound to the client's objects late: a forked child binds them to a session of its own,
 //! and whoever makes a context after the manager came back binds them to the new session. Contexts and all below are of
-//! the session that they were made in. Never freed, as the standard has it.
+//! the session that they were made in, and so are sub-devices. Platforms and root devices are never freed, as the
+//! standard has it.
 
+use crate::cl;
 use crate::fork::{Inherit, PerProcess};
 use crate::handle::{Handle, Object, cl_object};
+use crate::masks;
 use fpga_client as client;
 use fpga_client::ClError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,11 +21,18 @@ pub struct Platform {
     devices: OnceLock<Vec<Handle<Device>>>,
 }
 
-/// A root device.
+/// A device.
 pub struct Device {
     pub platform: Handle<Platform>,
-    /// Its place among the platform's.
-    index: usize,
+    kind: Kind,
+}
+
+/// What a device is.
+enum Kind {
+    /// The one at this place among the platform's.
+    Root(usize),
+    /// A part of another, counted and bound to one session, as objects are.
+    Part { client: Arc<client::Device>, parent: Handle<Device> },
 }
 
 cl_object!(Platform, CL_INVALID_PLATFORM, inherited: true);
@@ -116,7 +126,7 @@ impl Platform {
     fn handle(identity: Identity, client: &Arc<client::Platform>) -> Handle<Self> {
         let platform = Object::new(Self { identity, bound: PerProcess::new(), devices: OnceLock::new() });
         *lock(&platform.bound.get().0) = Some(Arc::clone(client));
-        let device = |index| Object::new(Device { platform: Arc::clone(&platform), index });
+        let device = |index| Object::new(Device { platform: Arc::clone(&platform), kind: Kind::Root(index) });
         let devices = (0..client.devices().len()).map(device).collect();
         // Set once, here; the cycle between a platform and its devices is what keeps both forever.
         let _ = platform.devices.set(devices);
@@ -130,8 +140,60 @@ impl Device {
     /// # Errors
     /// `CL_DEVICE_NOT_AVAILABLE` when there is none.
     pub fn client(&self) -> Result<Arc<client::Device>, ClError> {
-        let platform = self.platform.client().map_err(|_| ClError::DEVICE_NOT_AVAILABLE)?;
-        platform.devices().get(self.index).cloned().ok_or(ClError::DEVICE_NOT_AVAILABLE)
+        match &self.kind {
+            Kind::Root(index) => {
+                let platform = self.platform.client().map_err(|_| ClError::DEVICE_NOT_AVAILABLE)?;
+                platform.devices().get(*index).cloned().ok_or(ClError::DEVICE_NOT_AVAILABLE)
+            }
+            Kind::Part { client, .. } => Ok(Arc::clone(client)),
+        }
+    }
+
+    /// The handle of a part of `parent`.
+    pub fn part(client: Arc<client::Device>, parent: &Handle<Self>) -> Handle<Self> {
+        let kind = Kind::Part { client, parent: Arc::clone(parent) };
+        Object::new(Self { platform: Arc::clone(&parent.platform), kind })
+    }
+
+    /// What it is a part of; none for a root device.
+    pub fn parent(&self) -> Option<&Handle<Self>> {
+        match &self.kind {
+            Kind::Root(_) => None,
+            Kind::Part { parent, .. } => Some(parent),
+        }
+    }
+
+    /// A number that the vendor tells, of 4 or 8 bytes; 0 where it doesn't.
+    pub fn number(&self, param: u32) -> u64 {
+        let Ok(client) = self.client() else { return 0 };
+        match client.info(param) {
+            Some(bytes) if bytes.len() == 8 => bytes.try_into().map_or(0, u64::from_ne_bytes),
+            Some(bytes) => bytes.try_into().map_or(0, |bytes| u64::from(u32::from_ne_bytes(bytes))),
+            None => 0,
+        }
+    }
+
+    /// Whether we claim OpenCL 3.0 for it.
+    pub fn claims_3(&self) -> bool {
+        self.client().is_ok_and(|client| client.info(cl::CL_DEVICE_VERSION).is_some_and(masks::claims_3))
+    }
+
+    /// Whether programs in an intermediate language are for it.
+    pub fn takes_il(&self) -> bool {
+        self.claims_3() && self.text(cl::CL_DEVICE_IL_VERSION).is_some_and(|versions| !versions.is_empty())
+    }
+
+    /// Whether it has a kernel of that name built in.
+    pub fn has_built_in_kernel(&self, name: &str) -> bool {
+        let names = self.text(cl::CL_DEVICE_BUILT_IN_KERNELS).unwrap_or_default();
+        !name.is_empty() && names.split(';').any(|known| known == name)
+    }
+
+    /// A text that the vendor tells, without its NUL.
+    fn text(&self, param: u32) -> Option<String> {
+        let client = self.client().ok()?;
+        let bytes = client.info(param)?.split(|byte| *byte == 0).next()?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
     }
 }
 

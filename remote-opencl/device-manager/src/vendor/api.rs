@@ -66,6 +66,7 @@ functions! {
         clCreateKernel: clCreateKernel_t,
         clCreateKernelsInProgram: clCreateKernelsInProgram_t,
         clCreateProgramWithBinary: clCreateProgramWithBinary_t,
+        clCreateProgramWithBuiltInKernels: clCreateProgramWithBuiltInKernels_t,
         clCreateProgramWithSource: clCreateProgramWithSource_t,
         clCreateSampler: clCreateSampler_t,
         clCreateSubBuffer: clCreateSubBuffer_t,

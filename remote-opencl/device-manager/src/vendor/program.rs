@@ -5,8 +5,8 @@ use super::handles::handle;
 use super::info::{number, query, query_u64, text};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, check};
 use opencl_sys::{
-    CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BUILD_LOG,
-    CL_PROGRAM_BUILD_STATUS, cl_program,
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
+    CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_STATUS, cl_program,
 };
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -66,6 +66,27 @@ impl Program {
         };
         let program = create(&mut statuses);
         (program, statuses)
+    }
+
+    /// A program of kernels that the devices have built in, by their names, separated by semicolons.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_built_in_kernels(context: &Context, devices: &[DeviceId], names: &CStr) -> ClResult<Self> {
+        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+        let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+        let mut status = 0;
+        // SAFETY: context and devices are live, the names end in NUL.
+        let program = unsafe {
+            call!(clCreateProgramWithBuiltInKernels(
+                context.raw(),
+                count,
+                raw.as_ptr(),
+                names.as_ptr(),
+                &raw mut status
+            ))
+        };
+        Self::own(program, status)
     }
 
     /// Compiles and links, on the calling thread, for as long as it takes. No devices: all of the program's.
@@ -179,6 +200,13 @@ impl Program {
     pub fn binary_type(&self, device: DeviceId) -> ClResult<u32> {
         let bytes = self.build_info(device, CL_PROGRAM_BINARY_TYPE)?;
         Ok(u32::try_from(number(&bytes)).unwrap_or(0))
+    }
+
+    /// Bytes of the program's variables that keep their value between launches; 0 where the vendor doesn't say.
+    #[must_use]
+    pub fn global_variable_bytes(&self, device: DeviceId) -> u64 {
+        let bytes = self.build_info(device, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE);
+        bytes.map(|bytes| number(&bytes)).unwrap_or(0)
     }
 
     fn build_info(&self, device: DeviceId, param: u32) -> ClResult<Vec<u8>> {

@@ -147,6 +147,7 @@ fn create(properties: Properties, mut devices: Vec<Handle<Device>>) -> Result<*m
         devices,
         properties: properties.as_given,
         callbacks: Mutex::new(Vec::new()),
+        default_queues: Mutex::new(Vec::new()),
     };
     Ok(Object::new(context).as_ptr())
 }

@@ -1,14 +1,14 @@
-//! Devices: root devices only, since a slot is not a device of its own.
+//! Devices, their parts and their clocks.
 
 use crate::api::platform::named_or_first;
 use crate::cl;
 use crate::entry::entry_points;
-use crate::handle::{Handle, lookup};
+use crate::handle::{Handle, lookup, release, retain};
 use crate::info::Answer;
 use crate::masks::{self, DeviceAnswer};
 use crate::memory;
 use crate::platforms::{Device, Platform};
-use fpga_client::ClError;
+use fpga_client::{ClError, Client};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -42,9 +42,13 @@ entry_points! {
         let answer = unsafe { Answer::new(room, value, size) };
         match param {
             cl::CL_DEVICE_PLATFORM => answer.value(device.platform.as_ptr()),
-            cl::CL_DEVICE_PARENT_DEVICE => answer.value(std::ptr::null_mut::<c_void>()),
+            cl::CL_DEVICE_PARENT_DEVICE => {
+                answer.value(device.parent().map_or(std::ptr::null_mut(), |parent| parent.as_ptr()))
+            }
             // CL_DEVICE_REFERENCE_COUNT of a root device is 1.
-            cl::CL_DEVICE_REFERENCE_COUNT => answer.value(1_u32),
+            cl::CL_DEVICE_REFERENCE_COUNT => {
+                answer.value(if device.parent().is_some() { device.references() } else { 1 })
+            }
             cl::CL_DEVICE_AVAILABLE => {
                 answer.boolean(device.client().is_ok_and(|client| client.is_available()))
             }
@@ -60,23 +64,112 @@ entry_points! {
 
     fn clRetainDevice(device: cl::cl_device_id) -> status {
         // Root devices are not counted.
-        lookup::<Device>(device).map(|_| ())
+        if lookup::<Device>(device)?.parent().is_some() { retain::<Device>(device) } else { Ok(()) }
     }
 
     fn clReleaseDevice(device: cl::cl_device_id) -> status {
-        lookup::<Device>(device).map(|_| ())
+        if lookup::<Device>(device)?.parent().is_some() { release::<Device>(device) } else { Ok(()) }
     }
 
     fn clCreateSubDevices(
         device: cl::cl_device_id,
-        _properties: *const cl::cl_device_partition_property,
-        _capacity: cl::cl_uint,
-        _devices: *mut cl::cl_device_id,
-        _count: *mut cl::cl_uint,
+        properties: *const cl::cl_device_partition_property,
+        capacity: cl::cl_uint,
+        devices: *mut cl::cl_device_id,
+        count: *mut cl::cl_uint,
     ) -> status {
-        lookup::<Device>(device)?;
-        // CL_INVALID_VALUE if a partition type is not supported: none is.
-        Err(ClError(cl::CL_INVALID_VALUE))
+        let device = lookup::<Device>(device)?;
+        // SAFETY: the caller's list ends as its kind wants it.
+        let properties = unsafe { partition(properties)? };
+        let client = device.client()?;
+        let supported = client.info(cl::CL_DEVICE_PARTITION_PROPERTIES).unwrap_or_default();
+        let mut supported = supported.chunks_exact(size_of::<i64>());
+        // CL_INVALID_VALUE if a partition type is not supported.
+        if !supported.any(|kind| kind == properties[0].to_ne_bytes()) {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        if devices.is_null() {
+            let parts = client.count_parts(&properties)?;
+            // SAFETY: NULL or writable.
+            unsafe { memory::write(count, parts) };
+            return Ok(());
+        }
+        let parts = client.parts(&properties, capacity)?;
+        let parts = parts.into_iter().map(|part| Device::part(part, &device));
+        let handles: Vec<_> = parts.map(|part| part.as_ptr()).collect();
+        // SAFETY: the caller's list has room for `capacity`, which they are at most.
+        unsafe { memory::write_list(&handles, capacity, devices, count) }
+    }
+
+    fn clGetDeviceAndHostTimer(
+        device: cl::cl_device_id,
+        device_time: *mut cl::cl_ulong,
+        host_time: *mut cl::cl_ulong,
+    ) -> status {
+        let device = lookup::<Device>(device)?;
+        check_timer(&device, host_time)?;
+        if device_time.is_null() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // The moments of commands are told on the client's clock, so that is the device's as well.
+        let now = Client::now_ns();
+        // SAFETY: not NULL, so writable.
+        unsafe {
+            memory::write(device_time, now);
+            memory::write(host_time, now);
+        }
+        Ok(())
+    }
+
+    fn clGetHostTimer(device: cl::cl_device_id, host_time: *mut cl::cl_ulong) -> status {
+        let device = lookup::<Device>(device)?;
+        check_timer(&device, host_time)?;
+        // SAFETY: not NULL, so writable.
+        unsafe { memory::write(host_time, Client::now_ns()) };
+        Ok(())
+    }
+}
+
+/// CL_INVALID_OPERATION if the platform does not support timers, CL_INVALID_VALUE if there is nowhere to put the answer.
+fn check_timer(device: &Device, host_time: *mut cl::cl_ulong) -> Result<(), ClError> {
+    if !device.claims_3() {
+        return Err(ClError(cl::CL_INVALID_OPERATION));
+    }
+    if host_time.is_null() { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
+}
+
+/// The kind of a partition and its values, without what ends the list.
+///
+/// # Safety
+/// `list` is NULL or ends as its kind wants it.
+unsafe fn partition(list: *const cl::cl_device_partition_property) -> Result<Vec<i64>, ClError> {
+    const INVALID: ClError = ClError(cl::CL_INVALID_VALUE);
+    // More than any device has parts.
+    const MAX_COUNTS: usize = 4096;
+    if list.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the list goes on at least until its 0, which is looked for in order.
+    let at = |index: usize| unsafe { list.add(index).read_unaligned() } as i64;
+    let kind = at(0);
+    match isize::try_from(kind) {
+        Ok(cl::CL_DEVICE_PARTITION_EQUALLY | cl::CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN) => {
+            let value = at(1);
+            // Only one kind may be given.
+            if value == 0 || at(2) != 0 { Err(INVALID) } else { Ok(vec![kind, value]) }
+        }
+        Ok(cl::CL_DEVICE_PARTITION_BY_COUNTS) => {
+            let mut values = vec![kind];
+            for index in 1.. {
+                match at(index) {
+                    0 => break,
+                    _ if index > MAX_COUNTS => return Err(ClError(cl::CL_INVALID_DEVICE_PARTITION_COUNT)),
+                    count => values.push(count),
+                }
+            }
+            Ok(values)
+        }
+        _ => Err(INVALID),
     }
 }
 

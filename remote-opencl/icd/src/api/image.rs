@@ -210,7 +210,7 @@ unsafe fn create(
     }
     let bytes = client::image::host_bytes(format, &shape)?;
     // CL_INVALID_OPERATION if there are no devices in context that support images.
-    if !context.devices.iter().any(|device| number(device, cl::CL_DEVICE_IMAGE_SUPPORT) != 0) {
+    if !context.devices.iter().any(|device| device.number(cl::CL_DEVICE_IMAGE_SUPPORT) != 0) {
         return Err(ClError(cl::CL_INVALID_OPERATION));
     }
     // CL_INVALID_IMAGE_SIZE if image dimensions exceed the maximum of all devices in context.
@@ -260,17 +260,8 @@ fn parent_of(
     if suits { Ok(Some(parent)) } else { Err(INVALID_DESCRIPTOR) }
 }
 
-fn number(device: &Device, param: cl::cl_device_info) -> u64 {
-    let Ok(client) = device.client() else { return 0 };
-    match client.info(param) {
-        Some(bytes) if bytes.len() == 8 => bytes.try_into().map_or(0, u64::from_ne_bytes),
-        Some(bytes) => bytes.try_into().map_or(0, |bytes| u64::from(u32::from_ne_bytes(bytes))),
-        None => 0,
-    }
-}
-
 fn fits(device: &Device, shape: &ImageShape) -> bool {
-    let within = |size: usize, param| size as u64 <= number(device, param);
+    let within = |size: usize, param| size as u64 <= device.number(param);
     let ImageShape { kind, width, height, depth, array_size, .. } = *shape;
     match kind {
         cl::CL_MEM_OBJECT_IMAGE1D => within(width, cl::CL_DEVICE_IMAGE2D_MAX_WIDTH),

@@ -5,7 +5,7 @@ use crate::entry::entry_points;
 use crate::handle::{Handle, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Kernel, MemObject, Memory, Program, Sampler};
+use crate::objects::{DeviceQueue, Kernel, MemObject, Memory, Program, Sampler};
 use crate::platforms::Device;
 use fpga_client as client;
 use fpga_client::{ArgKind, ArgValue, ClError};
@@ -147,7 +147,7 @@ entry_points! {
 }
 
 /// CL_INVALID_DEVICE if device is not of the kernel, or NULL where the kernel has more than one.
-fn only_or_named(own: &[Handle<Device>], device: cl::cl_device_id) -> Result<Handle<Device>, ClError> {
+pub fn only_or_named(own: &[Handle<Device>], device: cl::cl_device_id) -> Result<Handle<Device>, ClError> {
     match own {
         [only] if device.is_null() => Ok(Arc::clone(only)),
         _ => lookup::<Device>(device),
@@ -172,16 +172,25 @@ unsafe fn argument<'a>(kind: ArgKind, size: usize, value: *const c_void) -> Resu
     };
     let handle = address as *mut c_void;
     match kind {
-        ArgKind::Scalar(_) | ArgKind::Local | ArgKind::Unsupported => return Ok(ArgValue::Scalar(bytes)),
+        ArgKind::Scalar(_) | ArgKind::Local => return Ok(ArgValue::Scalar(bytes)),
         // A pointer to a NULL handle is a NULL buffer.
         ArgKind::Buffer if address == 0 => return Ok(ArgValue::NullOfSize(size as u64)),
-        ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler | ArgKind::Unknown => {}
+        ArgKind::Buffer
+        | ArgKind::Image
+        | ArgKind::Sampler
+        | ArgKind::Pipe
+        | ArgKind::DeviceQueue
+        | ArgKind::Unknown => {}
     }
     if let Ok(memory) = lookup::<Memory>(handle) {
         return Ok(match memory.object()? {
             MemObject::Buffer(buffer) => ArgValue::Buffer(Arc::clone(buffer)),
             MemObject::Image(image) => ArgValue::Image(Arc::clone(image)),
+            MemObject::Pipe(pipe) => ArgValue::Pipe(Arc::clone(pipe)),
         });
+    }
+    if let Ok(queue) = lookup::<DeviceQueue>(handle) {
+        return Ok(ArgValue::DeviceQueue(Arc::clone(&queue.client)));
     }
     Ok(match lookup::<Sampler>(handle) {
         Ok(sampler) => ArgValue::Sampler(Arc::clone(&sampler.client)),

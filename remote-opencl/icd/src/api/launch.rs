@@ -8,6 +8,7 @@ use crate::memory;
 use crate::objects::{Event, Kernel, Queue};
 use fpga_client as client;
 use fpga_client::{ClError, Operation};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 entry_points! {
@@ -62,6 +63,25 @@ entry_points! {
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_TASK, event) };
         Ok(())
+    }
+
+    fn clEnqueueNativeKernel(
+        queue: cl::cl_command_queue,
+        function: Option<unsafe extern "C" fn(*mut c_void)>,
+        _args: *mut c_void,
+        _args_size: usize,
+        _num_memory: cl::cl_uint,
+        _memory: *const cl::cl_mem,
+        _locations: *mut *const c_void,
+        _num_waits: cl::cl_uint,
+        _waits: *const cl::cl_event,
+        _event: *mut cl::cl_event,
+    ) -> status {
+        lookup::<Queue>(queue)?;
+        // CL_INVALID_VALUE if user_func is NULL.
+        function.ok_or(ClError(cl::CL_INVALID_VALUE))?;
+        // CL_INVALID_OPERATION if the device cannot execute the native kernel: it is in another process.
+        Err(ClError(cl::CL_INVALID_OPERATION))
     }
 
     fn clEnqueueMarkerWithWaitList(

@@ -90,17 +90,6 @@ entry_points! {
         Ok(())
     }
 
-    fn clGetPipeInfo(
-        _pipe: cl::cl_mem,
-        _param: cl::cl_pipe_info,
-        _room: usize,
-        _value: *mut c_void,
-        _size: *mut usize,
-    ) -> status {
-        // CL_INVALID_MEM_OBJECT if pipe is not a valid pipe object: there are none.
-        Err(ClError(cl::CL_INVALID_MEM_OBJECT))
-    }
-
     fn clGetMemObjectInfo(
         memory: cl::cl_mem,
         param: cl::cl_mem_info,
@@ -132,7 +121,7 @@ entry_points! {
     }
 }
 
-/// What clGetMemObjectInfo tells of both kinds.
+/// What clGetMemObjectInfo tells of all kinds.
 struct About {
     kind: u32,
     flags: u64,
@@ -159,6 +148,14 @@ impl About {
                 bytes: image.size(),
                 host_address: image.host_address(),
                 maps: image.map_count(),
+                offset: 0,
+            },
+            MemObject::Pipe(pipe) => Self {
+                kind: cl::CL_MEM_OBJECT_PIPE,
+                flags: super::pipe::PIPE_FLAGS,
+                bytes: pipe.packet_size() as usize * pipe.max_packets() as usize,
+                host_address: 0,
+                maps: 0,
                 offset: 0,
             },
         }

@@ -62,6 +62,79 @@ entry_points! {
         Ok(handle(result?, context, devices))
     }
 
+    fn clCreateProgramWithIL(context: cl::cl_context, il: *const c_void, length: usize) -> pointer {
+        let context = lookup::<Context>(context)?;
+        // CL_INVALID_OPERATION if no devices in context support intermediate language programs.
+        if !context.devices.iter().any(|device| device.takes_il()) {
+            return Err(ClError(cl::CL_INVALID_OPERATION));
+        }
+        // CL_INVALID_VALUE if il is NULL or length is zero.
+        if length == 0 {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        // SAFETY: the caller's program has `length` bytes.
+        let il = unsafe { memory::array(il.cast::<u8>(), length)? };
+        let client = client::Program::with_il(&context.client, il.to_vec())?;
+        let devices = context.devices.clone();
+        Ok(handle(client, context, devices))
+    }
+
+    fn clSetProgramSpecializationConstant(
+        program: cl::cl_program,
+        id: cl::cl_uint,
+        size: usize,
+        value: *const c_void,
+    ) -> status {
+        let program = lookup::<Program>(program)?;
+        // CL_INVALID_PROGRAM if program is not created from an intermediate language.
+        if program.client.il().is_empty() {
+            return Err(ClError(cl::CL_INVALID_PROGRAM));
+        }
+        // SAFETY: the caller's value has `size` bytes.
+        let value = unsafe { memory::array(value.cast::<u8>(), size)? };
+        // CL_INVALID_VALUE if spec_value is NULL or no constant has such a size.
+        if value.is_empty() || size > 8 {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        program.client.set_constant(id, value)
+    }
+
+    fn clSetProgramReleaseCallback(
+        program: cl::cl_program,
+        notify: Option<ProgramNotify>,
+        _user_data: *mut c_void,
+    ) -> status {
+        lookup::<Program>(program)?;
+        notify.ok_or(ClError(cl::CL_INVALID_VALUE))?;
+        // CL_INVALID_OPERATION if no device supports program scope constructors and destructors, as since 3.0 none does.
+        Err(ClError(cl::CL_INVALID_OPERATION))
+    }
+
+    fn clCreateProgramWithBuiltInKernels(
+        context: cl::cl_context,
+        num_devices: cl::cl_uint,
+        devices: *const cl::cl_device_id,
+        names: *const c_char,
+    ) -> pointer {
+        let context = lookup::<Context>(context)?;
+        // SAFETY: the caller's list has `num_devices` devices.
+        let devices = unsafe { device::read_list(num_devices, devices)? };
+        if devices.iter().any(|device| !context.devices.iter().any(|own| Arc::ptr_eq(own, device))) {
+            return Err(ClError(cl::CL_INVALID_DEVICE));
+        }
+        // SAFETY: the caller's string ends with NUL.
+        let names = unsafe { memory::text(names) }.ok_or(ClError(cl::CL_INVALID_VALUE))?;
+        let names = names.to_str().map_err(|_| ClError(cl::CL_INVALID_VALUE))?;
+        // CL_INVALID_VALUE if kernel_names contains a kernel name that is not supported by any of the devices.
+        let known = |name: &str| devices.iter().any(|device| device.has_built_in_kernel(name));
+        if !names.split(';').all(known) {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        let clients = device::clients(&devices)?;
+        let client = client::Program::with_built_in_kernels(&context.client, &clients, names)?;
+        Ok(handle(client, context, devices))
+    }
+
     fn clRetainProgram(program: cl::cl_program) -> status {
         retain::<Program>(program)
     }
@@ -115,7 +188,7 @@ entry_points! {
         let options = unsafe { text_of(options, cl::CL_INVALID_COMPILER_OPTIONS)? };
         // SAFETY: the caller's lists have `num_headers` entries.
         let headers = unsafe { read_headers(num_headers, headers, names)? };
-        if !program.client.is_from_source() {
+        if !program.client.is_compilable() {
             return Err(ClError(cl::CL_INVALID_OPERATION));
         }
         let step = Step::Compile(devices, headers);
@@ -182,7 +255,7 @@ entry_points! {
                 unsafe { copy_binaries(&program, answer) }
             }
             cl::CL_PROGRAM_NUM_KERNELS => answer.value(kernels()?.len()),
-            cl::CL_PROGRAM_IL => answer.bytes(&[]),
+            cl::CL_PROGRAM_IL => answer.bytes(program.client.il()),
             cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT | cl::CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT => {
                 answer.boolean(false)
             }
@@ -215,8 +288,7 @@ entry_points! {
             cl::CL_PROGRAM_BUILD_OPTIONS => answer.text(info.options.as_bytes()),
             cl::CL_PROGRAM_BUILD_LOG => answer.text(info.log.as_bytes()),
             cl::CL_PROGRAM_BINARY_TYPE => answer.value(info.binary_type),
-            // Of variables that keep their value between launches; the kernels' own limits are the vendor's.
-            cl::CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => answer.value(0_usize),
+            cl::CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => answer.value(info.global_variable_bytes),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
         }
     }

@@ -2,15 +2,15 @@
 
 use crate::cl;
 use crate::entry::entry_points;
-use crate::handle::{Object, lookup, release, retain};
+use crate::handle::{Handle, Object, lookup, release, retain};
 use crate::info::Answer;
 use crate::memory;
-use crate::objects::{Context, Queue};
+use crate::objects::{Context, DeviceQueue, Queue};
 use crate::platforms::Device;
 use fpga_client as client;
 use fpga_client::ClError;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 entry_points! {
     fn clCreateCommandQueue(
@@ -27,13 +27,13 @@ entry_points! {
         list: *const cl::cl_queue_properties,
     ) -> pointer {
         let mut properties = 0;
+        let mut size = None;
         let mut as_given = Vec::new();
         // SAFETY: the caller's list ends with 0.
         for (key, value) in unsafe { memory::pairs(list) } {
             match u32::try_from(key) {
                 Ok(cl::CL_QUEUE_PROPERTIES) => properties = value,
-                // Sizes are for device queues, of which there are none.
-                Ok(cl::CL_QUEUE_SIZE) => return Err(ClError(cl::CL_INVALID_QUEUE_PROPERTIES)),
+                Ok(cl::CL_QUEUE_SIZE) => size = Some(value),
                 _ => return Err(ClError(cl::CL_INVALID_VALUE)),
             }
             as_given.extend([key, value]);
@@ -41,14 +41,57 @@ entry_points! {
         if !list.is_null() {
             as_given.push(0);
         }
+        if properties & cl::CL_QUEUE_ON_DEVICE != 0 {
+            return create_on_device(context, device, properties, size, as_given);
+        }
+        // CL_INVALID_VALUE if CL_QUEUE_SIZE is given for a queue of the host.
+        if size.is_some() {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
         create(context, device, properties, as_given)
     }
 
+    fn clSetDefaultDeviceCommandQueue(
+        context: cl::cl_context,
+        device: cl::cl_device_id,
+        queue: cl::cl_command_queue,
+    ) -> status {
+        let context = lookup::<Context>(context)?;
+        let device = lookup::<Device>(device)?;
+        check_device(&context, &device)?;
+        // CL_INVALID_OPERATION if device does not support a replaceable default on-device queue.
+        const REPLACEABLE: u64 = 2;
+        if device.number(cl::CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES) & REPLACEABLE == 0 || !device.claims_3() {
+            return Err(ClError(cl::CL_INVALID_OPERATION));
+        }
+        let queue = lookup::<DeviceQueue>(queue)?;
+        if !Arc::ptr_eq(&queue.context, &context) || !Arc::ptr_eq(&queue.device, &device) {
+            return Err(ClError(cl::CL_INVALID_COMMAND_QUEUE));
+        }
+        queue.client.become_default()?;
+        set_default(&queue);
+        Ok(())
+    }
+
+    fn clSetCommandQueueProperty(
+        queue: cl::cl_command_queue,
+        _properties: cl::cl_command_queue_properties,
+        _enable: cl::cl_bool,
+        _old: *mut cl::cl_command_queue_properties,
+    ) -> status {
+        lookup::<Queue>(queue)?;
+        // Withdrawn in OpenCL 1.1: implementations since then refuse it.
+        Err(ClError(cl::CL_INVALID_OPERATION))
+    }
+
     fn clRetainCommandQueue(queue: cl::cl_command_queue) -> status {
-        retain::<Queue>(queue)
+        retain::<Queue>(queue).or_else(|_| retain::<DeviceQueue>(queue))
     }
 
     fn clReleaseCommandQueue(queue: cl::cl_command_queue) -> status {
+        if release::<DeviceQueue>(queue).is_ok() {
+            return Ok(());
+        }
         // clReleaseCommandQueue performs an implicit flush to issue any previously queued commands. That its manager is
         // gone doesn't keep an application from releasing.
         let _ = lookup::<Queue>(queue)?.client.flush();
@@ -62,17 +105,19 @@ entry_points! {
         value: *mut c_void,
         size: *mut usize,
     ) -> status {
-        let queue = lookup::<Queue>(queue)?;
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
+        let queue = match lookup::<DeviceQueue>(queue) {
+            Ok(on_device) => return info_of_device_queue(&on_device, param, answer),
+            Err(_) => lookup::<Queue>(queue)?,
+        };
         match param {
             cl::CL_QUEUE_CONTEXT => answer.value(queue.context.as_ptr()),
             cl::CL_QUEUE_DEVICE => answer.value(queue.device.as_ptr()),
             cl::CL_QUEUE_REFERENCE_COUNT => answer.value(queue.references()),
             cl::CL_QUEUE_PROPERTIES => answer.value(queue.client.properties()),
             cl::CL_QUEUE_PROPERTIES_ARRAY => answer.values(&queue.properties),
-            // There is no queue on the device.
-            cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(std::ptr::null_mut::<c_void>()),
+            cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(default_of(&queue.context, &queue.device)),
             // CL_INVALID_COMMAND_QUEUE if command_queue is not a valid command-queue for param_name.
             cl::CL_QUEUE_SIZE => Err(ClError(cl::CL_INVALID_COMMAND_QUEUE)),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
@@ -96,14 +141,87 @@ fn create(
 ) -> Result<*mut c_void, ClError> {
     let context = lookup::<Context>(context)?;
     let device = lookup::<Device>(device)?;
-    // CL_INVALID_DEVICE if device is not associated with context.
-    if !context.devices.iter().any(|own| Arc::ptr_eq(own, &device)) {
-        return Err(ClError(cl::CL_INVALID_DEVICE));
-    }
-    // Queues on the device need CL_DEVICE_ENQUEUE capabilities, which we don't have.
+    check_device(&context, &device)?;
+    // CL_INVALID_VALUE if CL_QUEUE_ON_DEVICE_DEFAULT is given without CL_QUEUE_ON_DEVICE; the 1.x call knows neither.
     if properties & (cl::CL_QUEUE_ON_DEVICE | cl::CL_QUEUE_ON_DEVICE_DEFAULT) != 0 {
-        return Err(ClError(cl::CL_INVALID_QUEUE_PROPERTIES));
+        return Err(ClError(cl::CL_INVALID_VALUE));
     }
     let client = client::Queue::new(&context.client, &device.client()?, properties)?;
     Ok(Object::new(Queue { client, context, device, properties: as_given }).as_ptr())
+}
+
+/// CL_INVALID_DEVICE if device is not associated with context.
+fn check_device(context: &Context, device: &Handle<Device>) -> Result<(), ClError> {
+    let own = context.devices.iter().any(|own| Arc::ptr_eq(own, device));
+    if own { Ok(()) } else { Err(ClError(cl::CL_INVALID_DEVICE)) }
+}
+
+fn create_on_device(
+    context: cl::cl_context,
+    device: cl::cl_device_id,
+    properties: u64,
+    size: Option<u64>,
+    as_given: Vec<u64>,
+) -> Result<*mut c_void, ClError> {
+    let context = lookup::<Context>(context)?;
+    let device = lookup::<Device>(device)?;
+    check_device(&context, &device)?;
+    // CL_INVALID_VALUE if CL_QUEUE_ON_DEVICE is set and CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE is not.
+    if properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
+        return Err(ClError(cl::CL_INVALID_VALUE));
+    }
+    // CL_INVALID_QUEUE_PROPERTIES if the device doesn't support such queues, or none of that size.
+    let largest = device.number(cl::CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
+    let preferred = device.number(cl::CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE);
+    let bytes = size.unwrap_or(preferred);
+    let is_possible = device.claims_3() && largest != 0 && bytes <= largest;
+    let refused = ClError(cl::CL_INVALID_QUEUE_PROPERTIES);
+    let bytes = u32::try_from(bytes).ok().filter(|_| is_possible).ok_or(refused)?;
+    let is_default = properties & cl::CL_QUEUE_ON_DEVICE_DEFAULT != 0;
+    if is_default {
+        // There is one default; whoever wants to make another gets it, with one more reference.
+        let known = default_of(&context, &device);
+        if !known.is_null() && retain::<DeviceQueue>(known).is_ok() {
+            return Ok(known);
+        }
+    }
+    let asked = if size.is_some() { bytes } else { 0 };
+    let client = client::DeviceQueue::new(&context.client, &device.client()?, properties, asked)?;
+    let queue = Object::new(DeviceQueue { client, context, device, size: bytes, properties: as_given });
+    if is_default {
+        set_default(&queue);
+    }
+    Ok(queue.as_ptr())
+}
+
+fn info_of_device_queue(
+    queue: &Handle<DeviceQueue>,
+    param: cl::cl_command_queue_info,
+    answer: Answer,
+) -> Result<(), ClError> {
+    match param {
+        cl::CL_QUEUE_CONTEXT => answer.value(queue.context.as_ptr()),
+        cl::CL_QUEUE_DEVICE => answer.value(queue.device.as_ptr()),
+        cl::CL_QUEUE_REFERENCE_COUNT => answer.value(queue.references()),
+        cl::CL_QUEUE_PROPERTIES => answer.value(queue.client.properties()),
+        cl::CL_QUEUE_PROPERTIES_ARRAY => answer.values(&queue.properties),
+        cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(default_of(&queue.context, &queue.device)),
+        cl::CL_QUEUE_SIZE => answer.value(queue.size),
+        _ => Err(ClError(cl::CL_INVALID_VALUE)),
+    }
+}
+
+/// The default queue on a device of the context; NULL where there is none.
+fn default_of(context: &Context, device: &Handle<Device>) -> *mut c_void {
+    let defaults = context.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_device = defaults.iter().find(|(of, _)| *of == device.as_ptr() as usize);
+    let queue = of_device.and_then(|(_, queue)| queue.upgrade());
+    queue.map_or(std::ptr::null_mut(), |queue| queue.as_ptr())
+}
+
+fn set_default(queue: &Handle<DeviceQueue>) {
+    let mut defaults = queue.context.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = queue.device.as_ptr() as usize;
+    defaults.retain(|(of, _)| *of != device);
+    defaults.push((device, Arc::downgrade(queue)));
 }

@@ -160,6 +160,8 @@ entry_points! {
         let done = match memory.object()? {
             MemObject::Buffer(buffer) => queue.client.unmap(buffer, mapped as usize, &waits)?,
             MemObject::Image(image) => queue.client.unmap_image(image, mapped as usize, &waits)?,
+            // CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by a map of memobj: pipes have none.
+            MemObject::Pipe(_) => return Err(ClError(cl::CL_INVALID_VALUE)),
         };
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };

@@ -1,0 +1,55 @@
+//! Pipes between kernels (OpenCL 2.0).
+
+use crate::context::{Context, check_status};
+use crate::error::Result;
+use fpga_protocol::v1::{self, call::Method};
+use std::sync::Arc;
+
+/// A pipe, which the host can't access.
+#[derive(Debug)]
+pub struct Pipe {
+    id: u64,
+    context: Arc<Context>,
+    packet_size: u32,
+    max_packets: u32,
+}
+
+impl Pipe {
+    /// `clCreatePipe`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    pub fn new(context: &Arc<Context>, packet_size: u32, max_packets: u32) -> Result<Arc<Self>> {
+        let session = context.session();
+        let id = session.new_id();
+        let create = v1::CreatePipe { pipe: id, context: context.id(), packet_size, max_packets };
+        let pipe = Arc::new(Self { id, context: Arc::clone(context), packet_size, max_packets });
+        check_status(session.call(Method::CreatePipe(create))?.status)?;
+        Ok(pipe)
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Bytes of a packet.
+    pub fn packet_size(&self) -> u32 {
+        self.packet_size
+    }
+
+    /// Packets that fit into it.
+    pub fn max_packets(&self) -> u32 {
+        self.max_packets
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.context.session().release(self.id);
+    }
+}
