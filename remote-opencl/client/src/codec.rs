@@ -3,8 +3,8 @@
 use crate::outbox::{Outgoing, UploadChunk};
 use bytes::BufMut;
 use fpga_protocol::v1;
-use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use prost::{EncodeError, Message};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
@@ -49,20 +49,25 @@ impl Encoder for SessionEncoder {
     type Error = Status;
 
     fn encode(&mut self, item: Outgoing, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        match item {
-            Outgoing::Message(message) => {
-                message.encode(out).map_err(|error| Status::internal(error.to_string()))
-            }
-            Outgoing::Chunk(chunk) => {
-                out.reserve(usize::try_from(chunk.len).unwrap_or(0) + 64);
-                encode_chunk(&chunk, out);
-                Ok(())
-            }
+        if let Outgoing::Chunk(chunk) = &item {
+            out.reserve(usize::try_from(chunk.len).unwrap_or(0) + 64);
         }
+        encode(item, out).map_err(|error| Status::internal(error.to_string()))
     }
 
     fn buffer_settings(&self) -> BufferSettings {
         BufferSettings::default()
+    }
+}
+
+/// Appends a message, as the stream and the command ring have it.
+pub(crate) fn encode(item: Outgoing, out: &mut impl BufMut) -> Result<(), EncodeError> {
+    match item {
+        Outgoing::Message(message) => message.encode(out),
+        Outgoing::Chunk(chunk) => {
+            encode_chunk(&chunk, out);
+            Ok(())
+        }
     }
 }
 

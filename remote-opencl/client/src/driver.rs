@@ -139,6 +139,13 @@ impl Driver {
         self.turns.armed_signal.notify_one();
     }
 
+    /// As [`Self::arm`], if commands are outstanding.
+    pub(crate) fn arm_if_outstanding(&self) {
+        if self.turns.outstanding.load(Ordering::Relaxed) > 0 {
+            self.arm();
+        }
+    }
+
     /// Notes `count` more commands that managers owe an answer.
     pub(crate) fn add_outstanding(&self, count: usize) {
         self.turns.outstanding.fetch_add(count, Ordering::Relaxed);

@@ -212,6 +212,10 @@ impl Event {
             return Ok(self.now());
         }
         session.send();
+        session.wake_and_watch(|| self.now() <= cl::COMPLETE);
+        if self.now() <= cl::COMPLETE {
+            return Ok(self.now());
+        }
         session.driver().block_on(async {
             session.wake();
             poll_fn(|cx| self.poll_ended(cx)).await

@@ -1,5 +1,6 @@
 //! What waits to be sent to a manager: messages, and the bytes of large writes, which are read when they are sent.
 
+use crate::command_ring::RingWriter;
 use crate::host_memory::HostSource;
 use crate::sync::lock;
 use fpga_protocol::v1;
@@ -51,6 +52,8 @@ struct Inner {
     entries: VecDeque<Entry>,
     waker: Option<Waker>,
     waiting_for_room: Vec<Waker>,
+    /// What takes all messages, once there is one; without it the stream does.
+    ring: Option<RingWriter>,
     closed: bool,
 }
 
@@ -94,10 +97,25 @@ impl Outbox {
         }
     }
 
-    /// Tells whoever sends that there is something. Cheapest on the thread that drives.
+    /// From now on messages travel in a ring; the stream, through which nothing more is sent, stays.
+    pub(crate) fn over(&self, ring: RingWriter) {
+        lock(&self.0).ring = Some(ring);
+    }
+
+    /// Whether nothing waits for the thread that drives to send it.
+    pub(crate) fn is_sent(&self) -> bool {
+        let inner = lock(&self.0);
+        inner.entries.is_empty() && inner.ring.as_ref().is_none_or(RingWriter::is_empty)
+    }
+
+    /// Sends what there is over the ring, as far as it has room; else tells whoever sends that there is something, which
+    /// is cheapest on the thread that drives.
     pub(crate) fn wake(&self) {
         let waker = {
             let mut inner = lock(&self.0);
+            if inner.ring.is_some() && !inner.closed {
+                return inner.send_over_ring();
+            }
             if inner.entries.is_empty() && !inner.closed {
                 return;
             }
@@ -145,6 +163,35 @@ impl Outbox {
 }
 
 impl Inner {
+    fn send_over_ring(&mut self) {
+        let Some(mut ring) = self.ring.take() else { return };
+        ring.send(|| self.next());
+        self.ring = Some(ring);
+    }
+
+    /// The next message of the queue.
+    fn next(&mut self) -> Option<Outgoing> {
+        let outgoing = match self.entries.front_mut()? {
+            Entry::Upload { upload, sent } => {
+                let offset = *sent;
+                let len = CHUNK_BYTES.min(upload.length - offset);
+                let chunk = UploadChunk { upload: Arc::clone(upload), offset, len };
+                *sent += len;
+                if *sent == upload.length {
+                    self.entries.pop_front();
+                }
+                Outgoing::Chunk(chunk)
+            }
+            Entry::Message(message) => {
+                let message = std::mem::take(message);
+                self.entries.pop_front();
+                self.wake_waiting();
+                Outgoing::Message(message)
+            }
+        };
+        Some(outgoing)
+    }
+
     fn has_room(&self) -> bool {
         self.closed || self.entries.len() < MAX_ENTRIES
     }
@@ -171,26 +218,13 @@ impl Stream for OutboxStream {
         if inner.closed {
             return Poll::Ready(None);
         }
-        match inner.entries.front_mut() {
+        // Beside a ring nothing is sent, and this only notices the end.
+        let next = if inner.ring.is_none() { inner.next() } else { None };
+        match next {
+            Some(outgoing) => Poll::Ready(Some(outgoing)),
             None => {
                 inner.waker = Some(cx.waker().clone());
                 Poll::Pending
-            }
-            Some(Entry::Upload { upload, sent }) => {
-                let offset = *sent;
-                let len = CHUNK_BYTES.min(upload.length - offset);
-                let chunk = UploadChunk { upload: Arc::clone(upload), offset, len };
-                *sent += len;
-                if *sent == upload.length {
-                    inner.entries.pop_front();
-                }
-                Poll::Ready(Some(Outgoing::Chunk(chunk)))
-            }
-            Some(Entry::Message(message)) => {
-                let message = std::mem::take(message);
-                inner.entries.pop_front();
-                inner.wake_waiting();
-                Poll::Ready(Some(Outgoing::Message(message)))
             }
         }
     }

@@ -7,8 +7,10 @@
 
 mod free_ranges;
 mod mapping;
+mod ring_memory;
 mod side;
 
+pub(crate) use ring_memory::RingMemory;
 pub(crate) use side::{Side, is_wanted};
 
 use crate::host_memory::{HostSource, HostTarget, Keep};

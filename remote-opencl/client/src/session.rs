@@ -8,6 +8,7 @@ mod incoming;
 
 use crate::batch::Batch;
 use crate::clock::{Offset, now_ns};
+use crate::command_ring::RingReader;
 use crate::driver::Driver;
 use crate::error::{ClError, Result};
 use crate::event::Event;
@@ -41,6 +42,7 @@ pub(crate) struct Session {
     state: Mutex<State>,
     releases: Mutex<v1::Release>,
     segments: Segments,
+    ring: Option<Arc<RingReader>>,
     _channel: Channel,
 }
 
@@ -80,6 +82,7 @@ impl Session {
             state: Mutex::default(),
             releases: Mutex::default(),
             segments: Segments::new(side, buffers),
+            ring: inbox.ring.clone(),
             _channel: channel,
         });
         tokio::spawn(incoming::read(incoming::Reader(Arc::downgrade(&session)), inbox));
@@ -122,13 +125,19 @@ impl Session {
     pub(crate) fn call(&self, method: Method) -> Result<v1::Reply> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
         let id = self.new_id();
-        let (sender, receiver) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         {
             let mut state = lock(&self.state);
             self.check(ClError::DEVICE_NOT_AVAILABLE)?;
             state.calls.insert(id, sender);
             self.send_locked(&mut state);
             self.outbox.push(Kind::Call(v1::Call { id, method: Some(method) }));
+        }
+        let answered =
+            |receiver: &oneshot::Receiver<v1::Reply>| !receiver.is_empty() || receiver.is_terminated();
+        self.wake_and_watch(|| answered(&receiver));
+        if let Ok(reply) = receiver.try_recv() {
+            return Ok(reply);
         }
         let reply = self.driver.block_on(async {
             self.outbox.wake();
@@ -210,6 +219,15 @@ impl Session {
         self.outbox.wake();
     }
 
+    /// Sends what is in the outbox, where this thread can do so by itself, and waits for the answer for as long as that is
+    /// cheaper than to sleep.
+    pub(crate) fn wake_and_watch(&self, is_done: impl Fn() -> bool) {
+        if self.ring.is_some() {
+            self.outbox.wake();
+            self.watch_ring(is_done);
+        }
+    }
+
     /// Sends what is pending, and sees to it that it gets out.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check(ClError::OUT_OF_RESOURCES)?;
@@ -221,7 +239,14 @@ impl Session {
     /// Gets out what is in the outbox, without waiting for an answer.
     pub(crate) fn push_out(&self) {
         self.outbox.wake();
-        self.driver.turn();
+        match &self.ring {
+            // It is out already; if nobody waits for the answer, the background thread does.
+            Some(_) if self.outbox.is_sent() => {
+                self.look_into_ring();
+                self.driver.arm_if_outstanding();
+            }
+            _ => self.driver.turn(),
+        }
     }
 
     /// As [`Self::push_out`], and waits while far too much waits to be sent already (T-5).

@@ -10,7 +10,7 @@
 use crate::address::ManagerAddress;
 use crate::fork::ClosedInChildren;
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, sendmsg, setsockopt, shutdown, sockopt};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, sendmsg, setsockopt, shutdown, sockopt};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -80,6 +80,44 @@ fn notice_silent_death(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::TcpKeepInterval, &KEEPALIVE_INTERVAL_S)?;
     setsockopt(stream, sockopt::TcpKeepCount, &3)?;
     setsockopt(stream, sockopt::TcpUserTimeout, &30_000)
+}
+
+/// Our end of a socket by which a manager and this process wake each other.
+#[derive(Debug)]
+pub(crate) struct Doorbell(Watched);
+
+impl Doorbell {
+    /// Of a socket that was passed; where a runtime is entered.
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
+        Watched::new(fd, Interest::READABLE).map(Self)
+    }
+
+    /// Wakes the manager. Where that has gone, or was woken often enough already, there is nothing to do.
+    pub(crate) fn ring(&self) {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let _ = sendmsg::<()>(self.0.fd.as_raw_fd(), &[IoSlice::new(&[1])], &[], flags, None);
+    }
+
+    /// Has [`Self::rung`] fail, here and with the manager.
+    pub(crate) fn close(&self) {
+        let _ = shutdown(self.0.fd.as_raw_fd(), Shutdown::Both);
+    }
+
+    /// Waits until the manager has rung.
+    pub(crate) async fn rung(&self) -> io::Result<()> {
+        let mut bytes = [0; 64];
+        loop {
+            let mut ready = self.0.fd.readable().await?;
+            // Before the bytes are taken: what comes meanwhile makes it ready again.
+            ready.clear_ready();
+            match recv(ready.get_inner().as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Ok(()),
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// Receives into what is unfilled of `buf`; 0 bytes at the end of the stream.

@@ -3,6 +3,7 @@
 use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
 use crate::codec::SessionCodec;
+use crate::command_ring::{self, RingError, RingReader};
 use crate::outbox::{Outbox, OutboxStream};
 use crate::proof;
 use crate::segments::{Buffers, Side, is_wanted};
@@ -27,13 +28,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a manager that took the connection may take to greet.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The id of the call that asks for a command ring: sessions count theirs up from 1.
+const RING_CALL: u64 = u64::MAX;
+
 const METHOD: &str = "/fpga.remote.v1.DeviceManager/Session";
 
 /// A session that has begun.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) inbox: Streaming<v1::ServerMessage>,
+    pub(crate) inbox: Inbox,
     pub(crate) platforms: Vec<v1::Platform>,
     pub(crate) offset: Offset,
     /// Where descriptors of shared memory come from, if they can.
@@ -42,6 +46,37 @@ pub(crate) struct Connection {
     pub(crate) buffers: Buffers,
     /// Kept, since the connection may end with its last handle.
     pub(crate) channel: Channel,
+}
+
+/// Where a manager's messages come from: the stream, and the command ring once there is one. The end is the stream's.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) stream: Streaming<v1::ServerMessage>,
+    pub(crate) ring: Option<Arc<RingReader>>,
+}
+
+/// What has come of an [`Inbox`].
+#[derive(Debug)]
+pub(crate) enum Arrived {
+    /// The manager has rung; there may be messages in the ring, and room.
+    Rung(Result<(), RingError>),
+    /// What the stream has.
+    Stream(Result<Option<v1::ServerMessage>, Status>),
+}
+
+impl Inbox {
+    /// Waits for something to come.
+    pub(crate) async fn arrived(&mut self) -> Arrived {
+        let Self { stream, ring } = self;
+        match ring {
+            None => Arrived::Stream(stream.message().await),
+            Some(ring) => tokio::select! {
+                biased;
+                rung = ring.rung() => Arrived::Rung(rung),
+                message = stream.message() => Arrived::Stream(message),
+            },
+        }
+    }
 }
 
 /// Why there is no connection.
@@ -87,9 +122,36 @@ pub(crate) async fn connect(
         }
     };
     let greeted = timeout(WELCOME_TIMEOUT, greeted).await.map_err(|_| ConnectError::Timeout)?;
-    let (mut connection, key) = greeted?;
+    let (mut connection, key, ring_words) = greeted?;
     connection.side = side(&address, &key).await;
+    if ring_words > 0 && command_ring::is_wanted() && connection.side.is_some() {
+        timeout(WELCOME_TIMEOUT, open_ring(&mut connection, ring_words))
+            .await
+            .map_err(|_| ConnectError::Timeout)??;
+    }
     Ok(connection)
+}
+
+/// Has the session's messages travel in a command ring, where the manager gives one.
+async fn open_ring(connection: &mut Connection, words: u32) -> Result<(), ConnectError> {
+    let Some(side) = &connection.side else { return Ok(()) };
+    let open = v1::call::Method::OpenRing(v1::OpenRing {});
+    let call = v1::Call { id: RING_CALL, method: Some(open) };
+    connection.outbox.push(v1::client_message::Kind::Call(call));
+    connection.outbox.wake();
+    match connection.inbox.stream.message().await?.and_then(|message| message.kind) {
+        Some(v1::server_message::Kind::Reply(v1::Reply { id: RING_CALL, status: 0, .. })) => {}
+        Some(v1::server_message::Kind::Reply(v1::Reply { id: RING_CALL, status, .. })) => {
+            tracing::debug!(status, "A device manager gives no command ring");
+            return Ok(());
+        }
+        _ => return Err(ConnectError::NoWelcome),
+    }
+    // The manager uses it from now on: without it there is no session.
+    let (writer, reader) = command_ring::open(side, RING_CALL, words)?;
+    connection.outbox.over(writer);
+    connection.inbox.ring = Some(reader);
+    Ok(())
 }
 
 /// The side socket, where the manager offers one and it can be reached.
@@ -108,7 +170,7 @@ async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     }
 }
 
-async fn greet<S>(socket: S, token: String) -> Result<(Connection, Bytes), ConnectError>
+async fn greet<S>(socket: S, token: String) -> Result<(Connection, Bytes, u32), ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -141,11 +203,12 @@ where
     match inbox.message().await?.and_then(|message| message.kind) {
         Some(v1::server_message::Kind::Welcome(welcome)) => {
             let offset = Offset::new(welcome.manager_ns, now_ns());
+            let inbox = Inbox { stream: inbox, ring: None };
             let platforms = welcome.platforms;
             let buffers =
                 if welcome.buffers_in_segments { Buffers::InSegments } else { Buffers::WithTheManager };
             let connection = Connection { outbox, inbox, platforms, offset, side: None, buffers, channel };
-            Ok((connection, welcome.side_key))
+            Ok((connection, welcome.side_key, welcome.ring_words))
         }
         _ => Err(ConnectError::NoWelcome),
     }

@@ -237,7 +237,10 @@ impl Calls<'_> {
             }
             Method::GetProgramBinaries(get) => self.binaries(get.program),
             Method::CreateKernel(create) => self.create_kernel(id, &create)?,
-            Method::SetUserEvent(_) | Method::CreateUserEvent(_) | Method::Release(_) => {
+            Method::SetUserEvent(_)
+            | Method::CreateUserEvent(_)
+            | Method::Release(_)
+            | Method::OpenRing(_) => {
                 return Err(CallError::NoMethod);
             }
         };

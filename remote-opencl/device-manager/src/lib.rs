@@ -11,6 +11,7 @@ pub mod build_bitstream;
 pub mod calls;
 pub mod catalogue;
 pub mod clock;
+pub mod command_ring;
 pub mod commands;
 pub mod config;
 pub mod confine;

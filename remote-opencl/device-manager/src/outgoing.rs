@@ -1,6 +1,7 @@
 //! What a session says to its client: replies, results in chunks, and completions in as few messages as there can be.
 
 use crate::budget::{Budget, Hold};
+use crate::command_ring::RingSender;
 use crate::dispatcher::{SessionId, Tenant};
 use crate::execute::{Ended, Got, Report};
 use crate::metrics::{DataPath, Direction, Metrics};
@@ -31,6 +32,8 @@ type Item = (Result<v1::ServerMessage, Status>, Option<Hold>);
 #[derive(Debug)]
 pub struct Outgoing {
     messages: UnboundedSender<Item>,
+    /// What takes all messages but the end, once there is one.
+    ring: Option<RingSender>,
     budget: Budget,
     metrics: Metrics,
     last_transfer: u64,
@@ -45,7 +48,12 @@ impl Outgoing {
     #[must_use]
     pub fn new(budget: Budget, metrics: Metrics) -> (Self, Messages) {
         let (messages, stream) = unbounded_channel();
-        (Self { messages, budget, metrics, last_transfer: 0 }, Messages(stream))
+        (Self { messages, ring: None, budget, metrics, last_transfer: 0 }, Messages(stream))
+    }
+
+    /// From now on messages travel in a ring; the end, by the stream still.
+    pub fn over(&mut self, ring: RingSender) {
+        self.ring = Some(ring);
     }
 
     /// The first message.
@@ -136,8 +144,12 @@ impl Outgoing {
     }
 
     fn send(&self, kind: Kind, hold: Option<Hold>) {
-        // Where the client has gone there is nobody to tell; the session notices by itself.
-        let _ = self.messages.send((Ok(v1::ServerMessage { kind: Some(kind) }), hold));
+        let message = v1::ServerMessage { kind: Some(kind) };
+        match &self.ring {
+            Some(ring) => ring.send(&message, hold),
+            // Where the client has gone there is nobody to tell; the session notices by itself.
+            None => drop(self.messages.send((Ok(message), hold))),
+        }
     }
 
     /// Waits until the client has gone.

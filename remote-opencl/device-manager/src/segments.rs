@@ -7,10 +7,12 @@
 
 mod mapping;
 mod probe;
+mod ring_memory;
 mod side;
 
 pub use mapping::Slice;
 pub use probe::works_in_shared_memory;
+pub use ring_memory::RingMemory;
 pub use side::{Key, Side, Sides};
 
 use crate::quotas::Charge;

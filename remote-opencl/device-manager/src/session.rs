@@ -12,6 +12,7 @@ mod violation;
 use crate::backlog::Backlog;
 use crate::budget::{Budget, SOFT_LIMIT};
 use crate::clock;
+use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
 use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
@@ -28,6 +29,7 @@ use crate::segments::{Key, Pool, Segments, Side, Sides};
 use crate::shutdown::Shutdown;
 use crate::transfers::Transfers;
 use bytes::Bytes;
+use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,6 +100,7 @@ pub struct Session {
     building: Building,
     /// What the client has not been told yet.
     reports: Vec<Report>,
+    ring: Ring,
     closed: Closed,
     asker: Asker,
 }
@@ -114,6 +117,17 @@ struct Loading {
 enum Building {
     Yes,
     No,
+}
+
+/// Whether the session's messages travel in a command ring.
+#[derive(Debug)]
+enum Ring {
+    /// By the stream.
+    None,
+    /// From the next message on.
+    New(RingReceiver),
+    /// They do.
+    InUse,
 }
 
 /// Whose session it is.
@@ -143,6 +157,16 @@ pub enum Locality {
 enum Closed {
     Yes,
     No,
+}
+
+impl Ring {
+    fn attach_to(&mut self, client: &mut WithRing<impl Incoming>) {
+        if let Self::New(_) = self
+            && let Self::New(receiver) = std::mem::replace(self, Self::InUse)
+        {
+            client.attach(receiver);
+        }
+    }
 }
 
 impl Session {
@@ -186,6 +210,7 @@ impl Session {
             loading: None,
             building: Building::No,
             reports: Vec::new(),
+            ring: Ring::None,
             closed: Closed::No,
         };
         (session, input)
@@ -199,13 +224,15 @@ impl Session {
     }
 
     /// Serves the client until it or the manager ends, then cleans up.
-    pub async fn run(mut self, mut input: UnboundedReceiver<Input>, mut client: impl Incoming) {
+    pub async fn run(mut self, mut input: UnboundedReceiver<Input>, client: impl Incoming) {
+        let mut client = WithRing::new(client);
         let side_key = self.side_key();
         self.outgoing.welcome(v1::Welcome {
             session: self.id.0.to_string(),
             platforms: self.shared.inventory.platforms().to_vec(),
             manager_ns: clock::now_ns(),
             buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
+            ring_words: if side_key.is_empty() || !command_ring::is_wanted() { 0 } else { RING_WORDS },
             side_key,
         });
         self.shared.router.add(self.id, self.inbox.clone());
@@ -239,7 +266,7 @@ impl Session {
     async fn serve(
         &mut self,
         input: &mut UnboundedReceiver<Input>,
-        client: &mut impl Incoming,
+        client: &mut WithRing<impl Incoming>,
     ) -> Option<Status> {
         let shutdown = self.shared.shutdown.clone();
         let requested = shutdown.requested();
@@ -266,6 +293,7 @@ impl Session {
                         if let Err(violation) = self.message(message) {
                             return Some(violation.status());
                         }
+                        self.ring.attach_to(client);
                     }
                     Err(status) => return Some(status),
                 },

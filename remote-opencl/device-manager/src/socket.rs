@@ -30,7 +30,8 @@ impl Socket {
     }
 }
 
-fn watch(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+/// Registers a non-blocking socket.
+pub(crate) fn watch(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is one open descriptor until it is dropped, which only the `AsyncFd` does.
     Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
 }

@@ -29,6 +29,12 @@ pub const SIDE_SUFFIX: &str = ".fd";
 /// Environment variable with which a client or a manager does without: `off`.
 pub const VARIABLE: &str = "FPGA_SHARED_MEMORY";
 
+/// Words of 8 bytes in each direction of a command ring: what a manager offers.
+pub const RING_WORDS: u32 = 16 * 1024;
+
+/// Environment variable with which a client or a manager does without the command ring: `off`.
+pub const RING_VARIABLE: &str = "FPGA_COMMAND_RING";
+
 /// Why a range of a segment can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {

@@ -9,7 +9,9 @@ use nix::sys::stat::fstat;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Shared memory; unmapped when dropped.
 #[derive(Debug)]
@@ -49,6 +51,14 @@ impl Mapping {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// All of it as words that anybody may change.
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        let words = self.len / size_of::<AtomicU64>();
+        // SAFETY: mapped for as many words, from the beginning of a page on, for as long as the reference; any bytes are
+        // an integer, and the manager changes them at the same time, which is what atomics are for.
+        unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), words) }
     }
 
     /// Where `len` bytes from `offset` are; they must lie inside, or nothing may be done with the address.

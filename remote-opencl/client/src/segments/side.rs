@@ -47,9 +47,18 @@ impl Side {
 
     /// The descriptor of a segment, whose reply has come: it is here already.
     pub(super) fn receive(&self, segment: u64) -> io::Result<OwnedFd> {
+        self.take::<1>(segment).map(|[fd]| fd)
+    }
+
+    /// Memory and bell of the command ring that `call` asked for, whose reply has come.
+    pub(crate) fn receive_ring(&self, call: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+        self.take::<2>(call).map(|[memory, bell]| (memory, bell))
+    }
+
+    fn take<const N: usize>(&self, expected: u64) -> io::Result<[OwnedFd; N]> {
         let mut id = [0; 8];
         let mut bytes = [IoSliceMut::new(&mut id)];
-        let mut control = cmsg_space!([RawFd; 1]);
+        let mut control = cmsg_space!([RawFd; N]);
         let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
         let message = recvmsg::<()>(self.fd.as_raw_fd(), &mut bytes, Some(&mut control), flags)?;
         let received = message.bytes;
@@ -60,8 +69,8 @@ impl Side {
                 fds.extend(passed.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
-        match fds.pop() {
-            Some(fd) if fds.is_empty() && received == id.len() && u64::from_le_bytes(id) == segment => Ok(fd),
+        match fds.try_into() {
+            Ok(fds) if received == id.len() && u64::from_le_bytes(id) == expected => Ok(fds),
             _ => Err(io::Error::other("something else came over the side socket")),
         }
     }

@@ -2,11 +2,13 @@
 //! memory: what doesn't fit what was asked for fails the command or ends the session.
 
 use super::{Download, OTHER_TRANSFER, Session};
+use crate::command_ring::{Receiving, RingReader};
 use crate::sync::lock;
+use crate::transport::{Arrived, Inbox};
 use bytes::BytesMut;
 use fpga_protocol::v1::{self, server_message};
+use fpga_ring::Readiness;
 use std::sync::Weak;
-use tonic::Streaming;
 
 /// Most bytes of transfers that are kept in memory until somebody takes them (programs' binaries).
 const MAX_DOWNLOAD_BYTES: u64 = 1 << 30;
@@ -36,10 +38,30 @@ impl Drop for Reader {
 }
 
 /// Reads until there is nothing more to read or nobody to read for.
-pub(super) async fn read(reader: Reader, mut inbox: Streaming<v1::ServerMessage>) {
+pub(super) async fn read(reader: Reader, mut inbox: Inbox) {
     loop {
-        let message = inbox.message().await;
+        let arrived = inbox.arrived().await;
         let Some(session) = reader.0.upgrade() else { return };
+        let message = match arrived {
+            Arrived::Rung(Ok(())) => {
+                if !session.take_from_ring() {
+                    return;
+                }
+                // There may be room for what waits.
+                session.outbox.wake();
+                continue;
+            }
+            Arrived::Rung(Err(error)) => {
+                // A manager that ends closes everything; what it said before comes first.
+                session.take_from_ring();
+                return session.lose(&error.to_string());
+            }
+            Arrived::Stream(message) => message,
+        };
+        // What came before the end comes before it.
+        if !matches!(message, Ok(Some(_))) && !session.take_from_ring() {
+            return;
+        }
         match message {
             Ok(Some(message)) => {
                 if let Err(violation) = session.handle(message) {
@@ -54,6 +76,62 @@ pub(super) async fn read(reader: Reader, mut inbox: Streaming<v1::ServerMessage>
 }
 
 impl Session {
+    /// Handles all that the ring has; false when that has ended the session.
+    fn take_from_ring(&self) -> bool {
+        let Some(ring) = &self.ring else { return true };
+        let mut receiving = ring.receive();
+        self.take_from(ring, &mut receiving)
+    }
+
+    /// Handles all that the ring has, unless somebody else does.
+    pub(super) fn look_into_ring(&self) {
+        if let Some(ring) = &self.ring
+            && let Some(mut receiving) = ring.try_receive()
+        {
+            self.take_from(ring, &mut receiving);
+        }
+    }
+
+    /// Looks into the ring again and again for as long as that is cheaper than to sleep, until `is_done`, or nothing has
+    /// come. The manager need not ring meanwhile, and nobody need wake this thread.
+    pub(super) fn watch_ring(&self, is_done: impl Fn() -> bool) {
+        let Some(ring) = &self.ring else { return };
+        let Some(mut patience) = ring.patience() else { return };
+        let Some(mut receiving) = ring.try_receive() else { return };
+        receiving.stay_awake();
+        loop {
+            if !self.take_from(ring, &mut receiving) {
+                return;
+            }
+            if is_done() || patience.is_over() {
+                // What has come until now is handled; for what comes from now on the manager rings.
+                match receiving.wait() {
+                    Ok(Readiness::Ready) => receiving.stay_awake(),
+                    // An error is found out by who takes next, too.
+                    Ok(Readiness::Waiting) | Err(_) => break,
+                }
+            }
+        }
+        drop(receiving);
+        ring.was_patient(&patience, is_done());
+    }
+
+    fn take_from(&self, ring: &RingReader, receiving: &mut Receiving) -> bool {
+        loop {
+            let lost = match receiving.take(ring) {
+                Ok(None) => return true,
+                Ok(Some(message)) => match self.handle(message) {
+                    Ok(()) => continue,
+                    Err(violation) => violation.to_string(),
+                },
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(error = lost, "A device manager broke the protocol");
+            self.lose(&lost);
+            return false;
+        }
+    }
+
     fn handle(&self, message: v1::ServerMessage) -> Result<(), Violation> {
         match message.kind {
             Some(server_message::Kind::Completions(completions)) => {

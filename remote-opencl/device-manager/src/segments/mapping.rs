@@ -7,7 +7,9 @@ use nix::unistd::{SysconfVar, ftruncate, sysconf};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A memfd that is mapped here; unmapped when dropped.
 #[derive(Debug)]
@@ -68,6 +70,14 @@ impl Mapping {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// All of it as words that anybody may change.
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        let words = self.len / size_of::<AtomicU64>();
+        // SAFETY: mapped for as many words, from the beginning of a page on, for as long as the reference; any bytes are
+        // an integer, and those who share the memory change it at the same time, which is what atomics are for.
+        unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), words) }
     }
 }
 

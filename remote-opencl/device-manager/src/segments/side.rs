@@ -136,7 +136,7 @@ impl Side {
     /// # Errors
     /// The socket's.
     pub fn welcome(&self) -> io::Result<()> {
-        self.send(&[TAKEN], None)
+        self.send(&[TAKEN], &[])
     }
 
     /// Passes a segment's descriptor. Never waits: who doesn't read gets none.
@@ -144,11 +144,19 @@ impl Side {
     /// # Errors
     /// The socket's.
     pub fn pass(&self, segment: u64, fd: &OwnedFd) -> io::Result<()> {
-        self.send(&segment.to_le_bytes(), Some(fd))
+        self.send(&segment.to_le_bytes(), &[fd])
     }
 
-    fn send(&self, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
-        let fds: Vec<_> = fd.iter().map(|fd| fd.as_raw_fd()).collect();
+    /// Passes what a command ring is made of, as the answer to a call.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn pass_ring(&self, call: u64, memory: &OwnedFd, bell: &OwnedFd) -> io::Result<()> {
+        self.send(&call.to_le_bytes(), &[memory, bell])
+    }
+
+    fn send(&self, bytes: &[u8], fds: &[&OwnedFd]) -> io::Result<()> {
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&fds)];
         let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;

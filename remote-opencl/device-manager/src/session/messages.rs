@@ -1,9 +1,10 @@
 //! What the messages of a client do, in the order in which they come.
 
 use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
-use super::{Building, Session};
+use super::{Building, Ring, Session};
 use crate::budget::HARD_LIMIT;
 use crate::calls::{CallError, Calls, Outcome, reply};
+use crate::command_ring;
 use crate::commands::{self, Body};
 use crate::metrics::{DataPath, Direction};
 use crate::ready::{EventId, Item};
@@ -57,6 +58,7 @@ impl Session {
                 }
                 self.answer(reply(id, Ok(()), None));
             }
+            Method::OpenRing(_) => self.open_ring(id),
             method => {
                 match self.calls().run(id, method)? {
                     Outcome::Done(reply) => self.answer(reply),
@@ -101,6 +103,27 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Has what comes after the reply travel in a command ring, if there can be one.
+    fn open_ring(&mut self, call: u64) {
+        let opened = match (&self.ring, &self.side) {
+            (Ring::None, Some(side)) if command_ring::is_wanted() => {
+                command_ring::open(&self.shared.segments, side, call)
+            }
+            _ => return self.answer(reply(call, Err(ClError(opencl_sys::CL_INVALID_OPERATION)), None)),
+        };
+        match opened {
+            Ok((sender, receiver)) => {
+                self.answer(reply(call, Ok(()), None));
+                self.outgoing.over(sender);
+                self.ring = Ring::New(receiver);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "No command ring");
+                self.answer(reply(call, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None));
+            }
+        }
     }
 
     /// What the methods work on.

@@ -197,6 +197,11 @@ impl Client {
         self.last_id
     }
 
+    /// The latest one.
+    pub fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
     pub fn device(&self) -> u64 {
         self.welcome.platforms[0].devices[0].id
     }
@@ -281,6 +286,7 @@ impl Client {
                 assert_eq!(transfer.len() as u64, chunk.offset);
                 transfer.extend_from_slice(&chunk.data);
             }
+            Some(ServerKind::Ack(_)) => {}
             Some(ServerKind::Welcome(_)) => panic!("a second Welcome"),
         }
         Ok(true)

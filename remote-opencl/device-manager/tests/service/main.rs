@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod access;
+mod command_ring;
 mod crowd;
 mod gate;
 mod harness;

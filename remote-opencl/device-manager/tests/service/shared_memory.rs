@@ -32,7 +32,7 @@ fn show(manager: &Manager, key: &[u8]) -> (UnixStream, Option<u8>) {
     (side, answer)
 }
 
-fn open_side(manager: &Manager, client: &Client) -> UnixStream {
+pub fn open_side(manager: &Manager, client: &Client) -> UnixStream {
     let (side, answer) = show(manager, &client.welcome.side_key);
     assert_eq!(answer, Some(TAKEN));
     side

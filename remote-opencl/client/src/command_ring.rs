@@ -1,0 +1,196 @@
+//! The command ring: a session's messages in memory that is shared with a manager on the same node, instead of the gRPC
+//! stream, which stays open beside it and whose end is the session's.
+//!
+//! The thread that enqueues writes its messages into the ring itself; the thread that waits takes what has come. Each side
+//! wakes the other by a byte on a socket, the *bell*, only where the other one sleeps. Where there is no ring (TCP, no
+//! shared memory, `FPGA_COMMAND_RING=off`) everything travels by the stream.
+
+use crate::codec::encode;
+use crate::fork;
+use crate::outbox::Outgoing;
+use crate::patience::{Habit, Patience};
+use crate::segments::{RingMemory, Side};
+use crate::socket::Doorbell;
+use crate::sync::lock;
+use bytes::{Buf as _, BytesMut};
+use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+use fpga_protocol::segments::RING_VARIABLE;
+use fpga_protocol::v1;
+use fpga_ring::{Bell, Broken, Consumer, Direction, Frames, Layout, Producer, Readiness, TooLong, frame};
+use prost::Message as _;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// What is encoded before it is written at once.
+const GATHERED_BYTES: usize = 64 * 1024;
+
+/// The side that sends, for the outbox.
+#[derive(Debug)]
+pub(crate) struct RingWriter {
+    generation: u32,
+    producer: Producer<Arc<RingMemory>>,
+    /// Encoded, and not in the ring yet.
+    encoded: BytesMut,
+    bell: Arc<Doorbell>,
+}
+
+/// The side that receives.
+#[derive(Debug)]
+pub(crate) struct RingReader {
+    generation: u32,
+    receiving: Mutex<Receiving>,
+    bell: Arc<Doorbell>,
+    habit: Habit,
+}
+
+/// Who holds it takes messages, in their order.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    consumer: Consumer<Arc<RingMemory>>,
+    frames: Frames,
+}
+
+/// Why a ring ends its session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RingError {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    #[error("a frame of the command ring is no message: {0}")]
+    Undecodable(#[from] prost::DecodeError),
+    #[error("the bell: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Whether the environment allows a ring.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os(RING_VARIABLE).is_none_or(|value| value != "off")
+}
+
+/// Takes the ring that the manager has passed in answer to `call`; where the driver's runtime is entered.
+pub(crate) fn open(side: &Side, call: u64, words: u32) -> io::Result<(RingWriter, Arc<RingReader>)> {
+    let layout = Layout::new(usize::try_from(words).map_err(io::Error::other)?).map_err(io::Error::other)?;
+    let (memory, bell) = side.receive_ring(call)?;
+    let memory = Arc::new(RingMemory::new(&memory, layout)?);
+    let bell = Arc::new(Doorbell::new(bell)?);
+    let generation = fork::generation();
+    let producer =
+        Producer::new(Arc::clone(&memory), layout, Direction::ToManager).map_err(io::Error::other)?;
+    let consumer = Consumer::new(memory, layout, Direction::ToClient).map_err(io::Error::other)?;
+    let receiving = Mutex::new(Receiving { consumer, frames: Frames::new(MAX_MESSAGE_BYTES) });
+    let writer = RingWriter { generation, producer, encoded: BytesMut::new(), bell: Arc::clone(&bell) };
+    Ok((writer, Arc::new(RingReader { generation, receiving, bell, habit: Habit::default() })))
+}
+
+impl RingWriter {
+    /// Writes what is encoded and what `next` has, as far as there is room.
+    pub(crate) fn send(&mut self, mut next: impl FnMut() -> Option<Outgoing>) {
+        // A forked child has its parent's memory, but not its session.
+        if self.generation != fork::generation() {
+            return;
+        }
+        let mut bell = Bell::Silent;
+        let sent = self.write(&mut next, &mut bell);
+        if bell == Bell::Ring {
+            self.bell.ring();
+        }
+        if sent.is_err() {
+            // Who reads hears of it by the end of the bell, and loses the session.
+            self.encoded.clear();
+            self.bell.close();
+        }
+    }
+
+    fn write(&mut self, next: &mut impl FnMut() -> Option<Outgoing>, bell: &mut Bell) -> Result<(), Broken> {
+        loop {
+            while self.encoded.len() < GATHERED_BYTES
+                && let Some(outgoing) = next()
+            {
+                // A message of ours that can't be encoded is none: that needs no more than memory.
+                let _ = frame(&mut self.encoded, |out| encode(outgoing, out));
+            }
+            if self.encoded.is_empty() {
+                return Ok(());
+            }
+            let (written, ring) = self.producer.write(&self.encoded)?;
+            self.encoded.advance(written);
+            if ring == Bell::Ring {
+                *bell = ring;
+            }
+            if !self.encoded.is_empty() && self.producer.wait_for_room()? == Readiness::Waiting {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether all that was given is in the ring.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.encoded.is_empty()
+    }
+}
+
+impl RingReader {
+    /// Waits until the manager has rung; there may be messages then, or room.
+    pub(crate) async fn rung(&self) -> Result<(), RingError> {
+        if lock(&self.receiving).consumer.wait()? == Readiness::Ready {
+            return Ok(());
+        }
+        Ok(self.bell.rung().await?)
+    }
+
+    /// Takes messages, if nobody else does: who does takes all of them.
+    pub(crate) fn try_receive(&self) -> Option<MutexGuard<'_, Receiving>> {
+        if self.generation != fork::generation() {
+            return None;
+        }
+        match self.receiving.try_lock() {
+            Ok(receiving) => Some(receiving),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Takes messages, when whoever does so has.
+    pub(crate) fn receive(&self) -> MutexGuard<'_, Receiving> {
+        lock(&self.receiving)
+    }
+}
+
+impl RingReader {
+    /// How long to look before sleeping; `None` where that is of no use.
+    pub(crate) fn patience(&self) -> Option<Patience> {
+        self.habit.patience()
+    }
+
+    /// Whether what was waited for has come.
+    pub(crate) fn was_patient(&self, patience: &Patience, has_come: bool) {
+        self.habit.learn(patience, has_come);
+    }
+}
+
+impl Receiving {
+    /// Says that the manager need not ring.
+    pub(crate) fn stay_awake(&mut self) {
+        self.consumer.stay_awake();
+    }
+
+    /// Says that the manager has to ring, unless something has come.
+    pub(crate) fn wait(&mut self) -> Result<Readiness, Broken> {
+        self.consumer.wait()
+    }
+
+    /// The next message that is there; and who sends is told of the room.
+    pub(crate) fn take(&mut self, reader: &RingReader) -> Result<Option<v1::ServerMessage>, RingError> {
+        let frame = match self.frames.take()? {
+            Some(frame) => Some(frame),
+            None => {
+                if self.consumer.read(self.frames.buffer())? == Bell::Ring {
+                    reader.bell.ring();
+                }
+                self.frames.take()?
+            }
+        };
+        Ok(frame.map(v1::ServerMessage::decode).transpose()?)
+    }
+}

@@ -1,0 +1,334 @@
+//! The command ring of a session: its messages in shared memory instead of the gRPC stream, which stays open beside it.
+//!
+//! The same messages, one a frame, copied out of the ring before they are decoded. Two processes wake each other by a byte on
+//! a socket, the *bell*, only where the other one sleeps; a socket, because a client can make no call on its own end that
+//! has ours block. A client that writes nonsense ends its own session, as with nonsense on the stream.
+
+use crate::budget::Hold;
+use crate::objects::lock;
+use crate::segments::{CreateError, Pool, RingMemory, Side};
+use crate::session::Incoming;
+use crate::socket::watch;
+use bytes::BytesMut;
+use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+use fpga_protocol::segments::{RING_VARIABLE, RING_WORDS};
+use fpga_protocol::v1;
+use fpga_ring::{
+    Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Producer, Readiness, TooLong, frame,
+};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use prost::{DecodeError, Message as _};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+/// Messages of the ring after which other tasks of the thread get a turn.
+const MAX_IN_A_ROW: u32 = 64;
+
+/// Why there is no ring.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its size can't be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// There is no memory for it.
+    #[error(transparent)]
+    Memory(#[from] CreateError),
+    /// The system refuses.
+    #[error("the system gives no command ring: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Why a ring ends the session.
+#[derive(Debug, thiserror::Error)]
+enum Violation {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    #[error("a frame of the command ring is no message: {0}")]
+    Undecodable(#[from] DecodeError),
+}
+
+/// The side that sends. Clones send to the same ring.
+#[derive(Debug, Clone)]
+pub struct RingSender(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    sending: Mutex<Sending>,
+    bell: AsyncFd<OwnedFd>,
+    /// The receiving side has something to look at.
+    rung: Notify,
+}
+
+#[derive(Debug)]
+struct Sending {
+    producer: Producer<Arc<RingMemory>>,
+    /// What there was no room for.
+    waiting: VecDeque<Waiting>,
+    state: State,
+}
+
+/// Whether the client keeps to the ring's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Sound,
+    Broken,
+    /// The client has closed the bell.
+    Closed,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: BytesMut,
+    written: usize,
+    _hold: Option<Hold>,
+}
+
+/// The side that receives.
+#[derive(Debug)]
+pub struct RingReceiver {
+    consumer: Consumer<Arc<RingMemory>>,
+    frames: Frames,
+    shared: Arc<Shared>,
+    listening: JoinHandle<()>,
+    in_a_row: u32,
+}
+
+/// A client's messages: from the stream, and from a ring once there is one. The end is always the stream's.
+#[derive(Debug)]
+pub struct WithRing<I> {
+    stream: I,
+    ring: Option<RingReceiver>,
+    /// How the stream has ended, until what is in the ring has been taken.
+    ended: Option<Result<Option<v1::ClientMessage>, Status>>,
+}
+
+/// Whether this manager offers rings.
+#[must_use]
+pub fn is_wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os(RING_VARIABLE).is_none_or(|value| value != "off"))
+}
+
+/// Makes a ring, passes it to the client as the answer to `call`, and listens to its bell; on a session's thread.
+///
+/// # Errors
+/// [`OpenError`]; nothing has been passed then.
+pub fn open(pool: &Pool, side: &Side, call: u64) -> Result<(RingSender, RingReceiver), OpenError> {
+    let layout = Layout::new(usize::try_from(RING_WORDS).unwrap_or(usize::MAX))?;
+    let (memory, fd) = RingMemory::create(pool, layout)?;
+    let (ours, theirs) = bell().map_err(io::Error::from)?;
+    let shared = Shared::new(memory.clone(), layout, ours)?;
+    let consumer = Consumer::new(memory, layout, Direction::ToManager)?;
+    // The last thing that can fail: what is passed is used.
+    side.pass_ring(call, &fd, &theirs)?;
+    Ok(ends(shared, consumer))
+}
+
+fn bell() -> nix::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
+}
+
+/// Both ends, and a task that listens to the bell.
+fn ends(shared: Shared, consumer: Consumer<Arc<RingMemory>>) -> (RingSender, RingReceiver) {
+    let shared = Arc::new(shared);
+    let listening = tokio::spawn(listen(shared.clone()));
+    let frames = Frames::new(MAX_MESSAGE_BYTES);
+    let receiver = RingReceiver { consumer, frames, shared: shared.clone(), listening, in_a_row: 0 };
+    (RingSender(shared), receiver)
+}
+
+/// Sends on and has the receiver look whenever the client rings, until it closes the bell.
+async fn listen(shared: Arc<Shared>) {
+    loop {
+        let open = match shared.bell.readable().await {
+            Ok(mut ready) => {
+                ready.clear_ready();
+                silence(shared.bell.get_ref())
+            }
+            Err(_) => false,
+        };
+        shared.pump();
+        if !open {
+            let mut sending = lock(&shared.sending);
+            sending.waiting.clear();
+            sending.state = State::Closed;
+        }
+        shared.rung.notify_one();
+        if !open {
+            return;
+        }
+    }
+}
+
+/// Takes what has been rung; false at the end.
+fn silence(bell: &OwnedFd) -> bool {
+    let mut bytes = [0; 64];
+    loop {
+        match recv(bell.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => return false,
+            Ok(taken) if taken < bytes.len() => return true,
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return error == nix::errno::Errno::EAGAIN,
+        }
+    }
+}
+
+impl Shared {
+    fn new(memory: Arc<RingMemory>, layout: Layout, bell: OwnedFd) -> Result<Self, OpenError> {
+        let producer = Producer::new(memory, layout, Direction::ToClient)?;
+        let sending = Sending { producer, waiting: VecDeque::new(), state: State::Sound };
+        let bell = watch(bell, Interest::READABLE)?;
+        Ok(Self { sending: Mutex::new(sending), bell, rung: Notify::new() })
+    }
+
+    /// A full bell has been rung often enough; a client that has gone is noticed by who reads.
+    fn ring(&self) {
+        let _ = send(self.bell.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn pump(&self) {
+        if let Bell::Ring = lock(&self.sending).pump() {
+            self.ring();
+        }
+    }
+}
+
+impl Sending {
+    fn pump(&mut self) -> Bell {
+        let mut bell = Bell::Silent;
+        if self.state == State::Sound && self.write(&mut bell).is_err() {
+            self.state = State::Broken;
+        }
+        if self.state != State::Sound {
+            // Nobody will read it. The bell's own end tells the receiving side.
+            self.waiting.clear();
+        }
+        bell
+    }
+
+    fn write(&mut self, bell: &mut Bell) -> Result<(), Broken> {
+        while let Some(first) = self.waiting.front_mut() {
+            let (written, ring) = self.producer.write(&first.bytes[first.written..])?;
+            first.written += written;
+            if ring == Bell::Ring {
+                *bell = ring;
+            }
+            if first.written == first.bytes.len() {
+                self.waiting.pop_front();
+            } else if self.producer.wait_for_room()? == Readiness::Waiting {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RingSender {
+    /// Sends a message, now or when there is room; `hold` is kept until then. From any thread; never blocks.
+    pub fn send(&self, message: &v1::ServerMessage, hold: Option<Hold>) {
+        let mut bytes = BytesMut::with_capacity(message.encoded_len() + 2 * size_of::<u64>());
+        if let Err(error) = frame(&mut bytes, |out| message.encode(out)) {
+            tracing::error!(%error, "A message can't be encoded");
+            return;
+        }
+        let bell = {
+            let mut sending = lock(&self.0.sending);
+            sending.waiting.push_back(Waiting { bytes, written: 0, _hold: hold });
+            if sending.waiting.len() == 1 { sending.pump() } else { Bell::Silent }
+        };
+        if bell == Bell::Ring {
+            self.0.ring();
+        }
+    }
+}
+
+impl RingReceiver {
+    /// The next message that is there.
+    fn take(&mut self) -> Result<Option<v1::ClientMessage>, Violation> {
+        let frame = match self.frames.take()? {
+            Some(frame) => Some(frame),
+            None => {
+                if self.consumer.read(self.frames.buffer())? == Bell::Ring {
+                    self.shared.ring();
+                }
+                self.frames.take()?
+            }
+        };
+        frame.map(v1::ClientMessage::decode).transpose().map_err(Violation::from)
+    }
+
+    fn take_or_wait(&mut self) -> Result<(Option<v1::ClientMessage>, Readiness), Violation> {
+        if let Some(message) = self.take()? {
+            return Ok((Some(message), Readiness::Ready));
+        }
+        if lock(&self.shared.sending).state == State::Broken {
+            return Err(Broken.into());
+        }
+        Ok((None, self.consumer.wait()?))
+    }
+}
+
+impl Drop for RingReceiver {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl<I> WithRing<I> {
+    /// Of a stream alone.
+    pub fn new(stream: I) -> Self {
+        Self { stream, ring: None, ended: None }
+    }
+
+    /// From now on messages come from this ring.
+    pub fn attach(&mut self, ring: RingReceiver) {
+        self.ring = Some(ring);
+    }
+}
+
+impl<I: Incoming> Incoming for WithRing<I> {
+    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
+        loop {
+            let Some(ring) = &mut self.ring else { return self.stream.next().await };
+            if ring.in_a_row >= MAX_IN_A_ROW {
+                ring.in_a_row = 0;
+                tokio::task::yield_now().await;
+            }
+            let taken = ring.take_or_wait();
+            match taken.map_err(|violation| Status::invalid_argument(violation.to_string()))? {
+                (Some(message), _) => {
+                    ring.in_a_row += 1;
+                    return Ok(Some(message));
+                }
+                (None, Readiness::Ready) => continue,
+                (None, Readiness::Waiting) => ring.in_a_row = 0,
+            }
+            if let Some(ended) = self.ended.take() {
+                return ended;
+            }
+            tokio::select! {
+                biased;
+                () = ring.shared.rung.notified() => {}
+                message = self.stream.next() => match message {
+                    Ok(Some(message)) => return Ok(Some(message)),
+                    // What it sent before comes first.
+                    ended => self.ended = Some(ended),
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

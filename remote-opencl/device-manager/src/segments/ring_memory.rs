@@ -1,0 +1,38 @@
+//! The memory of a session's command ring: a memfd like a segment's, that no message names a range of.
+
+use super::mapping::Mapping;
+use super::{CreateError, Pool, Share};
+use fpga_protocol::segments::PAGE_BYTES;
+use fpga_ring::{Layout, Memory};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Mapped words, and their place on the manager's account.
+#[derive(Debug)]
+pub struct RingMemory {
+    mapping: Mapping,
+    _share: Share,
+}
+
+impl RingMemory {
+    /// Makes memory of zeroes for a ring; the descriptor is the client's.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create(pool: &Pool, layout: Layout) -> Result<(Arc<Self>, OwnedFd), CreateError> {
+        let bytes = (layout.words() * size_of::<AtomicU64>()) as u64;
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let share = pool.take(bytes).ok_or(CreateError::Limit)?;
+        let (mapping, fd) = Mapping::create(fpga_protocol::segments::check_size(bytes)?)?;
+        Ok((Arc::new(Self { mapping, _share: share }), fd))
+    }
+}
+
+impl Memory for RingMemory {
+    type Word = AtomicU64;
+
+    fn words(&self) -> &[AtomicU64] {
+        self.mapping.words()
+    }
+}
