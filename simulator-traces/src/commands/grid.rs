@@ -16,6 +16,19 @@ pub(super) fn run_all(
     runs: &[Vec<String>],
     threads: Option<usize>,
 ) -> Result<Vec<Outcome>, ScenarioError> {
+    run_each(base, runs, threads, &|_, _| {})
+}
+
+/// The same; `done` is told of every outcome as soon as it is there, in any order.
+///
+/// # Errors
+/// The first error in the order of the list.
+pub(super) fn run_each(
+    base: &str,
+    runs: &[Vec<String>],
+    threads: Option<usize>,
+    done: &(dyn Fn(usize, &Outcome) + Sync),
+) -> Result<Vec<Outcome>, ScenarioError> {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = threads.unwrap_or_else(cores).clamp(1, runs.len().max(1));
     let next = AtomicUsize::new(0);
@@ -28,7 +41,13 @@ pub(super) fn run_all(
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     runs.get(index).map(|changes| (index, changes))
                 } {
-                    let result = Scenario::parse_changed(base, changes).and_then(|scenario| scenario.run());
+                    // Series are for figures of single runs, and long.
+                    let result = Scenario::parse_changed(base, changes)
+                        .and_then(|scenario| scenario.run())
+                        .map(|outcome| Outcome { series: Vec::new(), ..outcome });
+                    if let Ok(outcome) = &result {
+                        done(index, outcome);
+                    }
                     let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     results[index] = Some(result);
                     if stderr().is_terminal() {

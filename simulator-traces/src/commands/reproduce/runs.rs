@@ -1,0 +1,174 @@
+//! The runs that a document needs, each done once. A document is rendered twice: first to see what it asks for, then, with
+//! the outcomes, for good.
+
+use super::kept::Kept;
+use crate::commands::grid::{mean_and_half, run_each};
+use crate::outcome::Outcome;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// The changes of one run.
+type Changes = Vec<String>;
+
+/// What was asked for, and what came of it.
+#[derive(Default)]
+pub(super) struct Runs {
+    asked: RefCell<Vec<Changes>>,
+    outcomes: HashMap<Changes, Vec<Outcome>>,
+}
+
+/// One number of a run, seed by seed; empty if it is not known yet.
+#[derive(Debug, Clone)]
+pub(super) struct Values(pub(super) Vec<f64>);
+
+/// By how much one number differs from another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Change {
+    /// Mean over seeds, per cent.
+    pub(super) percent: f64,
+    /// Half of its 95 % interval; not finite from fewer than two seeds.
+    pub(super) half: f64,
+}
+
+impl Runs {
+    /// A number of the runs with these changes, times `factor`.
+    pub(super) fn values(&self, changes: &[String], metric: &str, factor: f64) -> Values {
+        let Some(outcomes) = self.outcomes.get(changes) else {
+            let mut asked = self.asked.borrow_mut();
+            if !asked.iter().any(|known| known == changes) {
+                asked.push(changes.to_vec());
+            }
+            return Values(Vec::new());
+        };
+        Values(outcomes.iter().filter_map(|outcome| Some(outcome.metric(metric)? * factor)).collect())
+    }
+
+    /// Does what was asked for and is not kept yet, each with as many seeds as `seeds` says; `with_seed` completes the
+    /// changes of a run with all that hangs on its seed. The first seed is done first, so that what was kept when it was
+    /// stopped is of use.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(super) fn run(
+        &mut self,
+        base: &str,
+        seeds: impl Fn(&[String]) -> u64,
+        threads: Option<usize>,
+        kept: &Kept,
+        with_seed: impl Fn(u64, &[String]) -> Changes,
+    ) -> anyhow::Result<()> {
+        let asked = std::mem::take(&mut *self.asked.borrow_mut());
+        let most = asked.iter().map(|changes| seeds(changes)).max().unwrap_or(0);
+        let pairs = (1..=most).flat_map(|seed| asked.iter().map(move |changes| (seed, changes)));
+        let pairs: Vec<(u64, &Changes)> = pairs.filter(|(seed, changes)| *seed <= seeds(changes)).collect();
+        let all: Vec<Changes> = pairs.iter().map(|(seed, changes)| with_seed(*seed, changes)).collect();
+        let known = all.iter().map(|changes| kept.read(changes)).collect::<anyhow::Result<Vec<_>>>()?;
+        let open: Vec<Changes> = all
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none())
+            .map(|(changes, _)| changes.clone())
+            .collect();
+        let failed = Mutex::new(None);
+        let done = |index: usize, outcome: &Outcome| {
+            if let Some(error) = open.get(index).and_then(|changes| kept.write(changes, outcome).err()) {
+                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+            }
+        };
+        let mut new = run_each(base, &open, threads, &done)?.into_iter();
+        if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            return Err(error);
+        }
+        for ((_, changes), known) in pairs.into_iter().zip(known) {
+            if let Some(outcome) = known.or_else(|| new.next()) {
+                self.outcomes.entry(changes.clone()).or_default().push(outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// Remarks on the trace of any run.
+    pub(super) fn remarks(&self) -> &[String] {
+        self.outcomes.values().flatten().next().map_or(&[], |outcome| &outcome.remarks)
+    }
+}
+
+impl Values {
+    /// Mean over seeds.
+    pub(super) fn mean(&self) -> f64 {
+        mean_and_half(&self.0).0
+    }
+
+    /// That of the first seed.
+    pub(super) fn first(&self) -> f64 {
+        self.0.first().copied().unwrap_or(f64::NAN)
+    }
+
+    /// How `after` differs, seed by seed.
+    pub(super) fn change_to(&self, after: &Self) -> Change {
+        let changes: Vec<f64> = self
+            .0
+            .iter()
+            .zip(&after.0)
+            .filter(|(before, _)| **before != 0.0)
+            .map(|(before, after)| (after / before - 1.0) * 100.0)
+            .collect();
+        let (percent, half) = mean_and_half(&changes);
+        Change { percent, half }
+    }
+}
+
+impl Change {
+    /// Whether it goes the way of a change of the paper's; nothing if the seeds can't tell.
+    pub(super) fn goes_like(&self, paper: f64) -> Option<bool> {
+        let surely = self.percent.abs() > if self.half.is_finite() { self.half } else { 0.0 };
+        surely.then_some(self.percent * paper > 0.0)
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.half.is_finite() {
+            write!(f, "{:+.1} ± {:.1} %", self.percent, self.half)
+        } else {
+            write!(f, "{:+.1} %", self.percent)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_often_runs_once_and_is_there_afterwards() {
+        let base = "kind = \"placement\"\n[trace]\nrequests = 20000\nto_day = 1\n";
+        let mut runs = Runs::default();
+        let few = ["cluster.nodes=2".to_owned()];
+        assert!(runs.values(&few, "requests", 1.0).0.is_empty());
+        assert!(runs.values(&few, "cold_starts", 1.0).0.is_empty());
+        assert_eq!(runs.asked.borrow().len(), 1);
+        let with_seed = |seed: u64, changes: &[String]| [&[format!("trace.seed={seed}")], changes].concat();
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(folder.path().to_owned())).unwrap();
+        runs.run(base, |_| 2, Some(1), &kept, with_seed).unwrap();
+        let cold = runs.values(&few, "cold_starts", 1.0);
+        assert!(cold.0.len() == 2 && cold.0[0] != cold.0[1], "{cold:?}");
+        // The same again is read, not run: there is no such scenario.
+        let mut again = Runs::default();
+        assert!(again.values(&few, "cold_starts", 1.0).0.is_empty());
+        again.run("kind = \"none\"", |_| 2, Some(1), &kept, with_seed).unwrap();
+        assert_eq!(again.values(&few, "cold_starts", 1.0).0, cold.0);
+        assert!(runs.remarks()[0].contains("synthetic"), "{:?}", runs.remarks());
+    }
+
+    #[test]
+    fn a_change_within_its_interval_has_no_direction() {
+        let change = Values(vec![100.0, 100.0, 100.0]).change_to(&Values(vec![90.0, 91.0, 89.0]));
+        assert_eq!(change.goes_like(-18.9), Some(true));
+        assert_eq!(change.goes_like(18.9), Some(false));
+        let change = Values(vec![100.0, 100.0]).change_to(&Values(vec![90.0, 105.0]));
+        assert_eq!(change.goes_like(-18.9), None);
+    }
+}
