@@ -7,8 +7,12 @@ pub mod compare;
 pub mod engine;
 pub mod measures;
 pub mod options;
+mod series;
 pub mod shapes;
 pub mod sharing;
+pub mod thresholds;
+pub mod vary;
+pub mod workload;
 
 use crate::outcome::Outcome;
 use crate::scenario::ScenarioError;
@@ -47,7 +51,7 @@ pub struct Scenario {
     pub baseline: options::PolicyName,
     /// Parameters that take several values, every one with every other.
     #[serde(default)]
-    pub vary: Vec<options::Vary>,
+    pub vary: Vec<vary::Vary>,
     /// What to show: runs, or the model's thresholds.
     #[serde(default)]
     pub show: options::Show,

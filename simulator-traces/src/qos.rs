@@ -5,6 +5,7 @@
 
 pub mod engine;
 pub mod options;
+mod series;
 pub mod splits;
 pub mod traces;
 

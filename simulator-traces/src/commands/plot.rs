@@ -1,28 +1,35 @@
 //! `fpga-sim plot`: the papers' figures from the files that `run --series` and `sweep --csv` write.
 
+mod columns;
+
 use crate::figure::{Figure, Plot as Shown};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use columns::{Condition, Quantity, Source};
+use std::path::PathBuf;
 
 /// Draws a figure from comma-separated values, as SVG and PNG.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  fpga-sim run --scenario scenario.toml --series out\n  \
+#[command(after_help = "Examples:\n  fpga-sim run --scenario placement.toml --series out\n  \
                   fpga-sim plot cdf --csv out/samples.csv --value usage_median_s --output usage.svg\n  \
-                  fpga-sim plot bars --csv out/nodes.csv --x node --value cold_starts --output nodes.png\n  \
-                  fpga-sim sweep --scenario scenario.toml --vary workload.p=0.25,0.5 --vary workload.r=0.25,0.75 --csv sweep.csv\n  \
-                  fpga-sim plot heat-map --csv sweep.csv --x workload.p --y workload.r --value cold_share_of_all --output heat.svg")]
+                  fpga-sim plot bars --csv 0-0-0=a/nodes.csv --csv 1-2-2=b/nodes.csv --x node --value cold_starts --output nodes.png\n  \
+                  fpga-sim sweep --scenario placement.toml --vary workload.p=0.25,0.5 --vary workload.r=0.25,0.75 --csv sweep.csv\n  \
+                  fpga-sim plot heat-map --csv sweep.csv --x workload.r --y workload.p --value cold_share_of_all --output heat.svg\n  \
+                  fpga-sim run --scenario pool.toml --series out\n  \
+                  fpga-sim plot lines --csv out/runs.csv --x load --value act_gain --by policy --output pool.svg\n  \
+                  fpga-sim run --scenario qos.toml --series out\n  \
+                  fpga-sim plot lines --csv out/jobs.csv --only policy=throughput --x at_s --value devices --by job --output qos.svg")]
 pub struct Plot {
     /// What to draw.
     #[arg(value_enum)]
     kind: Kind,
-    /// Where the numbers are; several files are told apart by their paths.
+    /// Where the numbers are; may be given again. `NAME=FILE` says what a file is called in the legend.
     #[arg(long, env = "FPGA_SIM_CSV", value_name = "FILE", value_delimiter = ';', required = true)]
-    csv: Vec<PathBuf>,
+    csv: Vec<Source>,
     /// The column that is shown.
     #[arg(long, env = "FPGA_SIM_VALUE", value_name = "COLUMN")]
     value: String,
-    /// The column of the labels below: of bars and heat maps.
+    /// The column of the labels below: of lines, bars and heat maps.
     #[arg(long, env = "FPGA_SIM_X", value_name = "COLUMN")]
     x: Option<String>,
     /// The column of the labels at the side: of heat maps.
@@ -31,9 +38,18 @@ pub struct Plot {
     /// A column whose values are told apart by colour.
     #[arg(long, env = "FPGA_SIM_BY", value_name = "COLUMN")]
     by: Option<String>,
-    /// What stands above the figure.
+    /// Only rows with this value in that column; may be given again.
+    #[arg(long, env = "FPGA_SIM_ONLY", value_name = "COLUMN=VALUE", value_delimiter = ';')]
+    only: Vec<Condition>,
+    /// What stands above the figure; the column's name if not given.
     #[arg(long, env = "FPGA_SIM_TITLE", default_value = "")]
     title: String,
+    /// What stands below; made of the column's name if not given.
+    #[arg(long, env = "FPGA_SIM_X_LABEL", value_name = "TEXT")]
+    x_label: Option<String>,
+    /// What stands at the side; made of the column's name if not given.
+    #[arg(long, env = "FPGA_SIM_Y_LABEL", value_name = "TEXT")]
+    y_label: Option<String>,
     /// Where to write it, `.svg` or `.png`; may be given again.
     #[arg(long, env = "FPGA_SIM_OUTPUT", value_name = "FILE", value_delimiter = ';', required = true)]
     output: Vec<PathBuf>,
@@ -44,6 +60,8 @@ pub struct Plot {
 enum Kind {
     /// Cumulative distributions.
     Cdf,
+    /// Lines through means, over numbers.
+    Lines,
     /// Bars side by side.
     Bars,
     /// A coloured cell for each pair of parameters; means where there are several rows for it.
@@ -78,8 +96,12 @@ impl Plot {
 
     fn figure(&self) -> anyhow::Result<Figure> {
         let mut rows = Vec::new();
-        for path in &self.csv {
-            self.read(path, &mut rows).with_context(|| path.display().to_string())?;
+        for source in &self.csv {
+            self.read(source, &mut rows).with_context(|| source.path.display().to_string())?;
+        }
+        let value = Quantity::of(&self.value);
+        for row in &mut rows {
+            row.value *= value.factor;
         }
         let series = distinct(rows.iter().map(|row| &row.series));
         let (x, y) = (distinct(rows.iter().map(|row| &row.x)), distinct(rows.iter().map(|row| &row.y)));
@@ -93,6 +115,25 @@ impl Plot {
                     rows.iter().filter(|row| row.series == *name).map(|row| row.value).collect()
                 };
                 Shown::Distributions(series.iter().map(|name| (name.clone(), of(name))).collect())
+            }
+            Kind::Lines => {
+                let mut at = Vec::new();
+                for label in &x {
+                    let number: f64 = label.parse().with_context(|| {
+                        format!(
+                            "{label:?} is no number: lines go over numbers; write another --x, or draw bars"
+                        )
+                    })?;
+                    at.push((number, label));
+                }
+                at.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+                let line = |name: &String| -> Vec<(f64, f64)> {
+                    let point = |(x, label): &(f64, &String)| {
+                        Some((*x, mean(&|row| row.series == *name && row.x == **label)?))
+                    };
+                    at.iter().filter_map(point).collect()
+                };
+                Shown::Lines(series.iter().map(|name| (name.clone(), line(name))).collect())
             }
             Kind::Bars => {
                 let bar = |name: &String, label: &String| {
@@ -108,17 +149,21 @@ impl Plot {
                 Shown::HeatMap { columns: x, rows: y, cells }
             }
         };
-        let (x, y) = match self.kind {
-            Kind::Cdf => (self.value.clone(), "share".to_owned()),
-            Kind::Bars => (self.x.clone().unwrap_or_default(), self.value.clone()),
-            Kind::HeatMap => (self.x.clone().unwrap_or_default(), self.y.clone().unwrap_or_default()),
+        let label = |column: &Option<String>| {
+            column.as_deref().map_or(String::new(), |name| Quantity::of(name).label)
         };
-        let title = if self.title.is_empty() { self.value.clone() } else { self.title.clone() };
+        let (x, y) = match self.kind {
+            Kind::Cdf => (value.label.clone(), "share of all values".to_owned()),
+            Kind::Lines | Kind::Bars => (label(&self.x), value.label.clone()),
+            Kind::HeatMap => (label(&self.x), label(&self.y)),
+        };
+        let title = if self.title.is_empty() { value.label } else { self.title.clone() };
+        let (x, y) = (self.x_label.clone().unwrap_or(x), self.y_label.clone().unwrap_or(y));
         Ok(Figure { title, x, y, plot })
     }
 
-    fn read(&self, path: &Path, rows: &mut Vec<Row>) -> anyhow::Result<()> {
-        let mut reader = csv::Reader::from_path(path)?;
+    fn read(&self, source: &Source, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+        let mut reader = csv::Reader::from_path(&source.path)?;
         let heads = reader.headers()?.clone();
         let find = |name: &str| {
             heads.iter().position(|head| head == name).with_context(|| {
@@ -137,9 +182,15 @@ impl Plot {
         let x = wanted("--x", &self.x, self.kind != Kind::Cdf)?;
         let y = wanted("--y", &self.y, self.kind == Kind::HeatMap)?;
         let by = wanted("--by", &self.by, false)?;
+        let only = self.only.iter().map(|only| Ok((find(&only.column)?, &only.value)));
+        let only = only.collect::<anyhow::Result<Vec<_>>>()?;
+        let before = rows.len();
         for record in reader.records() {
             let record = record?;
             let text = |index: Option<usize>| index.and_then(|index| record.get(index)).unwrap_or_default();
+            if only.iter().any(|(index, value)| text(Some(*index)) != value.as_str()) {
+                continue;
+            }
             let number = text(Some(value));
             // An empty cell: this run had no such number.
             if number.is_empty() {
@@ -147,11 +198,20 @@ impl Plot {
             }
             let value =
                 number.parse().with_context(|| format!("{number:?} in {} is no number", self.value))?;
-            let file = (self.csv.len() > 1).then(|| path.with_extension("").display().to_string());
-            let name = [file, self.by.as_ref().map(|by_name| format!("{by_name} {}", text(by)))];
-            let name = name.into_iter().flatten().collect::<Vec<_>>().join(" ");
+            let file = source.name.clone().or_else(|| {
+                (self.csv.len() > 1).then(|| source.path.with_extension("").display().to_string())
+            });
+            // A number alone says nothing.
+            let named = self.by.as_ref().map(|name| match text(by) {
+                number if number.parse::<f64>().is_ok() => format!("{name} {number}"),
+                word => word.to_owned(),
+            });
+            let name = [file, named].into_iter().flatten().collect::<Vec<_>>().join(" ");
             let series = if name.is_empty() { self.value.clone() } else { name };
             rows.push(Row { series, x: text(x).to_owned(), y: text(y).to_owned(), value });
+        }
+        if rows.len() == before {
+            bail!("no row has a number in {:?} and fits --only", self.value);
         }
         Ok(())
     }
@@ -209,11 +269,20 @@ mod tests {
     }
 
     #[test]
+    fn lines_go_over_numbers_and_only_through_rows_that_are_wanted() {
+        let lines = plot("lines --value cold --x p --by r --only seed=1", SWEEP).unwrap().plot;
+        assert_eq!(lines, Shown::Lines(vec![("r 0.5".to_owned(), vec![(0.2, 4.0), (0.4, 8.0)])]));
+        let error = plot("lines --value v --x name", "name,v\na,1\n").unwrap_err();
+        assert!(error.to_string().contains("write another --x"), "{error}");
+    }
+
+    #[test]
     fn what_is_missing_is_told() {
         for (args, hint) in [
             ("cdf --value colt", "write one of p, r, seed, cold"),
             ("bars --value cold", "--x COLUMN"),
             ("heat-map --value cold --x p", "--y COLUMN"),
+            ("cdf --value cold --only seed=7", "no row"),
         ] {
             let error = format!("{:#}", plot(args, SWEEP).unwrap_err());
             assert!(error.contains(hint), "{error}");

@@ -21,7 +21,8 @@ pub struct Run {
     /// How to print the outcome.
     #[arg(long, env = "FPGA_SIM_FORMAT", value_enum, default_value_t = Format::Markdown)]
     format: Format,
-    /// A folder for what figures are made of, as comma-separated values: `nodes.csv`, `samples.csv` (placement only).
+    /// A folder for what figures are made of, as comma-separated values: `nodes.csv` and `samples.csv` of a placement,
+    /// `runs.csv` of a pool, `jobs.csv` of goals.
     #[arg(long, env = "FPGA_SIM_SERIES", value_name = "FOLDER")]
     series: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@ use super::Scenario;
 use super::engine::simulate;
 use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
+use super::series::{self, OfPoint};
 use crate::outcome::{Outcome, Table, number};
 use crate::scenario::ScenarioError;
 use fpga_core::pool::thresholds::Thresholds;
@@ -154,6 +155,9 @@ fn outcome(
         }
     }
     outcome.tables.push(table);
+    let of_points = points.iter().zip(all.chunks(policies.len() * seeds));
+    let of_points = of_points.map(|(point, measures)| OfPoint { values: &point.values, measures });
+    outcome.series.push(series::runs(&scenario.vary, policies, base, seeds, of_points));
     outcome
 }
 

@@ -3,12 +3,10 @@
 use super::Scenario;
 use super::engine::{Job, Run, simulate};
 use super::options::PolicyName;
+use super::series::{self, WINDOW, whole_seconds};
 use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
 use fpga_core::qos::Goal;
-
-/// Throughput is looked at over windows of so many seconds.
-const WINDOW: usize = 5;
 
 /// Rows of a table of allocations; what comes after is left out, and said so.
 const MOST_ROWS: usize = 60;
@@ -28,6 +26,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         .remarks
         .push("Actions of one length on devices that are alike; invariants held in all runs.".to_owned());
     let mut allocations = Vec::new();
+    let mut each_second = series::jobs();
     for name in &scenario.policies {
         let run = simulate(&machine, scenario.policy(*name)?, &jobs)?;
         let mut met_count = 0_u32;
@@ -41,9 +40,11 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         let last = run.ends.iter().flatten().copied().fold(0.0, f64::max);
         outcome.push(&format!("{key}_last_end_s"), last);
         allocations.push(allocation_table(*name, jobs.len(), &run));
+        series::add(&mut each_second, *name, &jobs, &run);
     }
     outcome.tables.push(goals);
     outcome.tables.extend(allocations);
+    outcome.series.push(each_second);
     Ok(outcome)
 }
 
@@ -71,20 +72,9 @@ fn goal_row(name: PolicyName, index: usize, job: &Job, run: &Run) -> (Vec<String
 
 /// The lowest throughput of a job over any [`WINDOW`] of whole seconds in which it was there all the time.
 fn least_window(index: usize, came: f64, end: f64, run: &Run) -> Option<f64> {
-    let seconds: Vec<(f64, u64)> = run
-        .samples
-        .iter()
-        .filter(|sample| sample.at == sample.at.trunc() && sample.at >= came && sample.at <= end)
-        .filter_map(|sample| sample.done.get(index).map(|done| (sample.at, *done)))
-        .collect();
-    // Several samples of one moment: the last one.
-    let mut each: Vec<(f64, u64)> = Vec::new();
-    for (at, done) in seconds {
-        match each.last_mut() {
-            Some(last) if last.0 == at => last.1 = done,
-            _ => each.push((at, done)),
-        }
-    }
+    let seconds = whole_seconds(run).into_iter().filter(|sample| sample.at >= came && sample.at <= end);
+    let each: Vec<(f64, u64)> =
+        seconds.filter_map(|sample| sample.done.get(index).map(|done| (sample.at, *done))).collect();
     let windows = each.windows(WINDOW + 1).filter_map(|window| match window {
         [first, .., last] => Some((last.1 - first.1) as f64 / (last.0 - first.0)),
         _ => None,

@@ -1,0 +1,74 @@
+//! A coloured cell with its number for each pair of labels.
+
+use super::frame::{anchored, labels_below, large};
+use super::{Drawn, Figure, FigureError, ends};
+use plotters::coord::Shift;
+use plotters::prelude::{BLACK, Color as _, DrawingArea, DrawingBackend, RGBColor, Rectangle, Text, WHITE};
+use plotters::style::text_anchor::{HPos, VPos};
+
+/// From little to much; light and dark alone tell them apart as well.
+const SCALE: [(f64, f64, f64); 4] =
+    [(253.0, 231.0, 160.0), (122.0, 209.0, 130.0), (42.0, 120.0, 142.0), (68.0, 1.0, 84.0)];
+
+impl Figure {
+    pub(super) fn draw_heat_map<D: DrawingBackend>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        (columns, rows): (&[String], &[String]),
+        cells: &[Vec<Option<f64>>],
+    ) -> Drawn {
+        let (least, most) = ends(cells.iter().flatten().flatten()).ok_or(FigureError::Empty)?;
+        let below = self.frame(area, &[])?;
+        let (right, top) = (columns.len().max(1) as f64, rows.len().max(1) as f64);
+        let longest = rows.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+        let mut chart = Self::chart(&below, longest).build_cartesian_2d(0.0..right, 0.0..top)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(&self.x).y_desc(&self.y).axis_desc_style(large());
+        mesh.disable_mesh().x_labels(0).y_labels(0).draw()?;
+        for (row, values) in cells.iter().enumerate() {
+            for (column, value) in values.iter().enumerate() {
+                let Some(value) = value else { continue };
+                let share = if most > least { (value - least) / (most - least) } else { 0.5 };
+                let (x, y) = (column as f64, row as f64);
+                let cell = Rectangle::new([(x, y), (x + 1.0, y + 1.0)], shade(share).filled());
+                chart.draw_series([cell])?;
+                let ink = if share > 0.6 { WHITE } else { BLACK };
+                let style = anchored(HPos::Center, VPos::Center).color(&ink);
+                let at = chart.backend_coord(&(x + 0.5, y + 0.5));
+                area.draw(&Text::new(cell_text(*value), at, style))?;
+            }
+        }
+        labels_below(area, columns, |column| chart.backend_coord(&(column as f64 + 0.5, 0.0)))?;
+        for (row, label) in rows.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(0.0, row as f64 + 0.5));
+            area.draw(&Text::new(label.as_str(), (x - 10, y), anchored(HPos::Right, VPos::Center)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Three digits say it.
+fn cell_text(value: f64) -> String {
+    let size = value.abs();
+    if size >= 100.0 || value == 0.0 {
+        super::frame::tick(libm::round(value))
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 0.1 {
+        format!("{value:.2}")
+    } else {
+        crate::outcome::number(value)
+    }
+}
+
+/// The colour of a share of the scale.
+fn shade(share: f64) -> RGBColor {
+    let at = share.clamp(0.0, 1.0) * (SCALE.len() - 1) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 3")]
+    let below = (at.floor() as usize).min(SCALE.len() - 2);
+    let part = at - below as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 255")]
+    let mix = |from: f64, to: f64| (from + (to - from) * part + 0.5) as u8;
+    let (from, to) = (SCALE[below], SCALE[below + 1]);
+    RGBColor(mix(from.0, to.0), mix(from.1, to.1), mix(from.2, to.2))
+}

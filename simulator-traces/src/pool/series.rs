@@ -1,0 +1,44 @@
+//! Every run of a scenario as a row, for figures.
+
+use super::compare::number_short;
+use super::measures::Measures;
+use super::options::PolicyName;
+use super::vary::Vary;
+use crate::outcome::Table;
+
+/// Policies that run on the same jobs, at one value for each parameter.
+pub(super) struct OfPoint<'a> {
+    /// The values.
+    pub(super) values: &'a [f64],
+    /// Policy after policy, and for each seed after seed.
+    pub(super) measures: &'a [Measures],
+}
+
+/// The series `runs`: parameters, policy, seed, and what was measured; gains are how many times the baseline's the policy's
+/// is.
+pub(super) fn runs<'a>(
+    vary: &[Vary],
+    policies: &[PolicyName],
+    baseline: usize,
+    seeds: usize,
+    points: impl Iterator<Item = OfPoint<'a>>,
+) -> Table {
+    let mut columns: Vec<String> = vary.iter().map(|vary| vary.parameter.column()).collect();
+    let measured = ["policy", "seed", "act_s", "tct_s", "sar", "dlr", "act_gain", "tct_gain"];
+    columns.extend(measured.map(str::to_owned));
+    let mut rows = Vec::new();
+    for point in points {
+        let of_policies: Vec<&[Measures]> = point.measures.chunks(seeds.max(1)).collect();
+        let Some(before) = of_policies.get(baseline) else { continue };
+        for (policy, measures) in policies.iter().zip(&of_policies) {
+            for (seed, (is, was)) in measures.iter().zip(*before).enumerate() {
+                let mut row: Vec<String> = point.values.iter().map(|value| number_short(*value)).collect();
+                row.extend([policy.to_string(), (seed + 1).to_string()]);
+                let numbers = [is.act, is.tct, is.sar, is.dlr, was.act / is.act, was.tct / is.tct];
+                row.extend(numbers.map(|number| number.to_string()));
+                rows.push(row);
+            }
+        }
+    }
+    Table { title: "runs".to_owned(), columns, rows }
+}

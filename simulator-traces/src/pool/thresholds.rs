@@ -1,0 +1,125 @@
+//! The policies that a scenario names, with the thresholds that it gives or the model chooses (P-5).
+
+use super::Scenario;
+use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions, invalid};
+use crate::scenario::ScenarioError;
+use fpga_core::pool::model::{Best, Formula, Linear, Load, Search};
+use fpga_core::pool::policy::{Fit, IdleChoice, NothingFits, Order, Patience, Policy, Preference, Rules};
+use fpga_core::pool::thresholds::{Shape, Thresholds};
+use std::num::NonZeroU32;
+
+impl Scenario {
+    /// What the model is asked: one board at this load, or at 95 % where that is more.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`].
+    pub fn model_load(&self) -> Result<Load, ScenarioError> {
+        let sizes = self.sizes()?;
+        let bytes_per_second = self.board_speed();
+        let jobs_per_second = self.jobs.load.min(0.95) * bytes_per_second / sizes.mean();
+        Ok(Load { jobs_per_second, bytes_per_second, sizes })
+    }
+
+    /// The formula that the model uses.
+    #[must_use]
+    pub fn formula(&self) -> Formula {
+        match self.queues.formula {
+            FormulaName::Paper => Formula::Paper,
+            FormulaName::Exact => Formula::Exact,
+        }
+    }
+
+    /// Where the model looks; parameters that are given are taken as they are.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`].
+    pub fn search(&self) -> Result<Search, ScenarioError> {
+        let sizes = self.sizes()?;
+        let QueueOptions { count, first_of_mean, growth, linear_from, linear_to, .. } = self.queues;
+        let linear = match (linear_from, linear_to) {
+            (None, None) => Linear::Any,
+            (Some(from), Some(to)) => Linear::Between { from, to },
+            _ => return Err(invalid("`queues` needs both `linear_from` and `linear_to`, or neither")),
+        };
+        let lowest = sizes.quantile(0.005).max(1.0);
+        let highest = sizes.quantile(0.9).max(lowest);
+        let steps = 24_u32;
+        let step = libm::pow(highest / lowest, 1.0 / f64::from(steps - 1));
+        let firsts = std::iter::successors(Some(lowest), |first| Some(first * step)).take(24);
+        Ok(Search {
+            queues: count,
+            first: first_of_mean.map_or_else(|| firsts.collect(), |share| vec![share * sizes.mean()]),
+            growth: growth.map_or_else(
+                || vec![1.05, 1.1, 1.15, 1.2, 1.3, 1.41, 1.5, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0],
+                |growth| vec![growth],
+            ),
+            linear,
+        })
+    }
+
+    /// What the model chooses.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`] if no candidate is valid.
+    pub fn best(&self) -> Result<Best, ScenarioError> {
+        let search = self.search()?;
+        let shape = Shape {
+            first: search.first.first().copied().unwrap_or(0.0),
+            growth: search.growth.first().copied().unwrap_or(0.0),
+            linear_from: self.queues.linear_from.unwrap_or(1),
+            linear_to: self.queues.linear_to.unwrap_or(1),
+            queues: search.queues,
+        };
+        let best = self.model_load()?.best(&search, self.formula());
+        best.ok_or_else(|| match shape.bounds() {
+            Err(error) => invalid(error.to_string()),
+            Ok(_) => invalid("the model finds no thresholds"),
+        })
+    }
+
+    /// The policy of that name; `thresholds` are for those that have queues.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`].
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative; `as` saturates"
+    )]
+    pub fn policy(&self, name: PolicyName, thresholds: &Thresholds) -> Result<Policy, ScenarioError> {
+        let RuleOptions { contention, skips, patience_ms_per_mb, preference, idle } = self.rules;
+        let Some(contention) = NonZeroU32::new(contention) else {
+            return Err(invalid("`rules.contention` must be at least 1"));
+        };
+        if !(patience_ms_per_mb.is_finite() && patience_ms_per_mb >= 0.0) {
+            return Err(invalid("`rules.patience_ms_per_mb` must be a number of at least 0"));
+        }
+        let preference = match preference {
+            PreferenceName::Order => Preference::Order,
+            PreferenceName::LocalFirst => Preference::LocalFirst,
+        };
+        let patience = Patience((patience_ms_per_mb * 1e6) as u64);
+        let nothing_fits = NothingFits::KeepIdle;
+        let rules = Rules { contention, skips, patience, preference, nothing_fits };
+        let anyone = Fit::Anyone(match idle {
+            IdleName::LongestIdle => IdleChoice::LongestIdle,
+            IdleName::HomeFirst => IdleChoice::HomeFirst,
+        });
+        Ok(match name {
+            PolicyName::Fifo => Policy { fit: anyone, ..Policy::fifo() },
+            PolicyName::Sjf => Policy { fit: anyone, ..Policy::shortest_first() },
+            PolicyName::Ra => Policy::resource_aware(rules),
+            PolicyName::Wa => Policy { fit: anyone, ..Policy::workload_aware(thresholds.clone()) },
+            PolicyName::Wra => Policy::workload_and_resource_aware(thresholds.clone(), rules),
+            PolicyName::WraIdle => {
+                Policy { order: Order::Queues(thresholds.clone()), ..Policy::resource_aware(rules) }
+            }
+            PolicyName::Sra => Policy {
+                order: Order::Size,
+                ..Policy::workload_and_resource_aware(thresholds.clone(), rules)
+            },
+            PolicyName::LocalFifo => Policy { order: Order::Arrival, ..Policy::local_shortest_first() },
+            PolicyName::LocalSjf => Policy::local_shortest_first(),
+        })
+    }
+}
