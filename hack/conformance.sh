@@ -5,6 +5,7 @@
 #   RUNTIMES="..."     which runtimes [default: pocl, and intel-cpu and intel-fpga where build/intel-opencl is]
 #   FULL=1             also the slow sub-tests, which mostly test the vendor's compiler
 #   TESTS=REGEX        only these "program/subtest" (writes no document)
+#   RESUME=1           keeps the results that are there and runs what is missing, after a run that was cut off
 #   AGAIN="native remote"   which results to make again [default: remote; native results are kept]
 #   CTS_BUILD=DIR      where the tests are built [default: build/conformance/cts]
 #   TIMEOUT=SECONDS    of one sub-test (240)
@@ -18,7 +19,7 @@ readonly results=$PWD/build/conformance
 readonly manager=${MANAGER:-$PWD/target/release/fpga-device-manager}
 readonly intel=$PWD/build/intel-opencl
 readonly slow='basic/(astype|async_|bufferreadwriterect|explicit_s2v|hiloeo|imagedim|prefetch|vector_creation|vector_swizzle)|compiler/multi|context_multiple_contexts_same_device|api/kernel_attributes'
-export BUILD=${CTS_BUILD:-$results/cts} TIMEOUT=${TIMEOUT:-240} TESTS=${TESTS:-}
+export BUILD=${CTS_BUILD:-$results/cts} TIMEOUT=${TIMEOUT:-240} TESTS=${TESTS:-} RESUME=${RESUME:-}
 [ -n "${FULL:-}" ] || export SKIP=$slow
 
 runtimes=${RUNTIMES:-pocl}
