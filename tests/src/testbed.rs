@@ -9,6 +9,7 @@ pub mod control_plane;
 pub mod http_client;
 pub mod identity;
 pub mod invoke;
+pub mod manifests;
 pub mod network;
 pub mod node;
 pub mod nothing;

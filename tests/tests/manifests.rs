@@ -2,76 +2,38 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic")]
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
-use fpga_tests::testbed::identity::Identity;
+use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
 use fpga_tests::testbed::programs::built;
 use fpga_tests::testbed::wait;
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::Duration;
 
-const NAMESPACE: &str = "kube-fpga";
 const COLLECTOR: &str = "fpga-collector";
 const STATE: &str = "fpga-scheduling.io/node-state";
 
-async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String> {
-    let output = tokio::process::Command::new(plane.kubectl())
-        .arg("--kubeconfig")
-        .arg(plane.kubeconfig(&Identity::Admin)?)
-        .args(arguments)
-        .output()
-        .await?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl {arguments:?}: {error}");
-    Ok(String::from_utf8(output.stdout)? + &error)
+/// A client with the token of a pod of the collector on that node, as the DaemonSet makes it.
+async fn collector_on(plane: &ControlPlane, node: &str) -> Result<Client> {
+    let pod = format!("collector-on-{node}");
+    manifests::create_pod(plane.client(), &pod, COLLECTOR, Some(node)).await?;
+    manifests::client(plane, &manifests::token(plane.client(), COLLECTOR, Some(&pod)).await?).await
 }
 
-async fn apply(plane: &ControlPlane, folder: &str) -> Result<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(folder);
-    let folder = folder.to_str().context("the repository's path is not UTF-8")?;
-    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-k", folder]).await
+fn owner(name: &str) -> Value {
+    json!({"apiVersion": "cluster.example/v1", "kind": "Machine", "name": name, "uid": name})
 }
 
-/// A pod of the collector's service account on that node, as the DaemonSet makes it.
-async fn collector_pod(client: &Client, node: &str) -> Result<String> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let pod = json!({
-        "metadata": {"name": format!("collector-on-{node}")},
-        "spec": {"nodeName": node, "serviceAccountName": COLLECTOR, "containers": [{"name": "c", "image": "none"}]},
-    });
-    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
-    pod.metadata.name.context("the pod has no name")
-}
-
-/// A client with the token that the kubelet would give to that pod.
-async fn client_of_pod(plane: &ControlPlane, pod: &str) -> Result<Client> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), NAMESPACE);
-    let request = json!({
-        "metadata": {},
-        "spec": {"audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod}},
-    });
-    let request: TokenRequest = serde_json::from_value(request)?;
-    let answer = accounts.create_token_request(COLLECTOR, &PostParams::default(), &request).await?;
-    let token = answer.status.context("no token")?.token;
-    let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig(&Identity::Admin)?)?;
-    for user in &mut kubeconfig.auth_infos {
-        user.auth_info = Some(serde_json::from_value(json!({ "token": token }))?);
-    }
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
-}
-
-/// Creates a node that already has an annotation and a label of somebody else.
+/// Creates a node that already has an annotation, a label and an owner, all of somebody else.
 async fn create_node(client: &Client, name: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = json!({"metadata": {"name": name, "annotations": {"other": "x"}, "labels": {"zone": "a"}}});
+    let node = json!({"metadata": {
+        "name": name, "annotations": {"other": "x"}, "labels": {"zone": "a"}, "ownerReferences": [owner("machine")],
+    }});
     nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
     Ok(())
 }
@@ -161,8 +123,7 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
     let admin = plane.client();
     create_node(admin, "mine").await.unwrap();
     create_node(admin, "theirs").await.unwrap();
-    let pod = collector_pod(admin, "mine").await.unwrap();
-    let collector = client_of_pod(&plane, &pod).await.unwrap();
+    let collector = collector_on(&plane, "mine").await.unwrap();
     let nodes: Api<Node> = Api::all(collector.clone());
     until_policy_holds(&nodes).await.unwrap();
 
@@ -193,9 +154,13 @@ async fn a_collector_changes_the_state_of_its_own_node_and_nothing_else() {
         ),
         ("a label", json!({"metadata": {"labels": {"fpga-scheduling.io/board": "b"}}}), "neither labels nor"),
         ("a taint", json!({"spec": {"unschedulable": true}}), "neither labels nor"),
+        ("another owner", json!({"metadata": {"ownerReferences": [owner("evil")]}}), "neither labels nor"),
+        ("no owner", json!({"metadata": {"ownerReferences": null}}), "neither labels nor"),
     ] {
         assert_refused(what, nodes.patch("mine", &merge, &Patch::Merge(&patch)).await, because);
     }
+    let created = publish(&collector, "new", json!({ STATE: "x" })).await;
+    assert_refused("a node that is not there", created, "forbidden");
     assert_refused("listing nodes", nodes.list(&Default::default()).await, "forbidden");
     assert_refused("deleting a node", nodes.delete("mine", &Default::default()).await, "forbidden");
     plane.stop().await;
@@ -208,8 +173,7 @@ async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no
     let admin = plane.client();
     create_node(admin, "mine").await.unwrap();
     create_node(admin, "theirs").await.unwrap();
-    let pod = collector_pod(admin, "mine").await.unwrap();
-    let collector = client_of_pod(&plane, &pod).await.unwrap();
+    let collector = collector_on(&plane, "mine").await.unwrap();
     let nodes: Api<Node> = Api::all(collector.clone());
     until_policy_holds(&nodes).await.unwrap();
 
@@ -251,15 +215,20 @@ async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_config
     const EXTENDER: &str = "fpga-scheduler-extender";
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "base").await.unwrap();
-    let (pod, token) = pod_with_token(plane.client(), EXTENDER).await.unwrap();
+    let pod = "extender-1";
+    manifests::create_pod(plane.client(), pod, EXTENDER, None).await.unwrap();
+    let token = manifests::token(plane.client(), EXTENDER, Some(pod)).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (kubeconfig, config) = (folder.path().join("kubeconfig"), folder.path().join("extender.yaml"));
-    std::fs::write(&kubeconfig, serde_json::to_string(&with_token(&plane, &token).unwrap()).unwrap())
-        .unwrap();
+    std::fs::write(
+        &kubeconfig,
+        serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap(),
+    )
+    .unwrap();
     std::fs::write(&config, "weights: 1-2-2\n").unwrap();
     let ready = folder.path().join("ready");
     let mut extender = tokio::process::Command::new(built(EXTENDER).unwrap())
-        .args(["--listen", "127.0.0.1:0", "--pod-name", &pod, "--pod-namespace", NAMESPACE])
+        .args(["--listen", "127.0.0.1:0", "--pod-name", pod, "--pod-namespace", NAMESPACE])
         .arg("--kubeconfig")
         .arg(&kubeconfig)
         .arg("--config")
@@ -280,36 +249,10 @@ async fn the_extender_may_tell_by_an_event_on_its_pod_that_it_refuses_its_config
     let event = refused.await.unwrap();
     let note = event.note.unwrap();
     assert!(note.contains("extender.yaml:2:10: ") && note.contains("-1 is not a weight"), "{note}");
-    assert_eq!((event.type_.as_deref(), event.regarding.unwrap().name), (Some("Warning"), Some(pod)));
+    assert_eq!(
+        (event.type_.as_deref(), event.regarding.unwrap().name),
+        (Some("Warning"), Some(pod.to_owned()))
+    );
     extender.kill().await.unwrap();
     plane.stop().await;
-}
-
-/// A pod of that service account, and the token that the kubelet would give to it.
-async fn pod_with_token(client: &Client, account: &str) -> Result<(String, String)> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let pod = json!({
-        "metadata": {"name": format!("{account}-1")},
-        "spec": {"serviceAccountName": account, "containers": [{"name": "c", "image": "none"}]},
-    });
-    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
-    let name = pod.metadata.name.context("the pod has no name")?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
-    let request = json!({
-        "metadata": {},
-        "spec": {"audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name}},
-    });
-    let request: TokenRequest = serde_json::from_value(request)?;
-    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
-    let token = answer.status.and_then(|status| status.token).context("no token")?;
-    Ok((name, token))
-}
-
-/// The administrator's kubeconfig with this token instead of his credentials.
-fn with_token(plane: &ControlPlane, token: &str) -> Result<Kubeconfig> {
-    let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig(&Identity::Admin)?)?;
-    for user in &mut kubeconfig.auth_infos {
-        user.auth_info = Some(serde_json::from_value(json!({ "token": token }))?);
-    }
-    Ok(kubeconfig)
 }

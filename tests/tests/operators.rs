@@ -14,8 +14,10 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -90,19 +92,53 @@ impl Bed {
 
     /// What `kubectl fpga` says: kubectl itself finds the plugin.
     async fn kubectl(&self, args: &[&str]) -> (bool, String) {
+        let output = self.command(args).output().await.unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
         let plugin = programs::built("kubectl-fpga").unwrap();
         let path = format!("{}:{}", plugin.parent().unwrap().display(), std::env::var("PATH").unwrap());
-        let output = Command::new(self.cluster.plane().kubectl())
+        let mut command = Command::new(self.cluster.plane().kubectl());
+        command
             .arg("fpga")
             .args(args)
             .env("PATH", path)
             .env("KUBECONFIG", self.cluster.plane().kubeconfig(&Identity::Admin).unwrap())
-            .env("FPGA_EXTENDER", self.cluster.extender_url(""))
-            .output()
-            .await
+            .env("FPGA_EXTENDER", self.cluster.extender_url(""));
+        command
+    }
+
+    /// `top --watch` shows a change at its next look, and ends with Ctrl-C as if all was well.
+    async fn top_follows_what_boards_do(&mut self) {
+        let mut top = self
+            .command(&["top", "--by", "node", "--count", "1", "--watch=1"])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
             .unwrap();
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        (output.status.success(), text)
+        let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
+        let mut until = async |node: &str| {
+            let look = async {
+                while let Some(line) = lines.next_line().await.unwrap() {
+                    assert!(!line.contains('\x1b'), "no screen to clear where no terminal is: {line:?}");
+                    if line.starts_with(node) {
+                        return;
+                    }
+                }
+                panic!("it ended before {node} was the busiest");
+            };
+            tokio::time::timeout(LONG, look).await.unwrap();
+        };
+        until("n2 ").await;
+        self.publish([1_000, 2_000, 900_000]).await;
+        until("n3 ").await;
+        let id = i32::try_from(top.id().unwrap()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGINT).unwrap();
+        let status = tokio::time::timeout(LONG, top.wait()).await.unwrap().unwrap();
+        assert!(status.success(), "{status}");
+        self.publish([1_000, 900_000, 600_000]).await;
     }
 
     /// The shipped configuration with this extender's address, and some text replaced.
@@ -167,6 +203,8 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     );
     let (well, text) = bed.kubectl(&["top", "--by", "node", "--count", "1"]).await;
     assert!(well && text.lines().count() == 2 && text.lines().nth(1).unwrap().starts_with("n2 "), "{text}");
+
+    bed.top_follows_what_boards_do().await;
 
     // A healthy cluster.
     let (well, findings) = bed.doctor(&bed.scheduler_config(&[])).await;

@@ -7,6 +7,9 @@ use crate::testbed::identity::Identity;
 use crate::testbed::process::{Process, ProcessSpec};
 use crate::testbed::{programs, wait};
 use anyhow::{Context as _, Result, ensure};
+use fpga_core::bitstream::Digest;
+pub use fpga_core::device::Health;
+use fpga_core::device::{DeviceStatus, LoadedBitstream};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -40,15 +43,6 @@ pub struct Collector {
     process: Process,
     http: HttpClient,
     tasks: AtomicU64,
-}
-
-/// Whether a board answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
-    /// It does.
-    Healthy,
-    /// It doesn't.
-    Unhealthy,
 }
 
 impl Collectors {
@@ -134,9 +128,31 @@ impl Collector {
     /// # Errors
     /// The collector does not take it.
     pub async fn board(&self, board: &str, health: Health) -> Result<()> {
-        let health = if health == Health::Healthy { "healthy" } else { "unhealthy" };
-        let device = json!({"id": "dm0", "vendor": VENDOR, "board": board, "slots": 4, "health": health});
-        let answer = self.http.put(&format!("{}/v1/devices/dm0", self.url), device.to_string()).await?;
+        self.board_with(board, health, &[]).await
+    }
+
+    /// The same with what its slots hold: names of bitstreams.
+    ///
+    /// # Errors
+    /// The collector does not take it.
+    pub async fn board_with(&self, board: &str, health: Health, loaded: &[&str]) -> Result<()> {
+        // One digest for all: nobody asks by digest here.
+        let bitstream = |name: &&str| {
+            anyhow::Ok(LoadedBitstream { id: name.parse()?, digest: Digest::from_bytes([7; 32]) })
+        };
+        let device = DeviceStatus {
+            id: "dm0".to_owned(),
+            vendor: VENDOR.to_owned(),
+            platform: String::new(),
+            board: board.to_owned(),
+            shell: String::new(),
+            slots: 4,
+            loaded: loaded.iter().map(bitstream).collect::<Result<_>>()?,
+            queued: 0,
+            health,
+        };
+        let device = serde_json::to_vec(&device)?;
+        let answer = self.http.put(&format!("{}/v1/devices/dm0", self.url), device).await?;
         ensure!(answer.status.is_success(), "{} refused its board: {}", self.node, answer.text());
         Ok(())
     }

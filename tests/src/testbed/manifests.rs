@@ -1,0 +1,92 @@
+//! What users apply, on a real API server: the manifests, and the tokens that the kubelet would give to their pods.
+
+use super::control_plane::ControlPlane;
+use super::identity::Identity;
+use super::programs::repository;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+
+/// Where the manifests put everything.
+pub const NAMESPACE: &str = "kube-fpga";
+
+/// What kubectl says to the administrator, warnings included.
+///
+/// # Errors
+/// It fails; the error has its words.
+pub async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String> {
+    let output = tokio::process::Command::new(plane.kubectl())
+        .arg("--kubeconfig")
+        .arg(plane.kubeconfig(&Identity::Admin)?)
+        .args(arguments)
+        .output()
+        .await?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl {arguments:?}: {error}");
+    Ok(String::from_utf8(output.stdout)? + &error)
+}
+
+/// Applies a folder of manifests/.
+///
+/// # Errors
+/// The API server refuses something of it.
+pub async fn apply(plane: &ControlPlane, folder: &str) -> Result<String> {
+    let folder = repository().join("manifests").join(folder);
+    let folder = folder.to_str().context("the repository's path is not UTF-8")?;
+    kubectl(plane, &["apply", "--server-side", "--validate=strict", "-k", folder]).await
+}
+
+/// Creates a pod of that service account, on that node if one is named.
+///
+/// # Errors
+/// The API server refuses it.
+pub async fn create_pod(client: &Client, name: &str, account: &str, node: Option<&str>) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let container = json!([{"name": "c", "image": "none"}]);
+    let mut spec = json!({"serviceAccountName": account, "containers": container});
+    if let Some(node) = node {
+        spec["nodeName"] = json!(node);
+    }
+    let pod = json!({"metadata": {"name": name}, "spec": spec});
+    pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    Ok(())
+}
+
+/// The token of a service account for the API server, bound to a pod as the kubelet's are, or to none.
+///
+/// # Errors
+/// The API server makes none.
+pub async fn token(client: &Client, account: &str, pod: Option<&str>) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    let bound = pod.map(|name| json!({"apiVersion": "v1", "kind": "Pod", "name": name}));
+    let request = json!({"metadata": {}, "spec": {"audiences": [], "boundObjectRef": bound}});
+    let request: TokenRequest = serde_json::from_value(request)?;
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    answer.status.and_then(|status| status.token).context("no token")
+}
+
+/// The administrator's kubeconfig with this token instead of his credentials.
+///
+/// # Errors
+/// It can't be read.
+pub fn kubeconfig(plane: &ControlPlane, token: &str) -> Result<Kubeconfig> {
+    let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig(&Identity::Admin)?)?;
+    for user in &mut kubeconfig.auth_infos {
+        user.auth_info = Some(serde_json::from_value(json!({ "token": token }))?);
+    }
+    Ok(kubeconfig)
+}
+
+/// A client with this token.
+///
+/// # Errors
+/// There can be none.
+pub async fn client(plane: &ControlPlane, token: &str) -> Result<Client> {
+    let kubeconfig = kubeconfig(plane, token)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}

@@ -1,0 +1,168 @@
+//! Who may do what, on a real API server that goes by RBAC: our service accounts, and whoever uses the kubectl plugin.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
+
+use fpga_tests::testbed::control_plane::ControlPlane;
+use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
+use fpga_tests::testbed::programs;
+use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use tempfile::TempDir;
+
+type Rules = BTreeSet<String>;
+
+/// What the bearer of the token may do in the namespace, a line per verb and resource.
+async fn rules(plane: &ControlPlane, token: &str, namespace: &str) -> Rules {
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(manifests::client(plane, token).await.unwrap());
+    let review = serde_json::from_value(json!({"spec": {"namespace": namespace}})).unwrap();
+    let answer = reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap();
+    let mut rules = Rules::new();
+    for rule in &answer.resource_rules {
+        for verb in &rule.verbs {
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    let only = rule.resource_names.iter().flatten().cloned().collect::<Vec<_>>().join("|");
+                    rules.insert(format!("{verb} {resource}.{group} {only}").trim().to_owned());
+                }
+            }
+        }
+    }
+    rules
+}
+
+fn expected(rules: &[&str]) -> Rules {
+    rules.iter().map(|rule| (*rule).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn each_service_account_may_do_what_it_must_and_nothing_else() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "base").await.unwrap();
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
+    let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
+    let collector = ["get nodes.", "patch nodes."];
+    let extender = [
+        "get nodes.",
+        "list nodes.",
+        "watch nodes.",
+        "get pods.",
+        "list pods.",
+        "watch pods.",
+        "create tokenreviews.authentication.k8s.io",
+    ];
+    let at_home = [extender.as_slice(), &["create events.events.k8s.io"]].concat();
+    for (account, everywhere, at_home) in [
+        ("fpga-collector", collector.as_slice(), collector.as_slice()),
+        ("fpga-scheduler-extender", &extender, &at_home),
+        ("fpga-device-manager", &[], &[]),
+    ] {
+        let token = manifests::token(plane.client(), account, None).await.unwrap();
+        for (namespace, may) in [("default", everywhere), ("kube-system", everywhere), (NAMESPACE, at_home)] {
+            let all = rules(&plane, &token, namespace).await;
+            // Less what everybody may, for example ask what he may.
+            let of_everybody = rules(&plane, &nobody, namespace).await;
+            let own: Rules = all.difference(&of_everybody).cloned().collect();
+            assert_eq!(own, expected(may), "{account} in {namespace}");
+            assert!(!all.iter().any(|rule| rule.contains('*')), "{account}: {all:?}");
+        }
+    }
+    plane.stop().await;
+}
+
+/// The plugin in the hands of somebody who is no administrator.
+struct Operator {
+    plane: ControlPlane,
+    dir: TempDir,
+}
+
+impl Operator {
+    /// What it says, and whether it succeeded.
+    async fn plugin(&self, args: &[&str]) -> (bool, String) {
+        let output = tokio::process::Command::new(programs::built("kubectl-fpga").unwrap())
+            .args(args)
+            .env_clear()
+            .env("KUBECONFIG", self.dir.path().join("kubeconfig"))
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    }
+
+    async fn doctor(&self) -> Vec<Value> {
+        let config = programs::repository().join("scheduler-config/kube-scheduler.yaml");
+        let config = config.to_str().unwrap();
+        let (_, text) = self.plugin(&["doctor", "-o", "json", "--scheduler-config", config]).await;
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+/// Findings that are about the asker's own rights.
+fn refused(findings: &[Value]) -> Vec<String> {
+    let texts = findings.iter().map(Value::to_string);
+    texts.filter(|text| text.contains("kubectl create") || text.contains("forbidden")).collect()
+}
+
+#[tokio::test]
+async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "base").await.unwrap();
+    // A replica that has no address: whether the question is allowed comes before whether it can be asked.
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "by-hand", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "fpga-scheduler-extender"}},
+        "endpoints": [{"addresses": ["10.1.2.3"], "conditions": {"ready": true},
+                       "targetRef": {"kind": "Pod", "name": "extender-1", "namespace": NAMESPACE}}],
+        "ports": [{"name": "http", "port": 9461}],
+    });
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, value: String| std::fs::write(dir.path().join(name), value).unwrap();
+    write("slice.json", slice.to_string());
+    manifests::create_pod(plane.client(), "extender-1", "fpga-scheduler-extender", None).await.unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    kubectl(&plane, &["apply", "-f", &path(&dir.path().join("slice.json"))]).await.unwrap();
+    // A token is the simplest way to be somebody.
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "operator"]).await.unwrap();
+    let token = manifests::token(plane.client(), "operator", None).await.unwrap();
+    write("kubeconfig", serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap());
+    let operator = Operator { plane, dir };
+
+    // Without rights: each thing that it can't look at is told with the command that allows it.
+    let without = operator.doctor().await;
+    let told = refused(&without).join("\n");
+    for resource in ["endpointslices", "nodes", "pods", "subjectaccessreviews"] {
+        assert!(told.contains(resource), "{resource} is not among {without:#?}");
+    }
+    let (well, text) = operator.plugin(&["nodes"]).await;
+    assert!(!well && text.contains("kubectl create"), "{text}");
+
+    // With those of the file, given as its first lines say.
+    let plane = &operator.plane;
+    let rights = path(&programs::repository().join("kubectl-fpga/rights.yaml"));
+    kubectl(plane, &["apply", "-f", &rights]).await.unwrap();
+    let account = format!("--serviceaccount={NAMESPACE}:operator");
+    let cluster_role = ["clusterrolebinding", "kubectl-fpga", "--clusterrole=kubectl-fpga", &account];
+    kubectl(plane, &[&["create"], cluster_role.as_slice()].concat()).await.unwrap();
+    let role = ["-n", NAMESPACE, "create", "rolebinding", "kubectl-fpga", "--role=kubectl-fpga", &account];
+    kubectl(plane, &role).await.unwrap();
+    let with = operator.doctor().await;
+    assert_eq!(refused(&with), [""; 0]);
+    let of_rights = with.iter().find(|finding| finding["check"] == "rights").unwrap();
+    assert_eq!(of_rights["severity"], "ok", "the service accounts' rights were looked at: {of_rights}");
+    for command in [["nodes"].as_slice(), &["top"], &["explain", "default/pod"]] {
+        let (_, text) = operator.plugin(command).await;
+        assert!(!text.contains("forbidden") && !text.contains("kubectl create"), "{command:?}: {text}");
+    }
+    // And it is no more than that: it only reads.
+    let of_operator = rules(plane, &token, NAMESPACE).await;
+    let writes = of_operator.iter().filter(|rule| {
+        let reads = ["get ", "list ", "watch "].iter().any(|verb| rule.starts_with(verb));
+        !reads && !rule.contains(".authorization.k8s.io") && !rule.contains(".authentication.k8s.io")
+    });
+    assert_eq!(writes.collect::<Vec<_>>(), [""; 0]);
+    operator.plane.stop().await;
+}
