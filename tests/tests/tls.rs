@@ -127,6 +127,26 @@ impl Bed {
         stream.get_ref().1.peer_certificates().unwrap().first().map(dns_names).unwrap()
     }
 
+    /// What the kubectl plugin says when it asks the extender at its address, with these options beside.
+    async fn plugin(&self, more: &[&Path]) -> (bool, String) {
+        let url = format!("https://{}:{PORT}", self.plane.network().control_plane());
+        let mut command = tokio::process::Command::new(programs::built("kubectl-fpga").unwrap());
+        // In the order of the options, as many as are given.
+        let options = ["--extender-ca", "--extender-cert", "--extender-key"];
+        for (option, value) in options.into_iter().zip(more) {
+            command.arg(option).arg(value);
+        }
+        let output = command
+            .args(["nodes", "--timeout", "20", "--extender", &url])
+            .env_clear()
+            .env("KUBECONFIG", self.plane.kubeconfig(&Identity::Admin).unwrap())
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    }
+
     async fn stop(self) {
         for node in self.nodes {
             node.stop().await;
@@ -134,6 +154,27 @@ impl Bed {
         assert!(self.extender.stop(LONG).await.success(), "{}", self.extender.log_tail());
         self.plane.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_plugin_shows_a_certificate_to_an_extender_that_wants_one_and_checks_the_extenders() {
+    let bed = Bed::start().await;
+    let operator = bed.authority.issue("operator", &["operator"]);
+    let strangers = Authority::new(bed.plane.run_dir().path(), "strangers");
+    let stranger = strangers.issue("stranger", &["operator"]);
+    let (ca, certificate, key) = (&*bed.authority.ca, &*operator.certificate, &*operator.key);
+    let (well, text) = bed.plugin(&[ca, certificate, key]).await;
+    assert!(well && text.contains("n1") && text.contains("n2"), "{text}");
+    for (why, options) in [
+        ("nobody is trusted", [].as_slice()),
+        ("it shows none", &[ca]),
+        ("somebody else is trusted", &[&*strangers.ca, certificate, key]),
+        ("it shows one of somebody else", &[ca, &*stranger.certificate, &*stranger.key]),
+    ] {
+        let (well, text) = bed.plugin(options).await;
+        assert!(!well && text.contains("kubectl fpga: ") && !text.contains("n1"), "{why}: {text}");
+    }
+    bed.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
