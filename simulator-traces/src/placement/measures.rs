@@ -27,8 +27,8 @@ pub struct Measures {
     /// Per look within the window, per node: slot time, loading time, processor time so far.
     history: VecDeque<Vec<[u64; 3]>>,
     samples: Samples,
-    /// What was done before counting began.
-    before: Vec<Before>,
+    /// What each node had done when counting began, once it has.
+    before: Option<Vec<Before>>,
     /// All requests, those on boards, those that found their bitstream missing.
     pub requests: u64,
     /// Requests that use a board.
@@ -77,7 +77,8 @@ impl Measures {
             warm_up: begin + warm_up,
             history: VecDeque::new(),
             samples: Samples::default(),
-            before: Vec::new(),
+            // Without warm-up nobody has done anything before.
+            before: (warm_up == Micros::ZERO).then(Vec::new),
             requests: 0,
             board_requests: 0,
             cold: 0,
@@ -139,8 +140,9 @@ impl Measures {
                 return Err(ScenarioError::Invariant("slots in use and slots taken differ".to_owned()));
             }
         }
-        if now >= self.warm_up && self.before.is_empty() {
-            self.before = nodes.iter().zip(&so_far).map(|(node, so_far)| (node.done, *so_far)).collect();
+        if now >= self.warm_up && self.before.is_none() {
+            self.before =
+                Some(nodes.iter().zip(&so_far).map(|(node, so_far)| (node.done, *so_far)).collect());
         }
         if now >= self.warm_up && self.looks.is_multiple_of(self.looks_per_sample) {
             let of = |which: usize| -> Vec<f64> {
@@ -214,9 +216,10 @@ impl Measures {
 
     fn outcome(&mut self, nodes: &[Node], now: Micros) -> Outcome {
         let mut outcome = Outcome::default();
-        self.before.resize(nodes.len(), Default::default());
+        let mut before = self.before.take().unwrap_or_default();
+        before.resize(nodes.len(), Default::default());
         let per_node = |value: &dyn Fn(&Node, &Before) -> f64| -> Vec<f64> {
-            nodes.iter().zip(&self.before).map(|(node, before)| value(node, before)).collect()
+            nodes.iter().zip(&before).map(|(node, before)| value(node, before)).collect()
         };
         let loads = sorted(per_node(&|node, before| (node.done.cold - before.0.cold) as f64));
         let usage = per_node(&|node, before| (node.done.service.0 - before.0.service.0) as f64);
@@ -234,7 +237,7 @@ impl Measures {
         outcome.push("wait_p99_ms", self.wait_quantile(0.99) * 1e3);
         outcome.push("wait_p999_ms", self.wait_quantile(0.999) * 1e3);
         outcome.push("wait_most_ms", self.wait_most.secs() * 1e3);
-        outcome.series = vec![self.series_of_nodes(nodes), self.series_of_samples()];
+        outcome.series = vec![series_of_nodes(nodes, &before), self.series_of_samples()];
         let samples = &mut self.samples;
         samples.usage_median.sort_unstable_by(f64::total_cmp);
         samples.cpu_median.sort_unstable_by(f64::total_cmp);
@@ -259,22 +262,6 @@ impl Measures {
         outcome
     }
 
-    /// What each node did.
-    fn series_of_nodes(&self, nodes: &[Node]) -> Table {
-        let rows = nodes.iter().zip(&self.before).enumerate().map(|(number, (node, (before, _)))| {
-            let secs = |is: Micros, was: Micros| (is - was).secs().to_string();
-            vec![
-                number.to_string(),
-                secs(node.done.service, before.service),
-                secs(node.done.reconfiguration, before.reconfiguration),
-                (node.done.started - before.started).to_string(),
-                (node.done.cold - before.cold).to_string(),
-            ]
-        });
-        let columns = ["node", "usage_s", "reconfiguration_s", "board_requests", "cold_starts"];
-        Table::series("nodes", &columns, rows.collect())
-    }
-
     /// The nodes' median usage of the window at each sample, in order.
     fn series_of_samples(&self) -> Table {
         let medians = self.samples.usage_median.iter().zip(&self.samples.cpu_median).enumerate();
@@ -294,6 +281,22 @@ impl Measures {
         }
         0.0
     }
+}
+
+/// What each node did.
+fn series_of_nodes(nodes: &[Node], before: &[Before]) -> Table {
+    let rows = nodes.iter().zip(before).enumerate().map(|(number, (node, (before, _)))| {
+        let secs = |is: Micros, was: Micros| (is - was).secs().to_string();
+        vec![
+            number.to_string(),
+            secs(node.done.service, before.service),
+            secs(node.done.reconfiguration, before.reconfiguration),
+            (node.done.started - before.started).to_string(),
+            (node.done.cold - before.cold).to_string(),
+        ]
+    });
+    let columns = ["node", "usage_s", "reconfiguration_s", "board_requests", "cold_starts"];
+    Table::series("nodes", &columns, rows.collect())
 }
 
 impl Samples {
@@ -348,3 +351,6 @@ fn variation(values: &[f64]) -> Option<f64> {
     let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
     Some(libm::sqrt(squares / values.len() as f64) / mean)
 }
+
+#[cfg(test)]
+mod tests;

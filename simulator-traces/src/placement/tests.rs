@@ -67,6 +67,41 @@ fn the_first_rows_of_the_shipped_sample_come_out_as_worked_by_hand() {
     assert_eq!(get(&simulate(&one, all), "cold_starts"), changes as f64);
 }
 
+#[test]
+fn the_first_seven_requests_of_the_sample_on_two_slots_come_out_as_worked_by_hand() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/traces/azure-functions-2021-sample-200.csv");
+    let requests = Trace::open(&Origin::Azure2021(PathBuf::from(path))).unwrap().take(7).collect();
+    let scenario = scenario(
+        "[cluster]\nnodes = 1\nslots = 2\nreconfiguration_ms = 1000\n[workload]\np = 1\nm_ms = 0\nr = 1\n",
+    );
+    // Seven functions, each loads for 1 s. Start and duration in the file, in seconds; then slot, begin, end, wait:
+    //   0.001491   0.078   A   0.001491   1.079491    0
+    //   0.003860  57.154   B   0.003860  58.157860    0
+    //   0.005478  59.125   A   1.079491  61.204491    1.074013
+    //   0.016541   6.236   B  58.157860  65.393860   58.141319
+    //   0.016824   0.050   A  61.204491  62.254491   61.187667
+    //   0.021991   0.078   A  62.254491  63.332491   62.232500
+    //   0.022979   2.229   A  63.332491  66.561491   63.309512
+    let outcome = simulate(&scenario, requests);
+    let about = |name: &str, value: f64| {
+        let is = get(&outcome, name);
+        assert!((is - value).abs() < 1e-5 * value, "{name}: {is}, by hand {value}");
+    };
+    about("board_requests", 7.0);
+    about("cold_starts", 7.0);
+    about("wait_most_ms", 63_309.512);
+    about("wait_mean_ms", 245_945.011 / 7.0);
+    about("utilisation", 131.95 / (2.0 * 66.561_491));
+}
+
+#[test]
+fn requests_that_come_out_of_order_stop_the_run() {
+    let scenario = scenario("");
+    let mut trace = Trace::of("test", vec![request(2.0, 1.0, 0), request(1.0, 1.0, 0)].into_iter());
+    let error = Engine::new(&scenario).unwrap().run(&mut trace).unwrap_err().to_string();
+    assert!(error.contains("comes after"), "{error}");
+}
+
 /// Mean waits of runs with these service times, and half the width of their 99 % interval.
 fn waits(rate: f64, service: impl Fn(&mut Random) -> f64) -> (f64, f64) {
     let single = scenario(
@@ -164,15 +199,17 @@ prop_compose! {
         weights in prop::sample::select(vec!["0-0-0", "1-2-2", "4-1-1", "1-2-2-1-1-1"]),
         herd in prop::sample::select(vec!["on", "off"]),
         times in (0_u32..20, 0_u32..500, 0_u32..300, 0_u32..200),
-        moving in 0_u32..3,
+        (moving, budget) in (0_u32..3, 0_u32..4),
+        remembers in prop::sample::select(vec!["board", "cluster"]),
     ) -> String {
         let (interval, delay, network, start) = times;
         format!(
             "[cluster]\nnodes = {nodes}\nslots = {slots}\nreconfiguration_ms = {reconfiguration}\nnetwork_ms = {network}\n\
              [placement]\nreplicas = {replicas}\nlifetime = \"{lifetime}\"\nidle_s = 30\nothers = \"{others}\"\n\
              weights = \"{weights}\"\nanti_herd = \"{herd}\"\nstart_ms = {start}\nmove_minutes = {moving}\n\
+             replica_budget = {budget}\n\
              [routing]\npolicy = \"{route}\"\nreach = \"{reach}\"\n\
-             [slots]\nrequests = \"{requests}\"\nafter_use = \"{after}\"\neviction = \"{eviction}\"\nqueue = \"{queue}\"\n\
+             [slots]\nrequests = \"{requests}\"\nafter_use = \"{after}\"\neviction = \"{eviction}\"\nremembers = \"{remembers}\"\nqueue = \"{queue}\"\n\
              [freshness]\ninterval_s = {interval}\ndelay_ms = {delay}\n[workload]\nm_ms = 0\n"
         )
     }
