@@ -5,6 +5,7 @@ use crate::clock;
 use crate::fork;
 use crate::platform::Platform;
 use crate::process::Process;
+use crate::reconnect::Reconnect;
 use crate::session::Session;
 use crate::sync::lock;
 use crate::transport::{ConnectError, connect, resolve};
@@ -23,6 +24,7 @@ const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
 pub struct Client {
     generation: u32,
     managers: Vec<Manager>,
+    reconnect: Reconnect,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,8 @@ impl Client {
         let list = std::env::var(MANAGERS_VARIABLE).unwrap_or_default();
         Self::with_managers(&list).unwrap_or_else(|error| {
             tracing::error!(%error, variable = MANAGERS_VARIABLE, "Can't use the list of device managers");
-            Self { generation: fork::generation(), managers: Vec::new() }
+            let (generation, reconnect) = (fork::generation(), Reconnect::Fail);
+            Self { generation, managers: Vec::new(), reconnect }
         })
     }
 
@@ -59,7 +62,14 @@ impl Client {
     pub fn with_managers(list: &str) -> Result<Self, AddressError> {
         let managers = parse_list(list)?.into_iter();
         let managers = managers.map(|address| Manager { address, state: Mutex::new(ManagerState::Unknown) });
-        Ok(Self { generation: fork::generation(), managers: managers.collect() })
+        let (generation, reconnect) = (fork::generation(), Reconnect::from_environment());
+        Ok(Self { generation, managers: managers.collect(), reconnect })
+    }
+
+    /// With sessions that go on over another connection when one is lost, as with `FPGA_RECONNECT=resume`.
+    #[must_use]
+    pub fn resuming(self) -> Self {
+        Self { reconnect: Reconnect::Resume, ..self }
     }
 
     /// Nanoseconds of the clock that [`crate::Profiling`] uses; for `clGetHostTimer`.
@@ -100,11 +110,12 @@ impl Client {
             return;
         }
         let Ok(driver) = Process::current().driver() else { return };
+        let reconnect = self.reconnect;
         let connecting = managers.iter().map(|manager| {
             let address = manager.address.clone();
             let resolved = resolve(&address);
             async move {
-                let mut connection = connect(address, resolved?).await?;
+                let mut connection = connect(address, resolved?, reconnect).await?;
                 let platforms = std::mem::take(&mut connection.platforms);
                 Ok((Session::start(driver, connection), platforms))
             }

@@ -2,6 +2,7 @@
 
 use crate::command_ring::RingWriter;
 use crate::host_memory::HostSource;
+use crate::kept::{Kept, WrongCount};
 use crate::sync::lock;
 use fpga_protocol::v1;
 use futures::Stream;
@@ -17,7 +18,7 @@ pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
 const MAX_ENTRIES: usize = 64;
 
 /// One message on its way out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Outgoing {
     /// A message as it is.
     Message(v1::ClientMessage),
@@ -26,7 +27,7 @@ pub(crate) enum Outgoing {
 }
 
 /// A part of an upload.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct UploadChunk {
     pub(crate) upload: Arc<Upload>,
     pub(crate) offset: u64,
@@ -55,6 +56,12 @@ struct Inner {
     /// What takes all messages, once there is one; without it the stream does.
     ring: Option<RingWriter>,
     closed: bool,
+    /// The connection that sends, the last one that was begun, and who waits for being the one that sends.
+    connection: u64,
+    last_connection: u64,
+    waiting_to_send: Option<Waker>,
+    /// What was sent and the manager may lack, where the session can be resumed.
+    kept: Option<Kept>,
 }
 
 #[derive(Debug)]
@@ -116,7 +123,8 @@ impl Outbox {
             if inner.ring.is_some() && !inner.closed {
                 return inner.send_over_ring();
             }
-            if inner.entries.is_empty() && !inner.closed {
+            let to_acknowledge = inner.kept.as_ref().is_some_and(Kept::has_to_acknowledge);
+            if inner.entries.is_empty() && !inner.closed && !to_acknowledge {
                 return;
             }
             inner.waker.take()
@@ -124,6 +132,48 @@ impl Outbox {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Keeps what is sent from now on until [`Self::manager_has`] says that it came: the session can be resumed.
+    pub(crate) fn keep_what_is_sent(&self) {
+        lock(&self.0).kept = Some(Kept::default());
+    }
+
+    /// The manager is told that this many messages came; [`Self::wake`] gets it sent.
+    pub(crate) fn acknowledge(&self, received: u64) {
+        if let Some(kept) = &mut lock(&self.0).kept {
+            kept.acknowledge(received);
+        }
+    }
+
+    /// The manager has this many messages.
+    pub(crate) fn manager_has(&self, received: u64) -> Result<(), WrongCount> {
+        lock(&self.0).kept.as_mut().map_or(Ok(()), |kept| kept.manager_has(received))
+    }
+
+    /// What another connection sends: `first`, and, once [`Self::go_on`] says so, what the manager lacks and what is new.
+    pub(crate) fn connection(self: &Arc<Self>, first: v1::ClientMessage) -> OutboxStream {
+        let mut inner = lock(&self.0);
+        inner.last_connection += 1;
+        let connection = inner.last_connection;
+        drop(inner);
+        OutboxStream { outbox: Arc::clone(self), connection, first: Some(first) }
+    }
+
+    /// The latest connection sends from now on; the manager has this many messages.
+    pub(crate) fn go_on(&self, received: u64) -> Result<(), WrongCount> {
+        let mut inner = lock(&self.0);
+        if let Some(kept) = &mut inner.kept {
+            kept.manager_has(received)?;
+            kept.rewind();
+        }
+        inner.connection = inner.last_connection;
+        let wakers = [inner.waker.take(), inner.waiting_to_send.take()];
+        drop(inner);
+        for waker in wakers.into_iter().flatten() {
+            waker.wake();
+        }
+        Ok(())
     }
 
     /// Whether more may be enqueued without waiting.
@@ -145,11 +195,12 @@ impl Outbox {
 
     /// Ends the stream; what is still in it is dropped, and no source is read again.
     pub(crate) fn close(&self) {
-        let (entries, waiting) = {
+        let (entries, mut waiting) = {
             let mut inner = lock(&self.0);
             inner.closed = true;
             (std::mem::take(&mut inner.entries), std::mem::take(&mut inner.waiting_for_room))
         };
+        waiting.extend(lock(&self.0).waiting_to_send.take());
         for waker in waiting {
             waker.wake();
         }
@@ -206,22 +257,41 @@ impl Inner {
     }
 }
 
-/// The sending side's view: a stream of messages.
+/// The sending side's view: a stream of messages over one connection.
 #[derive(Debug)]
-pub(crate) struct OutboxStream(pub(crate) Arc<Outbox>);
+pub(crate) struct OutboxStream {
+    outbox: Arc<Outbox>,
+    connection: u64,
+    first: Option<v1::ClientMessage>,
+}
 
 impl Stream for OutboxStream {
     type Item = Outgoing;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Outgoing>> {
-        let mut inner = lock(&self.0.0);
-        if inner.closed {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Outgoing>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Outgoing::Message(first)));
+        }
+        let mut inner = lock(&self.outbox.0);
+        if inner.closed || self.connection < inner.connection {
             return Poll::Ready(None);
+        }
+        if self.connection > inner.connection {
+            inner.waiting_to_send = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        if let Some(said) = inner.kept.as_mut().and_then(Kept::next) {
+            return Poll::Ready(Some(said));
         }
         // Beside a ring nothing is sent, and this only notices the end.
         let next = if inner.ring.is_none() { inner.next() } else { None };
         match next {
-            Some(outgoing) => Poll::Ready(Some(outgoing)),
+            Some(outgoing) => {
+                if let Some(kept) = &mut inner.kept {
+                    kept.sent(&outgoing);
+                }
+                Poll::Ready(Some(outgoing))
+            }
             None => {
                 inner.waker = Some(cx.waker().clone());
                 Poll::Pending
@@ -229,3 +299,6 @@ impl Stream for OutboxStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,7 +71,7 @@ pub(crate) enum Sent {
 impl Session {
     /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection { outbox, inbox, platforms: _, offset, side, buffers, channel } = connection;
+        let Connection { outbox, inbox, platforms: _, offset, side, buffers, channel, way } = connection;
         let session = Arc::new(Self {
             generation: fork::generation(),
             driver,
@@ -85,7 +85,7 @@ impl Session {
             ring: inbox.ring.clone(),
             _channel: channel,
         });
-        tokio::spawn(incoming::read(incoming::Reader(Arc::downgrade(&session)), inbox));
+        tokio::spawn(incoming::read(incoming::Reader(Arc::downgrade(&session)), inbox, way));
         session
     }
 

@@ -4,11 +4,12 @@ use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
 use crate::codec::SessionCodec;
 use crate::command_ring::{self, RingError, RingReader};
+use crate::kept::WrongCount;
 use crate::outbox::{Outbox, OutboxStream};
 use crate::proof;
+use crate::reconnect::{Back, Reconnect, Way};
 use crate::segments::{Buffers, Side, is_wanted};
 use crate::socket::Socket;
-use bytes::Bytes;
 use fpga_net::tls::HTTP_2;
 use fpga_protocol::{limits, v1};
 use hyper_util::rt::TokioIo;
@@ -31,6 +32,8 @@ const WELCOME_TIMEOUT: Duration = Duration::from_secs(3);
 /// The id of the call that asks for a command ring: sessions count theirs up from 1.
 const RING_CALL: u64 = u64::MAX;
 
+type Spoken = (Channel, Streaming<v1::ServerMessage>, v1::Welcome);
+
 const METHOD: &str = "/fpga.remote.v1.DeviceManager/Session";
 
 /// A session that has begun.
@@ -46,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) buffers: Buffers,
     /// Kept, since the connection may end with its last handle.
     pub(crate) channel: Channel,
+    /// The way back to it, where that is wanted and the manager keeps it.
+    pub(crate) way: Option<Way>,
 }
 
 /// Where a manager's messages come from: the stream, and the command ring once there is one. The end is the stream's.
@@ -94,6 +99,8 @@ pub(crate) enum ConnectError {
     Timeout,
     #[error("the manager didn't greet")]
     NoWelcome,
+    #[error(transparent)]
+    WrongCount(#[from] WrongCount),
 }
 
 /// Resolves a TCP manager's name, here and not in the runtime, whose helper thread would take the program's signals.
@@ -108,28 +115,78 @@ pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
 pub(crate) async fn connect(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
+    reconnect: Reconnect,
 ) -> Result<Connection, ConnectError> {
-    let socket = timeout(CONNECT_TIMEOUT, Socket::connect(&address, &resolved)).await;
-    let socket = socket.map_err(|_| ConnectError::Timeout)??;
-    let token = proof::token()?;
-    let greeted = async {
-        match (&address, proof::tls()) {
-            (ManagerAddress::Tcp(host_and_port), Some(files)) => {
-                let host = host_and_port.rsplit_once(':').map_or(host_and_port.as_str(), |(host, _)| host);
-                greet(files.connect(socket, host, HTTP_2).await?, token).await
-            }
-            _ => greet(socket, token).await,
-        }
+    let outbox = Arc::new(Outbox::default());
+    let resumable = reconnect == Reconnect::Resume;
+    let first = hello(v1::Hello { resumable, ..v1::Hello::default() })?;
+    let (channel, stream, welcome) = speak(&address, &resolved, outbox.connection(first)).await?;
+    let offset = Offset::new(welcome.manager_ns, now_ns());
+    outbox.go_on(0)?;
+    let side = side(&address, &welcome.side_key).await;
+    let (key, grace) = (welcome.resume_key, Duration::from_millis(welcome.grace_ms));
+    let way = if resumable && !key.is_empty() {
+        outbox.keep_what_is_sent();
+        Some(Way { address, resolved, key, grace })
+    } else {
+        None
     };
-    let greeted = timeout(WELCOME_TIMEOUT, greeted).await.map_err(|_| ConnectError::Timeout)?;
-    let (mut connection, key, ring_words) = greeted?;
-    connection.side = side(&address, &key).await;
+    let buffers = if welcome.buffers_in_segments { Buffers::InSegments } else { Buffers::WithTheManager };
+    let inbox = Inbox { stream, ring: None };
+    let platforms = welcome.platforms;
+    let mut connection = Connection { outbox, inbox, platforms, offset, side, buffers, channel, way };
+    // Messages that may have to be said again are those of the stream.
+    let ring_words = if connection.way.is_none() { welcome.ring_words } else { 0 };
     if ring_words > 0 && command_ring::is_wanted() && connection.side.is_some() {
         timeout(WELCOME_TIMEOUT, open_ring(&mut connection, ring_words))
             .await
             .map_err(|_| ConnectError::Timeout)??;
     }
     Ok(connection)
+}
+
+/// Connects and goes on with a session.
+pub(crate) async fn resume(
+    address: &ManagerAddress,
+    resolved: &[SocketAddr],
+    resume: v1::Resume,
+    outbox: &Arc<Outbox>,
+) -> Result<Back, ConnectError> {
+    let first = hello(v1::Hello { resume: Some(resume), ..v1::Hello::default() })?;
+    let (channel, stream, welcome) = speak(address, resolved, outbox.connection(first)).await?;
+    outbox.go_on(welcome.received)?;
+    Ok(Back { inbox: Inbox { stream, ring: None }, channel })
+}
+
+fn hello(hello: v1::Hello) -> Result<v1::ClientMessage, ConnectError> {
+    let hello = v1::Hello {
+        protocol_version: limits::PROTOCOL_VERSION,
+        token: proof::token()?,
+        client_name: client_name(),
+        pid: std::process::id(),
+        ..hello
+    };
+    Ok(v1::ClientMessage { kind: Some(v1::client_message::Kind::Hello(hello)) })
+}
+
+/// A connection over which `said` goes, and the Welcome that came.
+async fn speak(
+    address: &ManagerAddress,
+    resolved: &[SocketAddr],
+    said: OutboxStream,
+) -> Result<Spoken, ConnectError> {
+    let socket = timeout(CONNECT_TIMEOUT, Socket::connect(address, resolved)).await;
+    let socket = socket.map_err(|_| ConnectError::Timeout)??;
+    let greeted = async {
+        match (address, proof::tls()) {
+            (ManagerAddress::Tcp(host_and_port), Some(files)) => {
+                let host = host_and_port.rsplit_once(':').map_or(host_and_port.as_str(), |(host, _)| host);
+                greet(files.connect(socket, host, HTTP_2).await?, said).await
+            }
+            _ => greet(socket, said).await,
+        }
+    };
+    timeout(WELCOME_TIMEOUT, greeted).await.map_err(|_| ConnectError::Timeout)?
 }
 
 /// Has the session's messages travel in a command ring, where the manager gives one.
@@ -170,13 +227,13 @@ async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     }
 }
 
-async fn greet<S>(socket: S, token: String) -> Result<(Connection, Bytes, u32), ConnectError>
+async fn greet<S>(socket: S, said: OutboxStream) -> Result<Spoken, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut socket = Some(TokioIo::new(socket));
     let connector = tower::service_fn(move |_: Uri| {
-        // One connection is one session: a second attempt would be another manager's business.
+        // One connection is one attempt: another is the caller's to make.
         let socket = socket.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
         async move { socket }
     });
@@ -186,30 +243,13 @@ where
         .max_frame_size(limits::MAX_FRAME_BYTES)
         .connect_with_connector(connector)
         .await?;
-
-    let outbox = Arc::new(Outbox::default());
-    outbox.push(v1::client_message::Kind::Hello(v1::Hello {
-        protocol_version: limits::PROTOCOL_VERSION,
-        token,
-        client_name: client_name(),
-        pid: std::process::id(),
-    }));
     let mut grpc =
         tonic::client::Grpc::new(channel.clone()).max_decoding_message_size(limits::MAX_MESSAGE_BYTES);
     grpc.ready().await?;
-    let request = Request::new(OutboxStream(Arc::clone(&outbox)));
     let path = PathAndQuery::from_static(METHOD);
-    let mut inbox = grpc.streaming(request, path, SessionCodec).await?.into_inner();
+    let mut inbox = grpc.streaming(Request::new(said), path, SessionCodec).await?.into_inner();
     match inbox.message().await?.and_then(|message| message.kind) {
-        Some(v1::server_message::Kind::Welcome(welcome)) => {
-            let offset = Offset::new(welcome.manager_ns, now_ns());
-            let inbox = Inbox { stream: inbox, ring: None };
-            let platforms = welcome.platforms;
-            let buffers =
-                if welcome.buffers_in_segments { Buffers::InSegments } else { Buffers::WithTheManager };
-            let connection = Connection { outbox, inbox, platforms, offset, side: None, buffers, channel };
-            Ok((connection, welcome.side_key, welcome.ring_words))
-        }
+        Some(v1::server_message::Kind::Welcome(welcome)) => Ok((channel, inbox, welcome)),
         _ => Err(ConnectError::NoWelcome),
     }
 }

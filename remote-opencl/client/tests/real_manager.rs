@@ -8,6 +8,8 @@
 
 #[path = "real_manager/proof.rs"]
 mod proof;
+#[path = "real_manager/reconnect.rs"]
+mod reconnect;
 #[path = "real_manager/shared_memory.rs"]
 mod shared_memory;
 

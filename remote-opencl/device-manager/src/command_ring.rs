@@ -11,7 +11,7 @@ use crate::session::Incoming;
 use crate::socket::watch;
 use bytes::BytesMut;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
-use fpga_protocol::segments::{RING_VARIABLE, RING_WORDS};
+use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
 use fpga_ring::{
     Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Producer, Readiness, TooLong, frame,
@@ -111,11 +111,29 @@ pub struct WithRing<I> {
     ended: Option<Result<Option<v1::ClientMessage>, Status>>,
 }
 
-/// Whether this manager offers rings.
+/// Whether a process offers rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum CommandRing {
+    /// To clients that share memory with it.
+    Auto,
+    /// To none.
+    Off,
+}
+
+static SAID: OnceLock<CommandRing> = OnceLock::new();
+
+impl CommandRing {
+    /// What this process does, from its start on.
+    pub fn set(self) {
+        // Said a second time it stays.
+        let _ = SAID.set(self);
+    }
+}
+
+/// Whether this process offers rings.
 #[must_use]
 pub fn is_wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os(RING_VARIABLE).is_none_or(|value| value != "off"))
+    SAID.get() != Some(&CommandRing::Off)
 }
 
 /// Makes a ring, passes it to the client as the answer to `call`, and listens to its bell; on a session's thread.

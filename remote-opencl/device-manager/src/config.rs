@@ -41,6 +41,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// How long loading a slot takes in the model; zero where it is not modelled.
     pub reconfiguration_time: Duration,
+    /// How long a client that lost its connection may take to come back; zero: it can't.
+    pub reconnect_grace: Duration,
     /// Whether clients on this node share memory with the manager.
     pub shared_memory: SharedMemory,
     /// Who says which sessions may have the device reconfigured.

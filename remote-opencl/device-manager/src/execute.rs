@@ -4,16 +4,20 @@
 //! all its commands have.
 
 use crate::clock;
+use crate::command_ring::RingSender;
 use crate::commands::{Body, Launch, Operation, Waits};
 use crate::dispatcher::TaskId;
-use crate::objects::{Buffer, Moments, Queue, lock};
+use crate::objects::{Buffer, Moments, Queue, Times, lock};
 use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
 use crate::transfers::{Source, join};
 use crate::vendor::{self, ClResult, Enqueued, Event};
 use bytes::Bytes;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
+use fpga_protocol::v1;
+use fpga_protocol::v1::server_message::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Something to tell the client, in this order.
 #[derive(Debug)]
@@ -57,13 +61,39 @@ pub struct Ended {
     pub operation: &'static str,
     /// When the manager got it; 0 where nobody knows.
     pub received: u64,
+    /// Whether the client knows.
+    pub told: Told,
+}
+
+/// Whether the client knows already that a command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// The vendor's thread has told it.
+    Yes,
+    /// The session has to.
+    No,
+}
+
+/// Tells the client from the vendor's own thread that a command has ended: one thread less to be woken between the two.
+#[derive(Debug)]
+struct Direct {
+    ring: RingSender,
+    told: AtomicBool,
 }
 
 impl Ended {
     /// One that never reached the device.
     #[must_use]
     pub fn at_once(event: EventId, status: i32) -> Self {
-        Self { event, status, moments: Moments::now(), data: None, operation: "not run", received: 0 }
+        Self {
+            event,
+            status,
+            moments: Moments::now(),
+            data: None,
+            operation: "not run",
+            received: 0,
+            told: Told::No,
+        }
     }
 }
 
@@ -73,6 +103,8 @@ pub struct Executor<N> {
     running: HashMap<EventId, Running>,
     /// Commands of each running task that have not ended.
     outstanding: HashMap<TaskId, usize>,
+    /// Where the client can be told directly.
+    ring: Option<RingSender>,
     notify: N,
 }
 
@@ -91,6 +123,7 @@ struct Running {
     enqueued_at: u64,
     /// How many pieces of a read were told.
     told: usize,
+    direct: Option<Arc<Direct>>,
     /// Kept until the end: queue, buffers, kernel and arguments.
     body: Body,
 }
@@ -98,7 +131,12 @@ struct Running {
 impl<N: Notify> Executor<N> {
     /// Nothing runs.
     pub fn new(notify: N) -> Self {
-        Self { running: HashMap::new(), outstanding: HashMap::new(), notify }
+        Self { running: HashMap::new(), outstanding: HashMap::new(), ring: None, notify }
+    }
+
+    /// From now on the client may be told by this ring what has ended.
+    pub fn tell_by(&mut self, ring: RingSender) {
+        self.ring = Some(ring);
     }
 
     /// Enqueues the commands of a task. What ends at once, by an error, is added to `reports`.
@@ -114,6 +152,8 @@ impl<N: Notify> Executor<N> {
         let mut broken: Vec<QueueId> = Vec::new();
         let mut queues: Vec<Arc<Queue>> = Vec::new();
         let mut outstanding = 0;
+        // A single command behind which nothing is that the client doesn't know of: its end overtakes nothing.
+        let is_alone = commands.len() == 1 && self.running.is_empty() && reports.is_empty();
         for Command { event, queue, order, wait, body } in commands {
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
                 || wait.iter().any(|event| ready.has_failed(*event));
@@ -126,11 +166,13 @@ impl<N: Notify> Executor<N> {
                     reports.push(Report::Ended(Ended::at_once(event, 0)));
                 }
                 Ok(Some(enqueued)) => {
-                    self.watch(event, &enqueued);
+                    let direct = if is_alone { self.direct(&body, &enqueued) } else { None };
+                    self.watch(event, &enqueued, direct.clone());
                     if !queues.iter().any(|other| Arc::ptr_eq(other, &body.queue)) {
                         queues.push(body.queue.clone());
                     }
-                    self.running.insert(event, Running { task, enqueued, enqueued_at, told: 0, body });
+                    self.running
+                        .insert(event, Running { task, enqueued, enqueued_at, told: 0, direct, body });
                     outstanding += 1;
                 }
                 Err(status) => {
@@ -173,14 +215,16 @@ impl<N: Notify> Executor<N> {
             Err(error) => error.0,
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
-        let Running { task, enqueued, enqueued_at, body, .. } = running;
+        let Running { task, enqueued, enqueued_at, direct, body, .. } = running;
+        let told = direct.is_some_and(|direct| direct.told.load(Ordering::Acquire));
+        let told = if told { Told::Yes } else { Told::No };
         let moments = match enqueued.profile() {
             Some(profile) if status == 0 => body.queue.moments(enqueued_at, profile),
             _ => Moments { queued: enqueued_at, ..Moments::now() },
         };
         ready.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
-        reports.push(Report::Ended(Ended { event, status, moments, data, operation, received }));
+        reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told }));
         let left = self.outstanding.get_mut(&task)?;
         *left -= 1;
         if *left > 0 {
@@ -201,7 +245,20 @@ impl<N: Notify> Executor<N> {
         self.running.is_empty()
     }
 
-    fn watch(&self, event: EventId, enqueued: &Enqueued) {
+    /// How the end of a command is told directly; `None` where there is more to tell than the end.
+    fn direct(&self, body: &Body, enqueued: &Enqueued) -> Option<Arc<Direct>> {
+        let gives_data = matches!(
+            body.operation,
+            Operation::Read { into: None, .. } | Operation::ReadImage { into: None, .. }
+        );
+        if gives_data || body.queue.times == Times::Shown || !enqueued.is_one_event() {
+            return None;
+        }
+        let ring = self.ring.clone()?;
+        Some(Arc::new(Direct { ring, told: AtomicBool::new(false) }))
+    }
+
+    fn watch(&self, event: EventId, enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
         // The last piece is told with the whole.
         if let Some((_, parts)) = enqueued.parts().split_last() {
             for part in parts {
@@ -211,7 +268,13 @@ impl<N: Notify> Executor<N> {
             }
         }
         let notify = self.notify.clone();
-        if vendor::on_end(enqueued.event(), move |status| notify.ended(event, status)).is_err() {
+        let ended = move |status| {
+            if let Some(direct) = direct {
+                direct.tell(event, status);
+            }
+            notify.ended(event, status);
+        };
+        if vendor::on_end(enqueued.event(), ended).is_err() {
             // A runtime without callbacks: wait here, correct if slow.
             let status = match enqueued.event().wait() {
                 Ok(()) => 0,
@@ -235,6 +298,28 @@ impl<N: Notify> Executor<N> {
             return Ok(None);
         }
         enqueue(body, &mut list).map(Some).map_err(|error| error.0)
+    }
+}
+
+impl Direct {
+    fn tell(&self, event: EventId, status: i32) {
+        // Why it has failed takes a look at the vendor, which is not to be called here.
+        if status != 0 {
+            return;
+        }
+        let now = clock::now_ns();
+        let completion = v1::Completion {
+            event: event.0,
+            status,
+            queued_ns: now,
+            submitted_ns: now,
+            started_ns: now,
+            ended_ns: now,
+            data: None,
+        };
+        let completions = v1::Completions { completions: vec![completion] };
+        self.ring.send(&v1::ServerMessage { kind: Some(Kind::Completions(completions)) }, None);
+        self.told.store(true, Ordering::Release);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::dispatcher::{Dispatcher, SessionId, Tenant};
+use crate::humane;
 use crate::metrics::Metrics;
 use crate::objects::lock;
 use clap::{Args, ValueEnum};
@@ -13,6 +14,7 @@ use fpga_core::bitstream::{BitstreamId, Digest};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Most bitstreams of a session of which the answer is remembered.
 const MAX_REMEMBERED: usize = 1024;
@@ -24,6 +26,11 @@ pub struct GateArgs {
     /// run or wait. Who may not gets `CL_OUT_OF_RESOURCES`, and what is resident is free to all.
     #[arg(long, env = "FPGA_MAY_RECONFIGURE", default_value = "always")]
     pub may_reconfigure: MayReconfigure,
+
+    /// How long a session whose client wants it so (FPGA_RECONNECT=resume) is kept after its connection was lost; 0s:
+    /// not at all.
+    #[arg(long, env = "FPGA_RECONNECT_GRACE", default_value = "10s", value_parser = humane::duration)]
+    pub reconnect_grace: Duration,
 
     /// Accelerators of --bitstreams that the slots hold from the start, by name.
     #[arg(long, env = "FPGA_PRELOAD", value_name = "NAME", value_delimiter = ',', requires = "bitstreams")]

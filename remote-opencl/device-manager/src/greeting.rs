@@ -31,9 +31,25 @@ pub enum Access {
     TokenOrConnection(Tokens),
 }
 
+/// What a client wants.
+#[derive(Debug)]
+pub enum Greeting {
+    /// A new session.
+    New(Greeted),
+    /// To go on with one.
+    Resume {
+        /// Whose it is.
+        tenant: Tenant,
+        /// Which, and what of it the client has.
+        resume: v1::Resume,
+    },
+}
+
 /// A session that may begin.
 #[derive(Debug)]
 pub struct Greeted {
+    /// Whether it may be resumed.
+    pub resumable: bool,
     /// Whose it is.
     pub tenant: Tenant,
     /// Its way to what the tenant has.
@@ -60,13 +76,13 @@ impl Access {
 ///
 /// # Errors
 /// With what the session ends.
-pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> Result<Greeted, Status> {
+pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> Result<Greeting, Status> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
     let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
     let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
         return Err(Status::invalid_argument("Hello is the first message, and only that"));
     };
-    let v1::Hello { protocol_version: theirs, token, client_name, pid } = hello;
+    let v1::Hello { protocol_version: theirs, token, client_name, pid, resumable, resume } = hello;
     if theirs != PROTOCOL_VERSION {
         return Err(Status::failed_precondition(format!(
             "the client speaks version {theirs} of the protocol and this device manager {PROTOCOL_VERSION}: install \
@@ -81,9 +97,12 @@ pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> 
             "this device manager doesn't know the token"
         }));
     };
+    if let Some(resume) = resume {
+        return Ok(Greeting::Resume { tenant, resume });
+    }
     let Some(account) = shared.quotas.enter(&tenant) else {
         return Err(Status::resource_exhausted("the tenant has all the sessions that it may have; end some"));
     };
     let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Ok(Greeted { tenant, account, client, pid })
+    Ok(Greeting::New(Greeted { resumable, tenant, account, client, pid }))
 }

@@ -8,6 +8,7 @@
 //! cost: each message takes another two hops.
 
 pub mod child;
+pub mod folder;
 pub mod packets;
 pub mod pool;
 pub mod process;

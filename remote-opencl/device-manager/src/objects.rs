@@ -52,8 +52,19 @@ pub struct Queue {
     pub context: Arc<Context>,
     /// Its device.
     pub device: Device,
+    /// Whether the client may ask when its commands ran.
+    pub times: Times,
     /// What to add to the vendor's clock to get ours.
     offset: Mutex<Option<i64>>,
+}
+
+/// Whether a client may ask when the commands of a queue ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// It may.
+    Shown,
+    /// They are measured, but not for the client.
+    Hidden,
 }
 
 /// A buffer, or a region of one.
@@ -248,7 +259,9 @@ impl Queue {
         } else {
             QueueOrder::OutOfOrder
         };
-        Ok(Self { vendor, order, context, device, offset: Mutex::new(None) })
+        let profiling = properties & opencl_sys::CL_QUEUE_PROFILING_ENABLE != 0;
+        let times = if profiling { Times::Shown } else { Times::Hidden };
+        Ok(Self { vendor, order, context, device, times, offset: Mutex::new(None) })
     }
 
     /// The vendor's moments on our clock: durations stay exact, and one offset serves all commands of the queue.

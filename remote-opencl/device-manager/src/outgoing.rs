@@ -3,7 +3,7 @@
 use crate::budget::{Budget, Hold};
 use crate::command_ring::RingSender;
 use crate::dispatcher::{SessionId, Tenant};
-use crate::execute::{Ended, Got, Report};
+use crate::execute::{Ended, Got, Report, Told};
 use crate::metrics::{DataPath, Direction, Metrics};
 use crate::transfers::chunks;
 use bytes::Bytes;
@@ -14,7 +14,10 @@ use fpga_protocol::v1::server_message::Kind;
 use futures::Stream;
 use prost::Message as _;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::{Code, Status};
 
@@ -25,6 +28,9 @@ const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
 
 /// In the ids of transfers that are not the data of a command: those have the ids of events.
 const OTHER_TRANSFER: u64 = 1 << 63;
+
+/// How long a client may take nothing while the manager can hold no more for it.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 type Item = (Result<v1::ServerMessage, Status>, Option<Hold>);
 
@@ -37,18 +43,31 @@ pub struct Outgoing {
     budget: Budget,
     metrics: Metrics,
     last_transfer: u64,
+    flow: Arc<Flow>,
+}
+
+/// How many messages were put into the stream, and taken out of it.
+#[derive(Debug, Default)]
+struct Flow {
+    put: AtomicU64,
+    taken: AtomicU64,
 }
 
 /// The stream of a session's messages.
 #[derive(Debug)]
-pub struct Messages(UnboundedReceiver<Item>);
+pub struct Messages {
+    stream: UnboundedReceiver<Item>,
+    flow: Arc<Flow>,
+}
 
 impl Outgoing {
     /// Both ends. What waits to be sent is on the budget's account, which bounds it.
     #[must_use]
     pub fn new(budget: Budget, metrics: Metrics) -> (Self, Messages) {
         let (messages, stream) = unbounded_channel();
-        (Self { messages, ring: None, budget, metrics, last_transfer: 0 }, Messages(stream))
+        let flow = Arc::<Flow>::default();
+        let stream = Messages { stream, flow: flow.clone() };
+        (Self { messages, ring: None, budget, metrics, last_transfer: 0, flow }, stream)
     }
 
     /// From now on messages travel in a ring; the end, by the stream still.
@@ -58,12 +77,12 @@ impl Outgoing {
 
     /// The first message.
     pub fn welcome(&self, welcome: v1::Welcome) {
-        self.send(Kind::Welcome(welcome), None);
+        self.send(Kind::Welcome(welcome));
     }
 
     /// The answer to a call.
     pub fn reply(&self, reply: v1::Reply) {
-        self.send(Kind::Reply(reply), None);
+        self.send(Kind::Reply(reply));
     }
 
     /// The last message: why the session ends, which is told here too where it is the client's fault.
@@ -77,7 +96,7 @@ impl Outgoing {
 
     /// The last message: why the session ends.
     pub fn end(&self, status: Status) {
-        let _ = self.messages.send((Err(status), None));
+        self.put(Err(status), None);
     }
 
     /// Data of a reply in the form that suits its size; chunks are sent at once.
@@ -95,8 +114,7 @@ impl Outgoing {
     }
 
     fn chunk(&self, chunk: v1::Chunk) {
-        let hold = self.budget.hold(chunk.data.len() as u64);
-        self.send(Kind::Chunk(chunk), Some(hold));
+        self.send(Kind::Chunk(chunk));
     }
 
     /// All that there is to report, emptied: pieces at once, what has ended in as few messages as can be.
@@ -113,6 +131,7 @@ impl Outgoing {
                     // The data of a command travels under the name of its event.
                     self.chunk(v1::Chunk { transfer: event.0, length, offset, data });
                 }
+                Report::Ended(Ended { told: Told::Yes, .. }) => {}
                 Report::Ended(ended) => {
                     if let Some(Got::Bytes(bytes)) = &ended.data {
                         inside += bytes.len();
@@ -123,32 +142,46 @@ impl Outgoing {
             }
             if completions.len() == MAX_COMPLETIONS || inside >= MAX_COMPLETIONS_BYTES {
                 let completions = std::mem::take(&mut completions);
-                self.send_completions(completions, inside);
+                self.send(Kind::Completions(v1::Completions { completions }));
                 inside = 0;
             }
         }
         if !completions.is_empty() {
-            self.send_completions(completions, inside);
+            self.send(Kind::Completions(v1::Completions { completions }));
         }
-    }
-
-    fn send_completions(&self, completions: Vec<v1::Completion>, inside: usize) {
-        let hold = self.budget.hold(inside as u64);
-        self.send(Kind::Completions(v1::Completions { completions }), Some(hold));
     }
 
     /// A whole message of another's making.
     pub fn forward(&self, message: v1::ServerMessage) {
         let hold = self.budget.hold(message.encoded_len() as u64);
-        let _ = self.messages.send((Ok(message), Some(hold)));
+        self.put(Ok(message), Some(hold));
     }
 
-    fn send(&self, kind: Kind, hold: Option<Hold>) {
+    fn send(&self, kind: Kind) {
         let message = v1::ServerMessage { kind: Some(kind) };
+        // All that waits counts, small answers too: a client may ask much and read nothing.
+        let hold = Some(self.budget.hold(message.encoded_len() as u64));
         match &self.ring {
             Some(ring) => ring.send(&message, hold),
-            // Where the client has gone there is nobody to tell; the session notices by itself.
-            None => drop(self.messages.send((Ok(message), hold))),
+            None => self.put(Ok(message), hold),
+        }
+    }
+
+    fn put(&self, item: Result<v1::ServerMessage, Status>, hold: Option<Hold>) {
+        self.flow.put.fetch_add(1, Ordering::Relaxed);
+        // Where the client has gone there is nobody to tell; the session notices by itself.
+        let _ = self.messages.send((item, hold));
+    }
+
+    /// Waits until the client has taken nothing for [`STALL_TIMEOUT`] of what waits for it in the stream.
+    pub async fn stalled(&self) {
+        loop {
+            let taken = self.flow.taken.load(Ordering::Relaxed);
+            tokio::time::sleep(STALL_TIMEOUT).await;
+            let waits = self.flow.put.load(Ordering::Relaxed) != taken;
+            if waits && self.flow.taken.load(Ordering::Relaxed) == taken {
+                return;
+            }
         }
     }
 
@@ -179,6 +212,8 @@ impl Stream for Messages {
     type Item = Result<v1::ServerMessage, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context).map(|item| item.map(|(message, _hold)| message))
+        let item = std::task::ready!(self.stream.poll_recv(context));
+        self.flow.taken.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(item.map(|(message, _hold)| message))
     }
 }

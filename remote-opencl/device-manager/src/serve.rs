@@ -1,6 +1,7 @@
 //! `serve`: puts the parts of a manager together and runs it until a signal.
 
 use crate::catalogue::Catalogue;
+use crate::command_ring::CommandRing;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
@@ -8,6 +9,7 @@ use crate::gate::GateArgs;
 use crate::greeting::Access;
 use crate::humane;
 use crate::isolation::Isolate;
+use crate::isolation::folder::Folder;
 use crate::isolation::packets::Confine;
 use crate::isolation::pool::Plan;
 use crate::listen::{Address, Listener};
@@ -120,6 +122,10 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_SOURCE_AS_BITSTREAM")]
     source_as_bitstream: bool,
 
+    /// Have the commands of clients on this node travel in shared memory, where they share any.
+    #[arg(long, env = "FPGA_COMMAND_RING", default_value = "auto")]
+    command_ring: CommandRing,
+
     /// Share memory with clients on this node instead of sending all bytes in messages.
     #[arg(long, env = "FPGA_SHARED_MEMORY", default_value = "on")]
     shared_memory: SharedMemory,
@@ -190,6 +196,9 @@ pub struct ServeArgs {
     tenant_args: TenantArgs,
 
     #[command(flatten)]
+    gate: GateArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -205,9 +214,6 @@ impl Drop for OwnFolder {
 
 /// How a board is reconfigured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-    #[command(flatten)]
-    gate: GateArgs,
-
 enum Reconfiguration {
     /// One slot while the others run on.
     Partial,
@@ -238,6 +244,7 @@ impl ServeArgs {
             reconfiguration,
             source_as_bitstream,
             shared_memory,
+            command_ring,
             bitstreams,
             store,
             store_limit,
@@ -254,6 +261,7 @@ impl ServeArgs {
             tokens,
             tokens_optional,
             tenant_args,
+            gate,
             log,
         } = self;
         if reconfiguration == Reconfiguration::Full {
@@ -273,7 +281,6 @@ impl ServeArgs {
                 let files = ServerFiles { certificate, key, client_ca: Some(client_ca) };
                 let tls = ServerTls::new(files, HTTP_2);
                 if let Reload::Failed(error) = tls.reload() {
-            gate,
                     return Err(error).context("--tls-cert, --tls-key, --tls-client-ca");
                 }
                 Some(Arc::new(tls))
@@ -287,6 +294,7 @@ impl ServeArgs {
             Some(tokens) => Access::Token(tokens),
         };
         let entered = runtime.enter()?;
+        command_ring.set();
         log.init()?;
         let at_end = AtEnd::default();
         let shutdown = Shutdown::new();
@@ -302,15 +310,15 @@ impl ServeArgs {
                          --store out"
                     );
                 }
-                let prefix = "fpga-tenants-";
-                let folder =
-                    tempfile::Builder::new().prefix(prefix).tempdir().context("--isolate process")?;
+                let folder = Folder::make().context("--isolate process: no temporary folder")?;
+                let path = folder.path().to_owned();
+                at_end.add(folder);
                 Some(Plan {
                     runtime: runtime.clone(),
                     log,
                     most: usize::try_from(tenant_processes.get())?,
                     memory_limit: tenant_address_space,
-                    folder: folder.keep(),
+                    folder: path,
                     slots,
                     reconfiguration_time,
                     source_as_bitstream,
@@ -324,7 +332,7 @@ impl ServeArgs {
                 })
             }
         };
-        for folder in own_folder.into_iter().chain(isolation.as_ref().map(|plan| plan.folder.clone())) {
+        if let Some(folder) = own_folder {
             at_end.add(OwnFolder(folder));
         }
         let trace = trace.as_deref().map(Trace::to).transpose().context("--trace")?.unwrap_or_default();
@@ -365,6 +373,11 @@ impl ServeArgs {
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports =
             Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone(), trace.clone());
+        let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
+        let preload = gate.preload.iter().map(|name| {
+            catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
+        });
+        dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
         let config = Config {
             dispatcher: Arc::new(dispatcher),
             gate: Arc::new(gate.may_reconfigure),
@@ -379,6 +392,7 @@ impl ServeArgs {
             reports,
             metrics,
             reconfiguration_time,
+            reconnect_grace: gate.reconnect_grace,
             shared_memory,
             sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         };
@@ -416,11 +430,6 @@ fn confinement(wanted: ConfineBuilds, runtime: &Runtime) -> anyhow::Result<Confi
         }
     }
 }
-        let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
-        let preload = gate.preload.iter().map(|name| {
-            catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
-        });
-        dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
 
 fn bind(
     addresses: &[Address],

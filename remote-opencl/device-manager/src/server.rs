@@ -5,19 +5,22 @@
 
 use crate::budget::Budget;
 use crate::config::{Config, SharedMemory};
+use crate::connections::{Connections, Open};
 use crate::dispatcher::SessionId;
-use crate::greeting::{Access, Greeted, greet};
+use crate::greeting::{Access, Greeted, Greeting, greet};
 use crate::inventory::{Inventory, InventoryError};
 use crate::isolation::pool::{Plan, TenantProcesses};
 use crate::isolation::relay;
+use crate::link::{Lines, Links};
 use crate::listen::Listener;
 use crate::memory;
-use crate::outgoing::{Messages, Outgoing};
+use crate::metrics::Metrics;
+use crate::outgoing::Outgoing;
 use crate::peer::{Accepted, Peer};
 use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::segments::{Pool, Sides};
-use crate::session::{Locality, Session, Shared, Who};
+use crate::session::{Incoming, Locality, Session, Shared, Who};
 use crate::shutdown::Shutdown;
 use crate::socket::Socket;
 use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
@@ -36,8 +39,6 @@ use tokio::sync::{Semaphore, watch};
 use tonic::codegen::Service as _;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Most connections at a time; more are closed at once.
-const MAX_CONNECTIONS: usize = 512;
 /// Most sessions of one connection.
 const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
 /// A connection without a session is closed after this.
@@ -91,6 +92,7 @@ pub fn serve(
         quotas: Quotas::new(config.settings.clone(), config.metrics.clone()),
         sides: Sides::default(),
         segments: Pool::of_memory(),
+        links: Links::new(config.reconnect_grace, config.metrics.clone()),
         shutdown: shutdown.clone(),
         processes: isolation.map(TenantProcesses::new).map(Arc::new),
         config,
@@ -177,42 +179,6 @@ fn say_once(said: &mut Option<String>, error: String, what: &str) {
     }
 }
 
-/// The connections that are open.
-#[derive(Debug, Clone)]
-struct Connections(watch::Sender<usize>);
-
-/// One of them.
-#[derive(Debug)]
-struct Open(watch::Sender<usize>);
-
-impl Default for Connections {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
-    }
-}
-
-impl Connections {
-    fn open(&self) -> Option<Open> {
-        let mut opened = false;
-        self.0.send_modify(|count| {
-            opened = *count < MAX_CONNECTIONS;
-            *count += usize::from(opened);
-        });
-        opened.then(|| Open(self.0.clone()))
-    }
-
-    async fn all_closed(&self) {
-        // It can't be closed: this value holds a sender.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
-    }
-}
-
 #[derive(Debug)]
 enum Acceptor {
     Unix(tokio::net::UnixListener),
@@ -278,15 +244,17 @@ async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
 }
 
 fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
-    let Some(open) = connections.open() else {
-        tracing::warn!(limit = MAX_CONNECTIONS, "A connection was closed: there are too many");
-        return;
+    let peer = match accepted.peer() {
+        Ok(peer) => peer,
+        Err(error) => return tracing::debug!(%error, "A connection failed"),
+    };
+    let Some(open) = connections.open(&peer) else {
+        return tracing::warn!(?peer, "A connection was closed: there are too many");
     };
     let started = thread::Builder::new().name("session".to_owned()).spawn(move || {
-        if let Err(error) = connection(accepted, &shared) {
+        if let Err(error) = connection(accepted, peer, &shared, open) {
             tracing::debug!(%error, "A connection failed");
         }
-        drop(open);
     });
     if let Err(error) = started {
         tracing::warn!(%error, "A connection was closed: there is no thread for it");
@@ -294,21 +262,26 @@ fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
 }
 
 /// All of a connection's life, on its own thread.
-fn connection(accepted: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
-    let peer = accepted.peer()?;
+fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, open: Open) -> io::Result<()> {
+    let open = Arc::new(open);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tls = match (&accepted, &shared.config.tls) {
         (Accepted::Tcp(_), Some(tls)) => Some(tls.clone()),
         _ => None,
     };
-    let mut service =
-        Service { shared: shared.clone(), peer, sessions: watch::Sender::new(0), opened: Arc::default() };
+    let mut service = Service {
+        shared: shared.clone(),
+        peer,
+        open: open.clone(),
+        sessions: watch::Sender::new(0),
+        opened: Arc::default(),
+    };
     runtime.block_on(async {
         let socket = Socket::new(accepted.into())?;
         match tls {
             None => http(socket, &service).await,
-            Some(tls) => match tls.accept(socket).await {
-                Ok((stream, names)) => {
+            Some(tls) => match handshake(tls.accept(socket), &open).await {
+                Some(Ok((stream, names))) => {
                     let Some(name) = names.into_iter().next() else {
                         shared.config.metrics.access_refusals.inc();
                         tracing::info!(peer = ?service.peer, "A certificate without a DNS name proves nobody");
@@ -317,16 +290,25 @@ fn connection(accepted: Accepted, shared: &Arc<Shared>) -> io::Result<()> {
                     service.peer = Peer::Certificate(name.into());
                     http(stream, &service).await;
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     shared.config.metrics.access_refusals.inc();
                     tracing::info!(peer = ?service.peer, %error, "A TLS handshake failed");
                 }
+                None => tracing::debug!(peer = ?service.peer, "A TLS handshake took too long"),
             },
         }
         // The socket may be gone; what runs on the device ends here.
         service.no_session().await;
         Ok(())
     })
+}
+
+/// What comes of a handshake, for as long as it may take.
+async fn handshake<T>(shakes: impl Future<Output = T>, open: &Open) -> Option<T> {
+    tokio::select! {
+        shaken = tokio::time::timeout(IDLE_TIMEOUT, shakes) => shaken.ok(),
+        () = open.makes_room() => None,
+    }
 }
 
 async fn http<S>(stream: S, service: &Service)
@@ -360,6 +342,9 @@ where
         () = service.idle() => {
             tracing::debug!("An idle connection is closed");
         }
+        () = service.open.makes_room() => {
+            tracing::debug!("A connection without a session makes room");
+        }
         () = service.shared.shutdown.requested() => {
             connection.as_mut().graceful_shutdown();
             let farewell = async {
@@ -380,6 +365,8 @@ where
 struct Service {
     shared: Arc<Shared>,
     peer: Peer,
+    /// The connection's place.
+    open: Arc<Open>,
     /// How many there are.
     sessions: watch::Sender<usize>,
     /// How many there ever were.
@@ -393,6 +380,21 @@ impl Service {
             (Peer::User(_), SharedMemory::On) => Locality::SharesMemory,
             _ => Locality::Remote,
         }
+    }
+
+    /// All of a session.
+    async fn run(&self, greeted: Greeted, budget: Budget, outgoing: Outgoing, client: impl Incoming) {
+        self.shared.config.metrics.sessions_opened.inc();
+        let locality = self.locality();
+        if let Some(processes) = &self.shared.processes {
+            return relay::run(processes, &self.shared, greeted, locality, budget, outgoing, client).await;
+        }
+        let Greeted { tenant, account, client: name, pid, .. } = greeted;
+        let id = self.shared.config.dispatcher.new_session();
+        let who = Who { id, tenant: tenant.clone(), account, locality };
+        let (session, input) = Session::new(self.shared.clone(), who, budget, outgoing);
+        tracing::debug!(session = session.id().0, tenant = tenant.as_str(), name, pid, "Session opened");
+        session.run(input, client).await;
     }
 
     /// Waits until there is none.
@@ -419,35 +421,49 @@ impl Service {
 
 #[tonic::async_trait]
 impl DeviceManager for Service {
-    type SessionStream = Messages;
+    type SessionStream = Lines;
 
     async fn session(
         &self,
         request: Request<Streaming<v1::ClientMessage>>,
-    ) -> Result<Response<Messages>, Status> {
+    ) -> Result<Response<Lines>, Status> {
         let budget = Budget::default();
         let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
-        let counted = Counted::new(self);
+        let (lines, link) = Lines::new(messages);
+        let mut counted = Counted::new(self);
         let service = self.clone();
         let mut client = request.into_inner();
         tokio::spawn(async move {
-            match greet(&mut client, &service.shared, &service.peer).await {
-                Ok(greeted) if let Some(processes) = &service.shared.processes => {
-                    let locality = service.locality();
-                    relay::run(processes, &service.shared, greeted, locality, budget, outgoing, client).await;
+            let links = &service.shared.links;
+            let greeting = greet(&mut client, &service.shared, &service.peer).await;
+            if greeting.is_ok() {
+                service.open.is_used();
+            }
+            match greeting {
+                Ok(Greeting::New(greeted)) if greeted.resumable && links.are_on() => {
+                    let (outgoing, messages) =
+                        Outgoing::new(budget.clone(), service.shared.config.metrics.clone());
+                    match links.start(greeted.tenant.clone(), client, messages) {
+                        Ok((client, line)) => {
+                            // Where the connection has gone already the client comes back by another.
+                            let _ = link.send(line);
+                            service.run(greeted, budget, outgoing, client).await;
+                        }
+                        Err(error) => outgoing.end(Status::internal(error.to_string())),
+                    }
                 }
-                Ok(Greeted { tenant, account, client: name, pid }) => {
-                    let id = service.shared.config.dispatcher.new_session();
-                    let who = Who { id, tenant: tenant.clone(), account, locality: service.locality() };
-                    let (session, input) = Session::new(service.shared.clone(), who, budget, outgoing);
-                    tracing::debug!(
-                        session = session.id().0,
-                        tenant = tenant.as_str(),
-                        name,
-                        pid,
-                        "Session opened"
-                    );
-                    session.run(input, client).await;
+                Ok(Greeting::New(greeted)) => service.run(greeted, budget, outgoing, client).await,
+                Ok(Greeting::Resume { tenant, resume }) => {
+                    counted.is_no_session();
+                    match links.resume(&tenant, &resume.key, resume.received, client) {
+                        Ok(line) => drop(link.send(line.carrying(counted))),
+                        Err(status) => {
+                            let (tenant, reason) = (tenant.as_str(), status.message());
+                            tracing::info!(tenant, reason, "A session can't go on");
+                            outgoing.end(status);
+                        }
+                    }
+                    return;
                 }
                 Err(status) => {
                     tracing::info!(peer = ?service.peer, reason = status.message(), "Session refused");
@@ -456,28 +472,38 @@ impl DeviceManager for Service {
             }
             drop(counted);
         });
-        Ok(Response::new(messages))
+        Ok(Response::new(lines))
     }
 }
 
 /// A session in the counts, for as long as it lives.
 #[derive(Debug)]
-struct Counted(Service);
+struct Counted {
+    service: Service,
+    /// Whether it is more than a connection of one.
+    metrics: Option<Metrics>,
+}
 
 impl Counted {
     fn new(service: &Service) -> Self {
         service.opened.fetch_add(1, Ordering::Relaxed);
         service.sessions.send_modify(|count| *count += 1);
-        let metrics = &service.shared.config.metrics;
+        let metrics = service.shared.config.metrics.clone();
         metrics.sessions.inc();
-        metrics.sessions_opened.inc();
-        Self(service.clone())
+        Self { service: service.clone(), metrics: Some(metrics) }
+    }
+
+    /// It is the connection of a session that is counted already.
+    fn is_no_session(&mut self) {
+        if let Some(metrics) = self.metrics.take() {
+            metrics.sessions.dec();
+        }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.shared.config.metrics.sessions.dec();
-        self.0.sessions.send_modify(|count| *count -= 1);
+        self.is_no_session();
+        self.service.sessions.send_modify(|count| *count -= 1);
     }
 }

@@ -20,6 +20,7 @@ use crate::execute::{Executor, Report};
 use crate::gate::Asker;
 use crate::inventory::Inventory;
 use crate::isolation::pool::TenantProcesses;
+use crate::link::Links;
 use crate::objects::Objects;
 use crate::outgoing::Outgoing;
 use crate::quotas::{Account, Charge, Quotas};
@@ -39,6 +40,8 @@ use tonic::Status;
 
 /// Most input that is taken before the client is told.
 const MAX_ROUND: usize = 256;
+/// What a client would hear that reads nothing.
+pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
 /// What clients hear at the end.
 const LAST_STATUS: &str = "the device manager is stopping";
 
@@ -57,6 +60,8 @@ pub struct Shared {
     pub sides: Sides,
     /// What there is of memory to share.
     pub segments: Pool,
+    /// Sessions whose clients may come back.
+    pub links: Links,
     /// Whether it is to end.
     pub shutdown: Shutdown,
     /// Where sessions have their vendor contexts, if not here.
@@ -98,11 +103,11 @@ pub struct Session {
     backlog: Backlog<Vec<Command<Body>>>,
     loading: Option<Loading>,
     building: Building,
+    asker: Asker,
     /// What the client has not been told yet.
     reports: Vec<Report>,
     ring: Ring,
     closed: Closed,
-    asker: Asker,
 }
 
 /// A modelled reconfiguration.
@@ -181,10 +186,6 @@ impl Session {
         let (sender, input) = unbounded_channel();
         let inbox = Inbox(sender);
         let transfers = Transfers::new(Segments::new(shared.segments.clone()), account.clone());
-        let session = Self {
-            shared,
-            id,
-            tenant,
         let asker = Asker {
             gate: shared.config.gate.clone(),
             dispatcher: shared.config.dispatcher.clone(),
@@ -195,6 +196,10 @@ impl Session {
             tenant: tenant.clone(),
             allowed: Arc::default(),
         };
+        let session = Self {
+            shared,
+            id,
+            tenant,
             account,
             charges: HashMap::new(),
             executor: Executor::new(inbox.clone()),
@@ -209,12 +214,12 @@ impl Session {
             backlog: Backlog::default(),
             loading: None,
             building: Building::No,
+            asker,
             reports: Vec::new(),
             ring: Ring::None,
             closed: Closed::No,
         };
         (session, input)
-            asker,
     }
 
     /// Its id.
@@ -234,6 +239,7 @@ impl Session {
             buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
             ring_words: if side_key.is_empty() || !command_ring::is_wanted() { 0 } else { RING_WORDS },
             side_key,
+            ..v1::Welcome::default()
         });
         self.shared.router.add(self.id, self.inbox.clone());
         let last = self.serve(&mut input, &mut client).await;
@@ -299,6 +305,7 @@ impl Session {
                 },
                 () = self.outgoing.closed() => return None,
                 () = self.budget.freed(), if full => {}
+                () = self.outgoing.stalled(), if full => return Some(Status::resource_exhausted(READS_NOTHING)),
                 () = &mut requested => return Some(Status::unavailable(LAST_STATUS)),
             }
             self.tell();

@@ -3,11 +3,14 @@
 
 use super::{Download, OTHER_TRANSFER, Session};
 use crate::command_ring::{Receiving, RingReader};
+use crate::kept::WrongCount;
+use crate::reconnect::{Received, Way, is_of_the_connection};
 use crate::sync::lock;
 use crate::transport::{Arrived, Inbox};
 use bytes::BytesMut;
 use fpga_protocol::v1::{self, server_message};
 use fpga_ring::Readiness;
+use prost::Message as _;
 use std::sync::Weak;
 
 /// Most bytes of transfers that are kept in memory until somebody takes them (programs' binaries).
@@ -23,6 +26,8 @@ enum Violation {
     Kind,
     #[error("a chunk of transfer {0} that doesn't fit")]
     Chunk(u64),
+    #[error(transparent)]
+    Count(#[from] WrongCount),
 }
 
 /// The reading task's hold on a session: however the task ends, the session doesn't go on without it.
@@ -37,8 +42,11 @@ impl Drop for Reader {
     }
 }
 
-/// Reads until there is nothing more to read or nobody to read for.
-pub(super) async fn read(reader: Reader, mut inbox: Inbox) {
+/// Reads until there is nothing more to read or nobody to read for; over another connection where there is a way back.
+pub(super) async fn read(reader: Reader, mut inbox: Inbox, way: Option<Way>) {
+    let mut received = Received::default();
+    // The latest connection's, which may end with its last handle.
+    let mut _channel = None;
     loop {
         let arrived = inbox.arrived().await;
         let Some(session) = reader.0.upgrade() else { return };
@@ -64,13 +72,34 @@ pub(super) async fn read(reader: Reader, mut inbox: Inbox) {
         }
         match message {
             Ok(Some(message)) => {
-                if let Err(violation) = session.handle(message) {
+                if let Err(violation) = session.receive_one(message, way.is_some(), &mut received) {
                     tracing::warn!(%violation, "A device manager broke the protocol");
                     return session.lose("protocol violation");
                 }
             }
             Ok(None) => return session.lose("the manager ended the session"),
-            Err(status) => return session.lose(status.message()),
+            Err(status) => {
+                let Some(way) = way.as_ref().filter(|_| is_of_the_connection(&status)) else {
+                    return session.lose(status.message());
+                };
+                tracing::debug!(why = status.message(), "Lost the connection to a device manager");
+                let outbox = session.outbox.clone();
+                drop(session);
+                let is_over = || reader.0.upgrade().is_none_or(|session| !session.is_usable());
+                match way.back(&outbox, received.messages, is_over).await {
+                    Ok(back) => {
+                        tracing::info!(manager = %way.address, "Back at a device manager");
+                        (inbox, _channel) = (back.inbox, Some(back.channel));
+                    }
+                    Err(error) => {
+                        tracing::warn!(manager = %way.address, %error, "A session is lost");
+                        if let Some(session) = reader.0.upgrade() {
+                            session.lose("no way back");
+                        }
+                        return;
+                    }
+                }
+            }
         }
     }
 }
@@ -132,6 +161,28 @@ impl Session {
         }
     }
 
+    /// Takes a message, and its number where messages have one.
+    fn receive_one(
+        &self,
+        message: v1::ServerMessage,
+        numbered: bool,
+        received: &mut Received,
+    ) -> Result<(), Violation> {
+        if !numbered {
+            return self.handle(message);
+        }
+        if let Some(server_message::Kind::Ack(ack)) = message.kind {
+            return Ok(self.outbox.manager_has(ack.received)?);
+        }
+        let bytes = message.encoded_len();
+        self.handle(message)?;
+        if let Some(acknowledged) = received.count(bytes) {
+            self.outbox.acknowledge(acknowledged);
+            self.outbox.wake();
+        }
+        Ok(())
+    }
+
     fn handle(&self, message: v1::ServerMessage) -> Result<(), Violation> {
         match message.kind {
             Some(server_message::Kind::Completions(completions)) => {
@@ -147,7 +198,9 @@ impl Session {
                 }
                 Ok(())
             }
-            Some(server_message::Kind::Welcome(_)) | None => Err(Violation::Kind),
+            Some(server_message::Kind::Welcome(_) | server_message::Kind::Ack(_)) | None => {
+                Err(Violation::Kind)
+            }
         }
     }
 

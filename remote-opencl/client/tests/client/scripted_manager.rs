@@ -175,6 +175,7 @@ impl State {
                 assert_eq!(hello.protocol_version, fpga_protocol::limits::PROTOCOL_VERSION);
                 self.send(server_message::Kind::Welcome(welcome()));
             }
+            client_message::Kind::Ack(_) => {}
             client_message::Kind::Call(call) => self.call(call),
             client_message::Kind::Flush(flush) => {
                 self.script.flushes.lock().unwrap().push(flush.commands.len());
@@ -211,6 +212,7 @@ impl State {
                     status: if fails { -2 } else { 0 },
                     log: "a log".into(),
                     binary_type: 4,
+                    ..v1::DeviceBuild::default()
                 };
                 reply.result = Some(v1::reply::Result::Build(v1::BuildResult {
                     devices: vec![device],
@@ -384,6 +386,7 @@ fn welcome() -> v1::Welcome {
         // There is no side socket, as where only the manager's own socket is mounted: everything goes without.
         side_key: vec![1; 32].into(),
         buffers_in_segments: true,
+        ..v1::Welcome::default()
     }
 }
 

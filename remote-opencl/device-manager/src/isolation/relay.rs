@@ -9,7 +9,7 @@ use crate::greeting::Greeted;
 use crate::outgoing::Outgoing;
 use crate::router::Inbox;
 use crate::segments::Key;
-use crate::session::{Incoming, Locality, Shared};
+use crate::session::{Incoming, Locality, READS_NOTHING, Shared};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1;
@@ -253,6 +253,7 @@ async fn upwards(
         while budget.held() > SOFT_LIMIT {
             tokio::select! {
                 () = budget.freed() => {}
+                () = outgoing.stalled() => return Some(Status::resource_exhausted(READS_NOTHING)),
                 () = outgoing.closed() => break,
             }
         }

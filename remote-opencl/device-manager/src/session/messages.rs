@@ -18,6 +18,8 @@ impl Session {
     pub(super) fn message(&mut self, message: v1::ClientMessage) -> Result<(), Violation> {
         match message.kind.ok_or(Violation::NoKind)? {
             Kind::Hello(_) => Err(Violation::Hello),
+            // Where there is something to acknowledge it doesn't come here.
+            Kind::Ack(_) => Err(Violation::NoKind),
             Kind::Chunk(chunk) => {
                 self.transfers.chunk(chunk)?;
                 let held = self.transfers.bytes() + self.budget.held();
@@ -116,6 +118,7 @@ impl Session {
         match opened {
             Ok((sender, receiver)) => {
                 self.answer(reply(call, Ok(()), None));
+                self.executor.tell_by(sender.clone());
                 self.outgoing.over(sender);
                 self.ring = Ring::New(receiver);
             }

@@ -464,6 +464,12 @@ impl Enqueued {
         Some(Bytes::from(bytes))
     }
 
+    /// Whether its event is all there is: the command has succeeded when that has.
+    #[must_use]
+    pub fn is_one_event(&self) -> bool {
+        self.refused.is_none() && self.parts.is_empty()
+    }
+
     /// After the command has ended: whether it ended well.
     ///
     /// # Errors

@@ -233,6 +233,25 @@ impl Program {
     /// # Errors
     /// The vendor's.
     pub fn kernels(&self) -> ClResult<Vec<Kernel>> {
+        // Intel's makes all at once only of a program that is built for all of its devices.
+        self.all_kernels().or_else(|error| self.kernels_by_name().map_err(|_| error))
+    }
+
+    fn kernels_by_name(&self) -> ClResult<Vec<Kernel>> {
+        let names = query(|size, value, needed| {
+            let param = opencl_sys::CL_PROGRAM_KERNEL_NAMES;
+            // SAFETY: the program is live; `query` passes valid pointers.
+            Ok(unsafe { call!(clGetProgramInfo(self.raw(), param, size, value, needed)) })
+        })?;
+        let names = text(names);
+        let kernel = |name: &str| {
+            let name = CString::new(name).map_err(|_| ClError(opencl_sys::CL_INVALID_KERNEL_NAME))?;
+            Kernel::new(self, &name)
+        };
+        names.split(';').filter(|name| !name.is_empty()).map(kernel).collect()
+    }
+
+    fn all_kernels(&self) -> ClResult<Vec<Kernel>> {
         let mut count = 0;
         // SAFETY: the program is live, no array is passed.
         check(unsafe { call!(clCreateKernelsInProgram(self.raw(), 0, ptr::null_mut(), &raw mut count)) })?;

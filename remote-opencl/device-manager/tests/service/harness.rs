@@ -76,7 +76,7 @@ impl Manager {
     }
 
     /// How many sessions it counts.
-    fn sessions(&self) -> u64 {
+    pub fn sessions(&self) -> u64 {
         let text = self.metrics_text();
         let line = text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_sessions "));
         line.unwrap_or_else(|| panic!("no metric in {text}")).parse().unwrap()
@@ -122,12 +122,16 @@ impl Manager {
     }
 
     pub async fn channel(&self) -> Channel {
+        self.try_channel().await.unwrap()
+    }
+
+    pub async fn try_channel(&self) -> Result<Channel, ()> {
         let socket = self.socket();
         let connect = tower::service_fn(move |_: tonic::transport::Uri| {
             let socket = socket.clone();
             async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
         });
-        Endpoint::from_static("http://manager").connect_with_connector(connect).await.unwrap()
+        Endpoint::from_static("http://manager").connect_with_connector(connect).await.map_err(|_| ())
     }
 }
 

@@ -1,0 +1,86 @@
+//! The folder that a manager's tenant processes have theirs in: locked while the manager lives, so that the next manager
+//! removes what a killed one has left.
+
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "fpga-tenants-";
+const LOCK: &str = "lock";
+
+/// The folder; it goes with the value.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Folder {
+    /// A new one among temporary files, in place of those of managers that are no more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make() -> io::Result<Self> {
+        Self::make_in(&std::env::temp_dir())
+    }
+
+    fn make_in(temporary: &Path) -> io::Result<Self> {
+        remove_stale(temporary);
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(temporary)?;
+        // It gets its name when it is locked: one that can be locked is nobody's.
+        let new = folder.path().join("new");
+        let lock = lock(File::create(&new)?)?;
+        std::fs::rename(new, folder.path().join(LOCK))?;
+        Ok(Self { path: folder.keep(), _lock: lock })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The next manager would do it too.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn lock(file: File) -> io::Result<Flock<File>> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
+}
+
+fn remove_stale(temporary: &Path) {
+    for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let is_one = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        if is_one && File::open(entry.path().join(LOCK)).and_then(lock).is_ok() {
+            // Somebody else may be removing it too.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_manager_left_is_removed_and_what_a_living_one_has_is_not() {
+        let temporary = tempfile::tempdir().unwrap();
+        let living = Folder::make_in(temporary.path()).unwrap();
+        let killed = Folder::make_in(temporary.path()).unwrap();
+        let left = killed.path().to_owned();
+        // As the system does it for a process that is no more.
+        let Folder { _lock, .. } = &*std::mem::ManuallyDrop::new(killed);
+        _lock.relock(FlockArg::Unlock).unwrap();
+        let next = Folder::make_in(temporary.path()).unwrap();
+        assert!(!left.exists());
+        assert!(living.path().exists() && next.path().exists());
+        let path = living.path().to_owned();
+        drop(living);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,121 @@
+//! What goes to the client over one connection: from the session directly, or by a [`Link`], which outlives it.
+
+use super::{Greeting, Link};
+use crate::objects::lock;
+use crate::outgoing::Messages;
+use fpga_protocol::v1;
+use fpga_protocol::v1::server_message::Kind;
+use futures::{FutureExt as _, Stream};
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::oneshot;
+use tonic::Status;
+
+type Said = Result<v1::ServerMessage, Status>;
+
+/// One connection of a link.
+#[derive(Debug)]
+pub struct Line {
+    link: Arc<Link>,
+    connection: u64,
+    greeting: Option<Greeting>,
+    first: Option<v1::Welcome>,
+    /// What lasts as long as the line is in use.
+    carried: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// What a connection's session says, before and after it is known whether it has a link.
+#[derive(Debug)]
+pub struct Lines {
+    direct: Messages,
+    linked: Option<Line>,
+    link: Option<oneshot::Receiver<Line>>,
+}
+
+impl Line {
+    pub(super) fn new(
+        link: Arc<Link>,
+        connection: u64,
+        greeting: Option<Greeting>,
+        first: Option<v1::Welcome>,
+    ) -> Self {
+        Self { link, connection, greeting, first, carried: None }
+    }
+
+    /// With something that is dropped with the line.
+    #[must_use]
+    pub fn carrying(self, carried: impl Any + Send + Sync) -> Self {
+        Self { carried: Some(Box::new(carried)), ..self }
+    }
+
+    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Option<Said>> {
+        let message = |kind| Poll::Ready(Some(Ok(v1::ServerMessage { kind: Some(kind) })));
+        if let Some(welcome) = self.first.take() {
+            return message(Kind::Welcome(welcome));
+        }
+        let mut state = lock(&self.link.state);
+        if state.connection != self.connection {
+            // Another connection took over.
+            drop(state);
+            self.carried = None;
+            return Poll::Ready(None);
+        }
+        if state.ack_is_due() {
+            (state.acknowledged, state.unacknowledged_bytes) = (state.received, 0);
+            return message(Kind::Ack(v1::Ack { received: state.received }));
+        }
+        let index = usize::try_from(state.cursor - state.first).unwrap_or(usize::MAX);
+        if let Some(again) = state.kept.get(index).cloned() {
+            state.cursor += 1;
+            return Poll::Ready(Some(Ok(again)));
+        }
+        match Pin::new(&mut state.source).poll_next(context) {
+            Poll::Pending => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Poll::Ready(Some(Ok(mut said))) => {
+                if let Some(Kind::Welcome(welcome)) = &mut said.kind {
+                    // The first message of all, which has no number: without it there is nothing to resume.
+                    if let Some(Greeting { key, grace }) = self.greeting.take() {
+                        welcome.resume_key = key;
+                        welcome.grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+                    }
+                } else if state.resumable.is_ok() {
+                    state.keep(&said);
+                }
+                Poll::Ready(Some(Ok(said)))
+            }
+            Poll::Ready(ended) => Poll::Ready(ended),
+        }
+    }
+}
+
+impl Lines {
+    /// What `direct` says, unless a line comes.
+    #[must_use]
+    pub fn new(direct: Messages) -> (Self, oneshot::Sender<Line>) {
+        let (sender, link) = oneshot::channel();
+        (Self { direct, linked: None, link: Some(link) }, sender)
+    }
+}
+
+impl Stream for Lines {
+    type Item = Said;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Said>> {
+        let this = &mut *self;
+        if let Some(link) = &mut this.link
+            && let Poll::Ready(line) = link.poll_unpin(context)
+        {
+            this.linked = line.ok();
+            this.link = None;
+        }
+        match &mut this.linked {
+            Some(line) => line.poll_said(context),
+            None => Pin::new(&mut this.direct).poll_next(context),
+        }
+    }
+}
