@@ -200,6 +200,10 @@ impl Program {
             names: names.to_owned(),
         };
         program.built(session.call(Method::CreateProgramWithBuiltInKernels(create))?, "")?;
+        let mut build = lock(&program.build);
+        // A runtime that shows none of them has no executable.
+        build.kernels = build.kernels.take().filter(|kernels| !kernels.is_empty());
+        drop(build);
         Ok(program)
     }
 

@@ -52,6 +52,16 @@ macro_rules! dispatch_table {
         #[cfg(test)]
         const OFFSETS: &[(&str, usize)] =
             &[$((stringify!($function), std::mem::offset_of!(cl::cl_icd_dispatch, $function)),)*];
+
+        /// What each function says to nothing but zeros.
+        #[cfg(test)]
+        fn probed() -> Vec<(&'static str, String)> {
+            use tests::probe::Probe as _;
+            vec![
+                $((stringify!($function), DISPATCH.standard.$function.probe()),)*
+                ("clGetKernelSuggestedLocalWorkSize", DISPATCH.suggested_local_work_size.probe()),
+            ]
+        }
     };
     (@slot unsupported $function:ident) => { Stub::STUB };
     (@slot $module:ident $function:ident) => { Some($module::$function) };

@@ -72,6 +72,23 @@ fn the_contract_holds_over_a_unix_socket_and_over_tcp() {
 }
 
 #[test]
+fn what_a_device_claims_beyond_the_usual_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "newer");
+    for runtime in runtimes().into_iter().chain(runtimes().get(1).map(|_| "intel-cpu")) {
+        let output = exec(&["--runtime", runtime], &program);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{runtime}: {}\n{text}{output:?}", output.status);
+        let claimed = match runtime {
+            "pocl" => "sub-devices timers built-in-kernels ",
+            "intel-cpu" => "sub-devices timers pipes device-queues sub-groups il ",
+            _ => "sub-devices ",
+        };
+        assert_eq!(text, format!("{claimed}0 failures\n"), "{runtime}");
+    }
+}
+
+#[test]
 fn a_forked_child_has_a_session_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let output = exec(&[], &compile(folder.path(), "fork"));
