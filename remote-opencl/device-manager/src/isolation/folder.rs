@@ -71,13 +71,15 @@ mod tests {
     fn what_a_killed_manager_left_is_removed_and_what_a_living_one_has_is_not() {
         let temporary = tempfile::tempdir().unwrap();
         let living = Folder::make_in(temporary.path()).unwrap();
-        let killed = Folder::make_in(temporary.path()).unwrap();
-        let left = killed.path().to_owned();
-        // As the system does it for a process that is no more.
-        let Folder { _lock, .. } = &*std::mem::ManuallyDrop::new(killed);
-        _lock.relock(FlockArg::Unlock).unwrap();
+        // Nobody holds its lock.
+        let left = temporary.path().join(format!("{PREFIX}killed"));
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join(LOCK), "").unwrap();
+        let another = temporary.path().join("of-somebody-else");
+        std::fs::create_dir(&another).unwrap();
+        std::fs::write(another.join(LOCK), "").unwrap();
         let next = Folder::make_in(temporary.path()).unwrap();
-        assert!(!left.exists());
+        assert!(!left.exists() && another.exists());
         assert!(living.path().exists() && next.path().exists());
         let path = living.path().to_owned();
         drop(living);

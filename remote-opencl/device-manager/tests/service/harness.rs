@@ -178,6 +178,13 @@ impl Client {
         next(&mut from).await.map(|_| ())
     }
 
+    /// Whether a session begins over this channel, which may have been closed already.
+    pub async fn enters(channel: Channel) -> Result<(), ()> {
+        let (to, mut from) = try_raw(channel).await.map_err(|_| ())?;
+        to.send(hello(PROTOCOL_VERSION)).await.map_err(|_| ())?;
+        next(&mut from).await.map(|_| ()).map_err(|_| ())
+    }
+
     pub async fn with_token(channel: Channel, token: &str) -> Self {
         let (to, mut from) = raw(channel).await;
         to.send(hello_with(PROTOCOL_VERSION, token)).await.unwrap();
@@ -474,10 +481,16 @@ pub fn hello_with(protocol_version: u32, token: &str) -> v1::ClientMessage {
 
 /// Both ends of a stream on which nothing was said.
 pub async fn raw(channel: Channel) -> (mpsc::Sender<v1::ClientMessage>, Streaming<ServerMessage>) {
+    try_raw(channel).await.unwrap()
+}
+
+async fn try_raw(
+    channel: Channel,
+) -> Result<(mpsc::Sender<v1::ClientMessage>, Streaming<ServerMessage>), Status> {
     let (to, stream) = mpsc::channel(16);
     let mut client = DeviceManagerClient::new(channel).max_decoding_message_size(8 << 20);
-    let from = client.session(ReceiverStream::new(stream)).await.unwrap().into_inner();
-    (to, from)
+    let from = client.session(ReceiverStream::new(stream)).await?.into_inner();
+    Ok((to, from))
 }
 
 pub async fn next(from: &mut Streaming<ServerMessage>) -> Result<Option<ServerKind>, Status> {
