@@ -60,6 +60,10 @@ bench: setup ## Measure: remote against native OpenCL, the extender, kube-schedu
 conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone of OpenCL-CTS)
 	@hack/conformance.sh
 
+.PHONY: soak
+soak: ## Kill clients and managers at random for SOAK_MINUTES (default 30), and look for leaks
+	@hack/soak.sh
+
 .PHONY: fuzz
 fuzz: ## Look for bytes that break a parser, FUZZ_SECONDS each (default 60; needs nightly Rust, cargo-fuzz)
 	@hack/fuzz.sh

@@ -8,4 +8,5 @@
 pub mod bench;
 pub mod demo;
 pub mod functions;
+pub mod soak;
 pub mod testbed;

@@ -1,0 +1,15 @@
+//! `make soak`; see [`fpga_tests::soak`].
+
+use clap::Parser as _;
+use fpga_tests::soak::Args;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match Args::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `make soak`: OpenCL programs against device managers for a while, with clients and managers killed at random, and at the
+//! end nothing leaked: descriptors, threads, memory, segments, sessions, temporary files, processes.
+//!
+//! One manager is never killed: what it has at the end is held against what it had after a first part of the time. The
+//! others are killed and started again under their clients. Programs check their results themselves; one that nobody
+//! killed, and whose manager nobody killed, must end well, and none may hang.
+
+mod clients;
+mod managers;
+mod state;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use clients::{Clients, Outcomes};
+use managers::Manager;
+use state::{State, Verdicts};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long clients may take to end by themselves, and managers to have no session then.
+const REST: Duration = Duration::from_secs(90);
+/// The first part of the time, after which the manager that lives on is looked at: caches are full then.
+const WARM_UP: f64 = 0.25;
+
+/// Kills clients and managers at random and looks for leaks; exits with 1 if there are any.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example: fpga-soak --minutes 5 --programs build/opencl-programs --seed 42")]
+pub struct Args {
+    /// How long.
+    #[arg(long, env = "SOAK_MINUTES", default_value = "30")]
+    minutes: f64,
+    /// What makes the choices; printed, so that a run can be had again [default: by the clock].
+    #[arg(long, env = "SOAK_SEED")]
+    seed: Option<u64>,
+    /// How many programs run at a time.
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: u32,
+    /// The OpenCL runtime below the managers.
+    #[arg(long, env = "RUNTIME", default_value = "pocl")]
+    runtime: String,
+    /// The folder with the built programs of tests/opencl-programs.
+    #[arg(long, default_value = "build/opencl-programs")]
+    programs: PathBuf,
+    /// The device manager [default: beside this program]; the driver lies beside it.
+    #[arg(long)]
+    device_manager: Option<PathBuf>,
+}
+
+/// Choices that come again with the same seed.
+#[derive(Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// One of `0..below`.
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below.max(1)
+    }
+
+    /// One of these.
+    fn of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        let count = u64::try_from(all.len()).ok()?;
+        all.get(usize::try_from(self.below(count)).ok()?)
+    }
+}
+
+impl Args {
+    /// Soaks, prints the table, and tells whether something leaked.
+    ///
+    /// # Errors
+    /// Something is missing, or the test bed itself fails.
+    pub fn run(self) -> Result<ExitCode> {
+        let Self { minutes, seed, clients, runtime, programs, device_manager } = self;
+        let by_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
+        let seed = seed.unwrap_or_else(by_clock);
+        let manager = match device_manager {
+            Some(path) => path,
+            None => std::env::current_exe()?.with_file_name("fpga-device-manager"),
+        };
+        let manager =
+            manager.canonicalize().with_context(|| format!("{} is not built", manager.display()))?;
+        let programs = programs
+            .canonicalize()
+            .with_context(|| format!("{} is not there: make -C tests/opencl-programs", programs.display()))?;
+        println!(
+            "soak: {minutes} minutes over {runtime}, seed {seed} (SOAK_SEED={seed} makes the same choices)"
+        );
+        let folder = tempfile::Builder::new().prefix("fs").tempdir_in("/tmp")?;
+        let mark = format!("{seed}-{}", std::process::id());
+        let shm_before = state::shared_memory_files();
+        let start =
+            |name, args: &[&str]| Manager::start(&manager, folder.path(), name, &runtime, &mark, args);
+        // The first is never killed. Its sessions are in its own process; those of others in processes of their own too.
+        let mut managers = vec![
+            start("steady", &["--listen", "tcp://127.0.0.1:0", "--insecure-tcp"])?,
+            start("killed", &[])?,
+            start("isolating", &["--isolate", "process"])?,
+        ];
+        let mut running =
+            Clients::new(programs, manager.with_file_name("libfpga_opencl_icd.so"), folder.path(), &mark)?;
+        let length = Duration::from_secs_f64(minutes * 60.0);
+        let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        soak(&mut running, &mut managers, &mut chance, clients, length.mul_f64(WARM_UP))?;
+        rest(&mut running, &managers)?;
+        let before = State::of(&managers[0])?;
+        soak(&mut running, &mut managers, &mut chance, clients, length.mul_f64(1.0 - WARM_UP))?;
+        rest(&mut running, &managers)?;
+        let after = State::of(&managers[0])?;
+
+        let mut verdicts = Verdicts::default();
+        for manager in &managers {
+            verdicts.idle(manager)?;
+        }
+        let killed = managers.iter().map(Manager::kills).sum::<u32>();
+        for manager in &mut managers {
+            let ended = manager.stop()?;
+            verdicts.check(format!("{} ends in order", manager.name()), "0", &ended, ended == "0");
+        }
+        verdicts.compare(&before, &after);
+        let shm = state::shared_memory_files();
+        let new: Vec<_> = shm.difference(&shm_before).cloned().collect();
+        verdicts.check("files in /dev/shm".to_owned(), "none new", &format!("{new:?}"), new.is_empty());
+        let left = state::files_of_ours(folder.path())?;
+        verdicts.check("temporary files".to_owned(), "none", &format!("{left:?}"), left.is_empty());
+        let processes = state::processes_of(&mark);
+        verdicts.check("processes".to_owned(), "none", &format!("{processes:?}"), processes.is_empty());
+        let Outcomes { passed, killed: clients_killed, lost, wrong, .. } = running.outcomes();
+        println!(
+            "programs: {passed} passed, {clients_killed} killed, {lost} lost their manager; managers killed: {killed}"
+        );
+        verdicts.check(
+            "programs that failed without a cause".to_owned(),
+            "0",
+            &wrong.len().to_string(),
+            wrong.is_empty(),
+        );
+        for text in wrong {
+            println!("{text}");
+        }
+        print!("{verdicts}");
+        if verdicts.all_good() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        println!("kept for a look: {}", folder.keep().display());
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Keeps programs running and kills at random, for so long.
+fn soak(
+    running: &mut Clients,
+    managers: &mut [Manager],
+    chance: &mut Chance,
+    clients: u32,
+    length: Duration,
+) -> Result<()> {
+    let until = Instant::now() + length;
+    let mut next_kill = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        running.look_after(managers)?;
+        while running.count() < usize::try_from(clients)? {
+            running.start(managers, chance)?;
+        }
+        if Instant::now() >= next_kill {
+            next_kill = Instant::now() + Duration::from_millis(100 + chance.below(1500));
+            match chance.below(20) {
+                0..9 => running.kill_one(chance)?,
+                9..12 => running.pause_one(chance)?,
+                // Not the first one.
+                choice @ 12..15 => {
+                    let at = 1 + usize::try_from(chance.below(u64::try_from(managers.len() - 1)?))?;
+                    managers[at].restart(choice == 12)?;
+                }
+                _ => {}
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Lets all programs end and the managers come to rest.
+fn rest(running: &mut Clients, managers: &[Manager]) -> Result<()> {
+    let until = Instant::now() + REST;
+    running.resume_all()?;
+    while running.count() > 0 && Instant::now() < until {
+        running.look_after(managers)?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while Instant::now() < until {
+        let idle = managers.iter().map(Manager::is_idle).collect::<Result<Vec<_>>>()?;
+        if idle.into_iter().all(|idle| idle) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        super::Args::command().debug_assert();
+    }
+
+    #[test]
+    fn chance_repeats_itself_by_seed_and_reaches_everything() {
+        let draw = |seed| {
+            let mut chance = super::Chance(seed);
+            (0..200).map(|_| chance.below(7)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(5), draw(5));
+        assert_ne!(draw(5), draw(6));
+        assert!((0..7).all(|wanted| draw(5).contains(&wanted)));
+    }
+}

@@ -1,0 +1,249 @@
+//! Programs that know nothing of all this, some of which are killed.
+
+use super::Chance;
+use super::managers::Manager;
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program that runs longer hangs.
+const TOO_LONG: Duration = Duration::from_secs(60);
+/// How long a paused program stays so.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// The programs and what they are told.
+const PROGRAMS: &[(&str, &[&str])] = &[
+    ("vector_add", &[]),
+    ("vector_add", &["--size", "100"]),
+    ("null_kernel", &["--iterations", "500", "--warmup", "10"]),
+    ("null_kernel", &["--pipelined", "--iterations", "5000"]),
+    ("write_kernel_read", &["--iterations", "500", "--warmup", "10"]),
+    ("bandwidth", &["--mib", "33", "--iterations", "2"]),
+    ("map_touch", &["--mib", "9", "--iterations", "3"]),
+    ("map_unmap", &[]),
+    ("two_queues_deadlock", &[]),
+    ("user_event_deadlock", &[]),
+    ("long_task", &["--seconds", "2", "--kernel-ms", "50"]),
+    ("images", &[]),
+    ("compile_link", &[]),
+    ("callback_status", &[]),
+    ("retain_release", &[]),
+];
+
+/// What became of them.
+#[derive(Debug, Default, Clone)]
+pub struct Outcomes {
+    pub passed: u32,
+    pub killed: u32,
+    /// Their manager was killed.
+    pub lost: u32,
+    /// Neither, with what they said.
+    pub wrong: Vec<String>,
+}
+
+/// The programs that run.
+#[derive(Debug)]
+pub struct Clients {
+    programs: PathBuf,
+    vendors: PathBuf,
+    folder: PathBuf,
+    mark: String,
+    running: Vec<Client>,
+    started: u64,
+    outcomes: Outcomes,
+}
+
+#[derive(Debug)]
+struct Client {
+    what: String,
+    log: PathBuf,
+    child: Child,
+    since: Instant,
+    manager: usize,
+    generation: u32,
+    fate: Fate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Runs,
+    PausedUntil(Instant),
+    Killed,
+}
+
+impl Clients {
+    /// None yet.
+    ///
+    /// # Errors
+    /// The driver isn't there.
+    pub fn new(programs: PathBuf, icd: PathBuf, folder: &Path, mark: &str) -> Result<Self> {
+        let icd = icd.canonicalize().with_context(|| format!("{} is not built", icd.display()))?;
+        let vendors = folder.join("vendors");
+        std::fs::create_dir(&vendors)?;
+        std::fs::write(vendors.join("fpga.icd"), format!("{}\n", icd.display()))?;
+        Ok(Self {
+            programs,
+            vendors,
+            folder: folder.to_owned(),
+            mark: mark.to_owned(),
+            running: Vec::new(),
+            started: 0,
+            outcomes: Outcomes::default(),
+        })
+    }
+
+    /// How many run.
+    pub fn count(&self) -> usize {
+        self.running.len()
+    }
+
+    /// What became of those that ended.
+    pub fn outcomes(&self) -> Outcomes {
+        self.outcomes.clone()
+    }
+
+    /// Starts one that chance chooses, at a manager that it chooses too.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(&mut self, managers: &[Manager], chance: &mut Chance) -> Result<()> {
+        let at = usize::try_from(chance.below(u64::try_from(managers.len())?))?;
+        let manager = managers.get(at).context("no manager")?;
+        let address = chance.of(manager.addresses()).context("no address")?;
+        let (program, args) = chance.of(PROGRAMS).context("no program")?;
+        self.started += 1;
+        let log = self.folder.join(format!("client-{}.log", self.started));
+        let output = File::create(&log)?;
+        let mut command = Command::new(self.programs.join(program));
+        command.args(*args).env("OCL_ICD_VENDORS", &self.vendors).env("FPGA_DEVICE_MANAGERS", address);
+        command.env("TMPDIR", &self.folder).env("SOAK_MARK", &self.mark);
+        if chance.below(4) == 0 {
+            command.env("FPGA_SHARED_MEMORY", "off");
+        }
+        let child = command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn()?;
+        let what = format!("{program} {args:?} at {} ({address})", manager.name());
+        let generation = manager.generation();
+        self.running.push(Client {
+            what,
+            log,
+            child,
+            since: Instant::now(),
+            manager: at,
+            generation,
+            fate: Fate::Runs,
+        });
+        Ok(())
+    }
+
+    /// Takes note of those that have ended, and ends those that hang.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn look_after(&mut self, managers: &[Manager]) -> Result<()> {
+        let mut left = Vec::new();
+        for mut client in self.running.drain(..) {
+            if let Fate::PausedUntil(moment) = client.fate
+                && Instant::now() >= moment
+            {
+                client.signal(Signal::SIGCONT)?;
+                client.fate = Fate::Runs;
+            }
+            let hangs = client.since.elapsed() > TOO_LONG;
+            if hangs {
+                client.child.kill()?;
+            }
+            let ended = if hangs { Some(client.child.wait()?) } else { client.child.try_wait()? };
+            let Some(status) = ended else {
+                left.push(client);
+                continue;
+            };
+            let same = managers.get(client.manager).map(Manager::generation) == Some(client.generation);
+            self.outcomes.note(&client, status, hangs, same);
+            std::fs::remove_file(&client.log)?;
+        }
+        self.running = left;
+        Ok(())
+    }
+
+    /// Kills one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn kill_one(&mut self, chance: &mut Chance) -> Result<()> {
+        let count = u64::try_from(self.running.len())?;
+        let at = usize::try_from(chance.below(count))?;
+        if let Some(client) = self.running.get_mut(at) {
+            client.child.kill()?;
+            client.fate = Fate::Killed;
+        }
+        Ok(())
+    }
+
+    /// Stops one for a while: it reads nothing then.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn pause_one(&mut self, chance: &mut Chance) -> Result<()> {
+        let count = u64::try_from(self.running.len())?;
+        let at = usize::try_from(chance.below(count))?;
+        if let Some(client) = self.running.get_mut(at)
+            && client.fate == Fate::Runs
+        {
+            client.signal(Signal::SIGSTOP)?;
+            client.fate = Fate::PausedUntil(Instant::now() + PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Nobody is paused any more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn resume_all(&mut self) -> Result<()> {
+        for client in &mut self.running {
+            if matches!(client.fate, Fate::PausedUntil(_)) {
+                client.signal(Signal::SIGCONT)?;
+                client.fate = Fate::Runs;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    fn signal(&self, signal: Signal) -> Result<()> {
+        // Not waited for yet: the id is its own.
+        Ok(kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?)
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        for client in &mut self.running {
+            let _ = client.child.kill();
+            let _ = client.child.wait();
+        }
+    }
+}
+
+impl Outcomes {
+    fn note(&mut self, client: &Client, status: ExitStatus, hangs: bool, same_manager: bool) {
+        use std::os::unix::process::ExitStatusExt as _;
+        let by_signal = status.signal().is_some();
+        match client.fate {
+            _ if status.success() => self.passed += 1,
+            Fate::Killed if !hangs => self.killed += 1,
+            // An error is what it should have got: not a signal, and not nothing.
+            _ if !hangs && !same_manager && !by_signal => self.lost += 1,
+            _ => {
+                let said = std::fs::read_to_string(&client.log).unwrap_or_default();
+                let ended = if hangs { "hangs".to_owned() } else { status.to_string() };
+                self.wrong.push(format!("{}: {ended}\n{said}", client.what));
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Device managers that are killed and started again at the same address.
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const START: Duration = Duration::from_secs(60);
+const STOP: Duration = Duration::from_secs(30);
+
+/// A manager, whichever process it is now.
+#[derive(Debug)]
+pub struct Manager {
+    name: String,
+    command: PathBuf,
+    args: Vec<String>,
+    folder: PathBuf,
+    mark: String,
+    metrics: SocketAddr,
+    child: Child,
+    addresses: Vec<String>,
+    /// How often it was started; a program that ran across two of them may have failed.
+    generation: u32,
+    kills: u32,
+}
+
+impl Manager {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// It doesn't get ready.
+    pub fn start(
+        program: &Path,
+        folder: &Path,
+        name: &str,
+        runtime: &str,
+        mark: &str,
+        args: &[&str],
+    ) -> Result<Self> {
+        // Free a moment ago.
+        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let listen = format!("unix:{}", folder.join(format!("{name}.sock")).display());
+        let mut all = vec![
+            "serve".to_owned(),
+            "--listen".to_owned(),
+            listen,
+            "--runtime".to_owned(),
+            runtime.to_owned(),
+        ];
+        all.extend(
+            ["--slots", "2", "--policy", "drr", "--drain-timeout", "5s", "--metrics-listen"]
+                .map(str::to_owned),
+        );
+        all.extend([metrics.to_string(), "--ready-file".to_owned()]);
+        all.push(folder.join(format!("{name}.ready")).display().to_string());
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        let (command, folder, mark) = (program.to_owned(), folder.to_owned(), mark.to_owned());
+        let (child, addresses) = spawn(&command, &all, &folder, name, &mark)?;
+        let name = name.to_owned();
+        Ok(Self {
+            name,
+            command,
+            args: all,
+            folder,
+            mark,
+            metrics,
+            child,
+            addresses,
+            generation: 1,
+            kills: 0,
+        })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Counts its processes.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// How often it was killed.
+    pub fn kills(&self) -> u32 {
+        self.kills
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, or asks it to end, and starts it again at the same address.
+    ///
+    /// # Errors
+    /// It doesn't end or doesn't get ready.
+    pub fn restart(&mut self, politely: bool) -> Result<()> {
+        if politely {
+            self.stop()?;
+        } else {
+            self.child.kill()?;
+            self.child.wait()?;
+        }
+        self.kills += 1;
+        self.generation += 1;
+        (self.child, self.addresses) =
+            spawn(&self.command, &self.args, &self.folder, &self.name, &self.mark)?;
+        Ok(())
+    }
+
+    /// Asks it to end and waits; its exit status.
+    ///
+    /// # Errors
+    /// It doesn't end.
+    pub fn stop(&mut self) -> Result<String> {
+        kill(Pid::from_raw(i32::try_from(self.pid())?), Signal::SIGTERM)?;
+        let until = Instant::now() + STOP;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code().map_or_else(|| status.to_string(), |code| code.to_string()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("manager {} does not end", self.name)
+    }
+
+    /// A number of `/metrics`.
+    ///
+    /// # Errors
+    /// It isn't there.
+    pub fn metric(&self, name: &str) -> Result<i64> {
+        let mut stream =
+            TcpStream::connect(self.metrics).with_context(|| format!("metrics of {}", self.name))?;
+        stream.set_read_timeout(Some(STOP))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("fpga_device_manager_{name} ")));
+        Ok(line.with_context(|| format!("{name} is no metric of {}", self.name))?.parse()?)
+    }
+
+    /// Whether it has no session.
+    ///
+    /// # Errors
+    /// It can't be asked.
+    pub fn is_idle(&self) -> Result<bool> {
+        Ok(self.metric("sessions")? == 0)
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(
+    command: &Path,
+    args: &[String],
+    folder: &Path,
+    name: &str,
+    mark: &str,
+) -> Result<(Child, Vec<String>)> {
+    let ready = folder.join(format!("{name}.ready"));
+    match std::fs::remove_file(&ready) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let log = OpenOptions::new().create(true).append(true).open(folder.join(format!("{name}.log")))?;
+    let mut child = Command::new(command)
+        .args(args)
+        .env("TMPDIR", folder)
+        .env("SOAK_MARK", mark)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()?;
+    let until = Instant::now() + START;
+    while Instant::now() < until {
+        if let Ok(text) = std::fs::read_to_string(&ready) {
+            return Ok((child, text.lines().map(str::to_owned).collect()));
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("manager {name} ended: {status}; see {name}.log");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    bail!("manager {name} is not ready")
+}
