@@ -1,8 +1,8 @@
 //! How long a thread that waits for an answer looks for it before it sleeps.
 //!
-//! To be woken costs some 10 to 50 µs, most of it in the scheduler; looking costs a processor. So a thread looks only on a
-//! machine with more than one, for a few dozen µs, and lets others run between two looks; and a program whose answers
-//! take longer is soon not looked for any more, but now and then.
+//! To be woken costs some 10 to 50 µs, most of it in the scheduler; looking costs a processor. So a thread looks only where
+//! there are processors left for the manager and the vendor's runtime, for a few dozen µs, and lets others run between two
+//! looks; and a program whose answers take longer is soon not looked for any more, but now and then.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +11,12 @@ use std::time::{Duration, Instant};
 
 /// As long as it takes to be woken on a slow machine: whoever looks in vain loses no more than who slept at once.
 const MOST: Duration = Duration::from_micros(50);
+
+/// Environment variable with the microseconds instead; 0: sleep at once.
+const VARIABLE: &str = "FPGA_SPIN_US";
+
+/// Fewer processors are needed by those who are waited for.
+const FEWEST_PROCESSORS: usize = 3;
 
 /// Waits in vain until looking is given up.
 const GIVEN_UP_AFTER: u32 = 4;
@@ -35,7 +41,8 @@ pub(crate) struct Patience {
 impl Habit {
     /// A wait; `None`: sleep at once.
     pub(crate) fn patience(&self) -> Option<Patience> {
-        if !is_of_use() {
+        let most = most();
+        if most.is_zero() {
             return None;
         }
         let in_vain = self.in_vain.load(Ordering::Relaxed);
@@ -43,7 +50,7 @@ impl Habit {
             self.in_vain.store(in_vain.wrapping_add(1), Ordering::Relaxed);
             return None;
         }
-        Some(Patience { until: Instant::now() + most(), in_vain })
+        Some(Patience { until: Instant::now() + most, in_vain })
     }
 
     /// Whether that wait had success.
@@ -61,17 +68,18 @@ impl Patience {
     }
 }
 
-/// Whether another thread can run while this one looks.
-fn is_of_use() -> bool {
-    static SEVERAL: OnceLock<bool> = OnceLock::new();
-    *SEVERAL.get_or_init(|| thread::available_parallelism().is_ok_and(|processors| processors.get() > 1))
-        && !most().is_zero()
-}
-
+/// How long a thread looks at most, on this machine.
 fn most() -> Duration {
-    static X: OnceLock<Duration> = OnceLock::new();
-    *X.get_or_init(|| {
-        std::env::var("FPGA_SPIN_US").ok().and_then(|v| v.parse().ok()).map_or(MOST, Duration::from_micros)
+    static MOST_HERE: OnceLock<Duration> = OnceLock::new();
+    *MOST_HERE.get_or_init(|| {
+        let said = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
+        match said {
+            Some(micros) => Duration::from_micros(micros),
+            None if thread::available_parallelism().is_ok_and(|count| count.get() >= FEWEST_PROCESSORS) => {
+                MOST
+            }
+            None => Duration::ZERO,
+        }
     })
 }
 
@@ -81,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_session_that_waits_long_is_seldom_looked_for() {
-        if !is_of_use() {
+        if most().is_zero() {
             return;
         }
         let habit = Habit::default();
