@@ -43,6 +43,8 @@ struct Setting {
     others: &'static str,
     ties: &'static str,
     interval_s: u32,
+    /// From publication to receipt: neither side counts it into a state's age.
+    delay_ms: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -96,11 +98,12 @@ struct Priority {
 impl Twins {
     /// The simulator goes by the setting; the extender by it too, but for its weights.
     fn new(setting: Setting, live_weights: &str) -> Self {
-        let Setting { slots, weights, max_score, anti_herd, others, ties, interval_s, .. } = &setting;
+        let Setting { slots, weights, max_score, anti_herd, others, ties, interval_s, delay_ms, .. } =
+            &setting;
         let scenario: Scenario = toml::from_str(&format!(
             "kind = \"placement\"\n[placement]\nweights = \"{weights}\"\nmax_score = {max_score}\n\
              anti_herd = \"{anti_herd}\"\nothers = \"{others}\"\nties = \"{ties}\"\n\
-             [freshness]\ninterval_s = {interval_s}\ndelay_ms = 0\n"
+             [freshness]\ninterval_s = {interval_s}\ndelay_ms = {delay_ms}\n"
         ))
         .unwrap();
         let node = |_| {
@@ -287,9 +290,9 @@ prop_compose! {
         anti_herd in prop::sample::select(vec!["on", "off"]),
         others in prop::sample::select(vec!["nothing", "placed"]),
         ties in prop::sample::select(vec!["first", "random"]),
-        interval_s in prop::sample::select(vec![0, 1, 10]),
+        (interval_s, delay_ms) in prop::sample::select(vec![(0, 0), (1, 0), (10, 0), (0, 1_500), (1, 300), (10, 7_000)]),
     ) -> Setting {
-        Setting { nodes, slots, weights, max_score, anti_herd, others, ties, interval_s }
+        Setting { nodes, slots, weights, max_score, anti_herd, others, ties, interval_s, delay_ms }
     }
 }
 
@@ -333,6 +336,7 @@ fn an_extender_with_other_weights_is_told_from_the_simulated_one() {
         others: "nothing",
         ties: "first",
         interval_s: 1,
+        delay_ms: 300,
     };
     let other_choices = |live_weights: &str| {
         let mut twins = Twins::new(setting.clone(), live_weights);
