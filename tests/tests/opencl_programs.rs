@@ -111,6 +111,33 @@ async fn a_host_in_rust_needs_no_change_either() {
     runs_in_all_ways(built("examples/rust_host").unwrap(), &[]).await;
 }
 
+/// `FPGA_DIFFERENTIAL_CASES` asks for more programs, `FPGA_DIFFERENTIAL_SEED` for others.
+#[tokio::test]
+async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely() {
+    let program = artifacts::opencl_programs().unwrap().join("random_program");
+    let number = |name: &str, default: u32| {
+        std::env::var(name)
+            .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+    };
+    let cases = number("FPGA_DIFFERENTIAL_CASES", 40);
+    let first = number("FPGA_DIFFERENTIAL_SEED", 1);
+    // A process each for so many, which end in time.
+    for seed in (first..first + cases).step_by(20) {
+        let count = 20.min(first + cases - seed);
+        let arguments = ["--seed", &seed.to_string(), "--cases", &count.to_string()];
+        let mut native = None;
+        for way in [Way::Native, Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
+            let output = run(way, program.clone(), &arguments).await;
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{way:?} {arguments:?}: {}\n{error}", output.status);
+            let text = String::from_utf8(output.stdout).unwrap();
+            let native = native.get_or_insert_with(|| text.clone());
+            assert_eq!(text, *native, "{way:?} differs from the native runtime");
+            assert_eq!(text.lines().count(), usize::try_from(count).unwrap());
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_remote_library_keeps_to_the_standard_where_a_runtime_does_not() {
     let programs = artifacts::opencl_programs().unwrap();
