@@ -190,6 +190,10 @@ fn the_first_state_a_new_board_and_the_last_word_are_written_at_once() {
     assert_eq!(api.gets, 1);
 }
 
+fn holds_one(state: &NodeState) -> bool {
+    state.devices.first().is_some_and(|device| device.loaded.len() == 1)
+}
+
 #[test]
 fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -208,6 +212,10 @@ fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
     wait_until("the board", || loaded() == Some(0));
     put(&["a"]);
     wait_until("the bitstream", || loaded() == Some(1));
+    // And once more, for pods that were tried before the extender knew.
+    let told_twice =
+        |api: &Shared| api.lock().unwrap().writes.iter().filter(|(_, state)| holds_one(state)).count() == 2;
+    wait_until("its echo", || told_twice(&api));
     let writes = api.lock().unwrap().writes.len();
     put(&["a", "b"]);
     // More than the second after which the first was written.

@@ -9,8 +9,10 @@ use fpga_tests::testbed::scale::collectors::{Collectors, Health};
 use fpga_tests::testbed::scale::nodes::{Advertised, Ground, name};
 use fpga_tests::testbed::scale::pods::Kind;
 use fpga_tests::testbed::wait;
-use serde_json::Value;
-use std::time::Duration;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Without labels: only what collectors say makes a node one with a board.
@@ -28,6 +30,32 @@ async fn place(bed: &ScaleBed, batch: &str) -> String {
     bed.create_pods(batch, Kind::FpgaWithoutAffinity, 1).await.unwrap();
     bed.wait_until_placed(batch, 1).await.unwrap();
     bed.placements(batch).await.unwrap().remove(&format!("{batch}-0")).unwrap()
+}
+
+/// What may pass from the moment at which a pod can be taken until it is bound: 2 s of ours, and what kube-scheduler pauses
+/// between two attempts for one pod, which grows to 10 s.
+const BOUND_WITHIN: Duration = Duration::from_secs(2 + 10);
+
+/// Waits until the batch's only pod is placed, on that node and within the time since `since`.
+async fn assert_bound_in_time(bed: &ScaleBed, batch: &str, node: &str, since: Instant) {
+    bed.wait_until_placed(batch, 1).await.unwrap();
+    let took = since.elapsed();
+    println!("{batch}: bound {took:?} after it could be");
+    assert!(took < BOUND_WITHIN, "{batch}: {took:?}");
+    assert_eq!(bed.placements(batch).await.unwrap()[&format!("{batch}-0")], node);
+}
+
+/// The administrator's word: the bitstream that pods want is valid on that board and no other.
+fn list(config: &Path, board: &str) {
+    let text = format!("bitstreams: {{valid: [{{name: sobel, boards: [{{board: {board}}}]}}]}}\n");
+    std::fs::write(config, text).unwrap();
+}
+
+/// Creates a pod that wants that bitstream to be there already.
+async fn create_pod_that_wants_loaded(bed: &ScaleBed, batch: &str, bitstream: &str) {
+    let mut pod = Kind::FpgaWithoutAffinity.pod(batch, 0);
+    pod["metadata"]["annotations"] = json!({"fpga-scheduling.io/loaded-bitstreams": bitstream});
+    bed.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
 }
 
 fn has_healthy_board(known: &Value) -> bool {
@@ -79,9 +107,9 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     bed.create_pods("before", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("before").await.unwrap();
     assert!(why.contains("no FPGA device") || why.contains("no FPGA label"), "{why}");
+    let since = Instant::now();
     first.board("a10", Health::Healthy).await.unwrap();
-    bed.wait_until_placed("before", 1).await.unwrap();
-    assert_eq!(bed.placements("before").await.unwrap()["before-0"], first.node);
+    assert_bound_in_time(&bed, "before", &first.node, since).await;
 
     // Healthy again; meanwhile the pod says why it waits.
     first.board("a10", Health::Unhealthy).await.unwrap();
@@ -89,18 +117,89 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     bed.create_pods("during", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("during").await.unwrap();
     assert!(why.contains("FPGA device is unhealthy"), "{why}");
+    let since = Instant::now();
     first.board("a10", Health::Healthy).await.unwrap();
-    bed.wait_until_placed("during", 1).await.unwrap();
-    assert_eq!(bed.placements("during").await.unwrap()["during-0"], first.node);
+    assert_bound_in_time(&bed, "during", &first.node, since).await;
 
     // Added elsewhere while the first is away.
     first.board("a10", Health::Unhealthy).await.unwrap();
     bed.wait_until_known(&first.node, "unhealthy", has_unhealthy_board).await.unwrap();
     bed.create_pods("after", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     bed.why_pending("after").await.unwrap();
+    let since = Instant::now();
     second.board("a10", Health::Healthy).await.unwrap();
-    bed.wait_until_placed("after", 1).await.unwrap();
-    assert_eq!(bed.placements("after").await.unwrap()["after-0"], second.node);
+    assert_bound_in_time(&bed, "after", &second.node, since).await;
+    collectors.kill().await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_must_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("extender.yaml");
+    list(&config, "s10");
+    let bed = start(&["--config", config.to_str().unwrap()]).await;
+    let collectors = Collectors::start(&bed, 2, &[], &[]).await.unwrap();
+    let [first, second] = &collectors.all[..] else { unreachable!("two were started") };
+
+    // There is a board, but not one that the administrator lists for the bitstream. Then one is added.
+    first.board("a10", Health::Healthy).await.unwrap();
+    bed.wait_until_known(&first.node, "healthy", has_healthy_board).await.unwrap();
+    bed.create_pods("unlisted", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    let why = bed.why_pending("unlisted").await.unwrap();
+    assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
+    let since = Instant::now();
+    second.board("s10", Health::Healthy).await.unwrap();
+    assert_bound_in_time(&bed, "unlisted", &second.node, since).await;
+
+    // The board that was good for it gets another one's shell, and back.
+    second.board("a10", Health::Healthy).await.unwrap();
+    let is_a10 = |known: &Value| known["known"]["state"]["devices"][0]["board"] == "a10";
+    bed.wait_until_known(&second.node, "an a10", is_a10).await.unwrap();
+    bed.create_pods("changed", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    bed.why_pending("changed").await.unwrap();
+    let since = Instant::now();
+    second.board("s10", Health::Healthy).await.unwrap();
+    assert_bound_in_time(&bed, "changed", &second.node, since).await;
+
+    // A bitstream that must be there already is loaded.
+    create_pod_that_wants_loaded(&bed, "loaded", "mm").await;
+    let why = bed.why_pending("loaded").await.unwrap();
+    assert!(why.contains("has not loaded the bitstream"), "{why}");
+    let since = Instant::now();
+    first.board_with("a10", Health::Healthy, &["mm"]).await.unwrap();
+    assert_bound_in_time(&bed, "loaded", &first.node, since).await;
+    collectors.kill().await;
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bitstream_that_the_administrator_lists_lets_waiting_pods_in_with_the_next_annotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("extender.yaml");
+    list(&config, "s10");
+    let bed = start(&["--config", config.to_str().unwrap()]).await;
+    let hurry = ["--min-write-interval", "1s"];
+    let collectors = Collectors::start(&bed, 1, &[], &hurry).await.unwrap();
+    let only = &collectors.all[0];
+    only.board("a10", Health::Healthy).await.unwrap();
+    bed.wait_until_known(&only.node, "healthy", has_healthy_board).await.unwrap();
+    bed.create_pods("listed", Kind::FpgaWithoutAffinity, 1).await.unwrap();
+    let why = bed.why_pending("listed").await.unwrap();
+    assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
+
+    // A file changes no API object: kube-scheduler tries again when any node's annotation is written, within a heartbeat.
+    list(&config, "a10");
+    wait::until("the list to be in force", LONG, async || {
+        let taken = r#"fpga_extender_config_changes_total{outcome="taken"} 1"#;
+        let metrics = bed.http().get(&bed.extender_url("/metrics")).await?.text();
+        Ok(metrics.contains(taken).then_some(()))
+    })
+    .await
+    .unwrap();
+    let since = Instant::now();
+    only.end_task(Duration::from_secs(30)).await.unwrap();
+    assert_bound_in_time(&bed, "listed", &only.node, since).await;
     collectors.kill().await;
     bed.stop().await;
 }

@@ -81,8 +81,18 @@ struct Written {
     /// Intervals until the next write, with jitter: nodes that started together don't write together for ever.
     min: Duration,
     heartbeat: Duration,
-    /// Whether it let pods in that were rejected before.
-    let_pods_in: bool,
+    news: News,
+}
+
+/// What a write told those pods that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Nothing, or what was told a moment ago.
+    Nothing,
+    /// A board can take pods that could not before.
+    Board,
+    /// A bitstream is where it was not, or made way.
+    Bitstream,
 }
 
 impl Policy {
@@ -121,39 +131,50 @@ impl Policy {
 
     /// Notes that `state` was written at `at`; `jitter` is between 0 and 1.
     pub fn wrote(&mut self, state: NodeState, at: Instant, jitter: f64) {
-        let (mut min, heartbeat) = spread(self.intervals, jitter);
+        let (interval, heartbeat) = spread(self.intervals, jitter);
         let turn = |last: &Written| last.min.min(self.intervals.min);
         let in_turn =
             self.last.as_ref().is_some_and(|last| at.saturating_duration_since(last.at) >= turn(last));
-        if !in_turn {
-            // Nodes that were told something at one moment would write together for many intervals.
-            min = somewhere_in(self.intervals.min, jitter);
-        }
-        let let_pods_in = match &self.last {
-            Some(last) => lets_pods_in(&last.state, &state),
-            None => !state.devices.is_empty(),
-        };
-        if let Some(last) = self.last.as_ref().filter(|last| turns_bitstreams_around(&last.state, &state)) {
-            self.loaded_at = Some(at);
-            if !let_pods_in {
-                // Such writes come as often as a board is reconfigured. The time that this one came early is time that the
-                // next one comes late: both together are as many as without it.
-                let early = last.min.saturating_sub(at.saturating_duration_since(last.at));
-                min = spread(self.intervals, jitter).0 + early;
+        let is_echo =
+            self.echoes_bitstreams() && self.last.as_ref().is_some_and(|last| last.news == News::Bitstream);
+        let news = match &self.last {
+            Some(last) if lets_pods_in(&last.state, &state) => News::Board,
+            Some(last) if !is_echo && turns_bitstreams_around(&last.state, &state) => {
+                self.loaded_at = Some(at);
+                News::Bitstream
             }
-        }
-        self.last = Some(Written { state, at, min, heartbeat, let_pods_in });
+            None if !state.devices.is_empty() => News::Board,
+            _ => News::Nothing,
+        };
+        let min = match &self.last {
+            // Such writes, and their echoes, come as often as a board is reconfigured. The time that one came early is time
+            // that the next one comes late: all together are as many as without.
+            Some(last) if news == News::Bitstream || is_echo && news == News::Nothing => {
+                interval + last.min.saturating_sub(at.saturating_duration_since(last.at))
+            }
+            _ if in_turn => interval,
+            // Nodes that were told something at one moment would write together for many intervals.
+            _ => somewhere_in(self.intervals.min, jitter),
+        };
+        self.last = Some(Written { state, at, min, heartbeat, news });
     }
 
-    /// How long after `last` a bitstream that came or made way since may be told of: at once, but once per interval, for boards
-    /// that load in turns what others evict.
+    /// Whether a bitstream's news is written twice: where heartbeats leave the time to make up for it. They don't where an
+    /// extender dictates the intervals, but there it was told by stream, too, before kube-scheduler could ask.
+    fn echoes_bitstreams(&self) -> bool {
+        self.intervals.heartbeat >= 3 * self.intervals.min
+    }
+
+    /// How long after `last` a bitstream that came or made way since may be told of: at once, but once per interval for each
+    /// time that it is told, for boards that load in turns what others evict.
     fn loaded_due(&self, last: &Written, current: &NodeState) -> Option<Duration> {
         if !turns_bitstreams_around(&last.state, current) {
             return None;
         }
-        let again = self
-            .loaded_at
-            .map_or(Duration::ZERO, |at| (at + self.intervals.min).saturating_duration_since(last.at));
+        let times = if self.echoes_bitstreams() { 2 } else { 1 };
+        let again = self.loaded_at.map_or(Duration::ZERO, |at| {
+            (at + times * self.intervals.min).saturating_duration_since(last.at)
+        });
         Some(again.max(URGENT_INTERVAL.min(last.min)))
     }
 
@@ -166,7 +187,7 @@ impl Policy {
         }
         let (reason, due) = if lets_pods_in(&last.state, current) {
             (Reason::Urgent, URGENT_INTERVAL.min(last.min))
-        } else if last.let_pods_in {
+        } else if last.news == News::Board || last.news == News::Bitstream && self.echoes_bitstreams() {
             (Reason::Echo, ECHO.min(last.heartbeat))
         } else if differs(&last.state, current) {
             match self.loaded_due(last, current) {

@@ -178,15 +178,19 @@ fn a_bitstream_that_is_loaded_is_written_at_once_for_pods_that_ask_for_it() {
     let mut sick = second.clone();
     sick.devices[0].health = Health::Unhealthy;
     assert!(matches!(policy.decide(&sick, after(at, 1)), Decision::Wait(_)), "nobody comes in there");
-    policy.wrote(second, after(at, 1), 0.0);
+    policy.wrote(second.clone(), after(at, 1), 0.0);
+    // Once more, for pods that kube-scheduler tried before the extender knew.
+    assert_eq!(policy.decide(&second, after(at, 2)), Decision::Write(Reason::Echo));
+    policy.wrote(second.clone(), after(at, 2), 0.0);
+    assert_eq!(policy.decide(&second, after(at, 3)), Decision::Wait(Duration::from_secs(59)));
 
-    // 9 s early, and so the next of its kind waits for the interval, and other changes for 9 s more than that.
-    let third = holding(1_002_000, &["c"]);
-    assert_eq!(policy.decide(&third, after(at, 2)), Decision::Wait(Duration::from_secs(9)));
-    assert_eq!(policy.decide(&third, after(at, 11)), Decision::Write(Reason::Loaded));
-    let evicted = holding(1_002_000, &["a"]);
-    assert_eq!(policy.decide(&evicted, after(at, 11)), Decision::Wait(Duration::from_secs(9)));
-    assert_eq!(policy.decide(&evicted, after(at, 20)), Decision::Write(Reason::Changed));
+    // 9 s early and 9 s early: the next of its kind waits for two intervals, and other changes for as long as three writes take.
+    let third = holding(1_003_000, &["c"]);
+    assert_eq!(policy.decide(&third, after(at, 3)), Decision::Wait(Duration::from_secs(18)));
+    assert_eq!(policy.decide(&third, after(at, 21)), Decision::Write(Reason::Loaded));
+    let evicted = holding(1_003_000, &["a"]);
+    assert_eq!(policy.decide(&evicted, after(at, 21)), Decision::Wait(Duration::from_secs(9)));
+    assert_eq!(policy.decide(&evicted, after(at, 30)), Decision::Write(Reason::Changed));
 }
 
 #[test]
