@@ -2,6 +2,7 @@
 
 use crate::state::State;
 use fpga_net::http::Refusal;
+use fpga_net::label_texts;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -193,18 +194,6 @@ pub enum StreamFailure {
     Replaced,
     /// It ended, is ending, or is not ready.
     Ended,
-}
-
-/// Gives each value of a label its text.
-macro_rules! label_texts {
-    ($($label:ident { $($value:ident => $text:literal,)+ })+) => {$(
-        impl EncodeLabelValue for $label {
-            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
-                let text = match self { $(Self::$value => $text,)+ };
-                EncodeLabelValue::encode(&text, encoder)
-            }
-        }
-    )+};
 }
 
 label_texts! {

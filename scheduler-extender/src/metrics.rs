@@ -6,6 +6,7 @@ use crate::wire::Mode;
 use fpga_core::matching::Rejection;
 use fpga_core::staleness::{Freshness, Knowledge};
 use fpga_core::units::Millis;
+use fpga_net::label_texts;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -327,51 +328,34 @@ impl EncodeLabelValue for Verb {
     }
 }
 
-impl EncodeLabelValue for StateSource {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Annotation => "annotation",
-            Self::Stream => "stream",
-        })
+label_texts! {
+    StateSource {
+        Annotation => "annotation",
+        Stream => "stream",
     }
-}
-
-impl EncodeLabelValue for AgeRank {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Median => "median",
-            Self::Percentile99 => "p99",
-            Self::Oldest => "oldest",
-        })
+    AgeRank {
+        Median => "median",
+        Percentile99 => "p99",
+        Oldest => "oldest",
     }
-}
-
-impl EncodeLabelValue for StreamRefusal {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Token => "token",
-            Self::OtherNode => "other_node",
-            Self::Introduction => "introduction",
-            Self::NotReady => "not_ready",
-            Self::UnknownNode => "unknown_node",
-            Self::OtherUid => "other_uid",
-            Self::Replaced => "replaced",
-            Self::Silent => "silent",
-        })
+    StreamRefusal {
+        Token => "token",
+        OtherNode => "other_node",
+        Introduction => "introduction",
+        NotReady => "not_ready",
+        UnknownNode => "unknown_node",
+        OtherUid => "other_uid",
+        Replaced => "replaced",
+        Silent => "silent",
     }
-}
-
-impl EncodeLabelValue for ErrorKind {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Malformed => "malformed",
-            Self::TooLarge => "too_large",
-            Self::Interrupted => "interrupted",
-            Self::NotSynced => "not_synced",
-            Self::Requirement => "requirement",
-            Self::Answer => "answer",
-            Self::Abandoned => "abandoned",
-        })
+    ErrorKind {
+        Malformed => "malformed",
+        TooLarge => "too_large",
+        Interrupted => "interrupted",
+        NotSynced => "not_synced",
+        Requirement => "requirement",
+        Answer => "answer",
+        Abandoned => "abandoned",
     }
 }
 

@@ -14,13 +14,12 @@ use fpga_core::decide::Rules;
 use fpga_core::expected_load::Expected;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::record::{Answer, Asked, Witness};
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use fpga_net::label_texts;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use std::fmt;
-use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -198,12 +197,10 @@ impl Drop for Recorder {
     }
 }
 
-impl EncodeLabelValue for Dropped {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Busy => "busy",
-            Self::Failed => "failed",
-        })
+label_texts! {
+    Dropped {
+        Busy => "busy",
+        Failed => "failed",
     }
 }
 

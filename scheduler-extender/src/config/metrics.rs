@@ -3,12 +3,12 @@
 use crate::settings::Policy;
 use fpga_core::score::PerSignal;
 use fpga_core::units::Millis;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use fpga_net::label_texts;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use std::fmt::{self, Write as _};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -80,11 +80,9 @@ impl ConfigMetrics {
     }
 }
 
-impl EncodeLabelValue for Outcome {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Taken => "taken",
-            Self::Refused => "refused",
-        })
+label_texts! {
+    Outcome {
+        Taken => "taken",
+        Refused => "refused",
     }
 }

@@ -1,6 +1,7 @@
 //! What happens at the ports before there is a request: kube-scheduler and collectors see a closed connection, here is why.
 
 use fpga_net::http::Refusal;
+use fpga_net::label_texts;
 use fpga_net::tls::{Expiry, Reload};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -115,36 +116,24 @@ impl PortMetrics {
     }
 }
 
-impl EncodeLabelValue for PortName {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Http => "http",
-            Self::Metrics => "metrics",
-            Self::Stream => "stream",
-        })
+label_texts! {
+    PortName {
+        Http => "http",
+        Metrics => "metrics",
+        Stream => "stream",
+    }
+    Which {
+        Own => "own",
+        ClientCa => "client_ca",
+    }
+    Outcome {
+        Loaded => "loaded",
+        Failed => "failed",
     }
 }
 
 impl EncodeLabelValue for Reason {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         encoder.write_str(self.0.name())
-    }
-}
-
-impl EncodeLabelValue for Which {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Own => "own",
-            Self::ClientCa => "client_ca",
-        })
-    }
-}
-
-impl EncodeLabelValue for Outcome {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        encoder.write_str(match self {
-            Self::Loaded => "loaded",
-            Self::Failed => "failed",
-        })
     }
 }
