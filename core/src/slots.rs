@@ -1,7 +1,8 @@
 //! The slots of one device (S-7): which bitstream each holds, who uses it, and which are taken for a task.
 //!
-//! A task takes all its slots at once or none. A resident bitstream wins, then an empty slot, then the idle slot
-//! whose last use is longest ago. Loading itself, and its time, are the caller's.
+//! A task takes all its slots at once or none. A resident bitstream wins, then an empty slot, then the idle slot whose
+//! bitstream is worth least to the caller, then the one whose last use is longest ago. Loading itself, and its time, are the
+//! caller's.
 
 use crate::bitstream::Digest;
 use std::num::NonZeroU32;
