@@ -3,6 +3,7 @@
 
 mod extender;
 mod fake_api;
+mod floors;
 mod freshness;
 mod load;
 mod measurement;

@@ -15,7 +15,7 @@ pub struct Sample {
 /// The samples of one measure: of each path, one per round.
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
-    per_path: [Vec<Sample>; Path::ALL.len()],
+    per_path: [Vec<Sample>; 4],
 }
 
 impl Sample {
@@ -40,7 +40,8 @@ impl Samples {
         self.per_path[path as usize].push(sample);
     }
 
-    fn median(&self, path: Path) -> f64 {
+    /// The median of the rounds on a path.
+    pub fn median(&self, path: Path) -> f64 {
         middle(self.per_path[path as usize].iter().map(|sample| sample.median))
     }
 

@@ -1,11 +1,16 @@
 //! The benchmark of the remote library: the same unmodified OpenCL program, natively and through a device manager,
 //! taking turns in one run on one machine, so that the ratios hold whatever else the machine does.
 
-use super::measurement;
-use super::plan::{MEASURES, Path};
+use super::floors::{self, Socket};
+use super::measurement::{self, Samples};
+use super::plan::{BULK, BULK_MIB, LAUNCH, MEASURES, Path};
 use super::run::Programs;
 use anyhow::Result;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Round trips of tonic that are measured.
+const ROUND_TRIPS: usize = 5000;
 
 /// Compares remote OpenCL with the native runtime, in one run.
 #[derive(Debug, clap::Args)]
@@ -16,33 +21,105 @@ pub struct Args {
     /// The folder with the built programs of tests/opencl-programs.
     #[arg(long, default_value = "build/opencl-programs")]
     programs: PathBuf,
-    /// The OpenCL runtime below: pocl, intel-fpga, intel-cpu or an ICD's path.
-    #[arg(long, env = "RUNTIME", default_value = "pocl")]
-    runtime: String,
+    /// The OpenCL runtimes below, separated by commas: pocl, intel-fpga, intel-cpu or an ICD's path. One that is not
+    /// installed is said to be so and left out.
+    #[arg(long, env = "RUNTIME", default_value = "pocl,intel-cpu,intel-fpga", value_delimiter = ',')]
+    runtime: Vec<String>,
     /// How often each program runs on each path; the table has the median of the rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Only measures whose title has this in it.
+    #[arg(long, default_value = "")]
+    only: String,
     /// The device manager, if it does not lie beside this program.
     #[arg(long)]
     device_manager: Option<PathBuf>,
 }
 
+/// What the transports cost by themselves.
+struct Floors {
+    unix: Duration,
+    tcp: Duration,
+    raw_bulk: Duration,
+}
+
 impl Args {
-    /// Runs all measures and prints the table.
+    /// Runs all measures and prints the tables.
     ///
     /// # Errors
-    /// A program is missing, fails, or prints no measurement.
+    /// A program is missing, fails, or prints no measurement, or there is no runtime at all.
     pub fn run(self) -> Result<()> {
-        let Self { programs, runtime, rounds, device_manager } = self;
-        let programs = Programs::find(programs, device_manager, runtime)?;
-        println!("runtime {}, {rounds} rounds, paths taking turns", programs.runtime());
+        let floors = Floors::measure(self.rounds)?;
+        let mut measured = 0;
+        let mut last = None;
+        for runtime in &self.runtime {
+            match Programs::find(&self.programs, self.device_manager.as_deref(), runtime) {
+                Ok(programs) => {
+                    self.table(&programs, &floors)?;
+                    measured += 1;
+                }
+                Err(error) => {
+                    println!("\nruntime {runtime}: not measured, {error:#}");
+                    last = Some(error);
+                }
+            }
+        }
+        match last {
+            Some(error) if measured == 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&self, programs: &Programs, floors: &Floors) -> Result<()> {
+        println!("\nruntime {}, {} rounds at most, paths taking turns", programs.runtime(), self.rounds);
         println!("{}", measurement::header());
-        for measure in MEASURES {
-            let samples = programs.take_turns(measure, rounds)?;
-            for path in [Path::Unix, Path::Tcp] {
-                println!("{}", measurement::row(measure, path, &samples));
+        for measure in MEASURES.iter().filter(|measure| measure.title.contains(&self.only)) {
+            let samples = programs.take_turns(measure, self.rounds)?;
+            for path in measure.paths.iter().filter(|path| **path != Path::Native) {
+                println!("{}", measurement::row(measure, *path, &samples));
+            }
+            if measure.title == LAUNCH.title {
+                floors.compare_launch(&samples);
+            }
+            if measure.title == BULK.title {
+                floors.compare_bulk(&samples);
             }
         }
         Ok(())
+    }
+}
+
+impl Floors {
+    fn measure(rounds: u32) -> Result<Self> {
+        let [unix, tcp] = [Socket::Unix, Socket::Tcp].map(|socket| floors::round_trips(socket, ROUND_TRIPS));
+        let (unix, tcp) = (unix?, tcp?);
+        let raw_bulk = floors::raw_there_and_back(BULK_MIB << 20, usize::try_from(rounds)? + 2)?;
+        for (name, times) in [("unix", &unix), ("tcp", &tcp)] {
+            let [p50, p99] = [50, 99].map(|percent| times.percentile(percent).as_secs_f64() * 1e6);
+            println!("bare tonic round trip, {name}: p50 {p50:.1} µs, p99 {p99:.1} µs");
+        }
+        println!("{BULK_MIB} MiB over raw TCP, there and back: {:.1} ms", raw_bulk.as_secs_f64() * 1e3);
+        Ok(Self { unix: unix.percentile(50), tcp: tcp.percentile(50), raw_bulk })
+    }
+
+    fn compare_launch(&self, samples: &Samples) {
+        let native = samples.median(Path::Native);
+        for (path, floor) in [(Path::Grpc, self.unix), (Path::Tcp, self.tcp)] {
+            let (added, floor) = (samples.median(path) - native, floor.as_secs_f64() * 1e6);
+            println!(
+                "  of that over {}: {added:.1} µs more than native, {:.2} × a bare tonic round trip of {floor:.1} µs",
+                path.name(),
+                added / floor
+            );
+        }
+    }
+
+    fn compare_bulk(&self, samples: &Samples) {
+        let raw = self.raw_bulk.as_secs_f64() * 1e3;
+        let ours = samples.median(Path::Tcp);
+        println!(
+            "  of that over tcp: {:.0} % of what a raw socket moves in the same time",
+            100.0 * raw / ours
+        );
     }
 }

@@ -5,8 +5,10 @@
 pub enum Path {
     /// The vendor's runtime in the program's own process.
     Native,
-    /// A device manager behind a unix socket.
+    /// A device manager behind a unix socket, with shared memory and the command ring.
     Unix,
+    /// The same without the command ring: commands by gRPC.
+    Grpc,
     /// A device manager behind TCP on loopback.
     Tcp,
 }
@@ -26,11 +28,15 @@ pub struct Measure {
     pub p99: Option<&'static str>,
     /// Unit of both.
     pub unit: &'static str,
+    /// The ways on which it is measured.
+    pub paths: &'static [Path],
+    /// Most rounds of it.
+    pub rounds: u32,
 }
 
 impl Path {
     /// All, in the order in which they take turns.
-    pub const ALL: [Self; 3] = [Self::Native, Self::Unix, Self::Tcp];
+    pub const ALL: &[Self] = &[Self::Native, Self::Unix, Self::Grpc, Self::Tcp];
 
     /// Short name for the table.
     #[must_use]
@@ -38,51 +44,86 @@ impl Path {
         match self {
             Self::Native => "native",
             Self::Unix => "unix",
+            Self::Grpc => "grpc",
             Self::Tcp => "tcp",
         }
     }
 }
 
+impl Measure {
+    /// A measure of the latency of something short.
+    const fn latency(title: &'static str, program: &'static str, args: &'static [&'static str]) -> Self {
+        Self { p99: Some("p99_us"), paths: Path::ALL, ..Self::of(title, program, args, "p50_us", "µs") }
+    }
+
+    /// Any measure.
+    const fn of(
+        title: &'static str,
+        program: &'static str,
+        args: &'static [&'static str],
+        median: &'static str,
+        unit: &'static str,
+    ) -> Self {
+        Self {
+            title,
+            program,
+            args,
+            median,
+            p99: None,
+            unit,
+            paths: &[Path::Native, Path::Unix, Path::Tcp],
+            rounds: 100,
+        }
+    }
+
+    /// One that is not repeated more often than that: it takes long, or is a median of many by itself.
+    const fn at_most(self, rounds: u32) -> Self {
+        Self { rounds, ..self }
+    }
+
+    /// One on the same node alone.
+    const fn on_the_node(self) -> Self {
+        Self { paths: &[Path::Native, Path::Unix], ..self }
+    }
+}
+
+/// What the floors of the transports are compared with: the measures of a launch, and of bulk data.
+pub const LAUNCH: &Measure = &MEASURES[0];
+/// As above.
+pub const BULK: &Measure = &MEASURES[3];
+/// MiB that [`BULK`] moves, there and back.
+pub const BULK_MIB: usize = 64;
+
 /// The figures of the table, in its order.
 pub const MEASURES: &[Measure] = &[
-    Measure {
-        title: "null kernel + finish",
-        program: "null_kernel",
-        args: &[],
-        median: "p50_us",
-        p99: Some("p99_us"),
-        unit: "µs",
-    },
-    Measure {
-        title: "pipelined launch",
-        program: "null_kernel",
-        args: &["--pipelined", "--iterations", "20000"],
-        median: "p50_us",
-        p99: Some("p99_us"),
-        unit: "µs",
-    },
-    Measure {
-        title: "write 4 B, kernel, read 4 B",
-        program: "write_kernel_read",
-        args: &[],
-        median: "p50_us",
-        p99: Some("p99_us"),
-        unit: "µs",
-    },
-    Measure {
-        title: "write + read 64 MiB, warm",
-        program: "bandwidth",
-        args: &["--mib", "64"],
-        median: "warm_ms",
-        p99: None,
-        unit: "ms",
-    },
-    Measure {
-        title: "write + read 64 MiB, cold",
-        program: "bandwidth",
-        args: &["--mib", "64", "--iterations", "1"],
-        median: "cold_ms",
-        p99: None,
-        unit: "ms",
-    },
+    Measure::latency("null kernel + finish", "null_kernel", &[]),
+    Measure::latency("pipelined launch", "null_kernel", &["--pipelined", "--iterations", "20000"]),
+    Measure::latency("write 4 B, kernel, read 4 B", "write_kernel_read", &[]),
+    Measure::of("write + read 64 MiB, warm", "bandwidth", &["--mib", "64"], "warm_ms", "ms"),
+    Measure::of(
+        "write + read 64 MiB, cold",
+        "bandwidth",
+        &["--mib", "64", "--iterations", "1"],
+        "cold_ms",
+        "ms",
+    ),
+    Measure::of("write + read 1 GiB, warm", "bandwidth", GIB, "warm_ms", "ms").at_most(2),
+    Measure::of("write + read 1 GiB, cold", "bandwidth", GIB, "cold_ms", "ms").at_most(2),
+    Measure::of("map, touch, unmap 64 MiB", "map_touch", &[], "p50_us", "µs").on_the_node(),
+    Measure::of("map, touch, unmap 1 MiB", "map_touch", &["--mib", "1"], "p50_us", "µs").on_the_node(),
+    Measure::of("Sobel 1080p", "workload", &[], "p50_ms", "ms").at_most(3),
+    Measure::of("matrix product 512", "workload", &["--matmul"], "p50_ms", "ms").at_most(3),
+    Measure::of("Sobel, 1 client", "several", &["--clients", "1"], "per_second", "/s")
+        .at_most(2)
+        .on_the_node(),
+    Measure::of("Sobel, 8 clients at once", "several", &[], "per_second", "/s").at_most(2).on_the_node(),
+    Measure::of("product, 1 client", "several", &["--matmul", "--clients", "1"], "per_second", "/s")
+        .at_most(2)
+        .on_the_node(),
+    Measure::of("product, 8 clients at once", "several", &["--matmul"], "per_second", "/s")
+        .at_most(2)
+        .on_the_node(),
+    Measure::of("idle for 5 s: processor", "idle", &[], "processor_ms", "ms").at_most(1).on_the_node(),
 ];
+
+const GIB: &[&str] = &["--mib", "1024", "--iterations", "3"];

@@ -20,18 +20,18 @@ impl Programs {
     ///
     /// # Errors
     /// A program or the runtime is missing.
-    pub fn find(folder: PathBuf, device_manager: Option<PathBuf>, runtime: String) -> Result<Self> {
+    pub fn find(folder: &FilePath, device_manager: Option<&FilePath>, runtime: &str) -> Result<Self> {
         for measure in super::plan::MEASURES {
             let program = folder.join(measure.program);
             ensure!(
                 program.exists(),
                 "{} is missing; build it: make -C tests/opencl-programs OUT={}",
                 program.display(),
-                std::path::absolute(&folder)?.display()
+                std::path::absolute(folder)?.display()
             );
         }
         let device_manager = match device_manager {
-            Some(path) => path,
+            Some(path) => path.to_owned(),
             None => std::env::current_exe()
                 .context("can't tell where this program is")?
                 .with_file_name("fpga-device-manager"),
@@ -41,8 +41,8 @@ impl Programs {
             "{} is missing; build it: cargo build --release -p fpga-device-manager -p fpga-opencl-icd",
             device_manager.display()
         );
-        let native = native_environment(&runtime)?;
-        Ok(Self { folder, device_manager, runtime, native })
+        let native = native_environment(runtime)?;
+        Ok(Self { folder: folder.to_owned(), device_manager, runtime: runtime.to_owned(), native })
     }
 
     /// Name of the runtime below.
@@ -57,8 +57,8 @@ impl Programs {
     /// A run fails or prints no measurement.
     pub fn take_turns(&self, measure: &Measure, rounds: u32) -> Result<Samples> {
         let mut samples = Samples::default();
-        for round in 1..=rounds {
-            for path in Path::ALL {
+        for round in 1..=rounds.min(measure.rounds) {
+            for path in measure.paths.iter().copied() {
                 eprint!("\r{} {round}/{rounds} {}        ", measure.title, path.name());
                 samples.push(path, self.run(measure, path)?);
             }
@@ -75,11 +75,13 @@ impl Programs {
                 command.envs(self.native.iter().map(|(name, value)| (*name, value)));
                 command
             }
-            Path::Unix | Path::Tcp => {
+            Path::Unix | Path::Grpc | Path::Tcp => {
                 let mut command = Command::new(&self.device_manager);
                 command.args(["exec", "--runtime", &self.runtime]);
-                if path == Path::Tcp {
-                    command.arg("--tcp");
+                match path {
+                    Path::Tcp => drop(command.arg("--tcp")),
+                    Path::Grpc => drop(command.env("FPGA_COMMAND_RING", "off")),
+                    Path::Native | Path::Unix => {}
                 }
                 command.arg("--").arg(&program);
                 command
