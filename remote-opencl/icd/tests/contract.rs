@@ -89,6 +89,19 @@ fn what_a_device_claims_beyond_the_usual_works() {
 }
 
 #[test]
+fn images_in_buffers_binaries_with_images_and_markers_out_of_order_are_as_on_the_runtime() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "probe");
+    for runtime in runtimes().into_iter().chain(runtimes().get(1).map(|_| "intel-cpu")) {
+        let output = exec(&["--runtime", runtime], &program);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{runtime}: {}\n{text}{output:?}", output.status);
+        let ran = if runtime == "intel-fpga" { "markers " } else { "images markers images-from-binary " };
+        assert_eq!(text, format!("{ran}0 failures\n"), "{runtime}");
+    }
+}
+
+#[test]
 fn a_forked_child_has_a_session_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let output = exec(&[], &compile(folder.path(), "fork"));

@@ -40,6 +40,8 @@ pub struct Kernel {
 pub enum ArgKind {
     /// Bytes.
     Value,
+    /// Eight bytes: a number, or on a runtime that takes anything for a handle, an image, a sampler, a pipe or a queue.
+    Word,
     /// A buffer, or NULL: `__global` and `__constant` pointers.
     Buffer,
     /// A size: `__local` pointers.
@@ -156,11 +158,12 @@ impl Kernel {
         }
     }
 
-    /// Eight zero bytes are a number, or a handle that no runtime takes.
+    /// Eight zero bytes are a number, or a handle that most runtimes don't take; PoCL takes it.
     fn value_or_handle(&self, index: u32) -> ArgKind {
         let zero = 0_u64;
         match self.set(index, size_of::<u64>(), (&raw const zero).cast()) {
-            Ok(()) | Err(ClError(CL_INVALID_ARG_SIZE)) => ArgKind::Value,
+            Ok(()) => ArgKind::Word,
+            Err(ClError(CL_INVALID_ARG_SIZE)) => ArgKind::Value,
             Err(_) => ArgKind::Handle,
         }
     }
@@ -176,7 +179,9 @@ impl Kernel {
             ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Value | ArgKind::Unknown => self.set(index, bytes.len(), bytes.as_ptr().cast()),
+            ArgKind::Value | ArgKind::Word | ArgKind::Unknown => {
+                self.set(index, bytes.len(), bytes.as_ptr().cast())
+            }
         }
     }
 
@@ -186,7 +191,7 @@ impl Kernel {
     /// The vendor's; -51 or -50 where the argument is no pointer to a buffer.
     pub fn set_buffer(&mut self, index: u32, memory: &Memory) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Value | ArgKind::Word => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
@@ -209,7 +214,7 @@ impl Kernel {
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
-            ArgKind::Image | ArgKind::Handle | ArgKind::Unknown => {
+            ArgKind::Image | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = image.raw();
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
             }
@@ -227,7 +232,7 @@ impl Kernel {
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
-            ArgKind::Pipe | ArgKind::Handle | ArgKind::Unknown => {
+            ArgKind::Pipe | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = pipe.raw();
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
             }
@@ -244,7 +249,7 @@ impl Kernel {
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
-            ArgKind::Queue | ArgKind::Handle | ArgKind::Unknown => {
+            ArgKind::Queue | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = queue.raw();
                 self.set(index, size_of::<cl_command_queue>(), (&raw const handle).cast())
             }
@@ -261,7 +266,7 @@ impl Kernel {
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Sampler | ArgKind::Handle | ArgKind::Unknown => {
+            ArgKind::Sampler | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = sampler.raw();
                 self.set(index, size_of::<cl_sampler>(), (&raw const handle).cast())
             }
@@ -274,7 +279,7 @@ impl Kernel {
     /// The vendor's.
     pub fn set_null(&mut self, index: u32, size: usize) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Value | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Value | ArgKind::Word | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
