@@ -1,0 +1,239 @@
+use super::*;
+use crate::catalog::BoardKind;
+use crate::fixtures::{mk_bitstream, mk_device, mk_node, mk_state};
+use crate::node_state::DigestPrefix;
+use proptest::prelude::*;
+
+fn asked(vendor: &str, board: &str, shell: &str) -> Requirement {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Requirement { vendor: given(vendor), board: given(board), shell: given(shell), ..Requirement::default() }
+}
+
+fn node(devices: Vec<DeviceState>) -> NodeFacts {
+    mk_node(NodeState { devices, ..mk_state() })
+}
+
+fn labelled(vendor: &str, board: &str) -> NodeFacts {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let labels = NodeLabels { vendor: given(vendor), board: given(board), shell: None };
+    NodeFacts { labels, knowledge: Knowledge::Absent }
+}
+
+fn check(asked: &Requirement, node: &NodeFacts) -> Result<(), Rejection> {
+    matches(asked, node, UnlabelledNodes::Reject)
+}
+
+#[test]
+fn one_single_board_must_meet_all_requirements() {
+    let mixed = node(vec![mk_device("intel", "a10", "1"), mk_device("xilinx", "u250", "1")]);
+    assert_eq!(check(&asked("intel", "a10", "1"), &mixed), Ok(()));
+    assert_eq!(check(&asked("intel", "u250", ""), &mixed), Err(Rejection::NoSingleDevice));
+}
+
+#[test]
+fn the_reason_names_the_first_thing_that_no_board_has() {
+    let one = node(vec![mk_device("intel", "a10", "1")]);
+    assert_eq!(check(&asked("xilinx", "u250", "2"), &one), Err(Rejection::Vendor));
+    assert_eq!(check(&asked("intel", "u250", "2"), &one), Err(Rejection::Board));
+    assert_eq!(check(&asked("intel", "a10", "2"), &one), Err(Rejection::Shell));
+    assert_eq!(check(&Requirement { slots: 5, ..asked("", "", "") }, &one), Err(Rejection::Slots));
+    assert_eq!(check(&asked("", "", ""), &node(Vec::new())), Err(Rejection::NoDevice));
+}
+
+#[test]
+fn a_board_that_does_not_answer_is_no_board() {
+    let mut sick = mk_device("intel", "a10", "1");
+    sick.health = Health::Unhealthy;
+    assert_eq!(check(&asked("intel", "", ""), &node(vec![sick.clone()])), Err(Rejection::Unhealthy));
+    assert_eq!(check(&asked("intel", "", ""), &node(vec![sick, mk_device("intel", "", "")])), Ok(()));
+}
+
+/// Two boards of different kinds, each with one bitstream in a slot: a10 has sobel, s10 has mm.
+fn two_kinds() -> NodeState {
+    let digest = |byte| Some(DigestPrefix::from_bytes([byte; 16]));
+    let mut state = NodeState {
+        devices: vec![mk_device("intel", "a10", "1"), mk_device("intel", "s10", "2")],
+        bitstreams: vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)],
+        ..mk_state()
+    };
+    for (index, device) in (0..).zip(&mut state.devices) {
+        device.loaded = vec![index];
+        device.platform = format!("platform {index}");
+    }
+    (state.bitstreams[0].digest, state.bitstreams[1].digest) = (digest(0x0a), digest(0x0b));
+    state
+}
+
+fn digest(byte: &str) -> BitstreamId {
+    format!("sha256:{}", byte.repeat(32)).parse().unwrap()
+}
+
+fn on(board: &str) -> BoardKind {
+    BoardKind { board: Some(board.to_owned()), ..BoardKind::default() }
+}
+
+#[test]
+fn platform_and_loaded_bitstreams_are_asked_of_the_same_single_board() {
+    let node = mk_node(two_kinds());
+    let of = |platform: &str, loaded: &[BitstreamId], board: &str| {
+        let platform = (!platform.is_empty()).then(|| platform.to_owned());
+        check(&Requirement { platform, loaded: loaded.to_vec(), ..asked("", board, "") }, &node)
+    };
+    let name = |name: &str| [name.parse::<BitstreamId>().unwrap()];
+    assert_eq!(of("platform 1", &name("mm"), "s10"), Ok(()));
+    assert_eq!(of("platform 1", &[digest("0b")], "s10"), Ok(()));
+    assert_eq!(of("platform 9", &[], ""), Err(Rejection::Platform));
+    assert_eq!(of("platform 1", &[], "a10"), Err(Rejection::NoSingleDevice));
+    assert_eq!(of("platform 1", &name("sobel"), ""), Err(Rejection::NoSingleDevice));
+    assert_eq!(of("", &name("fft"), ""), Err(Rejection::NotLoaded));
+    assert_eq!(of("", &[digest("0c")], ""), Err(Rejection::NotLoaded));
+    let both = [&name("sobel")[..], &name("mm")[..]].concat();
+    assert_eq!(of("", &both, ""), Err(Rejection::NotLoaded), "each is somewhere, no board has both");
+}
+
+#[test]
+fn a_digest_in_a_board_of_one_kind_is_not_valid_on_another() {
+    let node = mk_node(two_kinds());
+    let of = |id: BitstreamId, board: &str| {
+        check(&Requirement { bitstreams: vec![id], ..asked("", board, "") }, &node)
+    };
+    assert_eq!((of(digest("0b"), ""), of(digest("0b"), "s10")), (Ok(()), Ok(())));
+    assert_eq!(of(digest("0b"), "a10"), Err(Rejection::NoSingleDevice), "it was made for the other board");
+    assert_eq!(of(digest("0c"), "a10"), Ok(()), "nobody has it yet");
+    assert_eq!(of("mm".parse().unwrap(), "a10"), Ok(()), "a name is another bitstream there");
+    let mut twice = two_kinds();
+    twice.devices[0].loaded = vec![0, 1];
+    let bitstreams = vec![digest("0b")];
+    let asked = Requirement { bitstreams, ..asked("", "a10", "") };
+    assert_eq!(check(&asked, &mk_node(twice)), Ok(()), "it is in one of its kind");
+    let mut gone = two_kinds();
+    gone.devices.remove(0);
+    gone.devices.insert(0, mk_device("intel", "x10", "1"));
+    let on_x10 = Requirement { board: Some("x10".into()), ..asked };
+    assert_eq!(check(&on_x10, &mk_node(gone)), Err(Rejection::NoSingleDevice));
+}
+
+#[test]
+fn a_listed_bitstream_is_valid_on_its_boards_only() {
+    let node = mk_node(two_kinds());
+    let of = |valid_on: Vec<Vec<BoardKind>>, board: &str| {
+        check(&Requirement { valid_on, ..asked("", board, "") }, &node)
+    };
+    assert_eq!(of(vec![vec![on("s10")]], ""), Ok(()));
+    assert_eq!(of(vec![vec![on("x10"), on("s10")]], ""), Ok(()));
+    assert_eq!(of(vec![vec![on("s10")]], "a10"), Err(Rejection::NoSingleDevice));
+    assert_eq!(of(vec![vec![on("x10")]], ""), Err(Rejection::InvalidBitstream));
+    assert_eq!(of(vec![Vec::new()], ""), Err(Rejection::InvalidBitstream), "unlisted, and that is rejected");
+    let two = vec![vec![on("s10")], vec![on("a10")]];
+    assert_eq!(of(two, ""), Err(Rejection::InvalidBitstream), "no board is both");
+}
+
+#[test]
+fn where_the_board_is_not_known_no_listed_bitstream_is_valid() {
+    let asked = Requirement { valid_on: vec![vec![on("a10")]], ..asked("intel", "", "") };
+    let unnamed = mk_device("intel", "", "1");
+    assert_eq!(check(&asked, &node(vec![unnamed])), Err(Rejection::InvalidBitstream));
+    assert_eq!(check(&asked, &labelled("intel", "a10")), Ok(()));
+    for unlabelled in [UnlabelledNodes::Reject, UnlabelledNodes::Pass] {
+        let verdict = matches(&asked, &labelled("intel", ""), unlabelled);
+        assert_eq!(verdict, Err(Rejection::InvalidBitstream), "{unlabelled}");
+    }
+}
+
+#[test]
+fn what_no_label_speaks_of_is_not_met_by_labels() {
+    let platform = Requirement { platform: Some("p".into()), ..asked("intel", "", "") };
+    let loaded = Requirement { loaded: vec!["sobel".parse().unwrap()], ..asked("intel", "", "") };
+    let node = labelled("intel", "");
+    assert_eq!(check(&platform, &node), Err(Rejection::Platform));
+    assert_eq!(check(&loaded, &node), Err(Rejection::NotLoaded));
+    assert_eq!(matches(&platform, &node, UnlabelledNodes::Pass), Ok(()));
+}
+
+#[test]
+fn full_slots_reject_nobody() {
+    let mut full = mk_device("intel", "a10", "1");
+    full.queued = 100;
+    assert_eq!(check(&Requirement { slots: 4, ..asked("", "", "") }, &node(vec![full])), Ok(()));
+}
+
+#[test]
+fn labels_decide_only_where_there_is_no_state() {
+    let mut lying = node(vec![mk_device("intel", "a10", "1")]);
+    lying.labels = labelled("xilinx", "").labels;
+    assert_eq!(check(&asked("xilinx", "", ""), &lying), Err(Rejection::Vendor));
+    assert_eq!(check(&asked("xilinx", "", ""), &labelled("xilinx", "")), Ok(()));
+    assert_eq!(check(&asked("intel", "", ""), &labelled("xilinx", "")), Err(Rejection::Vendor));
+    let unreadable = NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel", "") };
+    assert_eq!(check(&asked("intel", "", ""), &unreadable), Ok(()));
+}
+
+#[test]
+fn a_node_without_a_label_passes_only_if_the_paper_is_followed() {
+    let bare = labelled("", "");
+    assert_eq!(check(&asked("intel", "", ""), &bare), Err(Rejection::Unlabelled));
+    assert_eq!(check(&asked("", "", ""), &bare), Err(Rejection::Unlabelled));
+    assert_eq!(matches(&asked("intel", "", ""), &bare, UnlabelledNodes::Pass), Ok(()));
+    let half = labelled("intel", "");
+    assert_eq!(check(&asked("intel", "a10", ""), &half), Err(Rejection::Board));
+    assert_eq!(matches(&asked("intel", "a10", ""), &half, UnlabelledNodes::Pass), Ok(()));
+    assert_eq!(matches(&asked("amd", "", ""), &half, UnlabelledNodes::Pass), Err(Rejection::Vendor));
+}
+
+#[test]
+fn reasons_have_texts_without_numbers_and_all_differ() {
+    let texts: std::collections::BTreeSet<_> = Rejection::ALL.iter().map(|reason| reason.text()).collect();
+    assert_eq!(texts.len(), Rejection::ALL.len());
+    assert!(texts.iter().all(|text| !text.contains(|c: char| c.is_ascii_digit())));
+}
+
+prop_compose! {
+    fn any_device()(
+        vendor in "[ab]", board in "[ab]?", shell in "[ab]", platform in "[ab]?", slots in 0_u32..3,
+        loaded in prop::collection::vec(0_u32..2, 0..2), sick in prop::bool::weighted(0.2),
+    ) -> DeviceState {
+        let health = if sick { Health::Unhealthy } else { Health::Healthy };
+        DeviceState { slots, loaded, platform, health, ..mk_device(&vendor, &board, &shell) }
+    }
+}
+
+prop_compose! {
+    fn any_asked()(
+        vendor in prop::option::of("[ab]"), board in prop::option::of("[ab]"), shell in prop::option::of("[ab]"),
+        platform in prop::option::of("[ab]"), slots in 1_u32..3, loaded in prop::collection::vec("(sobel|mm)", 0..2),
+        valid_on in prop::collection::vec(prop::collection::vec("[ab]".prop_map(|board| on(&board)), 0..2), 0..2),
+    ) -> Requirement {
+        let loaded = loaded.iter().map(|name| name.parse().unwrap()).collect();
+        Requirement { vendor, board, shell, platform, slots, loaded, valid_on, ..Requirement::default() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_node_passes_if_and_only_if_one_of_its_boards_would_alone(
+        devices in prop::collection::vec(any_device(), 0..4), asked in any_asked(),
+    ) {
+        let bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];
+        let with = |devices| mk_node(NodeState { devices, bitstreams: bitstreams.clone(), ..mk_state() });
+        let alone = devices.iter().any(|device| check(&asked, &with(vec![device.clone()])).is_ok());
+        prop_assert_eq!(check(&asked, &with(devices)).is_ok(), alone);
+    }
+
+    #[test]
+    fn who_asks_for_less_is_rejected_by_no_more_nodes(
+        devices in prop::collection::vec(any_device(), 0..4), asked in any_asked(), which in 0..6,
+    ) {
+        let bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];
+        let node = mk_node(NodeState { devices, bitstreams, ..mk_state() });
+        let mut less = asked.clone();
+        match which {
+            0 => less.vendor = None,
+            1 => less.board = None,
+            2 => less.shell = None,
+            3 => less.platform = None,
+            4 => less.loaded.clear(),
+            _ => less.valid_on.clear(),
+        }
+        prop_assert!(check(&asked, &node).is_err() || check(&less, &node).is_ok());
+    }
+}

@@ -1,0 +1,206 @@
+//! An explanation in words: what the pod asks for, who was rejected, the terms in the final order, who could outvote us.
+
+use super::{DEFAULT_PLUGINS, Explained, SHIPPED_WEIGHT, Told};
+use crate::answers::{Decided, Filtered, Scored};
+use crate::output::{Cell, Colours, Style, Table, span};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+impl Explained {
+    /// For a terminal; `wide` with the numbers behind each term.
+    pub(super) fn text(&self, wide: bool, colours: Colours) -> String {
+        let Told { replica, explanation } = &self.told;
+        let mut out = String::new();
+        let mut line = |text: String| {
+            out.push_str(&text);
+            out.push('\n');
+        };
+        line(colours.paint(&format!("Pod {}/{}", self.namespace, self.pod), Style::Bold));
+        line(format!("  asks for   {}", asks(&explanation.requirement)));
+        line(format!("  decided    {} by {replica}", date(explanation.at())));
+        line(format!("  is on      {}", self.node.as_deref().unwrap_or("no node that is known")));
+        for (replica, at) in &self.others {
+            line(format!("  (before that {} by {replica})", date(*at)));
+        }
+        if let Some(filter) = &explanation.filter {
+            line(filtered(filter));
+        }
+        match &explanation.prioritize {
+            Some(scores) => {
+                line(String::new());
+                line(self.scores(scores, wide, colours).trim_end().to_owned());
+                line(String::new());
+                self.verdict(scores).into_iter().for_each(line);
+            }
+            None => line(
+                "  No scores: one node was left after the filter, and kube-scheduler then asks for none."
+                    .to_owned(),
+            ),
+        }
+        out
+    }
+
+    /// The final order with every term.
+    fn scores(&self, scores: &Decided<Scored>, wide: bool, colours: Colours) -> String {
+        let weights: Vec<(&String, f64)> = {
+            let all = self.told.explanation.rules.weights.iter().map(|(name, weight)| (name, *weight));
+            all.filter(|(_, weight)| *weight > 0.0).collect()
+        };
+        let signals: Vec<String> =
+            weights.iter().map(|(name, weight)| format!("{}×{weight}", name.to_uppercase())).collect();
+        let mut headings = vec!["", "NODE", "SCORE"];
+        headings.extend(signals.iter().map(String::as_str));
+        headings.extend(["MEASURED", "EXPECTED", "AGE", "SOURCE", "NOTE"]);
+        let mut table = Table::new(&headings);
+        let mut rows: Vec<&Scored> = scores.nodes.iter().collect();
+        rows.sort_by(|a, b| b.score.cmp(&a.score).then_with(|| a.node.cmp(&b.node)));
+        let shown = if wide { rows.len() } else { rows.len().min(20) };
+        for node in rows.iter().take(shown) {
+            let is_here = self.node.as_ref() == Some(&node.node);
+            let mut row: Vec<Cell> = vec![
+                if is_here { "→" } else { "" }.into(),
+                Cell::new(&*node.node, if is_here { Style::Bold } else { Style::Plain }),
+                node.score.to_string().into(),
+            ];
+            row.extend(weights.iter().map(|(name, _)| term(node, name)));
+            let measured = node.measured.as_ref().map(|measured| {
+                let mut text =
+                    format!("{} used, {} reconf", span(measured.usage_ms), span(measured.reconfiguration_ms));
+                if wide {
+                    for (name, value) in &measured.others {
+                        // Writing to a String can't fail.
+                        let _ = write!(text, ", {name} {value}");
+                    }
+                }
+                text
+            });
+            let expected = node
+                .expected
+                .as_ref()
+                .map(|expected| format!("+{} of {:.1} pods", span(expected.usage_ms), expected.pods));
+            let age = node.measured.as_ref().map(|measured| span(measured.age_ms));
+            let mut notes = Vec::new();
+            if node.freshness != "fresh" {
+                notes.push(format!("state {}", node.freshness));
+            }
+            if node.capped == "yes" {
+                notes.push("lowered below the best fresh node".to_owned());
+            }
+            row.extend(
+                [measured, expected, age].map(|cell| Cell::from(cell.unwrap_or_else(|| "-".to_owned()))),
+            );
+            row.push(node.source.as_str().into());
+            row.push(Cell::new(notes.join(", "), Style::Yellow));
+            table.push(row);
+        }
+        let mut text = table.render(colours);
+        if shown < rows.len() {
+            // Writing to a String can't fail.
+            let _ = writeln!(text, "… and {} more (-o wide)", rows.len() - shown);
+        }
+        text
+    }
+
+    /// Who decided, and who could have.
+    fn verdict(&self, scores: &Decided<Scored>) -> Vec<String> {
+        let rules = &self.told.explanation.rules;
+        let votes = self.told.explanation.votes.as_ref();
+        let weight = votes.map_or(SHIPPED_WEIGHT, |votes| votes.scheduler_weight);
+        let per_score = votes.map_or(u64::from(weight) * 10, |votes| votes.points_per_score);
+        let ours = votes.map_or(per_score * u64::from(rules.max_score), |votes| votes.ours_at_most);
+        let theirs = votes.map_or(DEFAULT_PLUGINS, |votes| votes.plugins_at_most);
+        let mut lines = vec![format!(
+            "In kube-scheduler's points one score is worth {per_score} (weight {weight}): ours count up to {ours}, its \
+             default plugins up to {theirs}{}.",
+            match theirs.saturating_sub(ours) {
+                0 => " and can't outvote us alone".to_owned(),
+                by => format!(", so that they can outvote us by {by}"),
+            }
+        )];
+        let best = scores.nodes.iter().map(|node| node.score).max().unwrap_or_default();
+        let best_nodes: Vec<&Scored> = scores.nodes.iter().filter(|node| node.score == best).collect();
+        let next = scores.nodes.iter().map(|node| node.score).filter(|score| *score < best).max();
+        lines.push(match (best_nodes.as_slice(), next) {
+            (_, None) => "All nodes have the same score: kube-scheduler's own plugins decided.".to_owned(),
+            ([one], Some(next)) => format!(
+                "Our best is {}, {} points ahead of the next: plugins that differ by more decide instead.",
+                one.node,
+                u64::from(best - next) * per_score
+            ),
+            (several, Some(next)) => format!(
+                "{} nodes are our best, {} points ahead of the next; among them kube-scheduler's own plugins decided.",
+                several.len(),
+                u64::from(best - next) * per_score
+            ),
+        });
+        if let Some(here) = &self.node {
+            match scores.nodes.iter().find(|node| node.node == *here) {
+                Some(node) if node.score == best => lines.push(format!("The pod is on {here}: one of our best.")),
+                Some(node) => lines.push(format!(
+                    "The pod is on {here}, {} points behind our best: kube-scheduler's plugins outvoted us by more than \
+                     that. A greater `weight` in its configuration would change it.",
+                    u64::from(best - node.score) * per_score
+                )),
+                None => lines.push(format!(
+                    "The pod is on {here}, which was not among the candidates of this decision: it was placed by \
+                     another one, by another scheduler, or by its node name."
+                )),
+            }
+        }
+        lines
+    }
+}
+
+fn term(node: &Scored, signal: &str) -> Cell {
+    let Some(term) = node.others.get(signal) else { return "-".into() };
+    let value = term.get("value").and_then(serde_json::Value::as_f64).unwrap_or_default();
+    match term.get("basis").and_then(serde_json::Value::as_str).unwrap_or_default() {
+        "measured" | "" => format!("{value:.2}").into(),
+        basis => Cell::new(format!("{value:.2} {basis}"), Style::Yellow),
+    }
+}
+
+fn filtered(filter: &Decided<Filtered>) -> String {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in &filter.nodes {
+        if let Some(reason) = &node.rejection {
+            reasons.entry(reason).or_default().push(&node.node);
+        }
+    }
+    let passed = filter.nodes.iter().filter(|node| node.rejection.is_none()).count();
+    let mut text = format!("  filter     {passed} of {} nodes passed", filter.nodes.len());
+    for (reason, nodes) in reasons {
+        let more = nodes.len().saturating_sub(5);
+        let shown = nodes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        // Writing to a String can't fail.
+        let _ = write!(text, "\n             {reason}: {shown}{more}");
+    }
+    text
+}
+
+fn asks(requirement: &serde_json::Value) -> String {
+    let mut parts = Vec::new();
+    for key in ["vendor", "board", "shell", "platform"] {
+        if let Some(value) = requirement[key].as_str() {
+            parts.push(format!("{key} {value}"));
+        }
+    }
+    if let Some(slots) = requirement["slots"].as_u64() {
+        parts.push(format!("{slots} slots at least"));
+    }
+    for (key, what) in [("bitstreams", "bitstreams"), ("loaded", "loaded bitstreams")] {
+        let names = requirement[key].as_array().into_iter().flatten();
+        let names: Vec<&str> = names.filter_map(|name| name.as_str()).collect();
+        if !names.is_empty() {
+            parts.push(format!("{what} {}", names.join(", ")));
+        }
+    }
+    parts.join(", ")
+}
+
+fn date(millis: u64) -> String {
+    let date = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    date.map_or_else(|| millis.to_string(), |date| format!("{date:.3}"))
+}
