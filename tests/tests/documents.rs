@@ -23,17 +23,17 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The functions of a file that are tests, by name: an attribute that ends in `test`, or a place within `proptest!`.
+/// The functions of a file that are tests, by name.
 fn tests_of(text: &str) -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     let mut is_test = false;
     for line in text.lines().map(str::trim) {
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             is_test = true;
-        } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
-            if std::mem::take(&mut is_test) {
-                tests.extend(rest.split('(').next().map(str::to_owned));
-            }
+        } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "))
+            && std::mem::take(&mut is_test)
+        {
+            tests.extend(rest.split('(').next().map(str::to_owned));
         }
     }
     tests
@@ -51,7 +51,9 @@ fn every_test_that_a_document_names_is_there() {
         let quoted = text.split('`').skip(1).step_by(2);
         // Names of tests are sentences.
         let named: Vec<&str> = quoted
-            .filter(|word| word.matches('_').count() >= 2 && !word.starts_with("fpga_") && !word.contains(' '))
+            .filter(|word| {
+                word.matches('_').count() >= 2 && !word.starts_with("fpga_") && !word.contains(' ')
+            })
             .collect();
         assert!(named.len() > 20, "{document} names {} tests", named.len());
         let missing: Vec<_> = named.iter().filter(|name| !all.contains(**name)).collect();
