@@ -8,6 +8,11 @@ use std::time::Duration;
 /// Longest trace that is taken: the published one has two weeks.
 const LONGEST: f64 = 366.0 * 86_400.0;
 
+/// Columns that a trace must have; it may have others.
+const COLUMNS: &str = "app, func, end_timestamp, duration";
+/// What is shown of a first line that is no header.
+const SHOWN: usize = 60;
+
 /// One invocation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Invocation {
@@ -33,8 +38,19 @@ pub enum TraceError {
         #[source]
         source: std::io::Error,
     },
+    /// The first line lacks columns.
+    #[error("the trace is not CSV with the columns {COLUMNS}: its first line is {0:?}")]
+    Columns(String),
+    /// There is no row that can be used.
+    #[error("{}: no row can be used{}", path.display(), first_bad(.bad_rows))]
+    Empty {
+        /// The file or folder.
+        path: std::path::PathBuf,
+        /// What is wrong with those that are there.
+        bad_rows: crate::trace::BadRows,
+    },
     /// It isn't CSV with these columns; the message has the line.
-    #[error("the trace is not CSV with the columns app, func, end_timestamp, duration: {0}")]
+    #[error("the trace is not CSV with the columns {COLUMNS}: {0}")]
     Csv(#[from] csv::Error),
     /// A number makes no sense.
     #[error("line {line} of the trace: {column} is {value}; write seconds from 0 to {LONGEST}")]
@@ -46,6 +62,13 @@ pub enum TraceError {
         /// Its value.
         value: f64,
     },
+}
+
+fn first_bad(bad_rows: &crate::trace::BadRows) -> String {
+    match bad_rows.first.first() {
+        Some(row) => format!(" of {}; {row}", bad_rows.count),
+        None => ": it has none but the header; write one row per invocation".to_owned(),
+    }
 }
 
 #[derive(Deserialize)]
@@ -63,20 +86,30 @@ pub struct Invocations<R> {
     rows: csv::Reader<R>,
     columns: Option<csv::StringRecord>,
     row: csv::StringRecord,
+    over: bool,
 }
 
 impl<R: Read> Invocations<R> {
     /// Those in `csv`, which may be larger than memory.
     pub fn new(csv: R) -> Self {
         let rows = csv::Reader::from_reader(csv);
-        Self { rows, columns: None, row: csv::StringRecord::new() }
+        Self { rows, columns: None, row: csv::StringRecord::new(), over: false }
     }
 
     fn read_row(&mut self) -> Result<Option<Invocation>, TraceError> {
+        if self.over {
+            return Ok(None);
+        }
         let columns = match &self.columns {
             Some(columns) => columns,
             None => {
                 let columns = self.rows.headers()?.clone();
+                if !COLUMNS.split(", ").all(|column| columns.iter().any(|is| is == column)) {
+                    // Told once; what follows is no row of a trace.
+                    self.over = true;
+                    let found = columns.iter().collect::<Vec<_>>().join(",");
+                    return Err(TraceError::Columns(found.chars().take(SHOWN).collect()));
+                }
                 self.columns.insert(columns)
             }
         };

@@ -7,4 +7,5 @@ pub mod plot;
 pub mod replay_cluster;
 pub mod reproduce;
 pub mod run;
+pub mod scenario;
 pub mod sweep;

@@ -19,7 +19,8 @@ pub struct Generate {
     #[arg(long, env = "FPGA_SIM_TRACE_SEED", default_value_t = 1)]
     seed: u64,
     /// Requests of the synthetic trace.
-    #[arg(long, env = "FPGA_SIM_REQUESTS", default_value_t = 1_980_000)]
+    #[arg(long, env = "FPGA_SIM_REQUESTS", default_value_t = 1_980_000,
+          value_parser = clap::value_parser!(u64).range(10_000..=1_000_000_000))]
     requests: u64,
     /// Where to write it, in the order of ends as the published one.
     #[arg(long, env = "FPGA_SIM_OUTPUT", value_name = "FILE")]

@@ -2,7 +2,7 @@
 
 use crate::outcome::Format;
 use crate::scenario::Scenario;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -34,6 +34,12 @@ impl Run {
     /// If the scenario can't be read, makes no sense, or an invariant of the simulation was broken.
     pub fn run(&self) -> anyhow::Result<()> {
         let outcome = Scenario::read(&self.scenario, &self.set)?.run()?;
+        if outcome.metric("requests") == Some(0.0) {
+            bail!(
+                "{} No request lies within the scenario's days; look at trace.from_day and trace.to_day",
+                outcome.remarks.join(" ")
+            );
+        }
         if let Some(folder) = &self.series {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
             for series in &outcome.series {

@@ -2,7 +2,7 @@
 
 use super::grid::{combinations, run_all};
 use crate::outcome::{Table, number};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -63,8 +63,16 @@ impl Sweep {
             let all = table(&|_| true, &|value| value.to_string()).csv()?;
             std::fs::write(path, all).with_context(|| path.display().to_string())?;
         }
-        for remark in outcomes.first().map(|outcome| &outcome.remarks[..]).unwrap_or_default() {
-            println!("{remark}\n");
+        // Runs may be of several traces: each is told once.
+        let mut told: Vec<&String> = Vec::new();
+        for remark in outcomes.iter().flat_map(|outcome| &outcome.remarks) {
+            if !told.contains(&remark) {
+                println!("{remark}\n");
+                told.push(remark);
+            }
+        }
+        if let Some(unknown) = self.metric.iter().find(|metric| !names.contains(metric)) {
+            bail!("there is no metric {unknown:?}; write some of {}", names.join(", "));
         }
         let wanted = |name: &str| self.metric.is_empty() || self.metric.iter().any(|metric| metric == name);
         print!("{}", table(&wanted, &number).markdown());

@@ -1,6 +1,6 @@
 //! A coloured cell with its number for each pair of labels.
 
-use super::frame::{anchored, labels_below, large};
+use super::frame::{anchored, labels_below, large, tick};
 use super::{Drawn, Figure, FigureError, ends};
 use plotters::coord::Shift;
 use plotters::prelude::{BLACK, Color as _, DrawingArea, DrawingBackend, RGBColor, Rectangle, Text, WHITE};
@@ -18,6 +18,7 @@ impl Figure {
         cells: &[Vec<Option<f64>>],
     ) -> Drawn {
         let (least, most) = ends(cells.iter().flatten().flatten()).ok_or(FigureError::Empty)?;
+        let greatest = least.abs().max(most.abs());
         let below = self.frame(area, &[])?;
         let (right, top) = (columns.len().max(1) as f64, rows.len().max(1) as f64);
         let longest = rows.iter().map(|label| label.chars().count()).max().unwrap_or(0);
@@ -35,7 +36,7 @@ impl Figure {
                 let ink = if share > 0.6 { WHITE } else { BLACK };
                 let style = anchored(HPos::Center, VPos::Center).color(&ink);
                 let at = chart.backend_coord(&(x + 0.5, y + 0.5));
-                area.draw(&Text::new(cell_text(*value), at, style))?;
+                area.draw(&Text::new(cell_text(*value, greatest), at, style))?;
             }
         }
         labels_below(area, columns, |column| chart.backend_coord(&(column as f64 + 0.5, 0.0)))?;
@@ -47,17 +48,13 @@ impl Figure {
     }
 }
 
-/// Three digits say it.
-fn cell_text(value: f64) -> String {
-    let size = value.abs();
-    if size >= 100.0 || value == 0.0 {
-        super::frame::tick(libm::round(value))
-    } else if size >= 10.0 {
-        format!("{value:.1}")
-    } else if size >= 0.1 {
-        format!("{value:.2}")
-    } else {
-        crate::outcome::number(value)
+/// As many digits as are worth reading beside the greatest number.
+fn cell_text(value: f64, most: f64) -> String {
+    match most {
+        most if most >= 1000.0 => tick(libm::round(value)),
+        most if most >= 10.0 => format!("{value:.1}"),
+        most if most >= 0.1 => format!("{value:.2}"),
+        _ => crate::outcome::number(value),
     }
 }
 

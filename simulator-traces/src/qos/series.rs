@@ -23,7 +23,9 @@ pub(super) fn add(table: &mut Table, name: PolicyName, jobs: &[Job], run: &Run) 
             .collect();
         for (second, sample) in there.iter().enumerate() {
             let done = |sample: &Sample| sample.done.get(index).copied().unwrap_or(0);
+            // In the last seconds it had nothing left to do.
             let before = second.checked_sub(WINDOW).and_then(|before| there.get(before));
+            let before = before.filter(|_| sample.at <= end);
             let throughput = before.map_or_else(String::new, |before| {
                 ((done(sample) - done(before)) as f64 / (sample.at - before.at)).to_string()
             });

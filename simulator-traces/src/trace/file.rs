@@ -3,13 +3,13 @@
 //! Rows come in the order of their ends. A first pass finds how far back the start of a row can lie; the second keeps only
 //! as many rows as that takes.
 
-use super::{BadRow, Request};
+use super::{BadRow, BadRows, Request};
 use crate::azure::{Invocation, Invocations, TraceError};
 use crate::time::Micros;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -47,17 +47,22 @@ impl Ordered {
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let mut horizon = Micros::ZERO;
         let mut latest_end = Micros::ZERO;
-        for (index, row) in Invocations::new(bytes_of(path)?).enumerate() {
+        let (mut good, mut bad_rows) = (0_u64, BadRows::default());
+        for row in Invocations::new(bytes_of(path)?) {
             match row {
                 Ok(row) => {
+                    good += 1;
                     let (start, duration) = times(&row);
                     latest_end = latest_end.max(start + duration);
                     horizon = horizon.max(latest_end - start);
                 }
-                // Without its columns no row can be read.
-                Err(error) if index == 0 && !has_line(&error) => return Err(error),
-                Err(_) => {}
+                // What can't be read at all, or isn't of this schema, has no rows.
+                Err(error) if line_of(&error).is_none() => return Err(error),
+                Err(error) => bad_rows.add(bad_row(&error)),
             }
+        }
+        if good == 0 {
+            return Err(TraceError::Empty { path: path.to_owned(), bad_rows });
         }
         Ok(Self {
             rows: Invocations::new(bytes_of(path)?),
@@ -135,11 +140,20 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 pub(super) fn bad_row(error: &TraceError) -> BadRow {
-    BadRow { line: line_of(error).unwrap_or(0), why: error.to_string() }
-}
-
-fn has_line(error: &TraceError) -> bool {
-    line_of(error).is_some_and(|line| line > 1)
+    // The line is told by whoever tells of the row.
+    let why = match error {
+        TraceError::Range { column, value, .. } => format!("{column} is {value}"),
+        TraceError::Csv(error) => match error.kind() {
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                format!("{len} fields instead of {expected_len}")
+            }
+            csv::ErrorKind::Deserialize { err, .. } => err.to_string(),
+            csv::ErrorKind::Utf8 { err, .. } => err.to_string(),
+            _ => error.to_string(),
+        },
+        other => other.to_string(),
+    };
+    BadRow { line: line_of(error).unwrap_or(0), why }
 }
 
 fn line_of(error: &TraceError) -> Option<u64> {
@@ -150,11 +164,28 @@ fn line_of(error: &TraceError) -> Option<u64> {
     }
 }
 
-/// The text of a file, unpacked if its name ends in `.zip`.
+/// How files begin that are to be unpacked first, and with what.
+const PACKED: [(&[u8], &str); 4] = [
+    (
+        b"Rar!",
+        "it is a RAR archive; unpack it with `unrar x` or `bsdtar -xf`, and write the path of the .txt that was in it",
+    ),
+    (b"\x1f\x8b", "it is packed with gzip; unpack it with `gunzip -k`"),
+    (b"7z\xbc\xaf", "it is a 7z archive; unpack it with `7z x`"),
+    (b"\xfd7zXZ", "it is packed with xz; unpack it with `unxz -k`"),
+];
+
+/// The text of a file, unpacked if it is a zip archive.
 fn bytes_of(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
     let open = |source| TraceError::Open { path: path.to_owned(), source };
-    let file = File::open(path).map_err(open)?;
-    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip")) {
+    let mut file = File::open(path).map_err(open)?;
+    let mut begin = Vec::new();
+    (&mut file).take(8).read_to_end(&mut begin).map_err(open)?;
+    if let Some((_, what)) = PACKED.iter().find(|(magic, _)| begin.starts_with(magic)) {
+        return Err(open(io::Error::other(*what)));
+    }
+    file.rewind().map_err(open)?;
+    if begin.starts_with(b"PK\x03\x04") || begin.starts_with(b"PK\x05\x06") {
         let archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|error| open(error.into()))?;
         let csv = (0..archive.len()).find(|&index| {
             let name =
@@ -258,12 +289,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused() {
+    fn what_is_no_trace_is_refused_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.csv");
+        let refused = |content: &[u8]| {
+            std::fs::write(&path, content).unwrap();
+            Ordered::open(&path).err().unwrap().to_string()
+        };
+        assert!(refused(b"x,y\n1,2\n").contains("its first line is \"x,y\""));
+        assert!(refused(b"").contains("columns app, func, end_timestamp, duration"));
+        assert!(refused(b"app,func,end_timestamp,duration\n").contains("write one row per invocation"));
+        let all_bad = refused(b"app,func,end_timestamp,duration\na,f,-1,1\na,f,1\n");
+        assert!(all_bad.contains("no row can be used of 2; line 2: end_timestamp is -1"), "{all_bad}");
+        for (content, what) in [(&b"Rar!\x1a\x07"[..], "unrar x"), (b"\x1f\x8b\x08\0", "gunzip")] {
+            let error = Ordered::open(&{
+                std::fs::write(&path, content).unwrap();
+                path.clone()
+            });
+            let TraceError::Open { source, .. } = error.err().unwrap() else { panic!("it can't be opened") };
+            assert!(source.to_string().contains(what), "{source}");
+        }
+        std::fs::remove_file(&path).unwrap();
         assert!(Ordered::open(&path).is_err());
-        std::fs::write(&path, "x,y\n1,2\n").unwrap();
-        let (requests, trace) = requests(&path);
-        assert!(requests.is_empty() && trace.bad_rows.count == 1, "{:?}", trace.bad_rows);
+    }
+
+    #[test]
+    fn bad_rows_say_what_is_wrong_without_the_line_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        std::fs::write(&path, "app,func,end_timestamp,duration\na,f,9,1\na,f,-1,1\na,f\na,f,x,1\n").unwrap();
+        let told = requests(&path).1.bad_rows.first.iter().map(BadRow::to_string).collect::<Vec<_>>();
+        assert_eq!(told[..2], ["line 3: end_timestamp is -1", "line 4: 2 fields instead of 4"]);
+        assert!(told[2].starts_with("line 5: ") && told[2].contains("float"), "{told:?}");
     }
 }
