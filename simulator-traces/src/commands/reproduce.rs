@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use kept::Kept;
 use readings::{CENTRAL, Seeds};
-use runs::Runs;
+use runs::{Rest, Runs};
 use std::path::PathBuf;
 
 /// Reproduces the evaluation of fpgascheduling (S-10): every reading of its text, beside its figures.
@@ -38,6 +38,9 @@ pub struct Reproduce {
     /// of this program.
     #[arg(long, env = "FPGA_SIM_KEEP", value_name = "FOLDER")]
     keep: Option<PathBuf>,
+    /// Runs nothing: shows what is kept so far.
+    #[arg(long, env = "FPGA_SIM_ONLY_KEPT", requires = "keep")]
+    only_kept: bool,
     /// How many runs at a time; as many as there are cores if not given.
     #[arg(long, env = "FPGA_SIM_THREADS")]
     threads: Option<usize>,
@@ -52,16 +55,12 @@ impl Reproduce {
         let mut runs = Runs::default();
         // To see which runs it needs.
         let _ = tables::all(&runs);
+        let rest = if self.only_kept { Rest::LeftOut } else { Rest::Run(self.threads) };
         let kept = Kept::new(self.keep.clone())?;
         let slow = self.slow_seeds.unwrap_or(self.seeds).min(self.seeds);
         let seeds = Seeds { all: self.seeds, slow };
-        runs.run(
-            CENTRAL,
-            |changes| seeds.of(changes),
-            self.threads,
-            &kept,
-            |seed, changes| self.changes(seed, changes),
-        )?;
+        let seeds_of = |changes: &[String]| seeds.of(changes);
+        let done = runs.run(CENTRAL, seeds_of, rest, &kept, |seed, changes| self.changes(seed, changes))?;
         let tables = tables::all(&runs);
         let remarks = match &self.trace {
             Some(_) => runs.remarks().join("\n"),
@@ -75,7 +74,14 @@ impl Reproduce {
         } else {
             String::new()
         };
-        let text = format!("{remarks}\nMeans over {} seeds{but}.\n\n{tables}", self.seeds);
+        let so_far = match done {
+            (done, all) if done < all => format!(
+                " So far {done} of {all} runs are done: means and intervals are over the seeds that are there, in cells \
+                 without an interval over one; what is missing is –."
+            ),
+            _ => String::new(),
+        };
+        let text = format!("{remarks}\nMeans over {} seeds{but}.{so_far}\n\n{tables}", self.seeds);
         let Some(path) = &self.output else {
             print!("{text}");
             return Ok(());

@@ -18,6 +18,15 @@ pub(super) struct Runs {
     outcomes: HashMap<Changes, Vec<Outcome>>,
 }
 
+/// What becomes of runs that are not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// They are done, so many at a time.
+    Run(Option<usize>),
+    /// They are left out.
+    LeftOut,
+}
+
 /// One number of a run, seed by seed; empty if it is not known yet.
 #[derive(Debug, Clone)]
 pub(super) struct Values(pub(super) Vec<f64>);
@@ -46,7 +55,7 @@ impl Runs {
 
     /// Does what was asked for and is not kept yet, each with as many seeds as `seeds` says; `with_seed` completes the
     /// changes of a run with all that hangs on its seed. The first seed is done first, so that what was kept when it was
-    /// stopped is of use.
+    /// stopped is of use. How many of how many runs are there then.
     ///
     /// # Errors
     /// The first error.
@@ -54,10 +63,10 @@ impl Runs {
         &mut self,
         base: &str,
         seeds: impl Fn(&[String]) -> u64,
-        threads: Option<usize>,
+        rest: Rest,
         kept: &Kept,
         with_seed: impl Fn(u64, &[String]) -> Changes,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<(usize, usize)> {
         let asked = std::mem::take(&mut *self.asked.borrow_mut());
         let most = asked.iter().map(|changes| seeds(changes)).max().unwrap_or(0);
         let pairs = (1..=most).flat_map(|seed| asked.iter().map(move |changes| (seed, changes)));
@@ -76,16 +85,22 @@ impl Runs {
                 *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
             }
         };
-        let mut new = run_each(base, &open, threads, &done)?.into_iter();
+        let mut new = match rest {
+            Rest::Run(threads) => run_each(base, &open, threads, &done)?.into_iter(),
+            Rest::LeftOut => Vec::new().into_iter(),
+        };
         if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
             return Err(error);
         }
+        let (mut there, count) = (0, pairs.len());
         for ((_, changes), known) in pairs.into_iter().zip(known) {
+            let of_changes = self.outcomes.entry(changes.clone()).or_default();
             if let Some(outcome) = known.or_else(|| new.next()) {
-                self.outcomes.entry(changes.clone()).or_default().push(outcome);
+                of_changes.push(outcome);
+                there += 1;
             }
         }
-        Ok(())
+        Ok((there, count))
     }
 
     /// Remarks on the trace of any run.
@@ -120,7 +135,8 @@ impl Values {
 }
 
 impl Change {
-    /// Whether it goes the way of a change of the paper's; nothing if the seeds can't tell.
+    /// Whether it goes the way of a change of the paper's; nothing if the seeds can't tell. Of one seed its direction is all
+    /// that is known.
     pub(super) fn goes_like(&self, paper: f64) -> Option<bool> {
         let surely = self.percent.abs() > if self.half.is_finite() { self.half } else { 0.0 };
         surely.then_some(self.percent * paper > 0.0)
@@ -152,13 +168,14 @@ mod tests {
         let with_seed = |seed: u64, changes: &[String]| [&[format!("trace.seed={seed}")], changes].concat();
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept::new(Some(folder.path().to_owned())).unwrap();
-        runs.run(base, |_| 2, Some(1), &kept, with_seed).unwrap();
+        let there = runs.run(base, |_| 2, Rest::Run(Some(1)), &kept, with_seed).unwrap();
+        assert_eq!(there, (2, 2));
         let cold = runs.values(&few, "cold_starts", 1.0);
         assert!(cold.0.len() == 2 && cold.0[0] != cold.0[1], "{cold:?}");
         // The same again is read, not run: there is no such scenario.
         let mut again = Runs::default();
         assert!(again.values(&few, "cold_starts", 1.0).0.is_empty());
-        again.run("kind = \"none\"", |_| 2, Some(1), &kept, with_seed).unwrap();
+        again.run("kind = \"none\"", |_| 2, Rest::Run(Some(1)), &kept, with_seed).unwrap();
         assert_eq!(again.values(&few, "cold_starts", 1.0).0, cold.0);
         assert!(runs.remarks()[0].contains("synthetic"), "{:?}", runs.remarks());
     }

@@ -54,6 +54,9 @@ impl Compared {
 
     fn cell(&self, digits: usize) -> String {
         let (before, after) = (self.ours.0.mean(), self.ours.1.mean());
+        if !(before.is_finite() && after.is_finite()) {
+            return "–".to_owned();
+        }
         format!("{before:.digits$} → {after:.digits$} ({})", self.change())
     }
 }
@@ -68,7 +71,12 @@ fn verdict(compared: &[Compared]) -> String {
     };
     let size = if compared.iter().all(Compared::is_of_its_size) { "size" } else { "" };
     let said: Vec<&str> = [direction, size].into_iter().filter(|word| !word.is_empty()).collect();
-    if said.is_empty() { "–".to_owned() } else { said.join(", ") }
+    let one_seed = compared.iter().any(|compared| !compared.change().half.is_finite());
+    match said.join(", ") {
+        nothing if nothing.is_empty() => "–".to_owned(),
+        said if one_seed => format!("({said})"),
+        said => said,
+    }
 }
 
 fn agreement(runs: &Runs, text: &mut String) {
@@ -77,7 +85,7 @@ fn agreement(runs: &Runs, text: &mut String) {
         "\"direction\": going from 0-0-0 to 1-2-2 changes the figure as in the paper, by more than the 95 % interval over \
          seeds (for figures with three numbers of nodes, at all of them); \"opposite\": it changes the other way by more than \
          that, somewhere; \"size\": our figures under 0-0-0 and under 1-2-2 are within a quarter of the paper's; –: none of \
-         these.\n\n",
+         these; in parentheses: by one seed only, without an interval.\n\n",
     );
     let mut columns = vec!["reading", "cold starts", "grow with nodes", "reconfigurations per node"];
     columns.extend(AT_TEN.iter().map(|(name, ..)| *name));
@@ -181,6 +189,9 @@ fn in_detail() -> impl Iterator<Item = &'static Reading> {
 fn usage_and_cold(runs: &Runs, reading: &Reading, nodes: u32, weights: &str) -> String {
     let changes = reading.with(nodes, weights);
     let usage = runs.values(&changes, "usage_median_s", 1.0).mean();
+    if !usage.is_finite() {
+        return "–".to_owned();
+    }
     format!("{usage:.2}; {:.2}", runs.values(&changes, COLD, 100.0).mean())
 }
 
