@@ -201,9 +201,19 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
     }
 }
 
-/// Four tenants that always have work on one slot; what part of the busy time each had, over `TASKS` tasks.
+/// The device time and the number of tasks that each of four tenants has had.
+type Had = [(f64, usize); 4];
+
+/// Four tenants that always have work on one slot; what part of the busy time each had, over some hundred tasks.
+///
+/// All their tasks wait from the start, and the manager's own counts tell how far they are: a client that the machine
+/// keeps from running can't leave a tenant without work, which would give its share to the others.
 async fn shares_under(policy: &str) -> [f64; 4] {
-    const TASKS: usize = 400;
+    const TASKS_EACH: usize = 500;
+    /// From here on, and until here, all of them have work.
+    const FIRST: usize = 40;
+    const LAST_OF_EACH: usize = TASKS_EACH - 20;
+    const ENOUGH: usize = 1000;
     /// Weights 1 to 4, and rounds in millions.
     const ROUNDS: [u64; 4] = [8, 1, 4, 2];
     let keys = ["alice", "bob", "carol", "dave"];
@@ -218,51 +228,50 @@ async fn shares_under(policy: &str) -> [f64; 4] {
     let tokens = folder.path().to_str().unwrap();
     let manager = Manager::start(&["--slots", "1", "--tenants", path.to_str().unwrap(), "--tokens", tokens]);
     let mut spinners = Vec::new();
-    for (key, rounds) in keys.iter().zip(ROUNDS) {
-        // Two sessions each, so that the one's next task waits while the other's runs.
-        for _ in 0..2 {
+    // Two sessions each, so that the one's next task waits while the other's runs.
+    for _ in 0..2 {
+        for (key, rounds) in keys.iter().zip(ROUNDS) {
             let token = format!("token-of-{key}-0123456789");
             let client = Client::with_token(manager.channel().await, &token).await;
             spinners.push(Spinner::new(client, rounds * 1_000_000).await);
         }
     }
-    let busy = || {
+    for _ in 0..TASKS_EACH / 2 {
+        for spinner in &mut spinners {
+            spinner.start().await;
+        }
+    }
+    let had = || -> Had {
         let text = manager.metrics_text();
-        let of = |key: &str| {
-            let name = format!("fpga_device_manager_tenant_device_seconds_total{{tenant=\"{key}\"}} ");
-            text.lines().find_map(|line| line.strip_prefix(&name)).map_or(0.0, |value| value.parse().unwrap())
+        let of = |name: &str, key: &str| {
+            let name = format!("fpga_device_manager_tenant_{name}_total{{tenant=\"{key}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or("0").to_owned()
         };
-        keys.map(of)
+        keys.map(|key| (of("device_seconds", key).parse().unwrap(), of("tasks", key).parse().unwrap()))
     };
-    let left = std::sync::atomic::AtomicUsize::new(TASKS);
-    let measuring = std::sync::Mutex::new(None);
-    let run = async |mut spinner: Spinner| {
-        let mut events = std::collections::VecDeque::new();
-        for _ in 0..4 {
-            events.push_back(spinner.start().await);
+    let all = |had: &Had| had.iter().map(|(_, tasks)| tasks).sum::<usize>();
+    let mut seen: Vec<Had> = Vec::new();
+    loop {
+        let now = had();
+        if now.iter().any(|(_, tasks)| *tasks > LAST_OF_EACH) {
+            break;
         }
-        while let Some(event) = events.pop_front() {
-            assert_eq!(spinner.client.status(event).await, 0);
-            let before = left.load(std::sync::atomic::Ordering::Relaxed);
-            if before == 0 {
-                return;
-            }
-            left.store(before - 1, std::sync::atomic::Ordering::Relaxed);
-            if before == TASKS - 40 {
-                *measuring.lock().unwrap() = Some((busy(), None));
-            }
-            if before == 1 {
-                measuring.lock().unwrap().as_mut().unwrap().1 = Some(busy());
-            }
-            events.push_back(spinner.start().await);
+        // What was submitted waits, or the measurement would be none.
+        if all(&now) >= FIRST {
+            seen.push(now);
         }
-    };
-    futures::future::join_all(spinners.into_iter().map(run)).await;
-    let (from, until) = measuring.lock().unwrap().take().unwrap();
-    let until: [f64; 4] = until.unwrap();
-    let used: Vec<f64> = from.iter().zip(until).map(|(from, until)| until - from).collect();
-    let all: f64 = used.iter().sum();
-    std::array::from_fn(|at| used[at] / all)
+        if seen.first().is_some_and(|first| all(&now) - all(first) >= ENOUGH) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (from, until) = (seen.first().unwrap(), seen.last().unwrap());
+    let tasks = all(until) - all(from);
+    assert!(tasks >= 200, "too few tasks to tell: {tasks}");
+    let used: Vec<f64> = from.iter().zip(until).map(|((from, _), (until, _))| until - from).collect();
+    let sum: f64 = used.iter().sum();
+    println!("{policy}: {tasks} tasks, {sum:.2} s of device time");
+    std::array::from_fn(|at| used[at] / sum)
 }
 
 /// A measurement: it depends on the machine, and is not part of the ordinary run.
