@@ -145,7 +145,8 @@ async fn a_client_that_lies_ends_its_session_and_nothing_else() {
     let nonsense: [fn(&mut Client); 4] = [
         // A position where nobody can be.
         |client| client.memory.words()[0].store(u64::MAX, Ordering::Relaxed),
-        |client| client.memory.words()[0].store(65, Ordering::Relaxed),
+        // As many words in front of what was read, and one more, as there are.
+        |client| client.memory.words()[0].store(2 + 65, Ordering::Relaxed),
         // A length that no message may have.
         |client| client.write(&u64::MAX.to_le_bytes()),
         // Bytes that are no message.
@@ -165,7 +166,8 @@ async fn a_client_that_lies_ends_its_session_and_nothing_else() {
 #[tokio::test]
 async fn a_reader_position_that_lies_is_found_out_when_something_is_sent() {
     let (sender, mut incoming, client, _end) = ring();
-    let tail = client.memory.words().len() / 2 + 8;
+    // The second cache line of the second half: where the client says that it has read to.
+    let tail = Layout::new(64).unwrap().words() / 2 + 8;
     client.memory.words()[tail].store(12345, Ordering::Relaxed);
     sender.send(&v1::ServerMessage::default(), None);
     client.ring();
