@@ -4,6 +4,7 @@ use super::harness::{Client, Manager};
 use super::shared_memory::open_side;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
+use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::{self, server_message};
 use fpga_ring::{Bell, Consumer, Direction, Frames, Layout, Memory, Producer, frame};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const CL_INVALID_OPERATION: i32 = -59;
+const CL_QUEUE_PROFILING_ENABLE: u64 = 2;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The words of a ring, read and written by the file: slow, and without a mapping.
@@ -176,4 +178,36 @@ async fn a_client_that_scribbles_over_its_ring_ends_its_own_session_only() {
     let Some(server_message::Kind::Reply(reply)) = others.hear().await.kind else { panic!() };
     assert_eq!(reply.id, 9);
     assert!(manager.is_alive());
+}
+
+#[tokio::test]
+async fn what_has_ended_is_told_once_by_whichever_thread() {
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let mut ring = Ring::open(&manager, &mut client).await;
+    let device = client.device();
+    let mut cast = |method| ring.say(Kind::Call(v1::Call { id: 0, method: Some(method) }));
+    cast(Method::CreateContext(v1::CreateContext { context: 1000, devices: vec![device] }));
+    cast(Method::CreateBuffer(v1::CreateBuffer {
+        buffer: 1001,
+        context: 1000,
+        size: 64,
+        ..Default::default()
+    }));
+    for (queue, properties) in [(1002, 0), (1003, CL_QUEUE_PROFILING_ENABLE)] {
+        cast(Method::CreateQueue(v1::CreateQueue { queue, context: 1000, device, properties }));
+    }
+    for event in 2000..2060 {
+        let fill = v1::FillBuffer { buffer: 1001, pattern: vec![7].into(), offset: 0, size: 64 };
+        let operation = Some(Operation::FillBuffer(fill));
+        let command = v1::Command { event, queue: 1002 + event % 2, wait: Vec::new(), operation };
+        ring.say(Kind::Flush(v1::Flush { commands: vec![command] }));
+        let Some(server_message::Kind::Completions(told)) = ring.hear().await.kind else { panic!() };
+        let told: Vec<_> = told.completions.iter().map(|it| (it.event, it.status)).collect();
+        assert_eq!(told, [(event, 0)]);
+    }
+    let create = v1::CreateUserEvent { event: 3000, context: 1000 };
+    ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(create)) }));
+    let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!("told twice") };
+    assert_eq!((reply.id, reply.status), (7, 0));
 }
