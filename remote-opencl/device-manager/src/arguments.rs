@@ -31,8 +31,10 @@ pub struct Kernel {
     vendor: vendor::Kernel,
     /// As the session has set them so far.
     wanted: Arc<Arguments>,
-    /// As the vendor's kernel has them.
+    /// As the vendor's kernel has them, if there was no reconfiguration of the whole board since.
     applied: Arc<Arguments>,
+    /// How many there had been.
+    applied_at: u64,
 }
 
 /// The arguments of one launch.
@@ -79,7 +81,8 @@ impl Kernel {
     pub fn new(program: Arc<Program>, vendor: vendor::Kernel) -> Self {
         let none = Arc::new(Arguments(vec![None; vendor.kinds().len()]));
         let kind = kinds::of_kernel(program.identity(), &vendor.name().unwrap_or_default());
-        Self { program, kind, vendor, wanted: none.clone(), applied: none }
+        let applied_at = vendor::switches();
+        Self { program, kind, vendor, wanted: none.clone(), applied: none, applied_at }
     }
 
     /// The vendor's kernel.
@@ -125,6 +128,11 @@ impl Kernel {
     /// # Errors
     /// The vendor's.
     pub fn apply(&mut self, arguments: &Arc<Arguments>) -> ClResult<()> {
+        let switches = vendor::switches();
+        if self.applied_at != switches {
+            self.applied = Arc::new(Arguments(vec![None; self.applied.0.len()]));
+            self.applied_at = switches;
+        }
         if Arc::ptr_eq(&self.applied, arguments) {
             return Ok(());
         }

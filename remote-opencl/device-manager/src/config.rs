@@ -1,5 +1,6 @@
 //! What the service needs to run, put together by `serve`.
 
+use crate::board::Board;
 use crate::catalogue::Catalogue;
 use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
@@ -41,6 +42,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// How long loading a slot takes in the model; zero where it is not modelled.
     pub reconfiguration_time: Duration,
+    /// Who uses it while it may be reconfigured as a whole.
+    pub board: Board,
     /// How long a client that lost its connection may take to come back; zero: it can't.
     pub reconnect_grace: Duration,
     /// Whether clients on this node share memory with the manager.

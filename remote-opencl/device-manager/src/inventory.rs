@@ -109,7 +109,11 @@ impl Inventory {
     /// Whether the buffers of all devices can lie in shared memory.
     #[must_use]
     pub fn works_in_shared_memory(&self) -> bool {
-        let all = || self.devices.iter().all(|device| works_in_shared_memory(device.vendor));
+        // A board that is loaded as a whole has memory of its own.
+        let all = || {
+            !vendor::objects_are_remembered()
+                && self.devices.iter().all(|device| works_in_shared_memory(device.vendor))
+        };
         *self.in_shared_memory.get_or_init(all)
     }
 

@@ -6,6 +6,7 @@
 pub mod args;
 pub mod arguments;
 pub mod backlog;
+pub mod board;
 pub mod budget;
 pub mod build_bitstream;
 pub mod calls;

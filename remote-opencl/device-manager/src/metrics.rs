@@ -70,6 +70,8 @@ pub struct Metrics {
     pub quota_refusals: Family<RefusedLabels, Counter>,
     /// Sessions that were refused since nobody proved who they are.
     pub access_refusals: Counter,
+    /// Contexts of the vendor that reconfigurations of the whole board destroyed.
+    pub contexts_destroyed: Counter,
     /// Reconfigurations that sessions were refused.
     pub reconfiguration_refusals: Counter,
     /// Times that other settings of tenants came into force.
@@ -213,6 +215,7 @@ impl Metrics {
             buffer_bytes: Family::default(),
             quota_refusals: Family::default(),
             access_refusals: Counter::default(),
+            contexts_destroyed: Counter::default(),
             reconfiguration_refusals: Counter::default(),
             settings_changed: Counter::default(),
             tenant_processes: Gauge::default(),
@@ -281,6 +284,11 @@ impl Metrics {
             "access_refusals",
             "Sessions refused for want of a proved identity",
             self.access_refusals.clone(),
+        );
+        registry.register(
+            "contexts_destroyed",
+            "Contexts of the vendor that reconfigurations of the whole board destroyed and made again",
+            self.contexts_destroyed.clone(),
         );
         registry.register(
             "reconfiguration_refusals",

@@ -6,6 +6,7 @@ use crate::execute::Notify;
 use crate::gate::Refusal;
 use crate::ready::EventId;
 use crate::segments::Side;
+use crate::vendor::Switched;
 use dashmap::DashMap;
 use fpga_protocol::v1;
 use tokio::sync::mpsc::UnboundedSender;
@@ -21,6 +22,8 @@ pub enum Input {
     Granted(Grant),
     /// The client has connected for descriptors.
     Side(Side),
+    /// The whole board has been reconfigured.
+    Switched(Switched),
     /// A build has ended.
     Built(Box<v1::Reply>),
     /// Whether a program may be made of bitstreams is known.

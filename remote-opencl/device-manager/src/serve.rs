@@ -1,5 +1,6 @@
 //! `serve`: puts the parts of a manager together and runs it until a signal.
 
+use crate::board::Board;
 use crate::catalogue::Catalogue;
 use crate::command_ring::CommandRing;
 use crate::config::{Config, SharedMemory, Sources};
@@ -217,7 +218,8 @@ impl Drop for OwnFolder {
 enum Reconfiguration {
     /// One slot while the others run on.
     Partial,
-    /// The whole board: not available yet.
+    /// The whole board, which has one slot: every context of the vendor is destroyed and made again, with what its buffers
+    /// held.
     Full,
 }
 
@@ -265,7 +267,14 @@ impl ServeArgs {
             log,
         } = self;
         if reconfiguration == Reconfiguration::Full {
-            bail!("--reconfiguration full is not available yet; write --reconfiguration partial");
+            if slots.get() != 1 {
+                bail!("--reconfiguration full: such a board has one slot; write --slots 1");
+            }
+            if isolate == Isolate::Process {
+                bail!(
+                    "--reconfiguration full: not with --isolate process, whose contexts are in other processes"
+                );
+            }
         }
         if let Some(tcp) = listen.iter().find(|address| matches!(address, Address::Tcp(_)))
             && !insecure_tcp
@@ -378,7 +387,12 @@ impl ServeArgs {
             catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))
         });
         dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
+        let board = match reconfiguration {
+            Reconfiguration::Partial => Board::default(),
+            Reconfiguration::Full => Board::whole(confinement.clone()),
+        };
         let config = Config {
+            board,
             dispatcher: Arc::new(dispatcher),
             gate: Arc::new(gate.may_reconfigure),
             access,

@@ -10,6 +10,7 @@ mod tasks;
 mod violation;
 
 use crate::backlog::Backlog;
+use crate::board::Use;
 use crate::budget::{Budget, SOFT_LIMIT};
 use crate::clock;
 use crate::command_ring::{self, RingReceiver, WithRing};
@@ -102,6 +103,13 @@ pub struct Session {
     /// Tasks that have not started; the first may be loading.
     backlog: Backlog<Vec<Command<Body>>>,
     loading: Option<Loading>,
+    /// Since when the whole board is being reconfigured for the first of them.
+    switching: Option<Instant>,
+    /// The running tasks' places at the board, and that of a program whose bitstreams are being asked for.
+    uses: HashMap<TaskId, Use>,
+    deciding: Option<Use>,
+    /// What came while the board was closed.
+    put_off: Option<v1::ClientMessage>,
     building: Building,
     asker: Asker,
     /// What the client has not been told yet.
@@ -213,6 +221,10 @@ impl Session {
             ready: Ready::default(),
             backlog: Backlog::default(),
             loading: None,
+            switching: None,
+            uses: HashMap::new(),
+            deciding: None,
+            put_off: None,
             building: Building::No,
             asker,
             reports: Vec::new(),
@@ -281,6 +293,22 @@ impl Session {
             let listening = self.building == Building::No;
             let full = self.is_full();
             let loading = self.loading.map(|loading| loading.until);
+            let board = self.shared.config.board.clone();
+            let open = board.is_open();
+            if open && board.is_whole() {
+                // What waited for the board may have missed its opening.
+                self.start_granted();
+            }
+            if open
+                && listening
+                && let Some(message) = self.put_off.take()
+            {
+                if let Err(violation) = self.message(message) {
+                    return Some(violation.status());
+                }
+                self.tell();
+                continue;
+            }
             tokio::select! {
                 biased;
                 Some(first) = input.recv() => {
@@ -293,7 +321,8 @@ impl Session {
                     }
                 }
                 () = sleep_until(loading.unwrap_or_else(Instant::now)), if loading.is_some() => self.loaded(),
-                message = client.next(), if listening && !full => match message {
+                () = board.opened(), if !open => self.board_opened(),
+                message = client.next(), if listening && !full && open => match message {
                     Ok(None) => return None,
                     Ok(Some(message)) => {
                         if let Err(violation) = self.message(message) {

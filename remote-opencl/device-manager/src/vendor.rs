@@ -11,6 +11,7 @@ mod handles;
 mod image;
 mod info;
 mod kernel;
+mod life;
 mod program;
 mod since_2;
 mod sub_device;
@@ -22,6 +23,7 @@ pub use handles::{Context, Event, Memory, Queue};
 pub use image::{Format, Region, Sampler, Shape, image_formats};
 pub use info::{DeviceId, PlatformId, device_info, devices, platform_info, platforms};
 pub use kernel::{ArgKind, Kernel, WorkGroupInfo};
+pub use life::{Switched, is_on as objects_are_remembered, switch, switches, turn_on as remember_objects};
 pub use program::Program;
 pub use sub_device::SubDevice;
 

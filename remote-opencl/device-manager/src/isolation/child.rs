@@ -5,6 +5,7 @@
 
 use super::packets::{Confine, Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
+use crate::board::Board;
 use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
@@ -233,6 +234,7 @@ fn shared(
             metrics,
             reconfiguration_time: setup.reconfiguration_time,
             reconnect_grace: Duration::ZERO,
+            board: Board::default(),
             shared_memory: SharedMemory::On,
             gate: Arc::new(gate),
             sources: if setup.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },

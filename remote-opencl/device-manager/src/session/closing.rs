@@ -34,6 +34,7 @@ impl Session {
             Input::Ended(event, status) => {
                 let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
                 if let Some(task) = last {
+                    self.uses.remove(&task);
                     let grants = self.shared.config.dispatcher.finished(task);
                     self.give_back(grants);
                 }
@@ -43,7 +44,7 @@ impl Session {
                 let grants = self.shared.config.dispatcher.finished(grant.task);
                 self.give_back(grants);
             }
-            Input::Side(_) => {}
+            Input::Side(_) | Input::Switched(_) => {}
             Input::Built(_) | Input::Decided(..) => self.building = Building::No,
         }
     }

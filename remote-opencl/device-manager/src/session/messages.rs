@@ -2,6 +2,7 @@
 
 use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
 use super::{Building, Ring, Session};
+use crate::board::Use;
 use crate::budget::HARD_LIMIT;
 use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::command_ring;
@@ -16,6 +17,10 @@ use fpga_protocol::v1::client_message::Kind;
 
 impl Session {
     pub(super) fn message(&mut self, message: v1::ClientMessage) -> Result<(), Violation> {
+        let Some(used) = self.shared.config.board.enter() else {
+            self.put_off = Some(message);
+            return Ok(());
+        };
         match message.kind.ok_or(Violation::NoKind)? {
             Kind::Hello(_) => Err(Violation::Hello),
             // Where there is something to acknowledge it doesn't come here.
@@ -26,11 +31,11 @@ impl Session {
                 if held > HARD_LIMIT { Err(Violation::Bytes(held)) } else { Ok(()) }
             }
             Kind::Flush(flush) => self.flush(flush),
-            Kind::Call(call) => self.call(call),
+            Kind::Call(call) => self.call(call, &used),
         }
     }
 
-    fn call(&mut self, call: v1::Call) -> Result<(), Violation> {
+    fn call(&mut self, call: v1::Call, used: &Use) -> Result<(), Violation> {
         let id = call.id;
         match call.method.ok_or(CallError::NoMethod)? {
             Method::CreateUserEvent(create) => {
@@ -73,13 +78,17 @@ impl Session {
                             let _ = inbox.0.send(Input::Decided(waiting, decided));
                         });
                         match started {
-                            Ok(_) => self.building = Building::Yes,
+                            Ok(_) => {
+                                self.building = Building::Yes;
+                                self.deciding = Some(used.another());
+                            }
                             Err(_) => {
                                 self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None));
                             }
                         }
                     }
                     Outcome::Build(build) => {
+                        let used = used.another();
                         let inbox = self.inbox.clone();
                         let confinement = self.shared.config.confinement.clone();
                         let thread = std::thread::Builder::new().name("build".to_owned());
@@ -92,6 +101,7 @@ impl Session {
                                     reply(id, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None)
                                 }
                             };
+                            drop(used);
                             let _ = inbox.0.send(Input::Built(Box::new(built)));
                         });
                         match started {

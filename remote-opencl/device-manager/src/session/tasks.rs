@@ -10,7 +10,7 @@ use crate::ready::{Command, Step};
 use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
-use crate::vendor::ClError;
+use crate::vendor::{self, ClError, Switched};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -69,12 +69,16 @@ impl Session {
     }
 
     /// Starts what has its slots, in the order of the grants; stops where one has to load.
-    fn start_granted(&mut self) {
+    pub(super) fn start_granted(&mut self) {
         while self.loading.is_none()
+            && self.switching.is_none()
             && let Some(grant) = self.backlog.first()
         {
             let time = self.shared.config.reconfiguration_time;
             let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX);
+            if loads > 0 && self.switch() {
+                return;
+            }
             if loads > 0 {
                 // One after the other: a board has one configuration port.
                 let since = Instant::now();
@@ -84,8 +88,49 @@ impl Session {
                 }
                 self.report_load();
             }
-            self.start_first();
+            if !self.start_first() {
+                return;
+            }
         }
+    }
+
+    /// Has the whole board reconfigured, where that is how it is done: all contexts are destroyed and made again, once
+    /// everybody has left.
+    fn switch(&mut self) -> bool {
+        let Some(closed) = self.shared.config.board.close() else { return false };
+        let inbox = self.inbox.clone();
+        let work = move || {
+            let switched = closed.reconfigure();
+            // A session that has gone does without.
+            let _ = inbox.0.send(Input::Switched(switched));
+        };
+        match std::thread::Builder::new().name("reconfigure".to_owned()).spawn(work) {
+            Ok(_) => self.switching = Some(Instant::now()),
+            Err(error) => {
+                tracing::error!(%error, "No thread for a reconfiguration: the old contexts stay");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn switched(&mut self, switched: Switched) {
+        let Some(since) = self.switching.take() else { return };
+        let Switched { contexts, outlived, restored, lost } = switched;
+        self.shared.config.metrics.contexts_destroyed.inc_by(contexts);
+        if outlived > 0 {
+            tracing::debug!(outlived, "The vendor itself still holds contexts that were released");
+        }
+        tracing::debug!(contexts, restored, lost, took = ?since.elapsed(), "The board was reconfigured as a whole");
+        let loads = self.backlog.first().map_or(0, |grant| grant.load.len());
+        let time = self.shared.config.reconfiguration_time;
+        let modelled = time.saturating_mul(u32::try_from(loads).unwrap_or(u32::MAX));
+        self.loading = Some(Loading { since, until: Instant::now() + modelled });
+    }
+
+    /// The board is open again, after whoever closed it.
+    pub(super) fn board_opened(&mut self) {
+        self.start_granted();
     }
 
     /// The modelled time of the first grant is over.
@@ -98,8 +143,11 @@ impl Session {
     fn report_load(&mut self) {
         let Some(Loading { since, .. }) = self.loading.take() else { return };
         let Some(grant) = self.backlog.first() else { return };
-        let took =
-            if self.shared.config.reconfiguration_time.is_zero() { Duration::ZERO } else { since.elapsed() };
+        let took = if self.shared.config.reconfiguration_time.is_zero() && !vendor::objects_are_remembered() {
+            Duration::ZERO
+        } else {
+            since.elapsed()
+        };
         let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
         for Load { slot, bitstream } in &grant.load {
             self.shared.config.reports.reconfigured(&Reconfigured {
@@ -111,15 +159,20 @@ impl Session {
         }
     }
 
-    fn start_first(&mut self) {
-        let Some((task, commands)) = self.backlog.pop() else { return };
+    /// False where it has to wait for the board.
+    fn start_first(&mut self) -> bool {
+        let Some(used) = self.shared.config.board.enter() else { return false };
+        let Some((task, commands)) = self.backlog.pop() else { return true };
+        self.uses.insert(task, used);
         if self.executor.start(task, commands, &mut self.ready, &mut self.reports) {
             self.task_ended(task);
         }
+        true
     }
 
     fn task_ended(&mut self, task: TaskId) {
         self.charges.remove(&task);
+        self.uses.remove(&task);
         let dispatcher = &self.shared.config.dispatcher;
         let grants = dispatcher.finished(task);
         let mine = self.shared.router.deliver(grants, self.id, dispatcher);
@@ -150,9 +203,11 @@ impl Session {
                 self.building = Building::No;
                 self.answer(*reply);
             }
+            Input::Switched(switched) => self.switched(switched),
             Input::Decided(waiting, verdict) => {
                 self.building = Building::No;
                 let reply = self.calls().decided(*waiting, verdict);
+                self.deciding = None;
                 self.answer(reply);
             }
         }

@@ -100,6 +100,7 @@ functions! {
         clGetSupportedImageFormats: clGetSupportedImageFormats_t,
         clLinkProgram: clLinkProgram_t,
         clReleaseCommandQueue: clReleaseCommandQueue_t,
+        clGetContextInfo: clGetContextInfo_t,
         clReleaseContext: clReleaseContext_t,
         clReleaseDevice: clReleaseDevice_t,
         clReleaseEvent: clReleaseEvent_t,

@@ -128,7 +128,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
     /// Writes the pieces one after the other from `offset`.
@@ -187,7 +187,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::with(Event::own(event, status)?, Host::Shared { slice }))
+        Ok(Enqueued::with(Event::of_command(event, status)?, Host::Shared { slice }))
     }
 
     /// Reads from `offset` into shared memory, as much as the slice has.
@@ -218,7 +218,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::with(Event::own(event, status)?, Host::Shared { slice }))
+        Ok(Enqueued::with(Event::of_command(event, status)?, Host::Shared { slice }))
     }
 
     /// A command of the pieces that were taken, and the reason why the next one was not.
@@ -258,7 +258,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Event::own(event, status)
+        Event::of_command(event, status)
     }
 
     /// Reads `size` bytes from `offset` in pieces of up to `piece` bytes, which [`Enqueued::take_piece`] has as they end.
@@ -317,7 +317,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok((Event::own(event, status)?, Target { bytes, size }))
+        Ok((Event::of_command(event, status)?, Target { bytes, size }))
     }
 
     /// Copies between buffers.
@@ -347,7 +347,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
     /// Fills `size` bytes from `offset` with the pattern.
@@ -378,7 +378,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
     /// A marker: completes with its wait list, or with all before it where that is empty.
@@ -396,7 +396,7 @@ impl Queue {
         let status = unsafe {
             call!(clEnqueueMarkerWithWaitList(self.raw(), wait.len(), wait.pointer(), &raw mut event))
         };
-        Event::own(event, status)
+        Event::of_command(event, status)
     }
 
     /// A barrier: as a marker, and nothing after it in its queue starts before.
@@ -410,7 +410,7 @@ impl Queue {
         let status = unsafe {
             call!(clEnqueueBarrierWithWaitList(self.raw(), wait.len(), wait.pointer(), &raw mut event))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 }
 

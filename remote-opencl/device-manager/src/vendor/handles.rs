@@ -1,6 +1,7 @@
 //! Contexts, queues, buffers and events: each owns one reference of the vendor's object and gives it back when dropped.
 
 use super::api::call;
+use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, DeviceId, check};
 use crate::segments::Slice;
 use opencl_sys::{
@@ -13,7 +14,7 @@ macro_rules! handle {
     ($(#[$doc:meta])* $name:ident($kind:ident) by $release:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name($kind);
+        pub struct $name(std::sync::Arc<crate::vendor::life::Cell>);
 
         // SAFETY: the standard makes all calls on these objects thread-safe (clSetKernelArg, the exception, is for
         // kernels, whose wrapper wants `&mut`).
@@ -25,21 +26,33 @@ macro_rules! handle {
             /// Takes over the reference that a creating call gave.
             pub(super) fn own(raw: $kind, status: i32) -> ClResult<Self> {
                 check(status)?;
-                if raw.is_null() { Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)) } else { Ok(Self(raw)) }
-            }
-
-            /// The vendor's handle; live as long as `self`.
-            pub(super) fn raw(&self) -> $kind {
-                self.0
-            }
-        }
-
-        impl Drop for $name {
-            fn drop(&mut self) {
-                if let Some(release) = crate::vendor::api::api().ok().and_then(|api| api.$release) {
-                    // SAFETY: the reference is ours and this is its only release.
-                    unsafe { release(self.0) };
+                if raw.is_null() {
+                    return Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES));
                 }
+                Ok(Self(crate::vendor::life::Cell::new(raw, |api, raw| {
+                    if let Some(release) = api.$release {
+                        // SAFETY: the reference is the cell's, which gives it back once.
+                        unsafe { release(raw) };
+                    }
+                })))
+            }
+
+            /// Another handle of the same object.
+            #[allow(dead_code, reason = "not all kinds are made again")]
+            pub(super) fn of(cell: std::sync::Arc<crate::vendor::life::Cell>) -> Self {
+                Self(cell)
+            }
+
+            /// What has the object.
+            #[allow(dead_code, reason = "as above")]
+            pub(super) fn cell(&self) -> &std::sync::Arc<crate::vendor::life::Cell> {
+                &self.0
+            }
+
+            /// The vendor's handle; live as long as `self`, or NULL where a reconfiguration lost it.
+            #[allow(dead_code, reason = "as above")]
+            pub(super) fn raw(&self) -> $kind {
+                self.0.raw()
             }
         }
     };
@@ -69,14 +82,12 @@ impl Context {
     /// # Errors
     /// The vendor's.
     pub fn new(devices: &[DeviceId]) -> ClResult<Self> {
-        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-        let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
-        let mut status = 0;
-        // SAFETY: `raw` has `count` live devices; no callback is passed.
-        let context = unsafe {
-            call!(clCreateContext(ptr::null(), count, raw.as_ptr(), None, ptr::null_mut(), &raw mut status))
-        };
-        Self::own(context, status)
+        let context = Self::own(create_context(devices)?, opencl_sys::CL_SUCCESS)?;
+        if let (true, Some(device)) = (life::is_on(), devices.first().copied()) {
+            let devices = devices.to_vec();
+            life::remember(context.cell(), Kind::Context { device }, move |_| create_context(&devices));
+        }
+        Ok(context)
     }
 }
 
@@ -86,12 +97,18 @@ impl Queue {
     /// # Errors
     /// The vendor's.
     pub fn new(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
-        let mut status = 0;
-        let properties = properties | CL_QUEUE_PROFILING_ENABLE;
-        // SAFETY: context and device are live.
-        let queue =
-            unsafe { call!(clCreateCommandQueue(context.raw(), device.0, properties, &raw mut status)) };
-        Self::own(queue, status)
+        let queue = Self::unremembered(context, device, properties)?;
+        let context = context.cell().clone();
+        life::remember(queue.cell(), Kind::Other, move |_| create_queue(&context, device, properties));
+        Ok(queue)
+    }
+
+    /// The same, for a short while.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub(super) fn unremembered(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
+        Self::own(create_queue(context.cell(), device, properties)?, opencl_sys::CL_SUCCESS)
     }
 
     /// Sends what was enqueued to the device.
@@ -110,11 +127,15 @@ impl Memory {
     /// # Errors
     /// The vendor's.
     pub fn new(context: &Context, flags: u64, size: usize) -> ClResult<Self> {
-        let mut status = 0;
-        // SAFETY: the context is live; without host-pointer flags no host pointer is read.
-        let memory =
-            unsafe { call!(clCreateBuffer(context.raw(), flags, size, ptr::null_mut(), &raw mut status)) };
-        Self::own(memory, status)
+        Self::buffer(context, flags, size, None)
+    }
+
+    fn buffer(context: &Context, flags: u64, size: usize, bytes: Option<&[u8]>) -> ClResult<Self> {
+        let memory = Self::own(create_buffer(context.cell(), flags, size, bytes)?, opencl_sys::CL_SUCCESS)?;
+        let context = context.cell().clone();
+        let kind = Kind::Buffer { context: context.clone(), size };
+        life::remember(memory.cell(), kind, move |bytes| create_buffer(&context, flags, size, bytes));
+        Ok(memory)
     }
 
     /// A buffer that lies in shared memory, which stays mapped as long as the vendor has the buffer.
@@ -137,13 +158,7 @@ impl Memory {
     /// # Errors
     /// The vendor's.
     pub fn with_contents(context: &Context, flags: u64, bytes: &[u8]) -> ClResult<Self> {
-        let mut status = 0;
-        let flags = flags | opencl_sys::CL_MEM_COPY_HOST_PTR;
-        let host = bytes.as_ptr().cast_mut().cast();
-        // SAFETY: the context is live; the vendor reads as many bytes as there are, before the call returns.
-        let memory =
-            unsafe { call!(clCreateBuffer(context.raw(), flags, bytes.len(), host, &raw mut status)) };
-        Self::own(memory, status)
+        Self::buffer(context, flags, bytes.len(), Some(bytes))
     }
 
     /// The region of `size` bytes from `origin` as a buffer of its own.
@@ -151,28 +166,80 @@ impl Memory {
     /// # Errors
     /// The vendor's.
     pub fn sub(&self, flags: u64, origin: usize, size: usize) -> ClResult<Self> {
-        let mut status = 0;
-        let region = cl_buffer_region { origin, size };
-        // SAFETY: the parent is live, the region is what CL_BUFFER_CREATE_TYPE_REGION wants.
-        let memory = unsafe {
-            call!(clCreateSubBuffer(
-                self.raw(),
-                flags,
-                CL_BUFFER_CREATE_TYPE_REGION,
-                (&raw const region).cast(),
-                &raw mut status
-            ))
-        };
-        Self::own(memory, status)
+        let parent = self.cell().clone();
+        let region = Self::own(create_region(&parent, flags, origin, size)?, opencl_sys::CL_SUCCESS)?;
+        life::remember(region.cell(), Kind::Other, move |_| create_region(&parent, flags, origin, size));
+        Ok(region)
     }
 }
 
+fn create_context(devices: &[DeviceId]) -> ClResult<cl_context> {
+    let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+    let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    let mut status = 0;
+    // SAFETY: `raw` has `count` live devices; no callback is passed.
+    let context = unsafe {
+        call!(clCreateContext(ptr::null(), count, raw.as_ptr(), None, ptr::null_mut(), &raw mut status))
+    };
+    check(status).map(|()| context)
+}
+
+fn create_queue(context: &Cell, device: DeviceId, properties: u64) -> ClResult<cl_command_queue> {
+    let mut status = 0;
+    let properties = properties | CL_QUEUE_PROFILING_ENABLE;
+    // SAFETY: context and device are live.
+    let queue =
+        unsafe { call!(clCreateCommandQueue(context.alive()?, device.0, properties, &raw mut status)) };
+    check(status).map(|()| queue)
+}
+
+/// With these bytes, as many as it has, or with whatever is there.
+fn create_buffer(context: &Cell, flags: u64, size: usize, bytes: Option<&[u8]>) -> ClResult<cl_mem> {
+    let mut status = 0;
+    let (flags, host) = match bytes {
+        Some(bytes) if bytes.len() == size => {
+            (flags | opencl_sys::CL_MEM_COPY_HOST_PTR, bytes.as_ptr().cast_mut().cast())
+        }
+        Some(_) => return Err(ClError(opencl_sys::CL_INVALID_VALUE)),
+        None => (flags, ptr::null_mut()),
+    };
+    // SAFETY: the context is live; the vendor reads `size` bytes, which are there, before the call returns, or none.
+    let memory = unsafe { call!(clCreateBuffer(context.alive()?, flags, size, host, &raw mut status)) };
+    check(status).map(|()| memory)
+}
+
+fn create_region(parent: &Cell, flags: u64, origin: usize, size: usize) -> ClResult<cl_mem> {
+    let mut status = 0;
+    let region = cl_buffer_region { origin, size };
+    // SAFETY: the parent is live, the region is what CL_BUFFER_CREATE_TYPE_REGION wants.
+    let memory = unsafe {
+        call!(clCreateSubBuffer(
+            parent.alive()?,
+            flags,
+            CL_BUFFER_CREATE_TYPE_REGION,
+            (&raw const region).cast(),
+            &raw mut status
+        ))
+    };
+    check(status).map(|()| memory)
+}
+
 impl Event {
+    /// Takes over the event of a command.
+    pub(super) fn of_command(raw: cl_event, status: i32) -> ClResult<Self> {
+        let event = Self::own(raw, status)?;
+        life::remember_event(event.cell());
+        Ok(event)
+    }
+
     /// The execution status: 3 queued … 0 complete, negative failed.
     ///
     /// # Errors
     /// The vendor's.
     pub fn status(&self) -> ClResult<i32> {
+        if let Some(past) = self.cell().past() {
+            return Ok(past);
+        }
         let mut status: i32 = 0;
         // SAFETY: the event is live, the answer is an int.
         check(unsafe {
@@ -198,6 +265,10 @@ impl Event {
     /// # Errors
     /// The vendor's, among them -14 where the command failed.
     pub fn wait(&self) -> ClResult<()> {
+        if let Some(past) = self.cell().past() {
+            // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, as the vendor says it.
+            return if past < 0 { Err(ClError(-14)) } else { Ok(()) };
+        }
         let raw = self.raw();
         // SAFETY: one live event.
         check(unsafe { call!(clWaitForEvents(1, &raw const raw)) })

@@ -4,11 +4,16 @@ use super::api::call;
 use super::enqueue::WaitList;
 use super::handles::handle;
 use super::info::number;
+use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, Enqueued, Event, Memory, Queue, check};
 use crate::segments::Slice;
 use bytes::Bytes;
-use opencl_sys::{CL_FALSE, CL_IMAGE_ELEMENT_SIZE, cl_image_desc, cl_image_format, cl_sampler};
+use opencl_sys::{
+    CL_FALSE, CL_IMAGE_ELEMENT_SIZE, CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_MEM_OBJECT_IMAGE2D,
+    CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE3D, cl_image_desc, cl_image_format, cl_mem, cl_sampler,
+};
 use std::ptr;
+use std::sync::Arc;
 
 handle! {
     /// A sampler.
@@ -65,40 +70,27 @@ impl Memory {
         shape: &Shape<'_>,
         pixels: Option<&[u8]>,
     ) -> ClResult<Self> {
-        let format = cl_image_format {
-            image_channel_order: format.order,
-            image_channel_data_type: format.channel_type,
+        let desired = Desired {
+            flags,
+            format,
+            kind: shape.kind,
+            extent: [shape.width, shape.height, shape.depth],
+            array_size: shape.array_size,
+            buffer: shape.buffer.map(|(memory, pitch)| (memory.cell().clone(), pitch)),
         };
-        let (buffer, pitch) =
-            shape.buffer.map_or((ptr::null_mut(), 0), |(memory, pitch)| (memory.raw(), pitch));
-        let description = cl_image_desc {
-            image_type: shape.kind,
-            image_width: shape.width,
-            image_height: shape.height,
-            image_depth: shape.depth,
-            image_array_size: shape.array_size,
-            image_row_pitch: pitch,
-            image_slice_pitch: 0,
-            num_mip_levels: 0,
-            num_samples: 0,
-            buffer,
-        };
-        let flags = if pixels.is_some() { flags | opencl_sys::CL_MEM_COPY_HOST_PTR } else { flags };
-        let host = pixels.map_or(ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut().cast());
-        let mut status = 0;
-        // SAFETY: context and buffer are live; format and description are complete. The vendor reads the pixels, of
-        // which the caller gives all, before the call returns.
-        let image = unsafe {
-            call!(clCreateImage(
-                context.raw(),
-                flags,
-                &raw const format,
-                &raw const description,
-                host,
-                &raw mut status
-            ))
-        };
-        Self::own(image, status)
+        let of = context.cell().clone();
+        let image = Self::own(desired.create(&of, pixels)?, opencl_sys::CL_SUCCESS)?;
+        if life::is_on() {
+            let kind = match (&desired.buffer, pixels) {
+                (None, Some(pixels)) => {
+                    Kind::Image { context: of.clone(), region: desired.all(), size: pixels.len() }
+                }
+                // What it holds is its buffer's.
+                _ => Kind::Other,
+            };
+            life::remember(image.cell(), kind, move |pixels| desired.create(&of, pixels));
+        }
+        Ok(image)
     }
 
     /// Bytes of a pixel of this image.
@@ -114,18 +106,93 @@ impl Memory {
     }
 }
 
+/// An image as it is wanted.
+struct Desired {
+    flags: u64,
+    format: Format,
+    kind: u32,
+    extent: [usize; 3],
+    array_size: usize,
+    buffer: Option<(Arc<Cell>, usize)>,
+}
+
+impl Desired {
+    /// All of it, as regions say it: dimensions that it doesn't have are 1, layers are the dimension after its own.
+    fn all(&self) -> Region {
+        let [width, height, depth] = self.extent.map(|size| size.max(1));
+        let layers = self.array_size.max(1);
+        let size = match self.kind {
+            CL_MEM_OBJECT_IMAGE3D => [width, height, depth],
+            CL_MEM_OBJECT_IMAGE2D => [width, height, 1],
+            CL_MEM_OBJECT_IMAGE2D_ARRAY => [width, height, layers],
+            CL_MEM_OBJECT_IMAGE1D_ARRAY => [width, layers, 1],
+            _ => [width, 1, 1],
+        };
+        Region { origin: [0; 3], size }
+    }
+
+    fn create(&self, context: &Cell, pixels: Option<&[u8]>) -> ClResult<cl_mem> {
+        let format = cl_image_format {
+            image_channel_order: self.format.order,
+            image_channel_data_type: self.format.channel_type,
+        };
+        let (buffer, pitch) = match &self.buffer {
+            Some((buffer, pitch)) => (buffer.alive()?, *pitch),
+            None => (ptr::null_mut(), 0),
+        };
+        let description = cl_image_desc {
+            image_type: self.kind,
+            image_width: self.extent[0],
+            image_height: self.extent[1],
+            image_depth: self.extent[2],
+            image_array_size: self.array_size,
+            image_row_pitch: pitch,
+            image_slice_pitch: 0,
+            num_mip_levels: 0,
+            num_samples: 0,
+            buffer,
+        };
+        let flags = if pixels.is_some() { self.flags | opencl_sys::CL_MEM_COPY_HOST_PTR } else { self.flags };
+        let host = pixels.map_or(ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut().cast());
+        let mut status = 0;
+        // SAFETY: context and buffer are live; format and description are complete. The vendor reads the pixels, of
+        // which the caller gives all, before the call returns.
+        let image = unsafe {
+            call!(clCreateImage(
+                context.alive()?,
+                flags,
+                &raw const format,
+                &raw const description,
+                host,
+                &raw mut status
+            ))
+        };
+        check(status).map(|()| image)
+    }
+}
+
+fn create_sampler(context: &Cell, normalized: bool, addressing: u32, filter: u32) -> ClResult<cl_sampler> {
+    let mut status = 0;
+    // SAFETY: the context is live; the rest are numbers.
+    let sampler = unsafe {
+        call!(clCreateSampler(context.alive()?, normalized.into(), addressing, filter, &raw mut status))
+    };
+    check(status).map(|()| sampler)
+}
+
 impl Sampler {
     /// A sampler.
     ///
     /// # Errors
     /// The vendor's.
     pub fn new(context: &Context, normalized: bool, addressing: u32, filter: u32) -> ClResult<Self> {
-        let mut status = 0;
-        // SAFETY: the context is live; the rest are numbers.
-        let sampler = unsafe {
-            call!(clCreateSampler(context.raw(), normalized.into(), addressing, filter, &raw mut status))
-        };
-        Self::own(sampler, status)
+        let of = context.cell().clone();
+        let raw = create_sampler(&of, normalized, addressing, filter)?;
+        let sampler = Self::own(raw, opencl_sys::CL_SUCCESS)?;
+        life::remember(sampler.cell(), Kind::Other, move |_| {
+            create_sampler(&of, normalized, addressing, filter)
+        });
+        Ok(sampler)
     }
 }
 
@@ -224,7 +291,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Event::own(event, status)
+        Event::of_command(event, status)
     }
 
     /// Reads a region of so many bytes, which the caller has reckoned; [`Enqueued::take_piece`] 0 has them all.
@@ -290,7 +357,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Event::own(event, status)
+        Event::of_command(event, status)
     }
 
     /// Copies a region to where `target_origin` says.
@@ -321,7 +388,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
     /// Fills a region with a colour.
@@ -355,7 +422,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
     /// Copies a region to a buffer from `offset` on.
@@ -385,7 +452,7 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
     /// Copies from a buffer, from `offset` on, to a region.
@@ -415,6 +482,6 @@ impl Queue {
                 &raw mut event
             ))
         };
-        Ok(Enqueued::new(Event::own(event, status)?))
+        Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 }

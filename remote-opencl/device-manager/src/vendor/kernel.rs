@@ -6,6 +6,7 @@
 use super::api::call;
 use super::handles::handle;
 use super::info::{query, query_u64, text};
+use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, DeviceId, Memory, Program, Queue, Sampler, check};
 use opencl_sys::{
     CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE_QUEUE, CL_INVALID_MEM_OBJECT,
@@ -90,17 +91,24 @@ pub struct ArgInfo {
     pub name: String,
 }
 
+fn create_kernel(program: &Cell, name: &CStr) -> ClResult<cl_kernel> {
+    let mut status = 0;
+    // SAFETY: the program is live, the name ends in NUL.
+    let kernel = unsafe { call!(clCreateKernel(program.alive()?, name.as_ptr(), &raw mut status)) };
+    check(status).map(|()| kernel)
+}
+
 impl Kernel {
     /// The kernel of that name.
     ///
     /// # Errors
     /// The vendor's.
     pub fn new(program: &Program, name: &CStr) -> ClResult<Self> {
-        let mut status = 0;
-        // SAFETY: the program is live, the name ends in NUL.
-        let kernel = unsafe { call!(clCreateKernel(program.raw(), name.as_ptr(), &raw mut status)) };
-        check(status)?;
-        Self::learn(kernel)
+        let of = program.cell().clone();
+        let kernel = Self::learn(create_kernel(&of, name)?)?;
+        let name = name.to_owned();
+        life::remember(kernel.raw.cell(), Kind::Other, move |_| create_kernel(&of, &name));
+        Ok(kernel)
     }
 
     /// Takes a kernel over and finds out what its arguments are.
@@ -197,7 +205,7 @@ impl Kernel {
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Buffer | ArgKind::Unknown => {
-                let handle = memory.raw();
+                let handle = memory.cell().alive()?;
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
             }
         }
@@ -215,7 +223,7 @@ impl Kernel {
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Image | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
-                let handle = image.raw();
+                let handle = image.cell().alive()?;
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
             }
         }
@@ -233,7 +241,7 @@ impl Kernel {
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Pipe | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
-                let handle = pipe.raw();
+                let handle = pipe.cell().alive()?;
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
             }
         }
@@ -250,7 +258,7 @@ impl Kernel {
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
             ArgKind::Queue | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
-                let handle = queue.raw();
+                let handle = queue.cell().alive()?;
                 self.set(index, size_of::<cl_command_queue>(), (&raw const handle).cast())
             }
         }
@@ -267,7 +275,7 @@ impl Kernel {
             ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
             ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
             ArgKind::Sampler | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
-                let handle = sampler.raw();
+                let handle = sampler.cell().alive()?;
                 self.set(index, size_of::<cl_sampler>(), (&raw const handle).cast())
             }
         }

@@ -3,6 +3,7 @@
 use super::api::call;
 use super::handles::handle;
 use super::info::{number, query, query_u64, text};
+use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, check};
 use opencl_sys::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
@@ -10,6 +11,7 @@ use opencl_sys::{
 };
 use std::ffi::{CStr, CString};
 use std::ptr;
+use std::sync::Arc;
 
 /// Largest binary that is taken from the vendor; a guard against a garbage length.
 const MAX_BINARY_BYTES: usize = 1 << 30;
@@ -19,52 +21,163 @@ handle! {
     Program(cl_program) by clReleaseProgram
 }
 
+fn create_with_source(context: &Cell, source: &[u8]) -> ClResult<cl_program> {
+    let mut status = 0;
+    let mut text = source.as_ptr().cast();
+    let length = source.len();
+    // SAFETY: one string of `length` bytes, which the vendor copies.
+    let program = unsafe {
+        call!(clCreateProgramWithSource(
+            context.alive()?,
+            1,
+            &raw mut text,
+            &raw const length,
+            &raw mut status
+        ))
+    };
+    check(status).map(|()| program)
+}
+
+fn create_with_binaries(
+    context: &Cell,
+    binaries: &[(DeviceId, &[u8])],
+    statuses: &mut [i32],
+) -> ClResult<cl_program> {
+    let devices: Vec<_> = binaries.iter().map(|(device, _)| device.0).collect();
+    let lengths: Vec<usize> = binaries.iter().map(|(_, bytes)| bytes.len()).collect();
+    let mut pointers: Vec<*const u8> = binaries.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
+    let count = u32::try_from(devices.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    if statuses.len() != devices.len() {
+        return Err(ClError(opencl_sys::CL_INVALID_VALUE));
+    }
+    let mut status = 0;
+    // SAFETY: all arrays have `count` entries, each pointer its length; the vendor copies the bytes.
+    let program = unsafe {
+        call!(clCreateProgramWithBinary(
+            context.alive()?,
+            count,
+            devices.as_ptr(),
+            lengths.as_ptr(),
+            pointers.as_mut_ptr(),
+            statuses.as_mut_ptr(),
+            &raw mut status
+        ))
+    };
+    check(status).map(|()| program)
+}
+
+fn create_with_built_in(context: &Cell, devices: &[DeviceId], names: &CStr) -> ClResult<cl_program> {
+    let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+    let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    let mut status = 0;
+    // SAFETY: context and devices are live, the names end in NUL.
+    let program = unsafe {
+        call!(clCreateProgramWithBuiltInKernels(
+            context.alive()?,
+            count,
+            raw.as_ptr(),
+            names.as_ptr(),
+            &raw mut status
+        ))
+    };
+    check(status).map(|()| program)
+}
+
+fn build(program: cl_program, devices: &[DeviceId], options: &CStr) -> ClResult<()> {
+    let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+    let pointer = if raw.is_empty() { ptr::null() } else { raw.as_ptr() };
+    let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    // SAFETY: program and devices are live, the options end in NUL, no callback is passed.
+    check(unsafe { call!(clBuildProgram(program, count, pointer, options.as_ptr(), None, ptr::null_mut())) })
+}
+
+fn compile(
+    program: cl_program,
+    devices: &[DeviceId],
+    options: &CStr,
+    headers: &[(CString, Arc<Cell>)],
+) -> ClResult<()> {
+    let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+    let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
+    let count = u32::try_from(raw.len()).map_err(too_many)?;
+    let header_count = u32::try_from(headers.len()).map_err(too_many)?;
+    let programs = headers.iter().map(|(_, program)| program.alive()).collect::<ClResult<Vec<_>>>()?;
+    let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
+    // SAFETY: all programs and devices are live, lists are NULL where they are empty, strings end in NUL, no callback
+    // is passed.
+    check(unsafe {
+        call!(clCompileProgram(
+            program,
+            count,
+            if raw.is_empty() { ptr::null() } else { raw.as_ptr() },
+            options.as_ptr(),
+            header_count,
+            if headers.is_empty() { ptr::null() } else { programs.as_ptr() },
+            if headers.is_empty() { ptr::null_mut() } else { names.as_mut_ptr() },
+            None,
+            ptr::null_mut()
+        ))
+    })
+}
+
+fn link(
+    context: &Cell,
+    devices: &[DeviceId],
+    options: &CStr,
+    programs: &[Arc<Cell>],
+) -> ClResult<(i32, cl_program)> {
+    let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
+    let inputs = programs.iter().map(|program| program.alive()).collect::<ClResult<Vec<_>>>()?;
+    let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
+    let count = u32::try_from(raw.len()).map_err(too_many)?;
+    let input_count = u32::try_from(inputs.len()).map_err(too_many)?;
+    let mut status = 0;
+    // SAFETY: context, programs and devices are live, the list of devices is NULL where it is empty, the options end in
+    // NUL, no callback is passed.
+    let program = unsafe {
+        call!(clLinkProgram(
+            context.alive()?,
+            count,
+            if raw.is_empty() { ptr::null() } else { raw.as_ptr() },
+            options.as_ptr(),
+            input_count,
+            inputs.as_ptr(),
+            None,
+            ptr::null_mut(),
+            &raw mut status
+        ))
+    };
+    Ok((status, program))
+}
+
 impl Program {
     /// A program from source text.
     ///
     /// # Errors
     /// The vendor's.
     pub fn with_source(context: &Context, source: &[u8]) -> ClResult<Self> {
-        let mut status = 0;
-        let mut text = source.as_ptr().cast();
-        let length = source.len();
-        // SAFETY: one string of `length` bytes, which the vendor copies.
-        let program = unsafe {
-            call!(clCreateProgramWithSource(
-                context.raw(),
-                1,
-                &raw mut text,
-                &raw const length,
-                &raw mut status
-            ))
-        };
-        Self::own(program, status)
+        let program = Self::own(create_with_source(context.cell(), source)?, opencl_sys::CL_SUCCESS)?;
+        if life::is_on() {
+            let (of, source) = (context.cell().clone(), source.to_vec());
+            life::remember(program.cell(), Kind::Program, move |_| create_with_source(&of, &source));
+        }
+        Ok(program)
     }
 
     /// A program from one binary for each device; also the status that the vendor gives to each.
     pub fn with_binaries(context: &Context, binaries: &[(DeviceId, &[u8])]) -> (ClResult<Self>, Vec<i32>) {
-        let devices: Vec<_> = binaries.iter().map(|(device, _)| device.0).collect();
-        let lengths: Vec<usize> = binaries.iter().map(|(_, bytes)| bytes.len()).collect();
-        let mut pointers: Vec<*const u8> = binaries.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
         let mut statuses = vec![0; binaries.len()];
-        let mut create = |statuses: &mut Vec<i32>| {
-            let count = u32::try_from(devices.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
-            let mut status = 0;
-            // SAFETY: all arrays have `count` entries, each pointer its length; the vendor copies the bytes.
-            let program = unsafe {
-                call!(clCreateProgramWithBinary(
-                    context.raw(),
-                    count,
-                    devices.as_ptr(),
-                    lengths.as_ptr(),
-                    pointers.as_mut_ptr(),
-                    statuses.as_mut_ptr(),
-                    &raw mut status
-                ))
-            };
-            Self::own(program, status)
-        };
-        let program = create(&mut statuses);
+        let made = create_with_binaries(context.cell(), binaries, &mut statuses);
+        let program = made.and_then(|raw| Self::own(raw, opencl_sys::CL_SUCCESS));
+        if let (true, Ok(program)) = (life::is_on(), &program) {
+            let of = context.cell().clone();
+            let kept: Vec<_> = binaries.iter().map(|(device, bytes)| (*device, bytes.to_vec())).collect();
+            life::remember(program.cell(), Kind::Program, move |_| {
+                let binaries: Vec<_> =
+                    kept.iter().map(|(device, bytes)| (*device, bytes.as_slice())).collect();
+                create_with_binaries(&of, &binaries, &mut vec![0; binaries.len()])
+            });
+        }
         (program, statuses)
     }
 
@@ -73,20 +186,11 @@ impl Program {
     /// # Errors
     /// The vendor's.
     pub fn with_built_in_kernels(context: &Context, devices: &[DeviceId], names: &CStr) -> ClResult<Self> {
-        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-        let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
-        let mut status = 0;
-        // SAFETY: context and devices are live, the names end in NUL.
-        let program = unsafe {
-            call!(clCreateProgramWithBuiltInKernels(
-                context.raw(),
-                count,
-                raw.as_ptr(),
-                names.as_ptr(),
-                &raw mut status
-            ))
-        };
-        Self::own(program, status)
+        let raw = create_with_built_in(context.cell(), devices, names)?;
+        let program = Self::own(raw, opencl_sys::CL_SUCCESS)?;
+        let (of, devices, names) = (context.cell().clone(), devices.to_vec(), names.to_owned());
+        life::remember(program.cell(), Kind::Program, move |_| create_with_built_in(&of, &devices, &names));
+        Ok(program)
     }
 
     /// Compiles and links, on the calling thread, for as long as it takes. No devices: all of the program's.
@@ -94,13 +198,10 @@ impl Program {
     /// # Errors
     /// The vendor's, among them -11 where the build fails; the log tells why.
     pub fn build(&self, devices: &[DeviceId], options: &CStr) -> ClResult<()> {
-        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-        let pointer = if raw.is_empty() { ptr::null() } else { raw.as_ptr() };
-        let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
-        // SAFETY: program and devices are live, the options end in NUL, no callback is passed.
-        check(unsafe {
-            call!(clBuildProgram(self.raw(), count, pointer, options.as_ptr(), None, ptr::null_mut()))
-        })
+        build(self.raw(), devices, options)?;
+        let (devices, options) = (devices.to_vec(), options.to_owned());
+        life::and_then(self.cell(), move |program| build(program, &devices, &options));
+        Ok(())
     }
 
     /// Compiles alone, with these programs as the headers of those names, on the calling thread.
@@ -113,27 +214,12 @@ impl Program {
         options: &CStr,
         headers: &[(CString, &Self)],
     ) -> ClResult<()> {
-        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-        let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
-        let count = u32::try_from(raw.len()).map_err(too_many)?;
-        let header_count = u32::try_from(headers.len()).map_err(too_many)?;
-        let programs: Vec<_> = headers.iter().map(|(_, program)| program.raw()).collect();
-        let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
-        // SAFETY: all programs and devices are live, lists are NULL where they are empty, strings end in NUL, no
-        // callback is passed.
-        check(unsafe {
-            call!(clCompileProgram(
-                self.raw(),
-                count,
-                if raw.is_empty() { ptr::null() } else { raw.as_ptr() },
-                options.as_ptr(),
-                header_count,
-                if headers.is_empty() { ptr::null() } else { programs.as_ptr() },
-                if headers.is_empty() { ptr::null_mut() } else { names.as_mut_ptr() },
-                None,
-                ptr::null_mut()
-            ))
-        })
+        let headers: Vec<_> =
+            headers.iter().map(|(name, program)| (name.clone(), program.cell().clone())).collect();
+        compile(self.raw(), devices, options, &headers)?;
+        let (devices, options) = (devices.to_vec(), options.to_owned());
+        life::and_then(self.cell(), move |program| compile(program, &devices, &options, &headers));
+        Ok(())
     }
 
     /// Links compiled programs, on the calling thread. A program may come of it, with a log, also where that fails.
@@ -143,32 +229,19 @@ impl Program {
         options: &CStr,
         programs: &[&Self],
     ) -> (ClResult<()>, Option<Self>) {
-        let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-        let inputs: Vec<_> = programs.iter().map(|program| program.raw()).collect();
-        let link = || {
-            let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
-            let count = u32::try_from(raw.len()).map_err(too_many)?;
-            let input_count = u32::try_from(inputs.len()).map_err(too_many)?;
-            let mut status = 0;
-            // SAFETY: context, programs and devices are live, the list of devices is NULL where it is empty, the options
-            // end in NUL, no callback is passed.
-            let program = unsafe {
-                call!(clLinkProgram(
-                    context.raw(),
-                    count,
-                    if raw.is_empty() { ptr::null() } else { raw.as_ptr() },
-                    options.as_ptr(),
-                    input_count,
-                    inputs.as_ptr(),
-                    None,
-                    ptr::null_mut(),
-                    &raw mut status
-                ))
-            };
-            Ok((status, program))
-        };
-        match link() {
-            Ok((status, program)) => (check(status), Self::own(program, opencl_sys::CL_SUCCESS).ok()),
+        let of = context.cell().clone();
+        let inputs: Vec<_> = programs.iter().map(|program| program.cell().clone()).collect();
+        match link(&of, devices, options, &inputs) {
+            Ok((status, raw)) => {
+                let program = Self::own(raw, opencl_sys::CL_SUCCESS).ok();
+                if let Some(program) = &program {
+                    let (devices, options) = (devices.to_vec(), options.to_owned());
+                    life::remember(program.cell(), Kind::Program, move |_| {
+                        link(&of, &devices, &options, &inputs).map(|(_, program)| program)
+                    });
+                }
+                (check(status), program)
+            }
             Err(error) => (Err(error), None),
         }
     }

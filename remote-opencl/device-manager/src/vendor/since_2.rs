@@ -5,10 +5,12 @@
 
 use super::api::call;
 use super::info::text;
+use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, Memory, Program, Queue, check, device_info};
 use opencl_sys::{
     CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE, CL_DEVICE_VERSION, CL_INVALID_OPERATION, CL_INVALID_VALUE,
-    CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE,
+    CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_mem,
+    cl_program,
 };
 use std::ptr;
 
@@ -44,17 +46,11 @@ impl Queue {
     /// The vendor's; -59 where the device knows no such queues.
     pub fn on_device(context: &Context, device: DeviceId, properties: u64, size: u32) -> ClResult<Self> {
         device.need((2, 0))?;
-        let mut list = vec![u64::from(CL_QUEUE_PROPERTIES), properties];
-        if size != 0 {
-            list.extend([u64::from(CL_QUEUE_SIZE), u64::from(size)]);
-        }
-        list.push(0);
-        let mut status = 0;
-        // SAFETY: context and device are live, the list ends with 0.
-        let queue = unsafe {
-            call!(clCreateCommandQueueWithProperties(context.raw(), device.0, list.as_ptr(), &raw mut status))
-        };
-        Self::own(queue, status)
+        let of = context.cell().clone();
+        let raw = create_on_device(&of, device, properties, size)?;
+        let queue = Self::own(raw, opencl_sys::CL_SUCCESS)?;
+        life::remember(queue.cell(), Kind::Other, move |_| create_on_device(&of, device, properties, size));
+        Ok(queue)
     }
 
     /// Makes this queue, which is one on the device, what `get_default_queue()` gives there.
@@ -63,9 +59,61 @@ impl Queue {
     /// The vendor's.
     pub fn become_default(&self, context: &Context, device: DeviceId) -> ClResult<()> {
         device.need((2, 1))?;
-        // SAFETY: all three are live.
-        check(unsafe { call!(clSetDefaultDeviceCommandQueue(context.raw(), device.0, self.raw())) })
+        become_default(context.cell(), device, self.raw())?;
+        let of = context.cell().clone();
+        life::and_then(self.cell(), move |queue| become_default(&of, device, queue));
+        Ok(())
     }
+}
+
+fn create_on_device(
+    context: &Cell,
+    device: DeviceId,
+    properties: u64,
+    size: u32,
+) -> ClResult<cl_command_queue> {
+    let mut list = vec![u64::from(CL_QUEUE_PROPERTIES), properties];
+    if size != 0 {
+        list.extend([u64::from(CL_QUEUE_SIZE), u64::from(size)]);
+    }
+    list.push(0);
+    let mut status = 0;
+    // SAFETY: context and device are live, the list ends with 0.
+    let queue = unsafe {
+        call!(clCreateCommandQueueWithProperties(context.alive()?, device.0, list.as_ptr(), &raw mut status))
+    };
+    check(status).map(|()| queue)
+}
+
+fn become_default(context: &Cell, device: DeviceId, queue: cl_command_queue) -> ClResult<()> {
+    // SAFETY: all three are live.
+    check(unsafe { call!(clSetDefaultDeviceCommandQueue(context.alive()?, device.0, queue)) })
+}
+
+fn create_pipe(context: &Cell, packet_size: u32, max_packets: u32) -> ClResult<cl_mem> {
+    let mut status = 0;
+    let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
+    // SAFETY: the context is live, there are no properties.
+    let pipe = unsafe {
+        call!(clCreatePipe(context.alive()?, flags, packet_size, max_packets, ptr::null(), &raw mut status))
+    };
+    check(status).map(|()| pipe)
+}
+
+fn create_with_il(context: &Cell, il: &[u8]) -> ClResult<cl_program> {
+    let mut status = 0;
+    // SAFETY: the context is live; the vendor copies as many bytes as there are.
+    let program = unsafe {
+        call!(clCreateProgramWithIL(context.alive()?, il.as_ptr().cast(), il.len(), &raw mut status))
+    };
+    check(status).map(|()| program)
+}
+
+fn set_constant(program: cl_program, id: u32, value: &[u8]) -> ClResult<()> {
+    // SAFETY: the program is live; the vendor reads as many bytes as there are.
+    check(unsafe {
+        call!(clSetProgramSpecializationConstant(program, id, value.len(), value.as_ptr().cast()))
+    })
 }
 
 impl Memory {
@@ -75,13 +123,11 @@ impl Memory {
     /// The vendor's; -59 where the device knows no pipes.
     pub fn pipe(context: &Context, device: DeviceId, packet_size: u32, max_packets: u32) -> ClResult<Self> {
         device.need((2, 0))?;
-        let mut status = 0;
-        let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
-        // SAFETY: the context is live, there are no properties.
-        let pipe = unsafe {
-            call!(clCreatePipe(context.raw(), flags, packet_size, max_packets, ptr::null(), &raw mut status))
-        };
-        Self::own(pipe, status)
+        let of = context.cell().clone();
+        let pipe = Self::own(create_pipe(&of, packet_size, max_packets)?, opencl_sys::CL_SUCCESS)?;
+        // What is in it is lost.
+        life::remember(pipe.cell(), Kind::Other, move |_| create_pipe(&of, packet_size, max_packets));
+        Ok(pipe)
     }
 }
 
@@ -130,12 +176,12 @@ impl Program {
         for device in devices {
             device.need((2, 1))?;
         }
-        let mut status = 0;
-        // SAFETY: the context is live; the vendor copies as many bytes as there are.
-        let program = unsafe {
-            call!(clCreateProgramWithIL(context.raw(), il.as_ptr().cast(), il.len(), &raw mut status))
-        };
-        Self::own(program, status)
+        let program = Self::own(create_with_il(context.cell(), il)?, opencl_sys::CL_SUCCESS)?;
+        if life::is_on() {
+            let (of, il) = (context.cell().clone(), il.to_vec());
+            life::remember(program.cell(), Kind::Program, move |_| create_with_il(&of, &il));
+        }
+        Ok(program)
     }
 
     /// Sets a constant of a program in an intermediate language before it is built for these devices.
@@ -146,10 +192,12 @@ impl Program {
         for device in devices {
             device.need((2, 2))?;
         }
-        // SAFETY: the program is live; the vendor reads as many bytes as there are.
-        check(unsafe {
-            call!(clSetProgramSpecializationConstant(self.raw(), id, value.len(), value.as_ptr().cast()))
-        })
+        set_constant(self.raw(), id, value)?;
+        if life::is_on() {
+            let value = value.to_vec();
+            life::and_then(self.cell(), move |program| set_constant(program, id, &value));
+        }
+        Ok(())
     }
 }
 

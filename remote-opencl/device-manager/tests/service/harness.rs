@@ -34,6 +34,11 @@ pub struct Manager {
 
 impl Manager {
     pub fn start(args: &[&str]) -> Self {
+        Self::start_in(&[], args)
+    }
+
+    /// With these variables.
+    pub fn start_in(variables: &[(&str, &str)], args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let socket = format!("unix:{}", folder.path().join("dm.sock").display());
@@ -45,6 +50,7 @@ impl Manager {
             .args(["--metrics-listen", &metrics.to_string(), "--ready-file"])
             .arg(&ready)
             .args(args)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .spawn()
             .unwrap();

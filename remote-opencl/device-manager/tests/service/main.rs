@@ -4,6 +4,7 @@
 mod access;
 mod command_ring;
 mod crowd;
+mod full;
 mod gate;
 mod harness;
 mod hostile;

@@ -1,0 +1,188 @@
+//! Who uses the vendor's runtime while it may be taken away: a board that is reconfigured as a whole (T-2) is drained
+//! first, and nobody comes in before it is done.
+//!
+//! Where boards are reconfigured in part this is nothing.
+
+use crate::confine::Confinement;
+use crate::objects::lock;
+use crate::vendor::{self, Switched};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// The board. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Board(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    drained: Condvar,
+    /// Counts how often it opened.
+    opened: watch::Sender<u64>,
+    confinement: Confinement,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Calls, builds and tasks.
+    users: usize,
+    /// Reconfigurations that wait or run.
+    closed: usize,
+    working: bool,
+}
+
+/// A call, a build or a task that uses the vendor, until it is dropped.
+#[derive(Debug)]
+pub struct Use(Option<Arc<Inner>>);
+
+/// A reconfiguration that is to be; nobody comes in until it is dropped.
+#[derive(Debug)]
+pub struct Closed(Arc<Inner>);
+
+impl Board {
+    /// One that is reconfigured as a whole; programs are built again where `confinement` has them built.
+    #[must_use]
+    pub fn whole(confinement: Confinement) -> Self {
+        vendor::remember_objects();
+        let state = Mutex::default();
+        let (drained, opened) = (Condvar::new(), watch::Sender::new(0));
+        Self(Some(Arc::new(Inner { state, drained, opened, confinement })))
+    }
+
+    /// Uses the vendor; nothing while that has to wait.
+    #[must_use]
+    pub fn enter(&self) -> Option<Use> {
+        let Some(inner) = &self.0 else { return Some(Use(None)) };
+        let mut state = lock(&inner.state);
+        if state.closed > 0 {
+            return None;
+        }
+        state.users += 1;
+        drop(state);
+        Some(Use(Some(inner.clone())))
+    }
+
+    /// Whether it is reconfigured as a whole.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether one may come in.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.as_ref().is_none_or(|inner| lock(&inner.state).closed == 0)
+    }
+
+    /// Waits until one may.
+    pub async fn opened(&self) {
+        let Some(inner) = &self.0 else { return };
+        let mut opened = inner.opened.subscribe();
+        while lock(&inner.state).closed > 0 {
+            // It can't be closed: this value holds the sender.
+            let _ = opened.changed().await;
+        }
+    }
+
+    /// Nobody comes in from now on; nothing where the board is reconfigured in part.
+    #[must_use]
+    pub fn close(&self) -> Option<Closed> {
+        let inner = self.0.as_ref()?;
+        lock(&inner.state).closed += 1;
+        Some(Closed(inner.clone()))
+    }
+}
+
+impl Use {
+    /// One more, which may come in since this one is.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        if let Some(inner) = &self.0 {
+            lock(&inner.state).users += 1;
+        }
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if let Some(inner) = &self.0 {
+            lock(&inner.state).users -= 1;
+            inner.drained.notify_all();
+        }
+    }
+}
+
+impl Closed {
+    /// Waits until all are out, then destroys all of the vendor's contexts and makes them again, on the calling thread.
+    #[must_use]
+    pub fn reconfigure(self) -> Switched {
+        let inner = &self.0;
+        let mut state = lock(&inner.state);
+        while state.users > 0 || state.working {
+            state = inner.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.working = true;
+        drop(state);
+        let switched = vendor::switch(&|build| {
+            // Landlock binds a thread for good.
+            std::thread::scope(|scope| {
+                let built =
+                    std::thread::Builder::new().name("build".to_owned()).spawn_scoped(scope, || match inner
+                        .confinement
+                        .enter()
+                    {
+                        Ok(()) => build(),
+                        Err(error) => tracing::error!(%error, "A build can't be confined: refused"),
+                    });
+                if let Ok(thread) = built {
+                    // Who panics has built nothing.
+                    let _ = thread.join();
+                }
+            });
+        });
+        lock(&inner.state).working = false;
+        switched
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        lock(&self.0.state).closed -= 1;
+        self.0.drained.notify_all();
+        self.0.opened.send_modify(|count| *count += 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_that_is_loaded_in_part_is_always_open() {
+        let board = Board::default();
+        assert!(board.close().is_none() && board.is_open() && board.enter().is_some());
+    }
+
+    #[test]
+    fn nobody_comes_in_before_a_reconfiguration_that_waits_for_those_inside() {
+        let inner = Inner {
+            state: Mutex::default(),
+            drained: Condvar::new(),
+            opened: watch::Sender::new(0),
+            confinement: Confinement::off(),
+        };
+        let board = Board(Some(Arc::new(inner)));
+        let inside = board.enter().unwrap();
+        let closed = board.close().unwrap();
+        assert!(board.enter().is_none());
+        let more = inside.another();
+        let waits = std::thread::spawn(move || closed.reconfigure());
+        drop(inside);
+        assert!(!board.is_open() && board.enter().is_none(), "one is still inside");
+        drop(more);
+        // No objects are remembered here: there is nothing to do.
+        assert_eq!(waits.join().unwrap(), Switched::default());
+        assert!(board.enter().is_some());
+    }
+}
