@@ -45,9 +45,10 @@ impl Partition {
         let invalid = ClError(CL_INVALID_VALUE);
         let properties: Vec<isize> = properties
             .iter()
-            .map(|property| isize::try_from(*property))
-            .collect::<Result<_, _>>()
-            .map_err(|_| invalid)?;
+            // Kinds, counts and domains all fit into 32 bits, and runtimes cut off what doesn't.
+            .map(|property| u32::try_from(*property).ok().and_then(|it| isize::try_from(it).ok()))
+            .collect::<Option<_>>()
+            .ok_or(invalid)?;
         if ids.is_empty() {
             let count = vendor::SubDevice::count(device.vendor, &properties)?;
             return Ok(Self { count, parts: Vec::new() });

@@ -10,6 +10,7 @@ mod harness;
 mod hostile;
 mod images;
 mod isolation;
+mod newer;
 mod random;
 mod shared_memory;
 mod sharing;
