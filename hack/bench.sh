@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# `make bench`: every figure against its reference, in one run on this machine, in a release build. About half an hour;
+# `make bench`: every figure against its reference, in one run on this machine, in a release build. About an hour;
 # a part by itself, which the machine should have to itself too:
 #
-#   hack/bench.sh opencl       remote OpenCL against native
+#   hack/bench.sh opencl       remote OpenCL against native, over each runtime that is installed (half an hour);
+#                              RUNTIME=pocl: over that one alone
 #   hack/bench.sh scheduling   extender, kube-scheduler with it, collectors (15 minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
