@@ -14,19 +14,21 @@
 mod means;
 mod piece;
 mod rank_cost;
+mod spots;
 #[cfg(test)]
 mod tests;
 
 pub use means::Learnt;
 pub use rank_cost::loads;
+pub use spots::Spot;
 
 use crate::bitstream::BitstreamId;
 use crate::signals::Key;
 use crate::staleness::Received;
 use crate::units::Millis;
-use foldhash::fast::RandomState;
 use means::Owner;
 use piece::Piece;
+use spots::Spots;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,8 +46,7 @@ pub const HINT: Millis = Millis::from_secs(5);
 /// The pods that were seen bound, and the decisions that wait to be.
 #[derive(Debug, Default)]
 pub struct ExpectedLoads {
-    /// Looked up by the thousand in every decision; the names are those of known nodes, so a fast hash will do.
-    nodes: HashMap<Arc<str>, NodePods, RandomState>,
+    nodes: Spots<NodePods>,
     places: HashMap<Arc<str>, Arc<str>>,
     hints: HashMap<Arc<str>, Hinted>,
     /// When each was given, the oldest first; also those that have ended or were given anew since.
@@ -88,13 +89,15 @@ pub enum Kept {
     NoRoom,
 }
 
+/// In the order in which a decision reads it.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct NodePods {
-    /// The longest there first.
-    pods: Vec<Bound>,
     hints: Vec<Hint>,
     /// What was last reckoned of the pods. Decisions at once reckon the same.
     piece: Mutex<Option<Piece>>,
+    /// The longest there first.
+    pods: Vec<Bound>,
 }
 
 #[derive(Debug)]
@@ -131,8 +134,7 @@ impl ExpectedLoads {
             return Kept::Yes;
         }
         self.gone(&pod.uid);
-        let name = self.node_name(&pod.node);
-        let node = self.nodes.entry(Arc::clone(&name)).or_default();
+        let (name, node) = self.nodes.of(&pod.node);
         if node.pods.len() >= MAX_PODS_PER_NODE {
             return Kept::NoRoom;
         }
@@ -186,16 +188,13 @@ impl ExpectedLoads {
         let uid: Arc<str> = uid.into();
         let owner = owner.and_then(|owner| self.means.owner(owner));
         let share = 1.0 / best.len() as f64;
-        let names: Box<[Arc<str>]> = best.iter().map(|name| self.node_name(name)).collect();
-        for name in &names {
+        let hint_at = |name: &&str| {
+            let (name, node) = self.nodes.of(name);
             let (uid, owner) = (Arc::clone(&uid), owner.clone());
-            self.nodes.entry(Arc::clone(name)).or_default().hints.push(Hint {
-                uid,
-                owner,
-                share,
-                since: now,
-            });
-        }
+            node.hints.push(Hint { uid, owner, share, since: now });
+            name
+        };
+        let names = best.iter().map(hint_at).collect();
         self.hints.insert(Arc::clone(&uid), Hinted { since: now, nodes: names });
         self.hinted.push_back((now, uid));
     }
@@ -203,8 +202,17 @@ impl ExpectedLoads {
     /// What is still expected on the node of this state.
     #[must_use]
     pub fn on(&self, node: &str, received: &Received, now: Millis) -> Expected {
+        self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, received, now))
+    }
+
+    /// The same, for who keeps a [`Spot`] for this name and asks often.
+    #[must_use]
+    pub fn on_spot(&self, spot: &Spot, node: &str, received: &Received, now: Millis) -> Expected {
+        self.nodes.at(spot, node).map_or_else(Expected::default, |node| self.of(node, received, now))
+    }
+
+    fn of(&self, node: &NodePods, received: &Received, now: Millis) -> Expected {
         let mut expected = Expected::default();
-        let Some(node) = self.nodes.get(node) else { return expected };
         let mut usage = 0.0;
         node.with_piece(received, &self.means, now, |piece| {
             (usage, expected.unknown) = piece.at(now);
@@ -275,10 +283,6 @@ impl ExpectedLoads {
         if node.pods.is_empty() && node.hints.is_empty() {
             self.nodes.remove(name);
         }
-    }
-
-    fn node_name(&self, name: &str) -> Arc<str> {
-        self.nodes.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
     }
 }
 

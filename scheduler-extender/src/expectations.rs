@@ -2,7 +2,7 @@
 //! read by decisions (anti-herd). The rules are core's; here are the lock and what is counted.
 
 use crate::index::{NodeIndex, Nodes};
-use fpga_core::expected_load::{Expected, ExpectedLoads, Kept, PlacedPod};
+use fpga_core::expected_load::{Expected, ExpectedLoads, Kept, PlacedPod, Spot};
 use fpga_core::staleness::Received;
 use fpga_core::units::Millis;
 use prometheus_client::metrics::counter::Counter;
@@ -92,18 +92,19 @@ impl Expectations {
         self.change(|loads| loads.hint(uid, owner, best, now));
     }
 
-    /// What is expected on each of these; nothing at all if nothing is expected anywhere.
+    /// What is expected on each of these, of which the fresh ones have a state; nothing at all if nothing is expected
+    /// anywhere.
     pub fn on<'n>(
         &self,
-        nodes: impl Iterator<Item = (&'n str, Option<&'n Received>)>,
+        nodes: impl Iterator<Item = (&'n str, Option<(&'n Spot, &'n Received)>)>,
         now: Millis,
     ) -> Vec<Expected> {
         let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
         if loads.pods() == 0 && loads.hints() == 0 {
             return Vec::new();
         }
-        let on = |(name, received): (&str, Option<&Received>)| {
-            received.map_or_else(Expected::default, |received| loads.on(name, received, now))
+        let on = |(name, fresh): (&str, Option<(&Spot, &Received)>)| {
+            fresh.map_or_else(Expected::default, |(spot, received)| loads.on_spot(spot, name, received, now))
         };
         nodes.map(on).collect()
     }

@@ -8,6 +8,7 @@ mod tests;
 
 use crate::clock::Moment;
 use foldhash::fast::RandomState;
+use fpga_core::expected_load::Spot;
 use fpga_core::node_facts::{NodeFacts, NodeLabels};
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
 use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, HEARTBEATS_UNTIL_STALE, NodeState, decode};
@@ -42,6 +43,8 @@ pub struct Node {
     pub source: Source,
     /// Why its annotation can't be read.
     pub problem: Option<Unreadable>,
+    /// Where its pods are among the expectations.
+    pub spot: Spot,
     uid: Option<Arc<str>>,
     annotation: Option<Arc<str>>,
 }
@@ -173,11 +176,13 @@ impl NodeIndex {
             },
         };
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
+        // It is the name's, whatever object has it.
+        let spot = nodes.get(name).map(|known| known.spot.clone()).unwrap_or_default();
         let name: Box<str> = name.into();
         drop(nodes);
 
         let facts = NodeFacts { labels, knowledge };
-        let node = Node { facts, source, problem, uid: node.uid.map(Arc::from), annotation };
+        let node = Node { facts, source, problem, spot, uid: node.uid.map(Arc::from), annotation };
         self.write().insert(name, Arc::new(node));
         noted
     }
@@ -201,6 +206,7 @@ impl NodeIndex {
             },
             source: Source::Stream,
             problem: known.problem.clone(),
+            spot: known.spot.clone(),
             uid: known.uid.clone(),
             annotation: known.annotation.clone(),
         };

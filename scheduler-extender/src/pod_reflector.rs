@@ -80,6 +80,7 @@ fn age(pod: &WatchedPod, at: Moment) -> Millis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fpga_core::expected_load::Spot;
     use fpga_core::node_state::decode;
     use fpga_core::staleness::Received;
 
@@ -101,7 +102,8 @@ mod tests {
         follow(events, expectations, &clock).await;
         let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
         let received = Received::new(decode(state).unwrap(), Millis::ZERO, Millis::ZERO);
-        let expected = expectations.on([("n", Some(&received))].into_iter(), Millis(1_000));
+        let fresh = Some((&Spot::default(), &received));
+        let expected = expectations.on([("n", fresh)].into_iter(), Millis(1_000));
         expected.first().map_or(0.0, |expected| expected.unknown)
     }
 

@@ -150,7 +150,10 @@ fn decide_prioritize(
     let expected = match rules.anti_herd {
         AntiHerd::Off => Vec::new(),
         AntiHerd::On => {
-            let fresh = found.iter().map(|node| node.and_then(|node| node.facts.knowledge.fresh(at.now)));
+            let fresh = found.iter().map(|node| {
+                let node = (*node)?;
+                Some((&node.spot, node.facts.knowledge.fresh(at.now)?))
+            });
             app.expectations.on(nodes.names().zip(fresh), at.now)
         }
     };
