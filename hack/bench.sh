@@ -37,8 +37,12 @@ scheduling() {
     say "bench: the extender's answers while node states change"
     target/release/fpga-bench watched
 
-    say "bench: what the streams of 5,000 collectors cost one replica of the extender"
-    cargo run --release -p fpga-scheduler-extender --example stream_load
+    say "bench: what the streams of 1,000 and of 5,000 collectors cost one replica of the extender"
+    cargo run --release -p fpga-scheduler-extender --example stream_load -- 1000
+    cargo run --release -p fpga-scheduler-extender --example stream_load -- 5000
+
+    say "bench: what it costs to record decisions"
+    cargo run --release -p fpga-scheduler-extender --example record_cost
 
     say "bench: pods per second of a real kube-scheduler"
     target/release/fpga-bench throughput

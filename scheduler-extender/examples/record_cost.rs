@@ -13,6 +13,7 @@ use fpga_scheduler_extender::metrics::Verb;
 use fpga_scheduler_extender::record::Recorder;
 use fpga_scheduler_extender::verbs;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use nix::time::{ClockId, clock_gettime};
 use prometheus_client::encoding::text;
 use serde_json::json;
 use std::collections::HashSet;
@@ -90,8 +91,8 @@ fn measure(file: Option<std::path::PathBuf>) -> (Vec<Duration>, Vec<Duration>) {
 
 /// Of this thread, as Linux counts it.
 fn processor_time() -> Duration {
-    let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(counted.split(' ').next().unwrap().parse().unwrap())
+    // Not from /proc, which is as old as the last tick of the scheduler.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
 fn change(app: &App, names: &[String], node: u64, seq: u64) {

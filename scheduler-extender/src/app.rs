@@ -10,15 +10,18 @@ use crate::metrics::{ErrorKind, Metrics, ModeLabel, Outcome, Verb};
 use crate::record::Recorder;
 use crate::settings::Policy;
 use crate::verbs::{self, Refusal};
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{RequestExt as _, Router};
 use fpga_core::decide::{AntiHerd, Rules};
+use futures::StreamExt as _;
+use http_body_util::LengthLimitError;
 use prometheus_client::registry::Registry;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -146,17 +149,45 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-async fn read_body(request: Request) -> Result<Bytes, Refusal> {
-    let reading = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &()));
-    match reading.await {
+async fn read_body(request: Request) -> Result<Vec<u8>, Refusal> {
+    match tokio::time::timeout(BODY_TIMEOUT, put_together(request.into_limited_body())).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Refusal::TooLarge),
+        Ok(Err(error)) if is_too_long(&error) => Err(Refusal::TooLarge),
         Ok(Err(_)) | Err(_) => Err(Refusal::Interrupted),
     }
 }
 
+/// The body as it comes, piece after piece: kept until the last one is there, the pieces of 5,000 whole nodes would take twice
+/// their room.
+async fn put_together(body: Body) -> Result<Vec<u8>, axum::Error> {
+    // Not above the limit, which the body knows.
+    let announced = body.size_hint().lower();
+    let mut whole = Vec::new();
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        if whole.is_empty() {
+            // Who only announces gets no room.
+            whole.reserve_exact(usize::try_from(announced).unwrap_or_default().max(piece.len()));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole)
+}
+
+fn is_too_long(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 /// A response with `body`, which is JSON.
-pub fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
+pub fn json(status: StatusCode, body: impl Into<Body>) -> Response {
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
     (status, [(CONTENT_TYPE, JSON)], body.into()).into_response()
 }

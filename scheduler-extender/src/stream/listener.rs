@@ -150,11 +150,22 @@ async fn connect(
     server: NodeStreamServer<Service>,
     _permit: OwnedSemaphorePermit,
 ) -> Result<(), Refusal> {
-    let Some(tls) = tls else { return speak(stream, Nodes::Any, server).await };
-    match tls.accept(stream).await {
+    // In boxes, so that each of ten thousand connections takes the room of what it does, not of the most that it might do.
+    match tls {
+        None => Box::pin(speak(stream, Nodes::Any, server)).await,
+        Some(tls) => Box::pin(speak_tls(stream, tls, server)).await,
+    }
+}
+
+async fn speak_tls(
+    stream: TcpStream,
+    tls: Arc<ServerTls>,
+    server: NodeStreamServer<Service>,
+) -> Result<(), Refusal> {
+    match Box::pin(tls.accept(stream)).await {
         Ok((stream, names)) => {
             let nodes = if tls.asks_clients() { Nodes::Named(names.into()) } else { Nodes::Any };
-            speak(stream, nodes, server).await
+            Box::pin(speak(stream, nodes, server)).await
         }
         Err(error) => {
             debug!(%error, "A collector could not agree on TLS");
