@@ -101,8 +101,9 @@ impl Reproduce {
             .trace
             .as_ref()
             .map_or(String::new(), |path| format!(" --trace {}", crate::trace::file::shown(path)));
+        let kept = if self.only_kept { " --keep runs --only-kept" } else { "" };
         let slow = self.slow_seeds.map_or(String::new(), |slow| format!(" --slow-seeds {slow}"));
-        format!("fpga-sim reproduce --seeds {}{slow}{days}{trace}", self.seeds)
+        format!("fpga-sim reproduce --seeds {}{slow}{days}{trace}{kept}", self.seeds)
     }
 
     /// The changes of one run.
