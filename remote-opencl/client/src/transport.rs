@@ -23,11 +23,15 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status, Streaming};
 
+/// How long a socket may take to connect, in ms, where it is more than [`CONNECT_TIMEOUT`]: for networks and tools, such as
+/// Valgrind, that are slow.
+const PATIENCE_VARIABLE: &str = "FPGA_CONNECT_TIMEOUT_MS";
+
 /// How long a socket may take to connect: a dead manager must not hold up a program that uses others.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long a manager that took the connection may take to greet.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a manager that took the connection may take to greet, in times of that.
+const WELCOME_TIMES: u32 = 12;
 
 /// The id of the call that asks for a command ring: sessions count theirs up from 1.
 const RING_CALL: u64 = u64::MAX;
@@ -103,6 +107,15 @@ pub(crate) enum ConnectError {
     WrongCount(#[from] WrongCount),
 }
 
+fn connect_timeout() -> Duration {
+    let wanted = std::env::var(PATIENCE_VARIABLE).ok().and_then(|text| text.parse().ok());
+    wanted.map(Duration::from_millis).unwrap_or_default().max(CONNECT_TIMEOUT)
+}
+
+fn welcome_timeout() -> Duration {
+    connect_timeout().saturating_mul(WELCOME_TIMES)
+}
+
 /// Resolves a TCP manager's name, here and not in the runtime, whose helper thread would take the program's signals.
 pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
     match address {
@@ -138,7 +151,7 @@ pub(crate) async fn connect(
     // Messages that may have to be said again are those of the stream.
     let ring_words = if connection.way.is_none() { welcome.ring_words } else { 0 };
     if ring_words > 0 && command_ring::is_wanted() && connection.side.is_some() {
-        timeout(WELCOME_TIMEOUT, open_ring(&mut connection, ring_words))
+        timeout(welcome_timeout(), open_ring(&mut connection, ring_words))
             .await
             .map_err(|_| ConnectError::Timeout)??;
     }
@@ -175,7 +188,7 @@ async fn speak(
     resolved: &[SocketAddr],
     said: OutboxStream,
 ) -> Result<Spoken, ConnectError> {
-    let socket = timeout(CONNECT_TIMEOUT, Socket::connect(address, resolved)).await;
+    let socket = timeout(connect_timeout(), Socket::connect(address, resolved)).await;
     let socket = socket.map_err(|_| ConnectError::Timeout)??;
     let greeted = async {
         match (address, proof::tls()) {
@@ -186,7 +199,7 @@ async fn speak(
             _ => greet(socket, said).await,
         }
     };
-    timeout(WELCOME_TIMEOUT, greeted).await.map_err(|_| ConnectError::Timeout)?
+    timeout(welcome_timeout(), greeted).await.map_err(|_| ConnectError::Timeout)?
 }
 
 /// Has the session's messages travel in a command ring, where the manager gives one.
@@ -217,7 +230,7 @@ async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     if key.is_empty() || !is_wanted() {
         return None;
     }
-    match timeout(CONNECT_TIMEOUT, Side::connect(path, key)).await {
+    match timeout(connect_timeout(), Side::connect(path, key)).await {
         Ok(Ok(side)) => Some(side),
         Ok(Err(error)) => {
             tracing::debug!(%error, "No memory is shared with a device manager");
