@@ -31,6 +31,7 @@ static const char source[] =
     "kernel void sum_2d(read_only image2d_t in, sampler_t s, global uint *out) {\n"
     "    int x = get_global_id(0), y = get_global_id(1);\n"
     "    out[y * get_global_size(0) + x] = read_imageui(in, s, (int2)(x, y)).x + 1; }\n"
+    "kernel void maybe(global uint *out, global uint *none) { out[0] = none ? 1 : 2; }\n"
     "kernel void slow(global uint *out, uint add) {\n"
     "    for (int i = 0; i < 100000; i++) out[0] = out[0] * 3 + 1; out[1] += add; }\n";
 
@@ -131,6 +132,24 @@ static void image_2d(cl_command_queue queue, cl_program program, int in_buffer) 
     clReleaseKernel(kernel);
 }
 
+/* A NULL buffer may be given as a pointer to a NULL handle, also where nobody knows what the argument is. */
+static void null_buffer(cl_command_queue queue, cl_program program) {
+    cl_int error;
+    cl_uint zero = 0, result = 0;
+    cl_mem out = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof zero, &zero, &error), none = NULL;
+    cl_kernel kernel = clCreateKernel(program, "maybe", &error);
+    CHECK(error == CL_SUCCESS);
+    error = clSetKernelArg(kernel, 0, sizeof out, &out) | clSetKernelArg(kernel, 1, sizeof none, &none);
+    CHECK(error == CL_SUCCESS);
+    size_t one = 1;
+    error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL);
+    CHECK(error == CL_SUCCESS);
+    error = clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof result, &result, 0, NULL, NULL);
+    CHECK(error == CL_SUCCESS && result == 2);
+    clReleaseMemObject(out);
+    clReleaseKernel(kernel);
+}
+
 static void markers(cl_program program) {
     cl_int error;
     cl_command_queue queue = clCreateCommandQueue(context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
@@ -207,6 +226,7 @@ int main(void) {
             if (has("cl_khr_image2d_from_buffer")) image_2d(queue, program, 1);
             printf(from_binary ? "images-from-binary " : "images ");
         }
+        null_buffer(queue, program);
         if (!from_binary) markers(program);
         clReleaseProgram(program);
     }

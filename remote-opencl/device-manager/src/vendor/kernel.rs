@@ -182,6 +182,8 @@ impl Kernel {
     /// The vendor's; -38 or -50 where the argument is a pointer.
     pub fn set_value(&mut self, index: u32, bytes: &[u8]) -> ClResult<()> {
         match self.kind(index)? {
+            // A client that knows nothing of the argument gives a NULL buffer as the zeros that it got.
+            ArgKind::Buffer if bytes == [0; size_of::<cl_mem>()] => self.set(index, bytes.len(), ptr::null()),
             ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
             ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
