@@ -127,14 +127,20 @@ fn is_watch(query: Option<&str>) -> bool {
         .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch=")))
 }
 
+/// The number that a query gives `key`, as `limit` and `continue` are here.
+fn number(query: Option<&str>, key: &str) -> Option<usize> {
+    let value = |pair: &str| pair.strip_prefix(key)?.strip_prefix('=')?.parse().ok();
+    query?.split('&').find_map(value)
+}
+
 fn is_json(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
 async fn list_or_watch_nodes(State(cluster): State<Arc<Cluster>>, RawQuery(query): RawQuery) -> Response {
     if !is_watch(query.as_deref()) {
-        let items: Vec<Value> = (0..cluster.nodes).map(|index| node(index, 1)).collect();
-        return list("PartialObjectMetadataList", "meta.k8s.io/v1", &items);
+        let kind = ("PartialObjectMetadataList", "meta.k8s.io/v1");
+        return list(kind, query.as_deref(), cluster.nodes, |index| node(index, 1));
     }
     let receiver = cluster.watchers.subscribe();
     let lines = futures::stream::unfold(receiver, |mut receiver| async move {
@@ -147,17 +153,25 @@ async fn list_or_watch_nodes(State(cluster): State<Arc<Cluster>>, RawQuery(query
 
 async fn list_or_watch_pods(State(cluster): State<Arc<Cluster>>, RawQuery(query): RawQuery) -> Response {
     if !is_watch(query.as_deref()) {
-        let items: Vec<Value> = (0..cluster.pods).map(|index| pod(index, cluster.nodes)).collect();
-        return list("PodList", "v1", &items);
+        return list(("PodList", "v1"), query.as_deref(), cluster.pods, |index| pod(index, cluster.nodes));
     }
     let nothing = futures::stream::pending::<Result<Bytes, std::convert::Infallible>>();
     is_json(Body::from_stream(nothing.boxed()))
 }
 
-fn list(kind: &str, version: &str, items: &[Value]) -> Response {
-    let list =
-        json!({"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items});
-    is_json(list.to_string())
+/// A page of `count` objects, as long as was asked for: who watches a real API server never has all of a list at once.
+fn list(
+    (kind, version): (&str, &str),
+    query: Option<&str>,
+    count: usize,
+    object: impl Fn(usize) -> Value,
+) -> Response {
+    let begin = number(query, "continue").unwrap_or(0).min(count);
+    let end = number(query, "limit").map_or(count, |limit| count.min(begin.saturating_add(limit.max(1))));
+    let items: Vec<Value> = (begin..end).map(object).collect();
+    let next = if end < count { end.to_string() } else { String::new() };
+    let metadata = json!({"resourceVersion": "1", "continue": next});
+    is_json(json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items}).to_string())
 }
 
 /// A node's metadata with a state of two boards, eight bitstreams and thirty slices.
@@ -224,5 +238,7 @@ mod tests {
     fn a_watch_is_told_from_a_list() {
         assert!(is_watch(Some("&watch=true&timeoutSeconds=290")));
         assert!(!is_watch(Some("&limit=500")) && !is_watch(None));
+        assert_eq!(number(Some("&limit=500&continue=1000"), "continue"), Some(1_000));
+        assert_eq!((number(Some("&limit=500"), "continue"), number(None, "limit")), (None, None));
     }
 }

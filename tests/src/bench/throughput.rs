@@ -1,6 +1,6 @@
-//! Pods per second of a real kube-scheduler over 1,000 nodes: with its defaults and no extender, with an extender that
-//! does nothing in the configuration that is shipped, and with ours in the same. First the correctness gate: a wiring
-//! that loses candidates is fast, and useless.
+//! Pods per second of a real kube-scheduler over 1,000 nodes: with its defaults and no extender, with no extender but the
+//! sampling of the configuration that is shipped, with an extender that does nothing in that configuration, and with ours
+//! in the same. First the correctness gate: a wiring that loses candidates is fast, and useless.
 
 use super::report::median;
 use super::start_nothing;
@@ -29,9 +29,12 @@ pub struct Args {
     /// How often everything is measured; the table has the medians.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
     rounds: u16,
-    /// percentageOfNodesToScore with both extenders, instead of what is shipped.
-    #[arg(long, value_name = "PERCENT")]
+    /// percentageOfNodesToScore with both extenders, instead of what is shipped; 0 lets kube-scheduler choose.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     sampling: Option<u8>,
+    /// Only the rows whose title has this text, as in `--only ordinary`.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
 }
 
 /// Who helps kube-scheduler.
@@ -39,6 +42,8 @@ pub struct Args {
 enum Helper {
     /// Nobody.
     Nobody,
+    /// Nobody, and it samples as it does with an extender.
+    Sampling,
     /// An extender that does nothing.
     Nothing,
     /// Ours.
@@ -53,7 +58,8 @@ struct Case {
     title: &'static str,
 }
 
-const HELPERS: [Helper; 3] = [Helper::Nobody, Helper::Nothing, Helper::Ours];
+const HELPERS: [Helper; 4] = [Helper::Nobody, Helper::Sampling, Helper::Nothing, Helper::Ours];
+const SAMPLING: &str = "percentageOfNodesToScore";
 const CASES: [Case; 3] = [
     Case { boards: 20, kind: Kind::Fpga, title: "20 of 1,000 nodes with boards, FPGA pods" },
     Case { boards: 20, kind: Kind::Ordinary, title: "20 of 1,000 nodes with boards, ordinary pods" },
@@ -81,22 +87,29 @@ impl Args {
             self.pods, self.rounds
         );
         println!(
-            "{:<46} {:>9} {:>10} {:>9} {:>13} {:>14}",
-            "", "defaults", "do-nothing", "ours", "ours/nothing", "ours/defaults"
+            "{:<46} {:>9} {:>9} {:>10} {:>9} {:>13} {:>14} {:>14}",
+            "",
+            "defaults",
+            "sampling",
+            "do-nothing",
+            "ours",
+            "ours/nothing",
+            "ours/defaults",
+            "ours/sampling"
         );
         for boards in [20, 1_000] {
-            let cases: Vec<Case> = CASES.into_iter().filter(|case| case.boards == boards).collect();
-            self.measure(boards, &cases).await?;
+            let asked_for = |case: &Case| case.boards == boards && case.title.contains(&self.only);
+            let cases: Vec<Case> = CASES.into_iter().filter(asked_for).collect();
+            if !cases.is_empty() {
+                self.measure(boards, &cases).await?;
+            }
         }
         Ok(())
     }
 
     fn shipped(&self, url: &str) -> Result<SchedulerConfig> {
         let shipped = SchedulerConfig::shipped(url)?;
-        let Some(percent) = self.sampling.map(|percent| percent.to_string()) else { return Ok(shipped) };
-        let key = "percentageOfNodesToScore";
-        // It is there or it isn't.
-        Ok(shipped.clone().with(key, &percent).unwrap_or_else(|_| shipped.and(key, &percent)))
+        self.sampling.map_or(Ok(shipped.clone()), |percent| shipped.with(SAMPLING, &percent.to_string()))
     }
 
     async fn measure(&self, boards: usize, cases: &[Case]) -> Result<()> {
@@ -122,12 +135,13 @@ impl Args {
         progress("");
         ensure!(errors(&bed).await? == 0, "requests to our extender failed; the figures are worth nothing");
         for (case, rates) in cases.iter().zip(rates) {
-            let [nobody, nothing, ours] = rates.map(median);
+            let [nobody, sampling, nothing, ours] = rates.map(median);
             println!(
-                "{:<46} {nobody:>9.0} {nothing:>10.0} {ours:>9.0} {:>12.0}% {:>13.0}%",
+                "{:<46} {nobody:>9.0} {sampling:>9.0} {nothing:>10.0} {ours:>9.0} {:>12.0}% {:>13.0}% {:>13.0}%",
                 case.title,
                 100.0 * ours / nothing,
-                100.0 * ours / nobody
+                100.0 * ours / nobody,
+                100.0 * ours / sampling
             );
         }
         drop(nothing);
@@ -138,6 +152,10 @@ impl Args {
     fn config(&self, bed: &ScaleBed, helper: Helper) -> Result<SchedulerConfig> {
         let config = match helper {
             Helper::Nobody => SchedulerConfig::without_extender(),
+            Helper::Sampling => {
+                let percent = self.shipped(&nothing_url(bed))?.value(SAMPLING)?;
+                SchedulerConfig::without_extender().and(SAMPLING, &percent)
+            }
             Helper::Nothing => self.shipped(&nothing_url(bed))?,
             Helper::Ours => self.shipped(&bed.extender_url(""))?,
         };

@@ -53,6 +53,16 @@ impl SchedulerConfig {
         Ok(Self { text: rewrite_scheduler_config(&self.text, key, value)?, ..self })
     }
 
+    /// The value of a key at the top level.
+    ///
+    /// # Errors
+    /// The configuration has no such key.
+    pub fn value(&self, key: &str) -> Result<String> {
+        let of_key = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned());
+        let value = self.text.lines().find_map(of_key);
+        value.with_context(|| format!("the scheduler's configuration has no {key}"))
+    }
+
     /// Adds a setting at the top level.
     #[must_use]
     pub fn and(self, key: &str, value: &str) -> Self {
@@ -126,5 +136,8 @@ mod tests {
         let text = config.unthrottled().unwrap().and("parallelism", "2").text(Path::new("/k")).unwrap();
         assert!(text.contains("clientConnection:\n  qps: 5000\n  burst: 5000\n  kubeconfig: /k\n"), "{text}");
         assert!(text.ends_with("\nparallelism: 2\n"), "{text}");
+        let shipped = SchedulerConfig::shipped("http://127.1.2.3:9461").unwrap();
+        assert_eq!(shipped.value("percentageOfNodesToScore").unwrap(), "10");
+        assert!(shipped.value("urlPrefix").is_err(), "that is no key at the top level");
     }
 }
