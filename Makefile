@@ -64,6 +64,10 @@ conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone o
 soak: ## Kill clients and managers at random for SOAK_MINUTES (default 30), and look for leaks
 	@hack/soak.sh
 
+.PHONY: sanitize
+sanitize: ## The client library in C programs under AddressSanitizer (nightly Rust) and Valgrind
+	@hack/sanitize.sh
+
 .PHONY: fuzz
 fuzz: ## Look for bytes that break a parser, FUZZ_SECONDS each (default 60; needs nightly Rust, cargo-fuzz)
 	@hack/fuzz.sh
