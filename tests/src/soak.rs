@@ -100,7 +100,7 @@ impl Args {
             start("isolating", &["--isolate", "process"])?,
         ];
         let mut running =
-            Clients::new(programs, manager.with_file_name("libfpga_opencl_icd.so"), folder.path(), &mark)?;
+            Clients::new(programs, &manager.with_file_name("libfpga_opencl_icd.so"), folder.path(), &mark)?;
         let length = Duration::from_secs_f64(minutes * 60.0);
         let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         soak(&mut running, &mut managers, &mut chance, clients, length.mul_f64(WARM_UP))?;

@@ -80,7 +80,7 @@ impl Clients {
     ///
     /// # Errors
     /// The driver isn't there.
-    pub fn new(programs: PathBuf, icd: PathBuf, folder: &Path, mark: &str) -> Result<Self> {
+    pub fn new(programs: PathBuf, icd: &Path, folder: &Path, mark: &str) -> Result<Self> {
         let icd = icd.canonicalize().with_context(|| format!("{} is not built", icd.display()))?;
         let vendors = folder.join("vendors");
         std::fs::create_dir(&vendors)?;
