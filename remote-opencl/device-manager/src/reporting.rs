@@ -124,9 +124,10 @@ impl Reports {
 
     /// Reports for a process that serves for another: that one is told of reconfigurations, and knows the rest.
     #[must_use]
-    pub fn above(tell: impl Fn(&Reconfigured) + Send + Sync + 'static) -> Self {
+    pub fn above(device: &str, tell: impl Fn(&Reconfigured) + Send + Sync + 'static) -> Self {
         let mut reports = Self::off();
         if let Some(inner) = Arc::get_mut(&mut reports.inner) {
+            inner.facts.id = device.to_owned();
             inner.above = Some(Above(Box::new(tell)));
         }
         reports

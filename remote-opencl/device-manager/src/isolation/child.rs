@@ -203,7 +203,7 @@ fn shared(
     let metrics = Metrics::default();
     let settings = Settings::new(Current { default_quota: setup.quota, ..Current::default() });
     let of_reports = manager.clone();
-    let reports = Reports::above(move |Reconfigured { slot, bitstream, took, .. }| {
+    let reports = Reports::above(&setup.device, move |Reconfigured { slot, bitstream, took, .. }| {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         of_reports.say(&Up::Reconfigured { slot: slot.0, bitstream: *bitstream, took_us });
     });

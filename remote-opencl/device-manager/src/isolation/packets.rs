@@ -116,6 +116,8 @@ pub struct Counted {
 pub struct Setup {
     /// Whose it is.
     pub tenant: String,
+    /// Id of the device on its node.
+    pub device: String,
     /// What the tenant may have.
     pub quota: Quota,
     /// Slots of the device.

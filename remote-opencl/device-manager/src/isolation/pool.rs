@@ -217,6 +217,7 @@ impl TenantProcesses {
         });
         let setup = Setup {
             tenant: tenant.as_str().to_owned(),
+            device: shared.config.reports.device().to_owned(),
             quota: shared.config.settings.current().quota(tenant),
             slots: self.plan.slots,
             first_task: process.first_task,
