@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::dispatcher::{Demand, Grant, SessionId, SlotIndex, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Question, Verdict};
 use crate::log::LogArgs;
+use crate::metrics::Metrics;
 use crate::objects::lock;
 use crate::reporting::Reconfigured;
 use crate::router::Input;
@@ -465,7 +466,7 @@ impl TenantProcess {
         session: SessionId,
         bitstream: Digest,
     ) -> Result<(), Violation> {
-        let Config { dispatcher, catalogue, gate, reports, .. } = &shared.config;
+        let Config { dispatcher, catalogue, gate, reports, metrics, .. } = &shared.config;
         {
             let mut state = lock(&self.state);
             if !state.sessions.contains(&session) {
@@ -477,7 +478,7 @@ impl TenantProcess {
             state.questions += 1;
         }
         if dispatcher.is_resident(bitstream) {
-            self.answer(question, session, bitstream, Verdict::Allowed);
+            self.answer(metrics, question, session, bitstream, Verdict::Allowed);
             return Ok(());
         }
         let answer = gate.may_reconfigure(&Question {
@@ -489,17 +490,24 @@ impl TenantProcess {
             others: dispatcher.others(session),
         });
         match answer {
-            Answer::Now(verdict) => self.answer(question, session, bitstream, verdict),
+            Answer::Now(verdict) => self.answer(metrics, question, session, bitstream, verdict),
             Answer::Later(decide) => {
-                let process = self.clone();
+                let (process, metrics) = (self.clone(), metrics.clone());
                 let thread = thread::Builder::new().name("gate".to_owned());
-                thread.spawn(move || process.answer(question, session, bitstream, decide()))?;
+                thread.spawn(move || process.answer(&metrics, question, session, bitstream, decide()))?;
             }
         }
         Ok(())
     }
 
-    fn answer(&self, question: u64, session: SessionId, bitstream: Digest, verdict: Verdict) {
+    fn answer(
+        &self,
+        metrics: &Metrics,
+        question: u64,
+        session: SessionId,
+        bitstream: Digest,
+        verdict: Verdict,
+    ) {
         let refused = {
             let mut state = lock(&self.state);
             state.questions = state.questions.saturating_sub(1);
@@ -508,7 +516,10 @@ impl TenantProcess {
                     state.allowed.insert((session, bitstream));
                     None
                 }
-                Verdict::Refused(reason) => Some(reason),
+                Verdict::Refused(reason) => {
+                    metrics.reconfiguration_refusals.inc();
+                    Some(reason)
+                }
             }
         };
         self.tell(&Down::Answer { question, refused });
