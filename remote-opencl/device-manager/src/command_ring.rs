@@ -18,6 +18,7 @@ use fpga_ring::{
 };
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use prost::{DecodeError, Message as _};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -112,7 +113,7 @@ pub struct WithRing<I> {
 }
 
 /// Whether a process offers rings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum CommandRing {
     /// To clients that share memory with it.
     Auto,

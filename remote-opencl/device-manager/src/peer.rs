@@ -5,6 +5,7 @@ use nix::sys::socket::sockopt::{
     KeepAlive, PeerCredentials, SndBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval,
 };
 use nix::sys::socket::{getsockopt, setsockopt};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -39,7 +40,26 @@ pub enum Peer {
     Address(IpAddr),
 }
 
+/// A process of this node, as the kernel names it from the moment when it connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    uid: u32,
+    /// 0 where it is in a namespace that this process does not see.
+    pid: i32,
+}
+
 impl Accepted {
+    /// The process that has connected; nothing over a network.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn credentials(&self) -> io::Result<Option<Credentials>> {
+        match self {
+            Self::Unix(stream) => Credentials::of(stream).map(Some),
+            Self::Tcp(_) => Ok(None),
+        }
+    }
+
     /// Finds out who it is, and prepares the socket for small messages.
     ///
     /// # Errors
@@ -60,6 +80,22 @@ impl Accepted {
                 Ok(Peer::Address(stream.peer_addr()?.ip()))
             }
         }
+    }
+}
+
+impl Credentials {
+    /// Those of the other end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+        let credentials = getsockopt(stream, PeerCredentials)?;
+        Ok(Self { uid: credentials.uid(), pid: credentials.pid() })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new(uid: u32, pid: i32) -> Self {
+        Self { uid, pid }
     }
 }
 

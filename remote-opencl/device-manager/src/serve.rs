@@ -338,6 +338,7 @@ impl ServeArgs {
                         ConfineBuilds::Wanted => Confine::Wanted,
                         ConfineBuilds::Off => Confine::Off,
                     },
+                    command_ring,
                 })
             }
         };

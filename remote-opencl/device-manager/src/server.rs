@@ -16,7 +16,7 @@ use crate::listen::Listener;
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::outgoing::Outgoing;
-use crate::peer::{Accepted, Peer};
+use crate::peer::{Accepted, Credentials, Peer};
 use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::segments::{Pool, Sides};
@@ -272,6 +272,7 @@ fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, open: Open) 
     let mut service = Service {
         shared: shared.clone(),
         peer,
+        process: accepted.credentials()?,
         open: open.clone(),
         sessions: watch::Sender::new(0),
         opened: Arc::default(),
@@ -365,6 +366,8 @@ where
 struct Service {
     shared: Arc<Shared>,
     peer: Peer,
+    /// The client, where it is on this node.
+    process: Option<Credentials>,
     /// The connection's place.
     open: Arc<Open>,
     /// How many there are.
@@ -376,8 +379,8 @@ struct Service {
 impl Service {
     /// Whether memory can be shared with this client.
     fn locality(&self) -> Locality {
-        match (&self.peer, self.shared.config.shared_memory) {
-            (Peer::User(_), SharedMemory::On) => Locality::SharesMemory,
+        match (self.process, self.shared.config.shared_memory) {
+            (Some(process), SharedMemory::On) => Locality::SharesMemory(process),
             _ => Locality::Remote,
         }
     }

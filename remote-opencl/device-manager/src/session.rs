@@ -24,6 +24,7 @@ use crate::isolation::pool::TenantProcesses;
 use crate::link::Links;
 use crate::objects::Objects;
 use crate::outgoing::Outgoing;
+use crate::peer::Credentials;
 use crate::quotas::{Account, Charge, Quotas};
 use crate::ready::{Command, Ready};
 use crate::router::{Inbox, Input, Router};
@@ -159,8 +160,8 @@ pub struct Who {
 /// Where a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// On this node, and memory can be shared with it.
-    SharesMemory,
+    /// In this process of the node, and memory can be shared with it.
+    SharesMemory(Credentials),
     /// Elsewhere, or it is not wanted.
     Remote,
 }
@@ -264,13 +265,11 @@ impl Session {
 
     /// What opens the side socket, where there may be one.
     fn side_key(&self) -> Bytes {
-        if self.locality == Locality::Remote {
-            return Bytes::new();
-        }
+        let Locality::SharesMemory(process) = self.locality else { return Bytes::new() };
         match Key::random() {
             Ok(key) => {
                 let bytes = Bytes::copy_from_slice(key.bytes());
-                self.shared.sides.expect(self.id.0, key, self.tenant.clone(), self.inbox.clone());
+                self.shared.sides.expect(self.id.0, key, process, self.inbox.clone());
                 bytes
             }
             Err(error) => {

@@ -137,6 +137,7 @@ impl TenantProcessArgs {
         let Received::Packet(Down::Setup(setup), _) = control.receive_with_descriptor()? else {
             bail!("the manager's first word is missing")
         };
+        setup.command_ring.set();
         let control = Arc::new(control);
         let gate = AskManager { control: control.clone(), asked: Arc::default() };
         let manager = ToManager(control, gate);
@@ -251,9 +252,9 @@ fn heard(
 ) -> anyhow::Result<()> {
     match packet {
         Down::Setup(_) => {}
-        Down::Open { session, shares_memory } => {
+        Down::Open { session, shares_memory_with } => {
             let link = fd.context("a session without a link")?;
-            let locality = if shares_memory { Locality::SharesMemory } else { Locality::Remote };
+            let locality = shares_memory_with.map_or(Locality::Remote, Locality::SharesMemory);
             let (shared, tenant) = (shared.clone(), Tenant::new(tenant));
             thread::Builder::new().name("session".to_owned()).spawn(move || {
                 if let Err(error) = session_of(&shared, SessionId(session), tenant, locality, link) {

@@ -3,7 +3,9 @@
 //!
 //! Packets are JSON, which is read with bounds and without trust. Descriptors go down only.
 
+use crate::command_ring::CommandRing;
 use crate::dispatcher::{Bitstreams, Demand, Grant, Kind, Load, OtherKernels, SessionId, SlotIndex, TaskId};
+use crate::peer::Credentials;
 use crate::quotas::Quota;
 use fpga_core::bitstream::Digest;
 use nix::cmsg_space;
@@ -31,8 +33,8 @@ pub enum Down {
     Open {
         /// Its id.
         session: u64,
-        /// Whether memory can be shared with its client.
-        shares_memory: bool,
+        /// The client's process, where memory can be shared with it.
+        shares_memory_with: Option<Credentials>,
     },
     /// The session's client has connected for descriptors; the descriptor is that socket.
     Side {
@@ -134,6 +136,8 @@ pub struct Setup {
     pub store_limit: u64,
     /// Whether the kernel's Landlock confines the process.
     pub confine: Confine,
+    /// Whether it offers command rings.
+    pub command_ring: CommandRing,
     /// A folder of its own.
     pub folder: PathBuf,
 }

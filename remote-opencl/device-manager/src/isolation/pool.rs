@@ -7,6 +7,7 @@
 
 use super::packets::{Confine, Control, Down, Received, Room, Setup, Up, kind};
 use super::process;
+use crate::command_ring::CommandRing;
 use crate::config::Config;
 use crate::dispatcher::{Demand, Grant, SessionId, SlotIndex, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Question, Verdict};
@@ -73,6 +74,8 @@ pub struct Plan {
     pub store_limit: u64,
     /// Whether they give up the manager's files.
     pub confine: Confine,
+    /// Whether they offer command rings.
+    pub command_ring: CommandRing,
 }
 
 /// The tenant processes of a manager.
@@ -227,6 +230,7 @@ impl TenantProcesses {
             bitstreams: self.plan.bitstreams.clone(),
             store_limit: self.plan.store_limit,
             confine: self.plan.confine,
+            command_ring: self.plan.command_ring,
             folder: folder.clone(),
         };
         process.control.send(&Down::Setup(Box::new(setup)), None, Room::Now)?;
@@ -297,7 +301,11 @@ impl TenantProcess {
         if state.life == Life::Over {
             return Ok(false);
         }
-        let open = Down::Open { session: session.0, shares_memory: locality == Locality::SharesMemory };
+        let shares_memory_with = match locality {
+            Locality::SharesMemory(process) => Some(process),
+            Locality::Remote => None,
+        };
+        let open = Down::Open { session: session.0, shares_memory_with };
         self.control.send(&open, Some(link.as_fd()), Room::Now)?;
         state.sessions.insert(session);
         Ok(true)

@@ -182,7 +182,11 @@ pub async fn run(
                 pass_on(&process, session, input);
             }
         };
-        let expect = |key: Key| shared.sides.expect(session.0, key, tenant.clone(), inbox.clone());
+        let expect = |key: Key| {
+            if let Locality::SharesMemory(process) = locality {
+                shared.sides.expect(session.0, key, process, inbox.clone());
+            }
+        };
         tokio::select! {
             last = upwards(Frames::of(from_process), &outgoing, &budget, expect) => last,
             // The first ends with the client, the second never.

@@ -1,8 +1,10 @@
 //! The side socket: descriptors can't travel in gRPC, so a session's client connects once more and shows its key.
+//!
+//! The key binds that socket to the session, and the process that shows it has to be the one that opened the session's
+//! connection. Whose the session is has no part in it: that may be said by a token, which no socket knows.
 
-use crate::dispatcher::Tenant;
 use crate::objects::lock;
-use crate::peer::Accepted;
+use crate::peer::Credentials;
 use crate::router::{Inbox, Input};
 use fpga_protocol::segments::{KEY_BYTES, TAKEN};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -28,7 +30,7 @@ pub struct Sides(Arc<Mutex<HashMap<u64, Expected>>>);
 #[derive(Debug)]
 struct Expected {
     key: Key,
-    tenant: Tenant,
+    process: Credentials,
     inbox: Inbox,
 }
 
@@ -77,9 +79,9 @@ impl std::fmt::Debug for Key {
 }
 
 impl Sides {
-    /// From now on who shows the key, and is the same tenant, becomes the side of this session.
-    pub fn expect(&self, session: u64, key: Key, tenant: Tenant, inbox: Inbox) {
-        lock(&self.0).insert(session, Expected { key, tenant, inbox });
+    /// From now on this process becomes the side of the session by showing the key.
+    pub fn expect(&self, session: u64, key: Key, process: Credentials, inbox: Inbox) {
+        lock(&self.0).insert(session, Expected { key, process, inbox });
     }
 
     /// The session has gone.
@@ -87,9 +89,9 @@ impl Sides {
         lock(&self.0).remove(&session);
     }
 
-    fn take(&self, shown: &[u8; KEY_BYTES], tenant: &Tenant) -> Option<Inbox> {
+    fn take(&self, shown: &[u8; KEY_BYTES], process: Credentials) -> Option<Inbox> {
         let mut expected = lock(&self.0);
-        let matching = expected.iter().filter(|(_, it)| it.key.is(shown) && it.tenant == *tenant);
+        let matching = expected.iter().filter(|(_, it)| it.key.is(shown) && it.process == process);
         let session = *matching.map(|(session, _)| session).next()?;
         // A key opens once.
         expected.remove(&session).map(|it| it.inbox)
@@ -99,20 +101,18 @@ impl Sides {
     ///
     /// # Errors
     /// The socket's.
-    pub async fn greet(&self, accepted: UnixStream) -> io::Result<()> {
-        let accepted = Accepted::Unix(accepted);
-        let tenant = accepted.peer()?.tenant();
-        let Accepted::Unix(stream) = accepted else { return Ok(()) };
+    pub async fn greet(&self, stream: UnixStream) -> io::Result<()> {
+        let process = Credentials::of(&stream)?;
         stream.set_nonblocking(true)?;
         let mut stream = tokio::net::UnixStream::from_std(stream)?;
         let mut shown = [0; KEY_BYTES];
         tokio::time::timeout(KEY_TIMEOUT, stream.read_exact(&mut shown)).await??;
-        match self.take(&shown, &tenant) {
+        match self.take(&shown, process) {
             Some(inbox) => {
                 // A session that has gone drops it, which closes it.
                 let _ = inbox.0.send(Input::Side(Side(stream.into_std()?)));
             }
-            None => tracing::info!(tenant = tenant.as_str(), "A wrong key on the side socket"),
+            None => tracing::info!(?process, "A wrong key on the side socket"),
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::peer::Credentials;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 
@@ -60,15 +61,13 @@ fn bytes_are_bounded_and_come_back_when_the_last_user_has_gone() {
 }
 
 #[test]
-fn a_key_opens_once_and_only_for_its_tenant() {
+fn a_key_opens_once_and_only_for_the_process_that_has_the_session() {
     let (sender, mut input) = tokio::sync::mpsc::unbounded_channel();
     let sides = Sides::default();
     let (right, wrong) = (Key::random().unwrap(), Key::random().unwrap());
     assert!(right != wrong);
-    let me = || {
-        let (one, _) = std::os::unix::net::UnixStream::pair().unwrap();
-        crate::peer::Accepted::Unix(one).peer().unwrap().tenant()
-    };
+    let uid = nix::unistd::getuid().as_raw();
+    let pid = nix::unistd::getpid().as_raw();
     let greet = |key: &Key| {
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.write_all(key.bytes()).unwrap();
@@ -77,9 +76,11 @@ fn a_key_opens_once_and_only_for_its_tenant() {
         ours
     };
     let inbox = crate::router::Inbox(sender);
-    sides.expect(1, right.clone(), crate::dispatcher::Tenant::new("somebody else"), inbox.clone());
-    assert_eq!(greet(&right).read(&mut [0]).unwrap(), 0, "closed");
-    sides.expect(1, right.clone(), me(), inbox);
+    for other in [Credentials::new(uid + 1, pid), Credentials::new(uid, pid + 1)] {
+        sides.expect(1, right.clone(), other, inbox.clone());
+        assert_eq!(greet(&right).read(&mut [0]).unwrap(), 0, "closed");
+    }
+    sides.expect(1, right.clone(), Credentials::new(uid, pid), inbox);
     assert_eq!(greet(&wrong).read(&mut [0]).unwrap(), 0, "closed");
     let mut ours = greet(&right);
     let crate::router::Input::Side(side) = input.try_recv().unwrap() else { panic!() };

@@ -1,6 +1,8 @@
 //! Who may have a session, and as whose it counts.
 
+use crate::command_ring::Ring;
 use crate::harness::{Client, DEADLINE, Manager};
+use crate::shared_memory::{create, open_side};
 use fpga_net::testing::{Authority, Identity};
 use fpga_net::tls::{ClientFiles, HTTP_2};
 use hyper_util::rt::TokioIo;
@@ -48,6 +50,21 @@ async fn optional_tokens_let_those_without_one_in_as_the_user_that_they_are() {
     Client::connect(&manager).await.context().await;
     let status = Client::refused_with(manager.channel().await, BOB).await;
     assert_eq!(status.code(), Code::Unauthenticated, "a wrong token is not the same as none");
+}
+
+#[tokio::test]
+async fn a_session_with_a_token_has_shared_memory_and_a_ring_as_one_without_has() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("alice"), ALICE).unwrap();
+    let tokens = folder.path().to_str().unwrap();
+    for isolate in ["protocol", "process"] {
+        let manager = Manager::start(&["--tokens", tokens, "--isolate", isolate]);
+        let mut alice = Client::with_token(manager.channel().await, ALICE).await;
+        let side = open_side(&manager, &alice);
+        create(&mut alice, &side, 1 << 20).await;
+        let mut other = Client::with_token(manager.channel().await, ALICE).await;
+        let _ring = Ring::open(&manager, &mut other).await;
+    }
 }
 
 /// A connection by TLS to the manager's TCP address.

@@ -55,7 +55,8 @@ impl Memory for Words {
     }
 }
 
-struct Ring {
+/// Both ends of a session's ring.
+pub struct Ring {
     file: Arc<File>,
     producer: Producer<Arc<Words>>,
     consumer: Consumer<Arc<Words>>,
@@ -64,7 +65,7 @@ struct Ring {
 }
 
 impl Ring {
-    async fn open(manager: &Manager, client: &mut Client) -> Self {
+    pub async fn open(manager: &Manager, client: &mut Client) -> Self {
         let side = open_side(manager, client);
         let id = client.last_id() + 1;
         let reply = client.call(Method::OpenRing(v1::OpenRing {})).await;
@@ -150,6 +151,18 @@ async fn who_has_no_side_socket_gets_no_ring() {
     let mut client = Client::connect(&manager).await;
     let reply = client.call(Method::OpenRing(v1::OpenRing {})).await;
     assert_eq!(reply.status, CL_INVALID_OPERATION);
+}
+
+#[tokio::test]
+async fn a_manager_without_rings_offers_and_gives_none_wherever_its_sessions_live() {
+    for isolate in ["protocol", "process"] {
+        let manager = Manager::start(&["--command-ring", "off", "--isolate", isolate]);
+        let mut client = Client::connect(&manager).await;
+        assert_eq!(client.welcome.ring_words, 0, "{isolate}");
+        let _side = open_side(&manager, &client);
+        let reply = client.call(Method::OpenRing(v1::OpenRing {})).await;
+        assert_eq!(reply.status, CL_INVALID_OPERATION, "{isolate}");
+    }
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ fn receive(side: &UnixStream) -> (u64, File) {
     (u64::from_le_bytes(id), file)
 }
 
-async fn create(client: &mut Client, side: &UnixStream, size: u64) -> (u64, File) {
+pub async fn create(client: &mut Client, side: &UnixStream, size: u64) -> (u64, File) {
     let segment = client.id();
     let reply = client.call(Method::CreateSegment(v1::CreateSegment { segment, size })).await;
     assert_eq!(reply.status, 0);
