@@ -81,6 +81,19 @@ impl Manager {
         text
     }
 
+    /// Waits until the metrics have this line: tenants' processes tell what they count once a second.
+    pub async fn counts(&self, line: &str) {
+        let since = Instant::now();
+        loop {
+            let text = self.metrics_text();
+            if text.lines().any(|it| it == line) {
+                return;
+            }
+            assert!(since.elapsed() < DEADLINE, "{line} is not in {text}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// How many sessions it counts.
     pub fn sessions(&self) -> u64 {
         let text = self.metrics_text();

@@ -329,7 +329,7 @@ async fn an_upload_that_never_ends_takes_no_memory() {
     client.context().await;
     let grown = resident().saturating_sub(before);
     assert!(grown < CHUNKS * CHUNK as u64 / 2, "{grown} bytes more for an upload of which none may be kept");
-    assert!(manager.metrics_text().contains("fpga_device_manager_quota_refusals_total{quota=\"Upload\"} 1"));
+    manager.counts("fpga_device_manager_quota_refusals_total{quota=\"Upload\"} 1").await;
 }
 
 fn resident(manager: &Manager) -> u64 {
