@@ -164,9 +164,9 @@ fn open() -> Result<Api, LoadError> {
 /// Calls a function of the table; `?`-returns an error of the standard where there is none.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        let function = super::api::api()?
+        let function = $crate::vendor::api::api()?
             .$name
-            .ok_or(super::ClError(opencl_sys::CL_INVALID_OPERATION))?;
+            .ok_or($crate::vendor::ClError(opencl_sys::CL_INVALID_OPERATION))?;
         function($($argument),*)
     }};
 }

@@ -1,0 +1,204 @@
+//! Commands between buffers and the memory of this process: in pieces, as messages bring and take them, or in memory that
+//! is shared with the client.
+
+use super::WaitList;
+use super::enqueued::{Enqueued, Host, Target};
+use crate::segments::Slice;
+use crate::vendor::api::call;
+use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
+use bytes::Bytes;
+use opencl_sys::CL_FALSE;
+use std::mem::forget;
+use std::ptr;
+use std::sync::Arc;
+
+impl Queue {
+    /// Writes the pieces one after the other from `offset`.
+    ///
+    /// # Errors
+    /// The vendor's, if not even the first piece is taken; a later refusal shows in [`Enqueued::outcome`].
+    pub fn write(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        pieces: Vec<Bytes>,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let list = WaitList::new(wait);
+        let mut at = offset;
+        let mut parts: Vec<Event> = Vec::with_capacity(pieces.len());
+        let mut refused = None;
+        for piece in &pieces {
+            match self.write_piece(memory, at, piece, &list) {
+                Ok(event) => parts.push(event),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+            at = at.saturating_add(piece.len());
+        }
+        self.together(parts, refused, Host::Source { pieces })
+    }
+
+    /// Writes from shared memory to `offset`.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn write_shared(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        slice: Slice,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor reads the slice until the event has ended: `Enqueued` keeps it. That
+        // the client may change its bytes meanwhile changes what is written, nothing else.
+        let status = unsafe {
+            call!(clEnqueueWriteBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                slice.len(),
+                slice.address().cast_const().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::with(Event::of_command(event, status)?, Host::Shared { slice }))
+    }
+
+    /// Reads from `offset` into shared memory, as much as the slice has.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn read_shared(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        slice: Slice,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor writes the slice until the event has ended: `Enqueued` keeps it, and
+        // nobody here has a reference into it.
+        let status = unsafe {
+            call!(clEnqueueReadBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                slice.len(),
+                slice.address().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::with(Event::of_command(event, status)?, Host::Shared { slice }))
+    }
+
+    fn write_piece(&self, memory: &Memory, offset: usize, data: &Bytes, wait: &WaitList) -> ClResult<Event> {
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor reads `data` until the event has ended: `Enqueued` keeps it.
+        let status = unsafe {
+            call!(clEnqueueWriteBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                data.len(),
+                data.as_ptr().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Event::of_command(event, status)
+    }
+
+    /// Reads `size` bytes from `offset` in pieces of up to `piece` bytes, which [`Enqueued::take_piece`] has as they end.
+    ///
+    /// # Errors
+    /// The vendor's, and -6 where there is no memory, if not even the first piece is taken.
+    pub fn read(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        size: usize,
+        piece: usize,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut parts = Vec::new();
+        let mut targets = Vec::new();
+        let mut refused = None;
+        for at in (0..size).step_by(piece.max(1)) {
+            match self.read_piece(memory, offset + at, piece.min(size - at), &wait) {
+                Ok((event, target)) => {
+                    parts.push(event);
+                    targets.push(target);
+                }
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        self.together(parts, refused, Host::Targets(targets))
+    }
+
+    fn read_piece(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        size: usize,
+        wait: &WaitList,
+    ) -> ClResult<(Event, Target)> {
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live. The vendor writes `size` bytes, which `bytes` has room for, until the event
+        // has ended: `Enqueued` keeps the allocation, which never moves.
+        let status = unsafe {
+            call!(clEnqueueReadBuffer(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                offset,
+                size,
+                bytes.as_mut_ptr().cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok((Event::of_command(event, status)?, Target { bytes, size }))
+    }
+
+    /// A command of the pieces that were taken, and the reason why the next one was not.
+    fn together(&self, mut parts: Vec<Event>, refused: Option<ClError>, host: Host) -> ClResult<Enqueued> {
+        if let (1, None) = (parts.len(), refused)
+            && let Some(event) = parts.pop()
+        {
+            return Ok(Enqueued { event: Arc::new(event), parts, refused, host });
+        }
+        if parts.is_empty() {
+            return Err(refused.unwrap_or(ClError(opencl_sys::CL_INVALID_VALUE)));
+        }
+        let all: Vec<&Event> = parts.iter().collect();
+        match self.mark(&all) {
+            Ok(event) => Ok(Enqueued { event: Arc::new(event), parts, refused, host }),
+            Err(error) => {
+                // The pieces run: their memory has to outlive them, and nobody will tell when that is.
+                forget(host);
+                Err(error)
+            }
+        }
+    }
+}
