@@ -1,0 +1,193 @@
+//! Building, compiling and linking of programs, what a client is told of it, and which bitstreams come of it where
+//! sources count as such.
+
+use super::{Origin, Program, vendors};
+use crate::config::Sources;
+use crate::gate::Refusal;
+use crate::inventory::Device;
+use crate::objects::lock;
+use crate::task::Need;
+use crate::vendor::{self, ClError, ClResult};
+use fpga_core::bitstream::Digest;
+use fpga_protocol::v1;
+use opencl_sys::{
+    CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_LINKER_OPTIONS, CL_INVALID_VALUE,
+    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY,
+};
+use sha2::{Digest as _, Sha256};
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// Longest build options.
+const MAX_OPTIONS_BYTES: usize = 64 * 1024;
+
+/// Makes the vendor keep what each argument is. Never shown to the client.
+const KEEP_ARGUMENT_INFO: &str = " -cl-kernel-arg-info";
+
+impl Program {
+    /// Sets a specialization constant for the next build.
+    ///
+    /// # Errors
+    /// The vendor's; -44 where it was not made of an intermediate language.
+    pub fn set_constant(&self, id: u32, value: &[u8]) -> ClResult<()> {
+        if !matches!(self.origin, Origin::Linked(..)) {
+            return Err(ClError(opencl_sys::CL_INVALID_PROGRAM));
+        }
+        self.vendor()?.set_constant(&vendors(&self.devices), id, value)
+    }
+
+    /// What a client is told of it where it needs no build.
+    pub fn ready(&self) -> v1::BuildResult {
+        self.outcome(&self.devices, Ok(())).1
+    }
+
+    /// Builds on the calling thread. The status is that of the standard's call.
+    pub fn build(&self, devices: &[Device], options: &str) -> (i32, v1::BuildResult) {
+        self.outcome(devices, self.build_only(devices, options))
+    }
+
+    /// Compiles on the calling thread, with these programs as headers. The status is that of the standard's call.
+    pub fn compile(
+        &self,
+        devices: &[Device],
+        options: &str,
+        headers: &[(String, Arc<Self>)],
+    ) -> (i32, v1::BuildResult) {
+        self.outcome(devices, self.compile_only(devices, options, headers))
+    }
+
+    fn compile_only(
+        &self,
+        devices: &[Device],
+        options: &str,
+        headers: &[(String, Arc<Self>)],
+    ) -> ClResult<()> {
+        let options = self.full_options(options, CL_INVALID_COMPILER_OPTIONS)?;
+        let mut vendor_headers = Vec::with_capacity(headers.len());
+        for (name, header) in headers {
+            let name = CString::new(name.as_str()).map_err(|_| ClError(CL_INVALID_VALUE))?;
+            vendor_headers.push((name, header.vendor()?));
+        }
+        self.vendor()?.compile(&vendors(devices), &options, &vendor_headers)
+    }
+
+    /// Links these programs to this one, which [`Self::to_link`] made, on the calling thread.
+    pub fn link(&self, options: &str, programs: &[Arc<Self>]) -> (i32, v1::BuildResult) {
+        let linked = self.link_only(options, programs);
+        self.outcome(&self.devices, linked)
+    }
+
+    fn link_only(&self, options: &str, programs: &[Arc<Self>]) -> ClResult<()> {
+        let full = self.full_options(options, CL_INVALID_LINKER_OPTIONS)?;
+        let programs = programs.iter().map(|program| program.vendor()).collect::<ClResult<Vec<_>>>()?;
+        let (linked, program) =
+            vendor::Program::link(&self.context.vendor, &vendors(&self.devices), &full, &programs);
+        if let Some(program) = program {
+            self.vendor.set(program).map_err(|_| ClError(opencl_sys::CL_INVALID_OPERATION))?;
+        }
+        linked?;
+        self.counts_as_bitstream(&self.devices, options);
+        Ok(())
+    }
+
+    /// What a client is told of a build, compilation or link.
+    fn outcome(&self, devices: &[Device], outcome: ClResult<()>) -> (i32, v1::BuildResult) {
+        let mut result = v1::BuildResult::default();
+        let status = match outcome {
+            Ok(()) => opencl_sys::CL_SUCCESS,
+            Err(ClError(code)) => code,
+        };
+        let Ok(program) = self.vendor() else { return (status, result) };
+        for device in devices {
+            result.devices.push(v1::DeviceBuild {
+                device: device.id,
+                status: program.build_status(device.vendor).unwrap_or(opencl_sys::CL_BUILD_NONE),
+                log: program.build_log(device.vendor).unwrap_or_default(),
+                binary_type: program.binary_type(device.vendor).unwrap_or(0),
+                global_variable_bytes: program.global_variable_bytes(device.vendor),
+            });
+        }
+        // What is not linked has none, and some runtimes crash over the question.
+        let not_linked = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
+        let linked = !result.devices.iter().any(|device| not_linked.contains(&device.binary_type));
+        if status == opencl_sys::CL_SUCCESS && linked {
+            let kernels = program.kernels().unwrap_or_default();
+            result.kernels = kernels.iter().map(|kernel| self.describe(kernel)).collect();
+        }
+        (status, result)
+    }
+
+    fn build_only(&self, devices: &[Device], options: &str) -> ClResult<()> {
+        let full = self.full_options(options, CL_INVALID_BUILD_OPTIONS)?;
+        self.vendor()?.build(&vendors(devices), &full)?;
+        self.counts_as_bitstream(devices, options);
+        Ok(())
+    }
+
+    /// The options for the vendor; `invalid` is the code where they can't be any.
+    fn full_options(&self, options: &str, invalid: i32) -> ClResult<CString> {
+        if options.len() > MAX_OPTIONS_BYTES {
+            return Err(ClError(invalid));
+        }
+        let full = match self.origin {
+            Origin::Source(..) => format!("{options}{KEEP_ARGUMENT_INFO}"),
+            Origin::Binaries(_) | Origin::Linked(..) => options.to_owned(),
+        };
+        CString::new(full).map_err(|_| ClError(invalid))
+    }
+
+    /// It has been built from source with these options.
+    fn counts_as_bitstream(&self, devices: &[Device], options: &str) {
+        let bitstreams = self.bitstreams_of_build(devices, options);
+        let mut needs = lock(&self.needs);
+        for (device, bitstream) in devices.iter().zip(bitstreams) {
+            needs.retain(|(id, _)| *id != device.id);
+            needs.push((device.id, Need::Bitstream(bitstream)));
+        }
+    }
+
+    /// Which bitstreams come of building it for these devices: one for each, or none where sources don't count as such.
+    #[must_use]
+    pub fn bitstreams_of_build(&self, devices: &[Device], options: &str) -> Vec<Digest> {
+        match &self.origin {
+            Origin::Source(Sources::AsBitstream, source) | Origin::Linked(Sources::AsBitstream, source) => {
+                devices.iter().map(|device| digest_of_build(source, options, device)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a client is told where the gate refused what would come of a build; `status` is that of the call.
+    #[must_use]
+    pub fn refused(&self, status: i32, refusal: &Refusal) -> (i32, v1::BuildResult) {
+        let device = |device: &Device| v1::DeviceBuild {
+            device: device.id,
+            status: opencl_sys::CL_BUILD_ERROR,
+            log: refusal.to_string(),
+            ..v1::DeviceBuild::default()
+        };
+        let devices = match self.vendor.get() {
+            Some(_) => self.devices.iter().map(device).collect(),
+            // A link of which nothing came.
+            None => Vec::new(),
+        };
+        (status, v1::BuildResult { devices, kernels: Vec::new() })
+    }
+}
+
+/// What names a program built from source: its text, the options and the device.
+fn digest_of_build(source: &Digest, options: &str, device: &Device) -> Digest {
+    const CL_DEVICE_NAME: u32 = 0x102B;
+    const CL_DRIVER_VERSION: u32 = 0x102D;
+    let mut hasher = Sha256::new();
+    hasher.update(source.as_bytes());
+    for part in [
+        options.as_bytes(),
+        &vendor::device_info(device.vendor, CL_DEVICE_NAME).unwrap_or_default(),
+        &vendor::device_info(device.vendor, CL_DRIVER_VERSION).unwrap_or_default(),
+    ] {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    Digest::from_bytes(hasher.finalize().into())
+}

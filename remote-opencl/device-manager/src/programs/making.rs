@@ -1,0 +1,179 @@
+//! How programs come to be: from source, an intermediate language, built-in kernels, binaries, or other programs.
+
+use super::{Origin, Program, choose, digest, vendors};
+use crate::config::Sources;
+use crate::inventory::Device;
+use crate::objects::Context;
+use crate::task::Need;
+use crate::vendor::{self, ClError, ClResult};
+use bytes::Bytes;
+use fpga_core::bitstream::Digest;
+use fpga_protocol::v1;
+use opencl_sys::{CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_VALUE};
+use sha2::{Digest as _, Sha256};
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Longest source.
+const MAX_SOURCE_BYTES: usize = 16 << 20;
+
+impl Program {
+    /// A program from source.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_source(context: Arc<Context>, source: &[u8], sources: Sources) -> ClResult<Self> {
+        if source.is_empty() || source.len() > MAX_SOURCE_BYTES {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let vendor = vendor::Program::with_source(&context.vendor, source)?;
+        let digest = Digest::from_bytes(Sha256::digest(source).into());
+        Ok(Self {
+            devices: context.devices.clone(),
+            context,
+            origin: Origin::Source(sources, digest),
+            vendor: OnceLock::from(vendor),
+            needs: Mutex::default(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// A program in an intermediate language.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn with_il(context: Arc<Context>, il: &[u8], sources: Sources) -> ClResult<Self> {
+        if il.is_empty() || il.len() > MAX_SOURCE_BYTES {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let vendor = vendor::Program::with_il(&context.vendor, &vendors(&context.devices), il)?;
+        let digest = Digest::from_bytes(Sha256::digest(il).into());
+        Ok(Self {
+            devices: context.devices.clone(),
+            context,
+            origin: Origin::Linked(sources, digest),
+            vendor: OnceLock::from(vendor),
+            needs: Mutex::default(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// A program of kernels that the devices have built in.
+    ///
+    /// # Errors
+    /// The vendor's; -30 where a device has no such kernel, -33 where a device is not of the context.
+    pub fn with_built_in_kernels(
+        context: Arc<Context>,
+        devices: &[u64],
+        names: &str,
+        sources: Sources,
+    ) -> ClResult<Self> {
+        let devices = choose(&context.devices, devices)?;
+        let c_names = CString::new(names).map_err(|_| ClError(CL_INVALID_VALUE))?;
+        let vendor = vendor::Program::with_built_in_kernels(&context.vendor, &vendors(&devices), &c_names)?;
+        let digest = Digest::from_bytes(Sha256::digest(names).into());
+        Ok(Self {
+            devices,
+            context,
+            origin: Origin::Linked(sources, digest),
+            vendor: OnceLock::from(vendor),
+            needs: Mutex::default(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
+    ///
+    /// # Errors
+    /// -33 where a device is not of the context or named twice, -30 where a digest has no 32 bytes.
+    pub fn with_binaries(context: Arc<Context>, binaries: &[v1::BinaryRef]) -> ClResult<Self> {
+        if binaries.is_empty() {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let mut devices: Vec<Device> = Vec::new();
+        let mut digests = Vec::new();
+        for binary in binaries {
+            let device = context.devices.iter().find(|device| device.id == binary.device);
+            let device = *device.ok_or(ClError(CL_INVALID_DEVICE))?;
+            if devices.contains(&device) {
+                return Err(ClError(CL_INVALID_DEVICE));
+            }
+            devices.push(device);
+            digests.push(digest(&binary.digest).ok_or(ClError(CL_INVALID_VALUE))?);
+        }
+        let needs =
+            devices.iter().zip(&digests).map(|(device, digest)| (device.id, Need::Bitstream(*digest)));
+        Ok(Self {
+            needs: Mutex::new(needs.collect()),
+            context,
+            devices,
+            origin: Origin::Binaries(digests),
+            vendor: OnceLock::new(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// A program that is yet to be linked of these: see [`Self::link`].
+    ///
+    /// # Errors
+    /// -30 where there are none, -34 where one is of another context, -33 where a device is not of the context.
+    pub fn to_link(
+        context: Arc<Context>,
+        devices: &[u64],
+        programs: &[Arc<Self>],
+        sources: Sources,
+    ) -> ClResult<Self> {
+        if programs.is_empty() {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let mut hasher = Sha256::new();
+        for program in programs {
+            if !Arc::ptr_eq(&program.context, &context) {
+                return Err(ClError(CL_INVALID_CONTEXT));
+            }
+            match &program.origin {
+                Origin::Source(_, digest) | Origin::Linked(_, digest) => hasher.update(digest.as_bytes()),
+                Origin::Binaries(digests) => {
+                    for digest in digests {
+                        hasher.update(digest.as_bytes());
+                    }
+                }
+            }
+        }
+        let digest = Digest::from_bytes(hasher.finalize().into());
+        Ok(Self {
+            devices: choose(&context.devices, devices)?,
+            context,
+            origin: Origin::Linked(sources, digest),
+            vendor: OnceLock::new(),
+            needs: Mutex::default(),
+            kept: Mutex::default(),
+            _charge: None,
+        })
+    }
+
+    /// Makes the vendor's program once all binaries are there; the vendor's status of each.
+    ///
+    /// # Errors
+    /// The vendor's, with the statuses.
+    pub fn load(&self, binaries: &[Bytes]) -> (ClResult<()>, Vec<i32>) {
+        let binaries: Vec<_> = self
+            .devices
+            .iter()
+            .zip(binaries)
+            .map(|(device, bytes)| (device.vendor, bytes.as_ref()))
+            .collect();
+        let (program, statuses) = vendor::Program::with_binaries(&self.context.vendor, &binaries);
+        match program {
+            Ok(program) => match self.vendor.set(program) {
+                Ok(()) => (Ok(()), statuses),
+                Err(_) => (Err(ClError(opencl_sys::CL_INVALID_OPERATION)), statuses),
+            },
+            Err(error) => (Err(error), statuses),
+        }
+    }
+}
