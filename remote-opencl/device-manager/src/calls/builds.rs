@@ -1,0 +1,115 @@
+//! Builds, compilations and links: checked in the order of arrival, run on threads of their own.
+
+use super::{CallError, Calls};
+use crate::gate::Asker;
+use crate::inventory::Device;
+use crate::objects::Object;
+use crate::programs::Program;
+use crate::quotas::Resource;
+use crate::vendor::ClResult;
+use fpga_protocol::v1;
+use fpga_protocol::v1::reply::Result as Answer;
+use std::sync::Arc;
+
+/// A build to run.
+#[derive(Debug)]
+pub struct Build {
+    id: u64,
+    program: Arc<Program>,
+    options: String,
+    step: Step,
+    /// Asked where building makes a bitstream.
+    asker: Asker,
+}
+
+/// Which part of a build.
+#[derive(Debug)]
+enum Step {
+    /// All of it, for these devices.
+    Build(Vec<Device>),
+    /// Compilation alone, for these devices, with these headers.
+    Compile(Vec<Device>, Vec<(String, Arc<Program>)>),
+    /// Linking these.
+    Link(Vec<Arc<Program>>),
+}
+
+impl Step {
+    /// What the standard calls its failure.
+    fn failure(&self) -> i32 {
+        match self {
+            Self::Build(_) => opencl_sys::CL_BUILD_PROGRAM_FAILURE,
+            Self::Compile(..) => opencl_sys::CL_COMPILE_PROGRAM_FAILURE,
+            Self::Link(_) => opencl_sys::CL_LINK_PROGRAM_FAILURE,
+        }
+    }
+}
+
+impl Calls<'_> {
+    pub(super) fn build(&self, id: u64, build: v1::BuildProgram) -> ClResult<Build> {
+        let program = self.objects.program(build.program)?;
+        program.vendor()?;
+        let devices = program.chosen(&build.devices)?;
+        Ok(Build {
+            id,
+            program,
+            options: build.options,
+            step: Step::Build(devices),
+            asker: self.asker.clone(),
+        })
+    }
+
+    pub(super) fn compile(&self, id: u64, compile: v1::CompileProgram) -> ClResult<Build> {
+        let program = self.objects.program(compile.program)?;
+        program.vendor()?;
+        let devices = program.chosen(&compile.devices)?;
+        let mut headers = Vec::new();
+        for header in compile.headers {
+            headers.push((header.name, self.objects.program(header.program)?));
+        }
+        let (options, asker) = (compile.options, self.asker.clone());
+        Ok(Build { id, program, options, step: Step::Compile(devices, headers), asker })
+    }
+
+    pub(super) fn link(&mut self, id: u64, link: v1::LinkProgram) -> Result<ClResult<Build>, CallError> {
+        let programs = link.programs.iter().map(|id| self.objects.program(*id)).collect::<ClResult<Vec<_>>>();
+        let made = self.objects.context(link.context).and_then(|context| {
+            let programs = programs?;
+            let charge = self.account.charge(Resource::Programs, 1)?;
+            let program = Program::to_link(context, &link.devices, &programs, self.config.sources)?;
+            let program = program.charged(charge);
+            Ok((Arc::new(program), programs))
+        });
+        match made {
+            Ok((program, programs)) => {
+                self.objects.add(link.program, Object::Program(program.clone()))?;
+                let (options, asker) = (link.options, self.asker.clone());
+                Ok(Ok(Build { id, program, options, step: Step::Link(programs), asker }))
+            }
+            Err(error) => {
+                self.objects.add(link.program, Object::Failed(error.0))?;
+                Ok(Err(error))
+            }
+        }
+    }
+}
+
+impl Build {
+    /// Builds, on the calling thread.
+    #[must_use]
+    pub fn run(self) -> v1::Reply {
+        let becomes = match &self.step {
+            Step::Build(devices) => self.program.bitstreams_of_build(devices, &self.options),
+            Step::Link(_) => self.program.bitstreams_of_build(&self.program.devices, &self.options),
+            Step::Compile(..) => Vec::new(),
+        };
+        let (status, result) = match &self.step {
+            step if let Err(refusal) = self.asker.ask_and_wait(&becomes) => {
+                self.program.refused(step.failure(), &refusal)
+            }
+            Step::Build(devices) => self.program.build(devices, &self.options),
+            Step::Compile(devices, headers) => self.program.compile(devices, &self.options, headers),
+            Step::Link(programs) => self.program.link(&self.options, programs),
+        };
+        v1::Reply { id: self.id, status, result: Some(Answer::Build(result)) }
+    }
+}

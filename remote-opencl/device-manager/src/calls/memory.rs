@@ -1,0 +1,111 @@
+//! The methods of buffers and of the segments that they may lie in.
+
+use super::{Answered, CallError, Calls};
+use crate::metrics::Storage;
+use crate::objects::{Buffer, Object};
+use crate::quotas::Resource;
+use crate::segments::{CreateError, Slice};
+use crate::transfers::{TransferError, join};
+use crate::vendor::{ClError, ClResult};
+use fpga_protocol::segments::check_storage;
+use fpga_protocol::v1;
+use opencl_sys::{CL_INVALID_BUFFER_SIZE, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
+use std::sync::Arc;
+
+/// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: what a kernel does. The flags of host access are the
+/// client's to keep, since its first data comes by a write.
+pub(super) const DEVICE_FLAGS: u64 = 0b111;
+/// `CL_MEM_USE_HOST_PTR` and `CL_MEM_COPY_HOST_PTR`: the client's alone.
+pub(super) const HOST_POINTER_FLAGS: u64 = (1 << 3) | (1 << 5);
+
+impl Calls<'_> {
+    pub(super) fn create_buffer(&mut self, mut create: v1::CreateBuffer) -> Result<Answered, CallError> {
+        let initial = match create.initial.take() {
+            Some(data) => match self.transfers.take(Some(data)) {
+                Ok(pieces) => Some(join(pieces)),
+                Err(TransferError::OverQuota) => {
+                    return self.keep(create.buffer, Err(ClError(CL_OUT_OF_RESOURCES)));
+                }
+                Err(error) => return Err(error.into()),
+            },
+            None => None,
+        };
+        let storage = match &create.storage {
+            Some(range) => {
+                check_storage(range, create.size).map_err(TransferError::from)?;
+                Some(self.transfers.segments.slice(range).map_err(TransferError::from)?)
+            }
+            None => None,
+        };
+        let made = self.buffer(&create, initial.as_deref(), storage);
+        self.keep(create.buffer, made)
+    }
+
+    fn buffer(
+        &self,
+        create: &v1::CreateBuffer,
+        initial: Option<&[u8]>,
+        storage: Option<Slice>,
+    ) -> ClResult<Object> {
+        let context = self.objects.context(create.context)?;
+        if create.flags & HOST_POINTER_FLAGS != 0 {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let size = usize::try_from(create.size).map_err(|_| ClError(CL_INVALID_BUFFER_SIZE))?;
+        if size == 0 {
+            return Err(ClError(CL_INVALID_BUFFER_SIZE));
+        }
+        let flags = create.flags & DEVICE_FLAGS;
+        let one = self.account.charge(Resource::Buffers, 1)?;
+        if let Some(slice) = storage {
+            if initial.is_some() || !self.inventory.works_in_shared_memory() {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            // Its memory is on the segment's account.
+            let buffer = Buffer::in_segment(context, flags, slice)?.charged([Some(one), None]);
+            self.config.metrics.buffer_created(Storage::Shared, create.size);
+            return Ok(Object::Buffer(Arc::new(buffer)));
+        }
+        let memory = self.account.charge(Resource::Memory, create.size)?;
+        let buffer = match initial {
+            Some(bytes) if bytes.len() != size => return Err(ClError(CL_INVALID_VALUE)),
+            Some(bytes) => Buffer::with_contents(context, flags, bytes)?,
+            None => Buffer::new(context, flags, size)?,
+        };
+        let buffer = buffer.charged([Some(one), Some(memory)]);
+        self.config.metrics.buffer_created(Storage::Vendor, create.size);
+        Ok(Object::Buffer(Arc::new(buffer)))
+    }
+
+    pub(super) fn segment(&mut self, create: &v1::CreateSegment) -> Result<ClResult<()>, CallError> {
+        let Some(side) = self.side else { return Ok(Err(ClError(CL_INVALID_OPERATION))) };
+        let Ok(charge) = self.account.charge(Resource::Memory, create.size) else {
+            // The client does without shared memory, and finds the limit again if it needs that much.
+            return Ok(Err(ClError(CL_OUT_OF_RESOURCES)));
+        };
+        match self.transfers.segments.create(create.segment, create.size, Some(charge)) {
+            Ok(fd) => Ok(side.pass(create.segment, &fd).map_err(|error| {
+                self.transfers.segments.release(create.segment);
+                tracing::warn!(%error, "A descriptor can't be passed");
+                ClError(CL_OUT_OF_RESOURCES)
+            })),
+            Err(error @ (CreateError::Id(_) | CreateError::Size(_))) => Err(CallError::Segment(error)),
+            Err(error) => {
+                tracing::debug!(%error, "No segment");
+                Ok(Err(ClError(CL_OUT_OF_RESOURCES)))
+            }
+        }
+    }
+
+    pub(super) fn sub_buffer(&self, create: &v1::CreateSubBuffer) -> ClResult<Object> {
+        let parent = self.objects.buffer(create.parent)?;
+        let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));
+        let (origin, size) = (convert(create.origin)?, convert(create.size)?);
+        if origin.checked_add(size).is_none_or(|end| end > parent.size) {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        let one = self.account.charge(Resource::Buffers, 1)?;
+        let region = Buffer::sub(&parent, create.flags & DEVICE_FLAGS, origin, size)?;
+        Ok(Object::Buffer(Arc::new(region.charged([Some(one), None]))))
+    }
+}
