@@ -13,6 +13,7 @@ pub mod packets;
 pub mod pool;
 pub mod process;
 pub mod relay;
+pub mod tenant_process;
 
 use clap::ValueEnum;
 

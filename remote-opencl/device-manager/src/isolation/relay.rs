@@ -3,7 +3,8 @@
 //! Frames on the link are a length (4 bytes, little end first), then a message of the client's; up there is one byte
 //! more in between, which says what it is. Where the client is slow the link waits, and so does the process.
 
-use super::pool::{TenantProcesses, pass_on};
+use super::pool::TenantProcesses;
+use super::tenant_process::pass_on;
 use crate::budget::{Budget, SOFT_LIMIT};
 use crate::greeting::Greeted;
 use crate::outgoing::Outgoing;

@@ -1,0 +1,241 @@
+//! The manager's side of one tenant process: its sessions, its tasks, and what is left of them when it has ended.
+//!
+//! It is believed in nothing. When it ends its sessions are over and what they held of the device is others'.
+
+mod heard;
+
+use super::packets::{Control, Down, Received, Room, Up};
+use super::pool::TenantProcesses;
+use crate::dispatcher::{Grant, SessionId, TaskId, Tenant};
+use crate::objects::lock;
+use crate::router::Input;
+use crate::segments::Side;
+use crate::session::{Locality, Shared};
+use fpga_core::bitstream::Digest;
+use heard::Violation;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A process without sessions ends after this.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+pub(super) const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Ids of tasks of one process.
+pub(super) const TASK_IDS: u64 = 1 << 40;
+/// Sessions are counted from 1.
+const NO_SESSION: SessionId = SessionId(0);
+
+/// A tenant's process, as the manager sees it.
+#[derive(Debug)]
+pub struct TenantProcess {
+    tenant: Tenant,
+    /// Ids of its tasks come after this.
+    first_task: u64,
+    control: Control,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    life: Life,
+    sessions: BTreeSet<SessionId>,
+    tasks: HashMap<TaskId, SessionId>,
+    /// Which bitstreams the sessions may have the device reconfigured to.
+    allowed: HashSet<(SessionId, Digest)>,
+    /// Questions about that which have no answer yet.
+    questions: usize,
+    /// Loads that were granted and not told of yet.
+    loads: usize,
+    /// Since when there is no session.
+    idle_since: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Lives,
+    Over,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// It had nothing to do, or the manager ends.
+    Retired,
+    /// By itself, or by its tenant's kernels.
+    Died,
+    /// It broke the rules.
+    Broke(Violation),
+}
+
+impl TenantProcess {
+    /// One that is to be started, with the manager's end of its control socket.
+    pub(super) fn new(tenant: Tenant, first_task: u64, control: Control) -> Self {
+        let state = State {
+            life: Life::Lives,
+            sessions: BTreeSet::new(),
+            tasks: HashMap::new(),
+            allowed: HashSet::new(),
+            questions: 0,
+            loads: 0,
+            idle_since: Instant::now(),
+        };
+        Self { tenant, first_task, control, state: Mutex::new(state) }
+    }
+
+    /// Whose it is.
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Begins a session, unless the process is over.
+    pub(super) fn begin(&self, session: SessionId, locality: Locality, link: &OwnedFd) -> io::Result<bool> {
+        let mut state = lock(&self.state);
+        if state.life == Life::Over {
+            return Ok(false);
+        }
+        let shares_memory_with = match locality {
+            Locality::SharesMemory(process) => Some(process),
+            Locality::Remote => None,
+        };
+        let open = Down::Open { session: session.0, shares_memory_with };
+        self.control.send(&open, Some(link.as_fd()), Room::Now)?;
+        state.sessions.insert(session);
+        Ok(true)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.state).sessions.is_empty()
+    }
+
+    /// Whether it has had no session for long; then it gets none any more.
+    pub(super) fn retires_if_idle(&self) -> bool {
+        let mut state = lock(&self.state);
+        let idle = state.sessions.is_empty() && state.idle_since.elapsed() >= IDLE_TIMEOUT;
+        if idle {
+            state.life = Life::Over;
+        }
+        idle
+    }
+
+    /// It gets no more sessions, and is told so; its thread does the rest.
+    pub(super) fn retire(&self) {
+        lock(&self.state).life = Life::Over;
+        self.control.hang_up();
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    /// That the process doesn't listen.
+    pub(super) fn say(&self, packet: &Down) -> io::Result<()> {
+        self.control.send(packet, None, Room::Now)
+    }
+
+    /// Says something; a process that doesn't listen ends.
+    pub(super) fn tell(&self, packet: &Down) {
+        if self.say(packet).is_err() {
+            self.retire();
+        }
+    }
+
+    /// A task of the session may start.
+    pub fn grant(&self, grant: &Grant) {
+        lock(&self.state).loads += grant.load.len();
+        self.tell(&Down::Granted(grant.into()));
+    }
+
+    /// The session's client has connected for descriptors.
+    pub fn side(&self, session: SessionId, side: &Side) {
+        if self.control.send(&Down::Side { session: session.0 }, Some(side.as_fd()), Room::Now).is_err() {
+            self.retire();
+        }
+    }
+
+    /// The session has ended, in whatever way: what it held of the device is others'.
+    pub fn close(&self, session: SessionId, shared: &Shared) {
+        let tasks: Vec<TaskId> = {
+            let mut state = lock(&self.state);
+            if !state.sessions.remove(&session) {
+                return;
+            }
+            if state.sessions.is_empty() {
+                state.idle_since = Instant::now();
+            }
+            state.allowed.retain(|(of, _)| *of != session);
+            let of_session: Vec<_> =
+                state.tasks.iter().filter(|(_, of)| **of == session).map(|(task, _)| *task).collect();
+            for task in &of_session {
+                state.tasks.remove(task);
+            }
+            of_session
+        };
+        let dispatcher = &shared.config.dispatcher;
+        shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
+        for task in tasks {
+            shared.router.deliver(dispatcher.finished(task), NO_SESSION, dispatcher);
+        }
+    }
+
+    pub(super) fn leave_nothing(&self, shared: &Shared) {
+        let sessions = {
+            let mut state = lock(&self.state);
+            state.life = Life::Over;
+            state.sessions.clone()
+        };
+        for session in sessions {
+            self.close(session, shared);
+        }
+    }
+
+    /// Hears the process until it ends, breaks the rules, or has nothing to do.
+    pub(super) fn serve(self: &Arc<Self>, all: &TenantProcesses, shared: &Shared) -> Ending {
+        loop {
+            let result = match self.control.receive::<Up>() {
+                Ok(Received::Packet(packet, _)) => self.heard(packet, shared),
+                Ok(Received::Nothing) => {
+                    if all.retires(self) {
+                        return Ending::Retired;
+                    }
+                    Ok(())
+                }
+                Ok(Received::End) => {
+                    let retired = lock(&self.state).life == Life::Over;
+                    return if retired { Ending::Retired } else { Ending::Died };
+                }
+                Err(error) => Err(error.into()),
+            };
+            if let Err(violation) = result {
+                return Ending::Broke(violation);
+            }
+        }
+    }
+
+    /// Tells why it has ended, if somebody should know.
+    pub(super) fn say_end(&self, ending: &Ending, status: io::Result<ExitStatus>, shared: &Shared) {
+        let tenant = self.tenant.as_str();
+        let status = status.map(|status| status.to_string()).unwrap_or_default();
+        match ending {
+            Ending::Retired => {
+                tracing::info!(tenant, "A tenant's process has ended");
+                return;
+            }
+            Ending::Died => tracing::warn!(tenant, status, "A tenant's process died; its sessions are over"),
+            Ending::Broke(why) => tracing::error!(tenant, %why, "A tenant's process broke the rules"),
+        }
+        shared.config.metrics.tenant_processes_died.inc();
+    }
+}
+
+/// What relays and sides get as [`Input`] that is the process's.
+pub fn pass_on(process: &TenantProcess, session: SessionId, input: Input) {
+    match input {
+        Input::Granted(grant) => process.grant(&grant),
+        Input::Side(side) => process.side(session, &side),
+        // The manager runs no command of such a session.
+        _ => {}
+    }
+}

@@ -1,0 +1,185 @@
+//! What a tenant process says: a stranger's word, which can name its own sessions and tasks only, within bounds.
+
+use super::{NO_SESSION, TASK_IDS, TenantProcess};
+use crate::config::Config;
+use crate::dispatcher::{Demand, SessionId, SlotIndex, TaskId, TaskRequest};
+use crate::gate::{Answer, Question, Verdict};
+use crate::isolation::packets::{Down, Up, kind};
+use crate::metrics::Metrics;
+use crate::objects::lock;
+use crate::reporting::Reconfigured;
+use crate::session::Shared;
+use fpga_core::bitstream::Digest;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Most tasks of a process that have not ended: far more than its own quota lets it have.
+const MAX_TASKS: usize = 1 << 17;
+/// Most questions of a process to the gate without an answer, and bitstreams that its sessions may have.
+const MAX_QUESTIONS: usize = 1 << 12;
+const MAX_ALLOWED: usize = 1 << 16;
+/// The longest reconfiguration that is believed.
+const MAX_RECONFIGURATION: Duration = Duration::from_secs(600);
+
+/// How a process breaks the rules; it ends with that.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::isolation) enum Violation {
+    #[error("it uses an id of a task that it has not")]
+    Task,
+    #[error("it has too many tasks")]
+    Tasks,
+    #[error("it asks too much")]
+    Questions,
+    #[error("it wants a bitstream that its session may not have")]
+    Bitstream,
+    #[error("a task was refused: {0}")]
+    Refused(#[from] crate::dispatcher::Refusal),
+    #[error("it does not listen: {0}")]
+    Deaf(#[from] io::Error),
+}
+
+impl TenantProcess {
+    pub(super) fn heard(self: &Arc<Self>, packet: Up, shared: &Shared) -> Result<(), Violation> {
+        let dispatcher = &shared.config.dispatcher;
+        match packet {
+            Up::Submit { session, task, kind: number, demand } => {
+                let (session, id) = (SessionId(session), TaskId(task));
+                if task.checked_sub(self.first_task).is_none_or(|at| at == 0 || at >= TASK_IDS) {
+                    return Err(Violation::Task);
+                }
+                let mut state = lock(&self.state);
+                // One that is over already may still be heard of.
+                if !state.sessions.contains(&session) {
+                    return Ok(());
+                }
+                if state.tasks.len() >= MAX_TASKS {
+                    return Err(Violation::Tasks);
+                }
+                let demand = Demand::from(demand);
+                if let Demand::Bitstreams(wanted) = &demand
+                    && !wanted.as_slice().iter().all(|wanted| state.allowed.contains(&(session, *wanted)))
+                {
+                    return Err(Violation::Bitstream);
+                }
+                let request = TaskRequest {
+                    session,
+                    task: id,
+                    tenant: self.tenant.clone(),
+                    demand,
+                    kind: kind(number),
+                };
+                // Under the lock: when the session closes it is known what it has.
+                let granted = dispatcher.submit(request)?;
+                state.tasks.insert(id, session);
+                drop(state);
+                if let Some(grant) = granted {
+                    self.grant(&grant);
+                }
+            }
+            Up::Finished { task } => {
+                let known = lock(&self.state).tasks.remove(&TaskId(task));
+                if known.is_some() {
+                    let grants = dispatcher.finished(TaskId(task));
+                    shared.router.deliver(grants, NO_SESSION, dispatcher);
+                }
+            }
+            Up::Cancelled { session } => {
+                let session = SessionId(session);
+                if lock(&self.state).sessions.contains(&session) {
+                    shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
+                }
+            }
+            Up::Reconfigured { slot, bitstream, took_us } => {
+                self.reconfigured(shared, slot, bitstream, took_us);
+            }
+            Up::Ask { question, session, bitstream } => {
+                self.asked(shared, question, SessionId(session), bitstream)?;
+            }
+            Up::Counted(counted) => shared.config.metrics.add(&counted),
+        }
+        Ok(())
+    }
+
+    /// A session wants to have a bitstream: what is resident all may, else the gate decides.
+    fn asked(
+        self: &Arc<Self>,
+        shared: &Shared,
+        question: u64,
+        session: SessionId,
+        bitstream: Digest,
+    ) -> Result<(), Violation> {
+        let Config { dispatcher, catalogue, gate, reports, metrics, .. } = &shared.config;
+        {
+            let mut state = lock(&self.state);
+            if !state.sessions.contains(&session) {
+                return Ok(());
+            }
+            if state.questions >= MAX_QUESTIONS || state.allowed.len() >= MAX_ALLOWED {
+                return Err(Violation::Questions);
+            }
+            state.questions += 1;
+        }
+        if dispatcher.is_resident(bitstream) {
+            self.answer(metrics, question, session, bitstream, Verdict::Allowed);
+            return Ok(());
+        }
+        let answer = gate.may_reconfigure(&Question {
+            session,
+            tenant: self.tenant.clone(),
+            device: reports.device().to_owned(),
+            bitstream,
+            name: catalogue.id_of(bitstream),
+            others: dispatcher.others(session),
+        });
+        match answer {
+            Answer::Now(verdict) => self.answer(metrics, question, session, bitstream, verdict),
+            Answer::Later(decide) => {
+                let (process, metrics) = (self.clone(), metrics.clone());
+                let thread = thread::Builder::new().name("gate".to_owned());
+                thread.spawn(move || process.answer(&metrics, question, session, bitstream, decide()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &self,
+        metrics: &Metrics,
+        question: u64,
+        session: SessionId,
+        bitstream: Digest,
+        verdict: Verdict,
+    ) {
+        let refused = {
+            let mut state = lock(&self.state);
+            state.questions = state.questions.saturating_sub(1);
+            match verdict {
+                Verdict::Allowed => {
+                    state.allowed.insert((session, bitstream));
+                    None
+                }
+                Verdict::Refused(reason) => {
+                    metrics.reconfiguration_refusals.inc();
+                    Some(reason)
+                }
+            }
+        };
+        self.tell(&Down::Answer { question, refused });
+    }
+
+    fn reconfigured(&self, shared: &Shared, slot: u32, bitstream: Digest, took_us: u64) {
+        let expected = {
+            let mut state = lock(&self.state);
+            let expected = state.loads > 0;
+            state.loads = state.loads.saturating_sub(1);
+            expected
+        };
+        if expected && usize::try_from(slot).is_ok_and(|slot| slot < shared.config.dispatcher.slots()) {
+            let took = Duration::from_micros(took_us).min(MAX_RECONFIGURATION);
+            let (slot, tenant) = (SlotIndex(slot), self.tenant.clone());
+            shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });
+        }
+    }
+}
