@@ -163,7 +163,7 @@ pub struct ServeArgs {
     #[arg(long, hide = true, value_name = "DIR")]
     own_folder: Option<PathBuf>,
 
-    /// Draw what happens into this file, in Chrome's trace format, up to 256 MiB.
+    /// Draw what happens into this file, in Chrome's trace format, up to 256 MiB; with --isolate process the slots alone.
     #[arg(long, env = "FPGA_TRACE", value_name = "FILE")]
     trace: Option<PathBuf>,
 

@@ -10,7 +10,17 @@ use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::data::Form;
 use fpga_protocol::v1::kernel_arg::Value;
 
-const FULL: [&str; 6] = ["--reconfiguration", "full", "--slots", "1", "--reconfiguration-time", "1ms"];
+const FULL: [&str; 8] = [
+    "--reconfiguration",
+    "full",
+    "--slots",
+    "1",
+    "--reconfiguration-time",
+    "1ms",
+    // Not with tenants' processes: their contexts are not the manager's to destroy.
+    "--isolate",
+    "protocol",
+];
 
 /// Numbers of a buffer.
 const COUNT: u64 = 1000;
