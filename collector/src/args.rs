@@ -302,6 +302,8 @@ fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
+        // A log that can't be written (its disk is full) is no reason to end; telling so on stderr would be.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let result = match format {
         LogFormat::Plain => builder.try_init(),

@@ -364,6 +364,10 @@ fn a_disk_that_refuses_stops_acknowledgements_until_a_snapshot_succeeds() {
     let mut command = Command::new("sh");
     let limited = r#"trap "" XFSZ; ulimit -f 16; exec "$0" "$@""#;
     command.args(["-c", limited, env!("CARGO_BIN_EXE_fpga-collector")]);
+    // Nor does the log take another line.
+    let log = dir.path().join("log");
+    std::fs::write(&log, vec![b' '; 8192]).unwrap();
+    command.stderr(OpenOptions::new().append(true).open(&log).unwrap());
     let collector = Collector::spawn(dir.path(), command, &["--no-publish"]);
     collector.put_board();
     let mut refused = 0;

@@ -248,7 +248,11 @@ impl LogArgs {
     fn init(&self) -> Result<()> {
         let filter = EnvFilter::try_new(&self.log)
             .with_context(|| format!("--log {:?} is no filter; write for example `info`", self.log))?;
-        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            // A log that can't be written (its disk is full) is no reason to end; telling so on stderr would be.
+            .log_internal_errors(false)
+            .with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Plain => subscriber.init(),
             LogFormat::Json => subscriber.json().init(),

@@ -45,6 +45,8 @@ impl LogArgs {
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
+            // A log that can't be written (its disk is full) is no reason to end; telling so on stderr would be.
+            .log_internal_errors(false)
             .with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Plain => lines.init(),
