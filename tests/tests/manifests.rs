@@ -41,7 +41,8 @@ async fn create_node(client: &Client, name: &str) -> Result<()> {
 /// Publishes a state as the collector does.
 async fn publish(client: &Client, node: &str, annotations: Value) -> kube::Result<Node> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let patch = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": annotations}});
+    let patch =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "annotations": annotations}});
     nodes.patch(node, &PatchParams::apply(COLLECTOR).force(), &Patch::Apply(&patch)).await
 }
 
