@@ -18,6 +18,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 impl Program {
+    /// One that needs nothing yet and is charged to nobody.
+    fn of(
+        context: Arc<Context>,
+        devices: Vec<Device>,
+        origin: Origin,
+        vendor: OnceLock<vendor::Program>,
+    ) -> Self {
+        let (needs, kept) = (Mutex::default(), Mutex::default());
+        Self { context, devices, origin, vendor, needs, kept, _charge: None }
+    }
+
     /// A program from source.
     ///
     /// # Errors
@@ -28,15 +39,8 @@ impl Program {
         }
         let vendor = vendor::Program::with_source(&context.vendor, source)?;
         let digest = Digest::from_bytes(Sha256::digest(source).into());
-        Ok(Self {
-            devices: context.devices.clone(),
-            context,
-            origin: Origin::Source(sources, digest),
-            vendor: OnceLock::from(vendor),
-            needs: Mutex::default(),
-            kept: Mutex::default(),
-            _charge: None,
-        })
+        let devices = context.devices.clone();
+        Ok(Self::of(context, devices, Origin::Source(sources, digest), vendor.into()))
     }
 
     /// A program in an intermediate language.
@@ -49,15 +53,8 @@ impl Program {
         }
         let vendor = vendor::Program::with_il(&context.vendor, &vendors(&context.devices), il)?;
         let digest = Digest::from_bytes(Sha256::digest(il).into());
-        Ok(Self {
-            devices: context.devices.clone(),
-            context,
-            origin: Origin::Linked(sources, digest),
-            vendor: OnceLock::from(vendor),
-            needs: Mutex::default(),
-            kept: Mutex::default(),
-            _charge: None,
-        })
+        let devices = context.devices.clone();
+        Ok(Self::of(context, devices, Origin::Linked(sources, digest), vendor.into()))
     }
 
     /// A program of kernels that the devices have built in.
@@ -74,15 +71,7 @@ impl Program {
         let c_names = CString::new(names).map_err(|_| ClError(CL_INVALID_VALUE))?;
         let vendor = vendor::Program::with_built_in_kernels(&context.vendor, &vendors(&devices), &c_names)?;
         let digest = Digest::from_bytes(Sha256::digest(names).into());
-        Ok(Self {
-            devices,
-            context,
-            origin: Origin::Linked(sources, digest),
-            vendor: OnceLock::from(vendor),
-            needs: Mutex::default(),
-            kept: Mutex::default(),
-            _charge: None,
-        })
+        Ok(Self::of(context, devices, Origin::Linked(sources, digest), vendor.into()))
     }
 
     /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
@@ -106,15 +95,8 @@ impl Program {
         }
         let needs =
             devices.iter().zip(&digests).map(|(device, digest)| (device.id, Need::Bitstream(*digest)));
-        Ok(Self {
-            needs: Mutex::new(needs.collect()),
-            context,
-            devices,
-            origin: Origin::Binaries(digests),
-            vendor: OnceLock::new(),
-            kept: Mutex::default(),
-            _charge: None,
-        })
+        let needs = Mutex::new(needs.collect());
+        Ok(Self { needs, ..Self::of(context, devices, Origin::Binaries(digests), OnceLock::new()) })
     }
 
     /// A program that is yet to be linked of these: see [`Self::link`].
@@ -145,15 +127,8 @@ impl Program {
             }
         }
         let digest = Digest::from_bytes(hasher.finalize().into());
-        Ok(Self {
-            devices: choose(&context.devices, devices)?,
-            context,
-            origin: Origin::Linked(sources, digest),
-            vendor: OnceLock::new(),
-            needs: Mutex::default(),
-            kept: Mutex::default(),
-            _charge: None,
-        })
+        let devices = choose(&context.devices, devices)?;
+        Ok(Self::of(context, devices, Origin::Linked(sources, digest), OnceLock::new()))
     }
 
     /// Makes the vendor's program once all binaries are there; the vendor's status of each.
