@@ -65,7 +65,7 @@ soak: ## Kill clients and managers at random for SOAK_MINUTES (default 30), and 
 	@hack/soak.sh
 
 .PHONY: sanitize
-sanitize: ## The client library in C programs under AddressSanitizer (nightly Rust) and Valgrind
+sanitize: ## The client library in C programs under AddressSanitizer, ThreadSanitizer (nightly Rust) and Valgrind
 	@hack/sanitize.sh
 
 .PHONY: fuzz

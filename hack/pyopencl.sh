@@ -5,6 +5,7 @@
 #   TESTS="test_wrapper.py ..."         which files of the suite [default: test_wrapper.py test_enqueue_copy.py
 #                                       test_array.py test_clmath.py test_arrays_in_structs.py]
 #   MANAGER=PATH                        the device manager [default: builds target/release/fpga-device-manager]
+#   LIMIT=SECONDS                       how long either way may take; what wasn't run by then counts as missing [3600]
 #
 # Installs PyOpenCL from PyPI into build/pyopencl. Exit status 1 where a test passes natively and fails remotely.
 set -euo pipefail
@@ -15,6 +16,7 @@ readonly version=2026.1.4
 readonly folder=$PWD/build/pyopencl
 readonly runtime=${RUNTIME:-pocl}
 readonly intel=$PWD/build/intel-opencl
+readonly limit=${LIMIT:-3600}
 readonly manager=${MANAGER:-$PWD/target/release/fpga-device-manager}
 read -ra tests <<<"${TESTS:-test_wrapper.py test_enqueue_copy.py test_array.py test_clmath.py test_arrays_in_structs.py}"
 
@@ -34,9 +36,11 @@ suite() { # WAY COMMAND...
     local way=$1
     shift
     say "pyopencl: $runtime, $way"
+    rm -f "$folder/$runtime-$way.xml"
     # Of the suite only what fails is interesting, and a failure is compared below.
     (cd "$folder/src/pyopencl-$version/test" &&
-        XDG_CACHE_HOME=$folder/cache-$way PYOPENCL_NO_CACHE=1 "$@" "$folder/bin/python" -m pytest -q -p no:cacheprovider \
+        XDG_CACHE_HOME=$folder/cache-$way PYOPENCL_NO_CACHE=1 "$@" \
+            timeout --signal INT --kill-after 60 "$limit" "$folder/bin/python" -m pytest -q -p no:cacheprovider \
             --junitxml="$folder/$runtime-$way.xml" "${tests[@]}" | tail -n 1) || true
 }
 

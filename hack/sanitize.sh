@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# `make sanitize`: the client library in C programs under AddressSanitizer (with nightly Rust) and under Valgrind's memcheck.
-# Nothing is suppressed. A part by itself: hack/sanitize.sh asan|memcheck
+# `make sanitize`: the client library in C programs under AddressSanitizer, under ThreadSanitizer (both with nightly Rust) and
+# under Valgrind's memcheck. Nothing is suppressed. A part by itself: hack/sanitize.sh asan|tsan|memcheck
 #
-# Helgrind and DRD are of no use here: they know the locks of pthreads, and Rust's are words in memory with a system call, so
-# that everything under a lock looks like a race to them. ThreadSanitizer needs a standard library built with it, which no
-# release of Rust has. Orders of threads are checked by Loom where they matter most, in remote-opencl/ring.
+# ThreadSanitizer sees all of the library, since the standard library is built with it, too, and the programs link the
+# runtime of the same compiler; that it sees is tried first, with a program that races. Helgrind and DRD are of no use here:
+# they know the locks of pthreads, and Rust's are words in memory with a system call, so that everything under a lock looks
+# like a race to them. Loom tries all orders where they matter most, in remote-opencl/ring.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
@@ -14,8 +15,8 @@ readonly target=${SANITIZE_TARGET_DIR:-build/sanitize}
 readonly logs=$target/logs
 readonly built=${CARGO_TARGET_DIR:-target}/debug
 case $part in
-    all | asan | memcheck) ;;
-    *) fail "$part is no part of it; write asan or memcheck" ;;
+    all | asan | tsan | memcheck) ;;
+    *) fail "$part is no part of it; write asan, tsan or memcheck" ;;
 esac
 
 # Short: Valgrind is 50 times slower.
@@ -32,8 +33,10 @@ readonly programs=(
     "two_queues_deadlock"
     "compile_link"
     "images"
+    "threads --rounds 6"
     "random_program --cases 2 --commands 40"
 )
+readonly host=x86_64-unknown-linux-gnu
 
 failed=0
 
@@ -60,19 +63,53 @@ cargo build --quiet -p fpga-device-manager
 # What is so slow needs long to connect.
 export FPGA_CONNECT_TIMEOUT_MS=60000
 
-if [ "$part" != memcheck ]; then
+needs_nightly() {
     rustup toolchain list 2>/dev/null | grep -q '^nightly' ||
         fail "nightly Rust is missing. Install it: rustup toolchain install nightly --profile minimal"
-    RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_INCREMENTAL=0 \
-        cargo +nightly build --quiet -p fpga-opencl-icd --target x86_64-unknown-linux-gnu --target-dir "$target"
+}
+
+# nightly_library SANITIZER FOLDER OPTIONS...: the library with it.
+nightly_library() {
+    local sanitizer=$1 folder=$2
+    shift 2
+    RUSTFLAGS=-Zsanitizer=$sanitizer CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_INCREMENTAL=0 \
+        cargo +nightly build --quiet -p fpga-opencl-icd --target "$host" --target-dir "$folder" "$@"
+}
+
+if [ "$part" = all ] || [ "$part" = asan ]; then
+    needs_nightly
+    nightly_library address "$target"
     make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs-asan" \
         CFLAGS="-O1 -g -fsanitize=address -fno-omit-frame-pointer"
     # Leaks are memcheck's: what the driver keeps to the end is meant to be reachable.
     export ASAN_OPTIONS=exitcode=99:detect_leaks=0
-    check asan "$target/x86_64-unknown-linux-gnu/debug/libfpga_opencl_icd.so" "$PWD/build/opencl-programs-asan"
+    check asan "$target/$host/debug/libfpga_opencl_icd.so" "$PWD/build/opencl-programs-asan"
 fi
 
-if [ "$part" != asan ]; then
+if [ "$part" = all ] || [ "$part" = tsan ]; then
+    needs_nightly
+    sysroot=$(rustc +nightly --print sysroot)
+    [ -e "$sysroot/lib/rustlib/src/rust/library/Cargo.lock" ] ||
+        fail "the standard library's source is missing. Install it: rustup component add rust-src --toolchain nightly"
+    nightly_library thread "$target/tsan" -Zbuild-std
+    readonly racing=$PWD/build/opencl-programs-tsan
+    readonly tsan_icd=$target/tsan/$host/debug/libfpga_opencl_icd.so
+    # The runtime is the program's part, and the library's calls have to find all of it.
+    make --silent -C tests/opencl-programs OUT="$racing" CFLAGS="-O1 -g -fsanitize=thread" LDFLAGS=-rdynamic \
+        LDLIBS="-Wl,--whole-archive $sysroot/lib/rustlib/$host/lib/librustc-nightly_rt.tsan.a -Wl,--no-whole-archive -ldl -lm -lrt"
+    export TSAN_OPTIONS=exitcode=99:second_deadlock_stack=1
+    rc=0
+    "$built/fpga-device-manager" exec --icd "$tsan_icd" -- "$racing/threads" --rounds 1 --race >"$logs/tsan-race.log" 2>&1 || rc=$?
+    if [ "$rc" -ne 99 ] || ! grep -q 'fpga_client::' "$logs/tsan-race.log"; then
+        fail "ThreadSanitizer doesn't see a race of a program with the library: $logs/tsan-race.log"
+    fi
+    # The three ways of commands and data.
+    check tsan "$tsan_icd" "$racing"
+    check tsan-without-ring "$tsan_icd" "$racing" env FPGA_COMMAND_RING=off
+    check tsan-without-shared-memory "$tsan_icd" "$racing" env FPGA_SHARED_MEMORY=off
+fi
+
+if [ "$part" = all ] || [ "$part" = memcheck ]; then
     need valgrind "it. Debian: apt-get install valgrind"
     cargo build --quiet -p fpga-opencl-icd
     make --silent -C tests/opencl-programs OUT="$PWD/build/opencl-programs"

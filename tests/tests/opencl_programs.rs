@@ -104,6 +104,7 @@ programs! {
     images_hold_the_right_pixels: "images" [];
     programs_are_compiled_and_linked_apart: "compile_link" [];
     objects_live_as_long_as_they_are_used: "retain_release" [];
+    threads_share_context_queues_and_buffers: "threads" [];
 }
 
 #[tokio::test]

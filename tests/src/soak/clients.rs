@@ -32,6 +32,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("compile_link", &[]),
     ("callback_status", &[]),
     ("retain_release", &[]),
+    ("threads", &[]),
 ];
 
 /// What became of them.
