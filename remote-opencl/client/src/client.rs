@@ -3,6 +3,7 @@
 use crate::address::{AddressError, ManagerAddress, parse_list};
 use crate::clock;
 use crate::fork;
+use crate::keepalive::Keepalive;
 use crate::platform::Platform;
 use crate::process::Process;
 use crate::reconnect::Reconnect;
@@ -25,6 +26,7 @@ pub struct Client {
     generation: u32,
     managers: Vec<Manager>,
     reconnect: Reconnect,
+    keepalive: Keepalive,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl Client {
         Self::with_managers(&list).unwrap_or_else(|error| {
             tracing::error!(%error, variable = MANAGERS_VARIABLE, "Can't use the list of device managers");
             let (generation, reconnect) = (fork::generation(), Reconnect::Fail);
-            Self { generation, managers: Vec::new(), reconnect }
+            Self { generation, managers: Vec::new(), reconnect, keepalive: Keepalive::within(Duration::ZERO) }
         })
     }
 
@@ -63,13 +65,21 @@ impl Client {
         let managers = parse_list(list)?.into_iter();
         let managers = managers.map(|address| Manager { address, state: Mutex::new(ManagerState::Unknown) });
         let (generation, reconnect) = (fork::generation(), Reconnect::from_environment());
-        Ok(Self { generation, managers: managers.collect(), reconnect })
+        let keepalive = Keepalive::from_environment();
+        Ok(Self { generation, managers: managers.collect(), reconnect, keepalive })
     }
 
     /// With sessions that go on over another connection when one is lost, as with `FPGA_RECONNECT=resume`.
     #[must_use]
     pub fn resuming(self) -> Self {
         Self { reconnect: Reconnect::Resume, ..self }
+    }
+
+    /// With sessions over TCP that count as lost when their manager has said nothing for so long, as with
+    /// `FPGA_KEEPALIVE_MS`; zero: never.
+    #[must_use]
+    pub fn with_keepalive(self, patience: Duration) -> Self {
+        Self { keepalive: Keepalive::within(patience), ..self }
     }
 
     /// Nanoseconds of the clock that [`crate::Profiling`] uses; for `clGetHostTimer`.
@@ -110,12 +120,12 @@ impl Client {
             return;
         }
         let Ok(driver) = Process::current().driver() else { return };
-        let reconnect = self.reconnect;
+        let (reconnect, keepalive) = (self.reconnect, self.keepalive);
         let connecting = managers.iter().map(|manager| {
             let address = manager.address.clone();
             let resolved = resolve(&address);
             async move {
-                let mut connection = connect(address, resolved?, reconnect).await?;
+                let mut connection = connect(address, resolved?, reconnect, keepalive).await?;
                 let platforms = std::mem::take(&mut connection.platforms);
                 Ok((Session::start(driver, connection), platforms))
             }

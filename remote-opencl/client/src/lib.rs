@@ -24,6 +24,7 @@ mod fork;
 pub mod host_memory;
 pub mod image;
 mod in_place;
+mod keepalive;
 mod kept;
 pub mod kernel;
 mod maps;

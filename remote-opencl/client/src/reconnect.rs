@@ -5,6 +5,7 @@
 //! that of the numbers on both sides.
 
 use crate::address::ManagerAddress;
+use crate::keepalive::Keepalive;
 use crate::outbox::Outbox;
 use crate::transport::{self, ConnectError, Inbox};
 use bytes::Bytes;
@@ -55,6 +56,7 @@ impl Reconnect {
 pub(crate) struct Way {
     pub(crate) address: ManagerAddress,
     pub(crate) resolved: Vec<SocketAddr>,
+    pub(crate) keepalive: Keepalive,
     /// What the manager knows the session by.
     pub(crate) key: Bytes,
     /// How long it does.
@@ -107,7 +109,9 @@ impl Way {
         let mut pause = FIRST_PAUSE;
         loop {
             let resume = v1::Resume { key: self.key.clone(), received };
-            let error = match transport::resume(&self.address, &self.resolved, resume, outbox).await {
+            let error = match transport::resume(&self.address, &self.resolved, self.keepalive, resume, outbox)
+                .await
+            {
                 Ok(back) => return Ok(back),
                 Err(ConnectError::Refused(status)) if !is_of_the_connection(&status) => {
                     return Err(ConnectError::Refused(status));

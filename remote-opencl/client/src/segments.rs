@@ -10,6 +10,7 @@ mod mapping;
 mod ring_memory;
 mod side;
 
+pub(crate) use free_ranges::FreeRanges;
 pub(crate) use ring_memory::RingMemory;
 pub(crate) use side::{Side, is_wanted};
 
@@ -18,7 +19,7 @@ use crate::session::Session;
 use crate::sync::lock;
 use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES};
 use fpga_protocol::v1::{self, call::Method};
-use free_ranges::{FreeRanges, Taken};
+use free_ranges::Taken;
 use mapping::Mapping;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -194,11 +194,13 @@ impl Session {
     ) -> Result<Sent> {
         let mut state = lock(&self.state);
         self.check(ClError::OUT_OF_RESOURCES)?;
-        access.order(self, &mut command);
         let mut sent = Sent::No;
         if state.batch.must_go_before(&command, upload.as_deref()) {
             sent = self.send_locked(&mut state);
         }
+        // Nothing may be sent between this and the batch: with it go releases, and a read in place that ends now has the
+        // event released that this command waits for.
+        access.order(self, &mut command);
         state.batch.push(command, event, upload);
         if state.batch.is_due(state.at_manager.len()) {
             sent = self.send_locked(&mut state);

@@ -1,25 +1,27 @@
 //! A buffer's bytes in shared memory: as long as no command uses the buffer they are this process's to read and write,
 //! without a message to the manager; otherwise what touches them is a command in its queue's order.
 
+#[cfg(test)]
+mod model;
+mod ownership;
+
 use crate::host_memory::{HostSource, HostTarget};
 use crate::segments::Range;
 use crate::session::Session;
 use crate::sync::lock;
-use std::collections::BTreeMap;
+use ownership::{Reads, Users};
 use std::sync::Mutex;
 
 /// Smaller buffers are not worth the pages, unless the application wants host memory.
 pub(crate) const SMALLEST: usize = 64 << 10;
 
-/// Where a buffer lies, and how many commands use it.
+/// Where a buffer lies, and who uses it.
 #[derive(Debug)]
 pub(crate) struct Storage {
     range: Range,
-    /// Commands that haven't ended, of the buffer and of its sub-buffers. Locked while bytes are copied: a command that
-    /// somebody enqueues meanwhile comes after.
-    uses: Mutex<usize>,
-    /// Reads in place that haven't ended, by event, and what those wait for that come after it.
-    reads: Mutex<BTreeMap<u64, Option<u64>>>,
+    /// Locked while bytes are copied.
+    users: Mutex<Users>,
+    reads: Mutex<Reads>,
 }
 
 impl Storage {
@@ -32,7 +34,7 @@ impl Storage {
             }
             None => range.zero(),
         }
-        Some(Self { range, uses: Mutex::new(0), reads: Mutex::default() })
+        Some(Self { range, users: Mutex::default(), reads: Mutex::default() })
     }
 
     /// For the message that creates the buffer.
@@ -42,24 +44,22 @@ impl Storage {
 
     /// A command uses the buffer from now on.
     pub(crate) fn begin_use(&self) {
-        *lock(&self.uses) += 1;
+        lock(&self.users).begin();
     }
 
     /// It has ended.
     pub(crate) fn end_use(&self) {
-        *lock(&self.uses) -= 1;
+        lock(&self.users).end();
     }
 
     /// Writes at once if no command uses the buffer.
     pub(crate) fn write_if_idle(&self, offset: usize, source: &HostSource) -> bool {
-        let uses = lock(&self.uses);
-        *uses == 0 && self.range.write_at(offset, source)
+        lock(&self.users).if_none(|| self.range.write_at(offset, source))
     }
 
     /// Reads at once if no command uses the buffer.
     pub(crate) fn read_if_idle(&self, offset: usize, target: &mut HostTarget) -> bool {
-        let uses = lock(&self.uses);
-        *uses == 0 && self.range.read_at(offset, target)
+        lock(&self.users).if_none(|| self.range.read_at(offset, target))
     }
 
     /// Reads now: what orders that is the caller's.
@@ -69,20 +69,17 @@ impl Storage {
 
     /// A read in place has been enqueued.
     pub(crate) fn begin_read(&self, event: u64) {
-        lock(&self.reads).insert(event, None);
+        lock(&self.reads).begin(event);
     }
 
     /// It has ended; the user event that others wait for.
     pub(crate) fn end_read(&self, event: u64) -> Option<u64> {
-        lock(&self.reads).remove(&event).flatten()
+        lock(&self.reads).end(event)
     }
 
     /// Adds to a wait list what the reads that haven't ended will set; `new_event` makes that where there is none yet.
     pub(crate) fn wait_for_reads(&self, wait: &mut Vec<u64>, new_event: impl Fn() -> Option<u64>) {
-        for user_event in lock(&self.reads).values_mut() {
-            *user_event = user_event.or_else(&new_event);
-            wait.extend(*user_event);
-        }
+        lock(&self.reads).precede(wait, new_event);
     }
 
     /// The memory itself, for maps.

@@ -4,6 +4,7 @@ use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
 use crate::codec::SessionCodec;
 use crate::command_ring::{self, RingError, RingReader};
+use crate::keepalive::Keepalive;
 use crate::kept::WrongCount;
 use crate::outbox::{Outbox, OutboxStream};
 use crate::proof;
@@ -30,8 +31,9 @@ const PATIENCE_VARIABLE: &str = "FPGA_CONNECT_TIMEOUT_MS";
 /// How long a socket may take to connect: a dead manager must not hold up a program that uses others.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long a manager that took the connection may take to greet, in times of that.
-const WELCOME_TIMES: u32 = 12;
+/// How long a manager that took the connection may take to greet, in times of that: it is there, and may have to start a
+/// process for the tenant, whose runtime takes seconds to load on a busy node.
+const WELCOME_TIMES: u32 = 40;
 
 /// The id of the call that asks for a command ring: sessions count theirs up from 1.
 const RING_CALL: u64 = u64::MAX;
@@ -129,18 +131,19 @@ pub(crate) async fn connect(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
     reconnect: Reconnect,
+    keepalive: Keepalive,
 ) -> Result<Connection, ConnectError> {
     let outbox = Arc::new(Outbox::default());
     let resumable = reconnect == Reconnect::Resume;
     let first = hello(v1::Hello { resumable, ..v1::Hello::default() })?;
-    let (channel, stream, welcome) = speak(&address, &resolved, outbox.connection(first)).await?;
+    let (channel, stream, welcome) = speak(&address, &resolved, keepalive, outbox.connection(first)).await?;
     let offset = Offset::new(welcome.manager_ns, now_ns());
     outbox.go_on(0)?;
     let side = side(&address, &welcome.side_key).await;
     let (key, grace) = (welcome.resume_key, Duration::from_millis(welcome.grace_ms));
     let way = if resumable && !key.is_empty() {
         outbox.keep_what_is_sent();
-        Some(Way { address, resolved, key, grace })
+        Some(Way { address, resolved, keepalive, key, grace })
     } else {
         None
     };
@@ -162,11 +165,12 @@ pub(crate) async fn connect(
 pub(crate) async fn resume(
     address: &ManagerAddress,
     resolved: &[SocketAddr],
+    keepalive: Keepalive,
     resume: v1::Resume,
     outbox: &Arc<Outbox>,
 ) -> Result<Back, ConnectError> {
     let first = hello(v1::Hello { resume: Some(resume), ..v1::Hello::default() })?;
-    let (channel, stream, welcome) = speak(address, resolved, outbox.connection(first)).await?;
+    let (channel, stream, welcome) = speak(address, resolved, keepalive, outbox.connection(first)).await?;
     outbox.go_on(welcome.received)?;
     Ok(Back { inbox: Inbox { stream, ring: None }, channel })
 }
@@ -186,6 +190,7 @@ fn hello(hello: v1::Hello) -> Result<v1::ClientMessage, ConnectError> {
 async fn speak(
     address: &ManagerAddress,
     resolved: &[SocketAddr],
+    keepalive: Keepalive,
     said: OutboxStream,
 ) -> Result<Spoken, ConnectError> {
     let socket = timeout(connect_timeout(), Socket::connect(address, resolved)).await;
@@ -194,9 +199,11 @@ async fn speak(
         match (address, proof::tls()) {
             (ManagerAddress::Tcp(host_and_port), Some(files)) => {
                 let host = host_and_port.rsplit_once(':').map_or(host_and_port.as_str(), |(host, _)| host);
-                greet(files.connect(socket, host, HTTP_2).await?, said).await
+                greet(files.connect(socket, host, HTTP_2).await?, keepalive, said).await
             }
-            _ => greet(socket, said).await,
+            (ManagerAddress::Tcp(_), None) => greet(socket, keepalive, said).await,
+            // The kernel knows when its other end goes.
+            (ManagerAddress::Unix(_), _) => greet(socket, Keepalive::within(Duration::ZERO), said).await,
         }
     };
     timeout(welcome_timeout(), greeted).await.map_err(|_| ConnectError::Timeout)?
@@ -240,7 +247,7 @@ async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     }
 }
 
-async fn greet<S>(socket: S, said: OutboxStream) -> Result<Spoken, ConnectError>
+async fn greet<S>(socket: S, keepalive: Keepalive, said: OutboxStream) -> Result<Spoken, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -250,12 +257,11 @@ where
         let socket = socket.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
         async move { socket }
     });
-    let channel = Endpoint::from_static("http://device-manager")
+    let endpoint = Endpoint::from_static("http://device-manager")
         .initial_stream_window_size(limits::WINDOW_BYTES)
         .initial_connection_window_size(limits::WINDOW_BYTES)
-        .max_frame_size(limits::MAX_FRAME_BYTES)
-        .connect_with_connector(connector)
-        .await?;
+        .max_frame_size(limits::MAX_FRAME_BYTES);
+    let channel = keepalive.ask(endpoint).connect_with_connector(connector).await?;
     let mut grpc =
         tonic::client::Grpc::new(channel.clone()).max_decoding_message_size(limits::MAX_MESSAGE_BYTES);
     grpc.ready().await?;

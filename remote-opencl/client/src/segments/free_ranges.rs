@@ -9,7 +9,7 @@ const PAGE: usize = PAGE_BYTES as usize;
 
 /// The free ranges of one segment.
 #[derive(Debug)]
-pub(super) struct FreeRanges {
+pub(crate) struct FreeRanges {
     /// Where each begins, and how long it is. None touches another.
     by_offset: BTreeMap<usize, usize>,
     len: usize,
@@ -19,20 +19,20 @@ pub(super) struct FreeRanges {
 
 /// A range that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) offset: usize,
+pub(crate) struct Taken {
+    pub(crate) offset: usize,
     /// How many of its bytes, from the first on, may hold what somebody left there; the others are zeroes.
-    pub(super) used_before: usize,
+    pub(crate) used_before: usize,
 }
 
 impl FreeRanges {
     /// All of a segment of `len` bytes, whole pages.
-    pub(super) fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self { by_offset: BTreeMap::from([(0, len)]), len, touched: 0 }
     }
 
     /// Takes the first range that has `len` bytes.
-    pub(super) fn take(&mut self, len: usize) -> Option<Taken> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<Taken> {
         let pages = len.checked_next_multiple_of(PAGE).filter(|pages| *pages > 0)?;
         let (offset, found) =
             self.by_offset.iter().find(|(_, found)| **found >= pages).map(|(a, b)| (*a, *b))?;
@@ -46,12 +46,12 @@ impl FreeRanges {
     }
 
     /// Whether nothing is taken.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.by_offset.get(&0) == Some(&self.len)
     }
 
     /// What [`Self::take`] gave for `len` bytes is free again.
-    pub(super) fn give_back(&mut self, offset: usize, len: usize) {
+    pub(crate) fn give_back(&mut self, offset: usize, len: usize) {
         let (mut begin, mut end) = (offset, offset + len.next_multiple_of(PAGE));
         if let Some((before, found)) = self.by_offset.range(..begin).next_back().map(|(a, b)| (*a, *b))
             && before + found == begin

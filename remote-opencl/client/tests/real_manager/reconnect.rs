@@ -26,64 +26,73 @@ const BYTES: usize = 300_000;
 
 /// Which way's bytes are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     ToManager,
     ToClient,
 }
 
 /// A connection to be cut after so many bytes that way.
-type Cut = (Way, usize);
+pub type Cut = (Way, usize);
 
 /// Stands between a client and a manager, and cuts connections: the first one by the first cut, and so on; later ones
 /// stay.
-struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    /// So many of the first connections stay, and nothing is forwarded on them any more.
+    silent: Arc<AtomicUsize>,
     cuts: Arc<Mutex<Vec<Cut>>>,
 }
 
 impl Proxy {
-    fn to(manager: &Manager, cuts: &[Cut]) -> Self {
+    pub fn to(manager: &Manager, cuts: &[Cut]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let socket = PathBuf::from(manager.address().strip_prefix("unix:").unwrap());
         let connections = Arc::new(AtomicUsize::new(0));
         let cuts = Arc::new(Mutex::new(cuts.iter().rev().copied().collect::<Vec<_>>()));
         let (counted, planned) = (Arc::clone(&connections), Arc::clone(&cuts));
+        let silent = Arc::new(AtomicUsize::new(0));
+        let silenced = Arc::clone(&silent);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                counted.fetch_add(1, Ordering::SeqCst);
+                let number = counted.fetch_add(1, Ordering::SeqCst);
                 let cut = planned.lock().unwrap().pop();
                 // The manager may be gone.
                 let Ok(manager) = UnixStream::connect(&socket) else { continue };
                 client.set_nodelay(true).unwrap();
-                carry(&client, &manager, cut);
+                carry(&client, &manager, cut, (number, Arc::clone(&silenced)));
             }
         });
-        Self { address, connections, cuts }
+        Self { address, connections, silent, cuts }
     }
 
-    fn client(&self) -> Client {
+    /// Forwards nothing any more on the connections that there are, and closes none.
+    pub fn fall_silent(&self) {
+        self.silent.store(self.connections(), Ordering::SeqCst);
+    }
+
+    pub fn client(&self) -> Client {
         Client::with_managers(&format!("tcp://{}", self.address)).unwrap()
     }
 
-    fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-fn carry(client: &TcpStream, manager: &UnixStream, cut: Option<Cut>) {
+fn carry(client: &TcpStream, manager: &UnixStream, cut: Option<Cut>, line: (usize, Arc<AtomicUsize>)) {
     let limit = |way| cut.filter(|(cut, _)| *cut == way).map_or(usize::MAX, |(_, bytes)| bytes);
     let pair = || (client.try_clone().unwrap(), manager.try_clone().unwrap());
-    let (most, (client, manager)) = (limit(Way::ToManager), pair());
+    let (most, (client, manager), (number, silent)) = (limit(Way::ToManager), pair(), line.clone());
     thread::spawn(move || {
-        copy(&client, &manager, most);
+        copy(&client, &manager, most, || number < silent.load(Ordering::SeqCst));
         end(&client, &manager);
     });
-    let (most, (client, manager)) = (limit(Way::ToClient), pair());
+    let (most, (client, manager), (number, silent)) = (limit(Way::ToClient), pair(), line);
     thread::spawn(move || {
-        copy(&manager, &client, most);
+        copy(&manager, &client, most, || number < silent.load(Ordering::SeqCst));
         end(&client, &manager);
     });
 }
@@ -95,11 +104,12 @@ fn end(client: &TcpStream, manager: &UnixStream) {
 }
 
 /// Until the end, an error, or that many bytes.
-fn copy(mut from: impl Read, mut to: impl Write, mut most: usize) {
+fn copy(mut from: impl Read, mut to: impl Write, mut most: usize, is_silent: impl Fn() -> bool) {
     let mut bytes = vec![0; 64 << 10];
     while most > 0 {
         let room = bytes.len().min(most);
         match from.read(&mut bytes[..room]) {
+            Ok(1..) if is_silent() => {}
             Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => most -= count,
             _ => return,
         }

@@ -1,0 +1,57 @@
+//! Something on the way stops to forward, and closes nothing: no kernel tells of that.
+
+use super::reconnect::Proxy;
+use super::{Manager, until};
+use fpga_client::{ClError, Client, Context, Event, Operation, Queue, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_millis(500);
+
+fn queue(client: &Client) -> Arc<Queue> {
+    let device = Arc::clone(&client.platforms()[0].devices()[0]);
+    let context = Context::new(&[Arc::clone(&device)]).unwrap();
+    Queue::new(&context, &device, 0).unwrap()
+}
+
+fn marker(queue: &Arc<Queue>) -> Result<Arc<Event>> {
+    let marker = queue.enqueue(Operation::Marker, &[])?;
+    marker.wait_for_status().map(|_| marker)
+}
+
+#[test]
+fn a_program_that_waits_for_a_silent_manager_gets_the_standards_error() {
+    let manager = Manager::start();
+    let proxy = Proxy::to(&manager, &[]);
+    let queue = queue(&proxy.client().with_keepalive(PATIENCE));
+    marker(&queue).unwrap();
+    proxy.fall_silent();
+    let error = marker(&queue).unwrap_err();
+    let known = [ClError::OUT_OF_RESOURCES, ClError::DEVICE_NOT_AVAILABLE];
+    assert!(known.contains(&error), "{error:?} is no code that programs know");
+}
+
+#[test]
+fn a_program_that_resumes_finds_another_way_past_what_is_silent() {
+    let manager = Manager::start();
+    let proxy = Proxy::to(&manager, &[]);
+    let queue = queue(&proxy.client().with_keepalive(PATIENCE).resuming());
+    marker(&queue).unwrap();
+    proxy.fall_silent();
+    marker(&queue).unwrap();
+    assert_eq!(proxy.connections(), 2);
+}
+
+#[test]
+fn an_idle_program_notices_and_one_whose_manager_answers_stays() {
+    let manager = Manager::start();
+    let (proxy, other) = (Proxy::to(&manager, &[]), Proxy::to(&manager, &[]));
+    let client = proxy.client().with_keepalive(PATIENCE).resuming();
+    let stays = other.client().with_keepalive(PATIENCE).resuming();
+    let (queue, queue_that_stays) = (queue(&client), queue(&stays));
+    proxy.fall_silent();
+    until("the idle session to come back", || proxy.connections() > 1);
+    marker(&queue).unwrap();
+    marker(&queue_that_stays).unwrap();
+    assert_eq!(other.connections(), 1, "who is asked and answers is not lost");
+}
