@@ -6,6 +6,7 @@ use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
 use crate::gate::Gate;
 use crate::greeting::Access;
+use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
 use crate::reporting::Reports;
 use crate::settings::{Settings, TenantArgs};
@@ -44,6 +45,8 @@ pub struct Config {
     pub reconfiguration_time: Duration,
     /// Who uses it while it may be reconfigured as a whole.
     pub board: Board,
+    /// How long clients over a network may be silent.
+    pub keepalive: Keepalive,
     /// How long a client that lost its connection may take to come back; zero: it can't.
     pub reconnect_grace: Duration,
     /// Whether clients on this node share memory with the manager.

@@ -8,13 +8,14 @@
 use crate::runtime::Runtime;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Whether builds are confined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum ConfineBuilds {
     /// Always: the manager does not start where the kernel can't.
     Required,

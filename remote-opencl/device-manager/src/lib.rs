@@ -26,6 +26,7 @@ pub mod humane;
 pub mod images;
 pub mod inventory;
 pub mod isolation;
+pub mod keepalive;
 pub mod kinds;
 pub mod link;
 pub mod listen;

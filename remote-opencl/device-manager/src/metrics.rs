@@ -1,37 +1,28 @@
 //! What a device manager counts, for `/metrics`.
 //!
-//! Labels come from enums, but for the names of the first [`MAX_TENANTS`] tenants; the others count together, so that
-//! nobody can make the list long.
+//! Labels come from enums, but for the names of the first [`MAX_TENANTS`] tenants.
+
+mod at_scrape;
+mod labels;
+mod tenants;
+
+pub use at_scrape::AtScrape;
+pub use labels::{BytesLabels, DataPath, Direction, Refused, RefusedLabels, Storage, StorageLabels};
+pub use tenants::MAX_TENANTS;
 
 use crate::dispatcher::Tenant;
 use crate::isolation::packets::Counted;
-use crate::objects::lock;
-use crate::store::BitstreamStore;
-use crate::trace::Trace;
-use fpga_hook::Reporter;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use labels::{DIRECTIONS, PATHS, REFUSALS, STORAGES};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenants::Tenants;
 
 const PREFIX: &str = "fpga_device_manager";
-
-/// Most tenants that are counted by name.
-pub const MAX_TENANTS: usize = 64;
-
-/// Longest name of a tenant in a label.
-const MAX_TENANT_NAME: usize = 128;
-
-/// What all other tenants are called together; no tenant has that name, which is empty.
-const OTHER_TENANTS: &str = "";
 
 /// Counters of one device manager. Clones count in the same place.
 #[derive(Debug, Clone)]
@@ -82,108 +73,6 @@ pub struct Metrics {
     pub tenant_processes_died: Counter,
     tenants: Tenants,
 }
-
-/// What is counted of each tenant.
-#[derive(Debug, Clone, Default)]
-struct Tenants {
-    by_name: Arc<Mutex<BTreeMap<Tenant, OfTenant>>>,
-    tasks: Family<TenantLabels, Counter>,
-    device_seconds: Family<TenantLabels, Counter<f64, AtomicU64>>,
-    queue_seconds: Family<TenantLabels, Counter<f64, AtomicU64>>,
-}
-
-/// The counters of one tenant, found once.
-#[derive(Debug, Clone)]
-struct OfTenant {
-    tasks: Counter,
-    device_seconds: Counter<f64, AtomicU64>,
-    queue_seconds: Counter<f64, AtomicU64>,
-}
-
-/// Labels of what is counted by tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TenantLabels {
-    tenant: String,
-}
-
-/// Labels of [`Metrics::buffer_bytes`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StorageLabels {
-    /// Where.
-    pub storage: Storage,
-}
-
-/// Where a buffer lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Storage {
-    /// In memory shared with the client: host access copies once in the client, or not at all by a map.
-    Shared,
-    /// With the vendor: each transfer is copied here.
-    Vendor,
-}
-
-/// Labels of [`Metrics::quota_refusals`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct RefusedLabels {
-    /// By which quota.
-    pub quota: Refused,
-}
-
-/// The quotas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Refused {
-    /// Bytes of buffers and segments.
-    Memory,
-    /// Buffers.
-    Buffers,
-    /// Programs.
-    Programs,
-    /// Tasks that wait or run.
-    QueuedTasks,
-    /// Bytes of one upload.
-    Upload,
-    /// Sessions.
-    Sessions,
-}
-
-/// Labels of [`Metrics::bytes`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct BytesLabels {
-    /// Which way.
-    pub direction: Direction,
-    /// By which path.
-    pub path: DataPath,
-}
-
-/// How bytes come or go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum DataPath {
-    /// In messages: copied at both ends and through the socket.
-    Messages,
-    /// Through shared memory: one copy by the client, one here.
-    Shared,
-}
-
-/// The way that bytes go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Direction {
-    /// From a client.
-    Received,
-    /// To a client.
-    Sent,
-}
-
-const DIRECTIONS: [Direction; 2] = [Direction::Received, Direction::Sent];
-const PATHS: [DataPath; 2] = [DataPath::Messages, DataPath::Shared];
-const STORAGES: [Storage; 2] = [Storage::Shared, Storage::Vendor];
-const REFUSALS: [Refused; 6] = [
-    Refused::Memory,
-    Refused::Buffers,
-    Refused::Programs,
-    Refused::QueuedTasks,
-    Refused::Upload,
-    Refused::Sessions,
-];
 
 impl Metrics {
     /// Registers all of them under `fpga_device_manager_`, and `fpga_task_latency` with the label `device`.
@@ -306,20 +195,7 @@ impl Metrics {
             "Processes of tenants that died, or broke the rules between them and the manager",
             self.tenant_processes_died.clone(),
         );
-        let Tenants { tasks, device_seconds, queue_seconds, .. } = &self.tenants;
-        registry.register("tenant_tasks", "Tasks of a tenant that have ended", tasks.clone());
-        registry.register_with_unit(
-            "tenant_device",
-            "Time in which a tenant held slots, summed over the slots",
-            Unit::Seconds,
-            device_seconds.clone(),
-        );
-        registry.register_with_unit(
-            "tenant_queue",
-            "Time in which tasks of a tenant waited, summed over the tasks",
-            Unit::Seconds,
-            queue_seconds.clone(),
-        );
+        self.tenants.register(registry);
     }
 
     /// Counts bytes of buffers and programs.
@@ -366,84 +242,10 @@ impl Metrics {
 
     /// Counts a task of a tenant that has ended.
     pub fn task_of(&self, tenant: &Tenant, waited: Duration, held: Duration) {
-        let counters = self.tenants.of(tenant);
-        counters.tasks.inc();
-        counters.queue_seconds.inc_by(waited.as_secs_f64());
-        counters.device_seconds.inc_by(held.as_secs_f64());
+        self.tenants.task(tenant, waited, held);
         if !held.is_zero() {
             self.task_latency.observe(held.as_secs_f64());
         }
-    }
-}
-
-impl Tenants {
-    fn of(&self, tenant: &Tenant) -> OfTenant {
-        let mut by_name = lock(&self.by_name);
-        if let Some(known) = by_name.get(tenant) {
-            return known.clone();
-        }
-        let named = by_name.len() < MAX_TENANTS && tenant.as_str().len() <= MAX_TENANT_NAME;
-        let name = if named { tenant.as_str() } else { OTHER_TENANTS };
-        let labels = TenantLabels { tenant: name.to_owned() };
-        let counters = OfTenant {
-            tasks: self.tasks.get_or_create(&labels).clone(),
-            device_seconds: self.device_seconds.get_or_create(&labels).clone(),
-            queue_seconds: self.queue_seconds.get_or_create(&labels).clone(),
-        };
-        if named {
-            by_name.insert(tenant.clone(), counters.clone());
-        }
-        counters
-    }
-}
-
-/// What others count, asked when somebody looks.
-#[derive(Debug)]
-pub struct AtScrape {
-    /// The store.
-    pub store: Arc<BitstreamStore>,
-    /// The reporter, where there is a collector.
-    pub reporter: Option<Reporter>,
-    /// The trace.
-    pub trace: Trace,
-}
-
-impl AtScrape {
-    /// Registers them beside [`Metrics`].
-    pub fn register(self, registry: &mut Registry) {
-        registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(self));
-    }
-}
-
-impl Collector for AtScrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let bytes = ConstGauge::new(i64::try_from(self.store.bytes()).unwrap_or(i64::MAX));
-        let help = "Bitstreams that are kept";
-        let store = encoder.encode_descriptor("store", help, Some(&Unit::Bytes), bytes.metric_type())?;
-        bytes.encode(store)?;
-        if self.trace.is_on() {
-            let left_out = ConstCounter::new(self.trace.left_out());
-            let help = "Commands and uses of slots that are not in the trace";
-            let metric = encoder.encode_descriptor("trace_left_out", help, None, left_out.metric_type())?;
-            left_out.encode(metric)?;
-        }
-        let Some(reporter) = &self.reporter else { return Ok(()) };
-        let stats = reporter.stats();
-        let queued = ConstGauge::new(i64::try_from(stats.queued).unwrap_or(i64::MAX));
-        let help = "Events that the collector has not acknowledged";
-        let metric = encoder.encode_descriptor("reports_queued", help, None, queued.metric_type())?;
-        queued.encode(metric)?;
-        for (name, help, value) in [
-            ("reports_sent", "Events that the collector has acknowledged", stats.sent),
-            ("reports_merged", "Events that found the queue full and went into a sum", stats.merged),
-            ("reports_refused", "Events that the collector refused", stats.refused),
-            ("report_retries", "Requests to the collector that failed and were tried again", stats.retries),
-        ] {
-            let counter = ConstCounter::new(value);
-            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
-            counter.encode(metric)?;
-        }
-        Ok(())
     }
 }
 
@@ -451,25 +253,5 @@ impl Default for Metrics {
     /// Metrics that nobody reads.
     fn default() -> Self {
         Self::register(&mut Registry::default(), "")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tenants_beyond_the_limit_count_together() {
-        let metrics = Metrics::default();
-        let second = Duration::from_secs(1);
-        for number in 0..1000 {
-            metrics.task_of(&Tenant::new(&format!("uid:{number}")), second, second);
-        }
-        let mut registry = Registry::default();
-        registry.register("tasks", "Tasks", metrics.tenants.tasks);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        assert_eq!(text.lines().filter(|line| line.starts_with("tasks_total")).count(), MAX_TENANTS + 1);
-        assert!(text.contains("tasks_total{tenant=\"\"} 936"), "{text}");
     }
 }

@@ -1,9 +1,8 @@
 //! Who is at the other end of a connection: what proves a tenant.
 
 use crate::dispatcher::Tenant;
-use nix::sys::socket::sockopt::{
-    KeepAlive, PeerCredentials, SndBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval,
-};
+use crate::keepalive::Keepalive;
+use nix::sys::socket::sockopt::{PeerCredentials, SndBuf};
 use nix::sys::socket::{getsockopt, setsockopt};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -14,11 +13,6 @@ use std::sync::Arc;
 
 /// What may wait in a unix socket, as far as the system allows: a large result takes fewer wake-ups.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-
-/// A silent TCP peer is asked after this long, this often, this many times: its slots are free within a minute.
-const KEEPALIVE_IDLE_SECONDS: u32 = 30;
-const KEEPALIVE_INTERVAL_SECONDS: u32 = 10;
-const KEEPALIVE_PROBES: u32 = 3;
 
 /// An accepted connection.
 #[derive(Debug)]
@@ -64,7 +58,7 @@ impl Accepted {
     ///
     /// # Errors
     /// The system's.
-    pub fn peer(&self) -> io::Result<Peer> {
+    pub fn peer(&self, keepalive: Keepalive) -> io::Result<Peer> {
         match self {
             Self::Unix(stream) => {
                 setsockopt(stream, SndBuf, &SEND_BUFFER_BYTES)?;
@@ -72,11 +66,7 @@ impl Accepted {
             }
             Self::Tcp(stream) => {
                 stream.set_nodelay(true)?;
-                // Finds clients whose machine has gone without a word.
-                setsockopt(stream, KeepAlive, &true)?;
-                setsockopt(stream, TcpKeepIdle, &KEEPALIVE_IDLE_SECONDS)?;
-                setsockopt(stream, TcpKeepInterval, &KEEPALIVE_INTERVAL_SECONDS)?;
-                setsockopt(stream, TcpKeepCount, &KEEPALIVE_PROBES)?;
+                keepalive.ask_kernel(stream)?;
                 Ok(Peer::Address(stream.peer_addr()?.ip()))
             }
         }
@@ -128,6 +118,9 @@ mod tests {
     fn the_kernel_names_the_user_at_the_other_end() {
         let (one, _other) = UnixStream::pair().unwrap();
         let uid = nix::unistd::getuid().as_raw();
-        assert_eq!(Accepted::Unix(one).peer().unwrap().tenant(), Tenant::new(&format!("uid:{uid}")));
+        assert_eq!(
+            Accepted::Unix(one).peer(Keepalive::within(std::time::Duration::ZERO)).unwrap().tenant(),
+            Tenant::new(&format!("uid:{uid}"))
+        );
     }
 }

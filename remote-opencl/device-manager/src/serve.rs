@@ -1,5 +1,8 @@
 //! `serve`: puts the parts of a manager together and runs it until a signal.
 
+mod doors;
+mod isolation;
+
 use crate::board::Board;
 use crate::catalogue::Catalogue;
 use crate::command_ring::CommandRing;
@@ -7,13 +10,9 @@ use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
 use crate::gate::GateArgs;
-use crate::greeting::Access;
 use crate::humane;
 use crate::isolation::Isolate;
-use crate::isolation::folder::Folder;
-use crate::isolation::packets::Confine;
-use crate::isolation::pool::Plan;
-use crate::listen::{Address, Listener};
+use crate::isolation::packets::Common;
 use crate::log::LogArgs;
 use crate::metrics::{AtScrape, Metrics};
 use crate::metrics_server;
@@ -24,20 +23,17 @@ use crate::settings::{Settings, TenantArgs};
 use crate::shutdown::Shutdown;
 use crate::signals::{self, AtEnd};
 use crate::store::BitstreamStore;
-use crate::tokens::Tokens;
 use crate::trace::Trace;
 use crate::vendor;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use doors::DoorArgs;
 use fpga_hook::{Endpoint, Reporter};
-use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use isolation::IsolationArgs;
 use prometheus_client::registry::Registry;
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::os::unix::fs::FileTypeExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -57,31 +53,8 @@ const CL_PLATFORM_NAME: u32 = 0x0902;
                         --bitstreams /var/lib/fpga/bitstreams --collector http://127.0.0.1:9460"
 )]
 pub struct ServeArgs {
-    /// Where to listen: `unix:/PATH` or `tcp://HOST:PORT` (0: a free port); may be given several times.
-    #[arg(long, env = "FPGA_LISTEN", value_delimiter = ',', default_value = "unix:/run/fpga/dm0.sock")]
-    listen: Vec<Address>,
-
-    /// Allow TCP without TLS: nobody proves who they are, isolation is off.
-    #[arg(long, env = "FPGA_INSECURE_TCP", conflicts_with = "tls_cert")]
-    insecure_tcp: bool,
-
-    /// Certificate (chain, PEM) of the manager for TCP. It and the next two are read again when they change.
-    #[arg(
-        long,
-        env = "FPGA_TLS_CERT",
-        value_name = "FILE",
-        requires = "tls_key",
-        requires = "tls_client_ca"
-    )]
-    tls_cert: Option<PathBuf>,
-
-    /// Its private key (PEM).
-    #[arg(long, env = "FPGA_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-
-    /// Authorities (PEM) of which clients must have a certificate; its first DNS name is the tenant: `cert:NAME`.
-    #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
-    tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    doors: DoorArgs,
 
     /// File that gets the bound addresses, one per line as in --listen, once sessions are accepted.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
@@ -171,27 +144,8 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     confine_builds: ConfineBuilds,
 
-    /// What keeps tenants apart: the protocol within one process, or a process for each tenant too, the only answer to
-    /// kernels and sources that are hostile.
-    #[arg(long, env = "FPGA_ISOLATE", default_value = "protocol")]
-    isolate: Isolate,
-
-    /// Most tenants at a time with --isolate process: each has a process.
-    #[arg(long, env = "FPGA_TENANT_PROCESSES", default_value = "32")]
-    tenant_processes: NonZeroU32,
-
-    /// Most address space of a tenant's process [default: what the system gives].
-    #[arg(long, env = "FPGA_TENANT_ADDRESS_SPACE", value_name = "SIZE", value_parser = humane::size)]
-    tenant_address_space: Option<u64>,
-
-    /// Folder of tokens, one file per tenant, named as the tenant: sessions must show one. Read again when it changes.
-    /// Without it a tenant is the user that the kernel says a client is.
-    #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
-    tokens: Option<PathBuf>,
-
-    /// Take sessions without a token too: their tenant is what the connection proves.
-    #[arg(long, env = "FPGA_TOKENS_OPTIONAL", requires = "tokens")]
-    tokens_optional: bool,
+    #[command(flatten)]
+    isolation: IsolationArgs,
 
     #[command(flatten)]
     tenant_args: TenantArgs,
@@ -230,11 +184,7 @@ impl ServeArgs {
     /// What keeps it from starting, with what to do about it.
     pub fn run(self) -> anyhow::Result<()> {
         let Self {
-            listen,
-            insecure_tcp,
-            tls_cert,
-            tls_key,
-            tls_client_ca,
+            doors,
             ready_file,
             runtime,
             device_id,
@@ -257,51 +207,30 @@ impl ServeArgs {
             own_folder,
             trace,
             confine_builds,
-            isolate,
-            tenant_processes,
-            tenant_address_space,
-            tokens,
-            tokens_optional,
+            isolation,
             tenant_args,
             gate,
             log,
         } = self;
+        if isolation.isolate == Isolate::Process && store.is_some() {
+            bail!(
+                "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
+                 --store out"
+            );
+        }
         if reconfiguration == Reconfiguration::Full {
             if slots.get() != 1 {
                 bail!("--reconfiguration full: such a board has one slot; write --slots 1");
             }
-            if isolate == Isolate::Process {
+            if isolation.isolate == Isolate::Process {
                 bail!(
                     "--reconfiguration full: not with --isolate process, whose contexts are in other processes"
                 );
             }
         }
-        if let Some(tcp) = listen.iter().find(|address| matches!(address, Address::Tcp(_)))
-            && !insecure_tcp
-            && tls_cert.is_none()
-        {
-            bail!(
-                "{tcp} has no TLS: give --tls-cert, --tls-key and --tls-client-ca, or add --insecure-tcp if everyone \
-                 who reaches it may use the device, isolation off"
-            );
-        }
-        let tls = match (tls_cert, tls_key, tls_client_ca) {
-            (Some(certificate), Some(key), Some(client_ca)) => {
-                let files = ServerFiles { certificate, key, client_ca: Some(client_ca) };
-                let tls = ServerTls::new(files, HTTP_2);
-                if let Reload::Failed(error) = tls.reload() {
-                    return Err(error).context("--tls-cert, --tls-key, --tls-client-ca");
-                }
-                Some(Arc::new(tls))
-            }
-            _ => None,
-        };
+        let tls = doors.tls()?;
         let tenants = tenant_args.read().context("--tenants")?;
-        let access = match tokens.as_deref().map(Tokens::read).transpose().context("--tokens")? {
-            None => Access::Connection,
-            Some(tokens) if tokens_optional => Access::TokenOrConnection(tokens),
-            Some(tokens) => Access::Token(tokens),
-        };
+        let access = doors.access()?;
         let entered = runtime.enter()?;
         command_ring.set();
         log.init()?;
@@ -309,39 +238,17 @@ impl ServeArgs {
         let shutdown = Shutdown::new();
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
-        let (listeners, bound) = bind(&listen, shared_memory, &at_end)?;
-        let isolation = match isolate {
-            Isolate::Protocol => None,
-            Isolate::Process => {
-                if store.is_some() {
-                    bail!(
-                        "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
-                         --store out"
-                    );
-                }
-                let folder = Folder::make().context("--isolate process: no temporary folder")?;
-                let path = folder.path().to_owned();
-                at_end.add(folder);
-                Some(Plan {
-                    runtime: runtime.clone(),
-                    log,
-                    most: usize::try_from(tenant_processes.get())?,
-                    memory_limit: tenant_address_space,
-                    folder: path,
-                    slots,
-                    reconfiguration_time,
-                    source_as_bitstream,
-                    bitstreams: bitstreams.clone(),
-                    store_limit,
-                    confine: match confine_builds {
-                        ConfineBuilds::Required => Confine::Required,
-                        ConfineBuilds::Wanted => Confine::Wanted,
-                        ConfineBuilds::Off => Confine::Off,
-                    },
-                    command_ring,
-                })
-            }
+        let (listeners, bound) = doors.bind(shared_memory, &at_end)?;
+        let common = Common {
+            slots,
+            reconfiguration_time,
+            source_as_bitstream,
+            bitstreams: bitstreams.clone(),
+            store_limit,
+            confine: confine_builds,
+            command_ring,
         };
+        let isolation = isolation.plan(common, &runtime, log, &at_end)?;
         if let Some(folder) = own_folder {
             at_end.add(OwnFolder(folder));
         }
@@ -407,12 +314,13 @@ impl ServeArgs {
             reports,
             metrics,
             reconfiguration_time,
+            keepalive: doors.keepalive(),
             reconnect_grace: gate.reconnect_grace,
             shared_memory,
             sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         };
         if let Some(path) = &ready_file {
-            say_ready(path, &bound)
+            doors::say_ready(path, &bound)
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
         }
         if reporter.is_some() {
@@ -444,51 +352,6 @@ fn confinement(wanted: ConfineBuilds, runtime: &Runtime) -> anyhow::Result<Confi
             Err(error).context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")
         }
     }
-}
-
-fn bind(
-    addresses: &[Address],
-    shared_memory: SharedMemory,
-    at_end: &AtEnd,
-) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
-    let mut listeners = Vec::new();
-    let mut all_bound = Vec::new();
-    for address in addresses {
-        let (listener, bound, file) = address.bind()?;
-        listeners.push(listener);
-        all_bound.push(bound);
-        if let Some(file) = file {
-            at_end.add(file);
-        }
-        if shared_memory == SharedMemory::Off {
-            continue;
-        }
-        match address.bind_side() {
-            Ok(Some((side, file))) => {
-                listeners.push(side);
-                at_end.add(file);
-            }
-            Ok(None) => {}
-            // Clients do without.
-            Err(error) => warn!(%error, "No memory will be shared"),
-        }
-    }
-    Ok((listeners, all_bound))
-}
-
-/// Writes the addresses: whole or not at all where the path is a file, at once where it is a pipe.
-fn say_ready(path: &Path, bound: &[Address]) -> anyhow::Result<()> {
-    let text: String = bound.iter().map(|address| format!("{address}\n")).collect();
-    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
-    if is_pipe {
-        OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())?;
-        return Ok(());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
 }
 
 fn tell_progress(dispatcher: &Arc<Dispatcher>) -> std::io::Result<()> {

@@ -244,7 +244,7 @@ async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
 }
 
 fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
-    let peer = match accepted.peer() {
+    let peer = match accepted.peer(shared.config.keepalive) {
         Ok(peer) => peer,
         Err(error) => return tracing::debug!(%error, "A connection failed"),
     };
@@ -332,6 +332,9 @@ where
         .max_concurrent_streams(MAX_SESSIONS_PER_CONNECTION)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_header_list_size(MAX_HEADER_BYTES);
+    if service.process.is_none() {
+        service.shared.config.keepalive.ask_client(&mut builder);
+    }
     let connection = builder.serve_connection(TokioIo::new(stream), handler);
     tokio::pin!(connection);
     tokio::select! {

@@ -3,17 +3,18 @@
 //! It decides nothing about the device: its dispatcher asks the manager for slots and hears of them. It gives up the
 //! manager's files, connections and signals (Landlock) before it loads the vendor, and ends with the control socket.
 
-use super::packets::{Confine, Control, Counted, Down, Received, Room, Setup, Up, Wanted};
+use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
 use crate::board::Board;
 use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
-use crate::confine::Confinement;
+use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::greeting::Access;
 use crate::inventory::Inventory;
+use crate::keepalive::Keepalive;
 use crate::link::Links;
 use crate::log::LogArgs;
 use crate::memory;
@@ -137,17 +138,17 @@ impl TenantProcessArgs {
         let Received::Packet(Down::Setup(setup), _) = control.receive_with_descriptor()? else {
             bail!("the manager's first word is missing")
         };
-        setup.command_ring.set();
+        setup.common.command_ring.set();
         let control = Arc::new(control);
         let gate = AskManager { control: control.clone(), asked: Arc::default() };
         let manager = ToManager(control, gate);
-        let store = Arc::new(BitstreamStore::in_memory(setup.store_limit));
-        let catalogue = match &setup.bitstreams {
+        let store = Arc::new(BitstreamStore::in_memory(setup.common.store_limit));
+        let catalogue = match &setup.common.bitstreams {
             Some(folder) => Catalogue::read(folder, &store).context("--bitstreams")?,
             None => Catalogue::default(),
         };
         // For builds: less than what the process may, which has threads of the vendor's.
-        let confinement = if setup.confine == Confine::Off {
+        let confinement = if setup.common.confine == ConfineBuilds::Off {
             Confinement::off()
         } else {
             Confinement::of(&runtime).unwrap_or_else(|_| Confinement::off())
@@ -181,12 +182,12 @@ fn control() -> io::Result<Control> {
 }
 
 fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<()> {
-    if setup.confine == Confine::Off {
+    if setup.common.confine == ConfineBuilds::Off {
         return Ok(());
     }
     match Confinement::of_tenant(runtime, &setup.folder).and_then(|confinement| confinement.enter()) {
         Ok(()) => Ok(()),
-        Err(error) if setup.confine == Confine::Wanted => {
+        Err(error) if setup.common.confine == ConfineBuilds::Wanted => {
             tracing::warn!(%error, "The kernel has no Landlock: kernels can open what the manager can");
             Ok(())
         }
@@ -209,7 +210,7 @@ fn shared(
         of_reports.say(&Up::Reconfigured { slot: slot.0, bitstream: *bitstream, took_us });
     });
     let gate = manager.1.clone();
-    let dispatcher = Dispatcher::below(setup.slots, setup.first_task, Box::new(manager.clone()));
+    let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
     let inventory = Inventory::read()?;
     Ok(Shared {
         inventory,
@@ -233,12 +234,13 @@ fn shared(
             settings,
             tenant_args: TenantArgs::none(),
             metrics,
-            reconfiguration_time: setup.reconfiguration_time,
+            reconfiguration_time: setup.common.reconfiguration_time,
+            keepalive: Keepalive::within(Duration::ZERO),
             reconnect_grace: Duration::ZERO,
             board: Board::default(),
             shared_memory: SharedMemory::On,
             gate: Arc::new(gate),
-            sources: if setup.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+            sources: if setup.common.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         },
     })
 }

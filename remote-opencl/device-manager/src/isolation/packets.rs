@@ -4,6 +4,7 @@
 //! Packets are JSON, which is read with bounds and without trust. Descriptors go down only.
 
 use crate::command_ring::CommandRing;
+use crate::confine::ConfineBuilds;
 use crate::dispatcher::{Bitstreams, Demand, Grant, Kind, Load, OtherKernels, SessionId, SlotIndex, TaskId};
 use crate::peer::Credentials;
 use crate::quotas::Quota;
@@ -122,35 +123,31 @@ pub struct Setup {
     pub device: String,
     /// What the tenant may have.
     pub quota: Quota,
-    /// Slots of the device.
-    pub slots: std::num::NonZeroU32,
     /// What the ids of its tasks begin after.
     pub first_task: u64,
+    /// A folder of its own.
+    pub folder: PathBuf,
+    /// What all are told alike.
+    pub common: Common,
+}
+
+/// What all tenant processes of a manager are to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Common {
+    /// Slots of the device.
+    pub slots: std::num::NonZeroU32,
     /// In the model.
     pub reconfiguration_time: Duration,
     /// Whether programs from source count as bitstreams.
     pub source_as_bitstream: bool,
     /// Folder of accelerators.
     pub bitstreams: Option<PathBuf>,
-    /// Most bytes of bitstreams that are kept.
+    /// Most bytes of bitstreams that each keeps.
     pub store_limit: u64,
-    /// Whether the kernel's Landlock confines the process.
-    pub confine: Confine,
-    /// Whether it offers command rings.
+    /// Whether they give up the manager's files, as builds do.
+    pub confine: ConfineBuilds,
+    /// Whether they offer command rings.
     pub command_ring: CommandRing,
-    /// A folder of its own.
-    pub folder: PathBuf,
-}
-
-/// Whether a tenant process gives up the manager's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Confine {
-    /// It must.
-    Required,
-    /// If the kernel can.
-    Wanted,
-    /// It keeps them.
-    Off,
 }
 
 /// A demand in a packet.

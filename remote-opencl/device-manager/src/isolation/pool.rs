@@ -3,10 +3,9 @@
 //! A thread for each process starts it, hears it, and waits for its end; so it lives as long as the process, which the
 //! kernel ends with that thread (`PR_SET_PDEATHSIG`). What a process says is the business of [`TenantProcess`].
 
-use super::packets::{Confine, Control, Down, Setup};
+use super::packets::{Common, Control, Down, Setup};
 use super::process;
 use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
-use crate::command_ring::CommandRing;
 use crate::dispatcher::{SessionId, Tenant};
 use crate::log::LogArgs;
 use crate::objects::lock;
@@ -14,7 +13,6 @@ use crate::runtime::Runtime;
 use crate::session::{Locality, Shared};
 use std::collections::BTreeMap;
 use std::io;
-use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,20 +36,8 @@ pub struct Plan {
     pub memory_limit: Option<u64>,
     /// Where each gets a folder.
     pub folder: PathBuf,
-    /// Slots of the device.
-    pub slots: NonZeroU32,
-    /// In the model.
-    pub reconfiguration_time: Duration,
-    /// Whether programs from source count as bitstreams.
-    pub source_as_bitstream: bool,
-    /// Folder of accelerators.
-    pub bitstreams: Option<PathBuf>,
-    /// Most bytes of bitstreams that each keeps.
-    pub store_limit: u64,
-    /// Whether they give up the manager's files.
-    pub confine: Confine,
-    /// Whether they offer command rings.
-    pub command_ring: CommandRing,
+    /// What they are told.
+    pub common: Common,
 }
 
 /// The tenant processes of a manager.
@@ -128,15 +114,9 @@ impl TenantProcesses {
             tenant: tenant.as_str().to_owned(),
             device: shared.config.reports.device().to_owned(),
             quota: shared.config.settings.current().quota(tenant),
-            slots: self.plan.slots,
             first_task,
-            reconfiguration_time: self.plan.reconfiguration_time,
-            source_as_bitstream: self.plan.source_as_bitstream,
-            bitstreams: self.plan.bitstreams.clone(),
-            store_limit: self.plan.store_limit,
-            confine: self.plan.confine,
-            command_ring: self.plan.command_ring,
             folder: folder.clone(),
+            common: self.plan.common.clone(),
         };
         process.say(&Down::Setup(Box::new(setup)))?;
         let of_thread = (self.clone(), shared.clone(), process.clone());

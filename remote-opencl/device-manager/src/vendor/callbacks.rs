@@ -1,6 +1,7 @@
 //! The vendor's threads calling us back when a command has ended.
 
 use super::api::call;
+use super::handles::Handle as _;
 use super::{ClResult, Event, Memory, check};
 use opencl_sys::{CL_COMPLETE, cl_event, cl_mem};
 use std::ffi::c_void;

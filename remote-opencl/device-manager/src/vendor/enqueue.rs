@@ -2,12 +2,14 @@
 
 mod enqueued;
 mod host_memory;
+mod images;
 mod profile;
 
 pub use enqueued::Enqueued;
 pub use profile::Profile;
 
 use super::api::call;
+use super::handles::Handle as _;
 use super::{ClError, ClResult, Event, Kernel, Memory, Queue};
 use opencl_sys::cl_event;
 use std::ptr;

@@ -9,6 +9,22 @@ use opencl_sys::{
     cl_buffer_region, cl_command_queue, cl_context, cl_event, cl_mem,
 };
 use std::ptr;
+use std::sync::Arc;
+
+/// What owns one reference of an object of the vendor's.
+pub(super) trait Handle {
+    /// The vendor's type.
+    type Raw;
+
+    /// Another handle of the same object.
+    fn of(cell: Arc<Cell>) -> Self;
+
+    /// What has the object.
+    fn cell(&self) -> &Arc<Cell>;
+
+    /// The vendor's handle; live as long as `self`, or NULL where a reconfiguration lost it.
+    fn raw(&self) -> Self::Raw;
+}
 
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident($kind:ident) by $release:ident) => {
@@ -36,22 +52,20 @@ macro_rules! handle {
                     }
                 })))
             }
+        }
 
-            /// Another handle of the same object.
-            #[allow(dead_code, reason = "not all kinds are made again")]
-            pub(super) fn of(cell: std::sync::Arc<crate::vendor::life::Cell>) -> Self {
+        impl crate::vendor::handles::Handle for $name {
+            type Raw = $kind;
+
+            fn of(cell: std::sync::Arc<crate::vendor::life::Cell>) -> Self {
                 Self(cell)
             }
 
-            /// What has the object.
-            #[allow(dead_code, reason = "as above")]
-            pub(super) fn cell(&self) -> &std::sync::Arc<crate::vendor::life::Cell> {
+            fn cell(&self) -> &std::sync::Arc<crate::vendor::life::Cell> {
                 &self.0
             }
 
-            /// The vendor's handle; live as long as `self`, or NULL where a reconfiguration lost it.
-            #[allow(dead_code, reason = "as above")]
-            pub(super) fn raw(&self) -> $kind {
+            fn raw(&self) -> $kind {
                 self.0.raw()
             }
         }

@@ -4,7 +4,7 @@
 //! argument is, is then learnt by setting it to NULL with telling sizes, which no runtime mistakes.
 
 use super::api::call;
-use super::handles::handle;
+use super::handles::{Handle, handle};
 use super::info::{query, query_u64, text};
 use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, DeviceId, Memory, Program, Queue, Sampler, check};

@@ -8,6 +8,7 @@
 //! errors answer. Who calls [`switch`] sees to it that nobody uses the vendor meanwhile.
 
 use super::api::{Api, api, call};
+use super::handles::Handle as _;
 use super::{ClError, ClResult, Context, DeviceId, Event, Memory, Queue, Region, check};
 use opencl_sys::{CL_CONTEXT_REFERENCE_COUNT, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
 use std::collections::{BTreeMap, HashMap};

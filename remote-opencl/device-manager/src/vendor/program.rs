@@ -1,7 +1,7 @@
 //! Programs: from source or binaries, built, and what the vendor tells of them.
 
 use super::api::call;
-use super::handles::handle;
+use super::handles::{Handle, handle};
 use super::info::{number, query, query_u64, text};
 use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, check};

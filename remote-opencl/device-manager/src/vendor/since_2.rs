@@ -4,6 +4,7 @@
 //! made for a device of less than the version that brought the function.
 
 use super::api::call;
+use super::handles::Handle as _;
 use super::info::text;
 use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, Memory, Program, Queue, check, device_info};

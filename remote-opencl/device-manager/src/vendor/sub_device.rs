@@ -1,7 +1,7 @@
 //! Parts of a device as devices of their own.
 
 use super::api::call;
-use super::handles::handle;
+use super::handles::{Handle, handle};
 use super::{ClError, ClResult, DeviceId, check};
 use opencl_sys::{CL_SUCCESS, cl_device_id};
 use std::ptr;

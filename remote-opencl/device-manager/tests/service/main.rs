@@ -6,6 +6,7 @@ mod command_ring;
 mod crowd;
 mod full;
 mod gate;
+mod half_open;
 mod harness;
 mod hostile;
 mod images;

@@ -5,6 +5,7 @@ use super::WaitList;
 use super::enqueued::{Enqueued, Host, Target};
 use crate::segments::Slice;
 use crate::vendor::api::call;
+use crate::vendor::handles::Handle as _;
 use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
 use bytes::Bytes;
 use opencl_sys::CL_FALSE;

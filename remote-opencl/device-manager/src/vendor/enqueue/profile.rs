@@ -1,6 +1,7 @@
 //! When a command was queued, submitted, started and ended, by the vendor's measurement.
 
 use crate::vendor::api::call;
+use crate::vendor::handles::Handle as _;
 use crate::vendor::{ClResult, Enqueued, Event, check};
 use opencl_sys::{
     CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START,

@@ -1,0 +1,63 @@
+//! What others count, asked when somebody looks.
+
+use super::PREFIX;
+use crate::store::BitstreamStore;
+use crate::trace::Trace;
+use fpga_hook::Reporter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::Arc;
+
+/// What others count, asked when somebody looks.
+#[derive(Debug)]
+pub struct AtScrape {
+    /// The store.
+    pub store: Arc<BitstreamStore>,
+    /// The reporter, where there is a collector.
+    pub reporter: Option<Reporter>,
+    /// The trace.
+    pub trace: Trace,
+}
+
+impl AtScrape {
+    /// Registers them beside [`Metrics`].
+    pub fn register(self, registry: &mut Registry) {
+        registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(self));
+    }
+}
+
+impl Collector for AtScrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let bytes = ConstGauge::new(i64::try_from(self.store.bytes()).unwrap_or(i64::MAX));
+        let help = "Bitstreams that are kept";
+        let store = encoder.encode_descriptor("store", help, Some(&Unit::Bytes), bytes.metric_type())?;
+        bytes.encode(store)?;
+        if self.trace.is_on() {
+            let left_out = ConstCounter::new(self.trace.left_out());
+            let help = "Commands and uses of slots that are not in the trace";
+            let metric = encoder.encode_descriptor("trace_left_out", help, None, left_out.metric_type())?;
+            left_out.encode(metric)?;
+        }
+        let Some(reporter) = &self.reporter else { return Ok(()) };
+        let stats = reporter.stats();
+        let queued = ConstGauge::new(i64::try_from(stats.queued).unwrap_or(i64::MAX));
+        let help = "Events that the collector has not acknowledged";
+        let metric = encoder.encode_descriptor("reports_queued", help, None, queued.metric_type())?;
+        queued.encode(metric)?;
+        for (name, help, value) in [
+            ("reports_sent", "Events that the collector has acknowledged", stats.sent),
+            ("reports_merged", "Events that found the queue full and went into a sum", stats.merged),
+            ("reports_refused", "Events that the collector refused", stats.refused),
+            ("report_retries", "Requests to the collector that failed and were tried again", stats.retries),
+        ] {
+            let counter = ConstCounter::new(value);
+            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! The manager's doors: where it listens, what proves a tenant there, and who is at the other end still.
+
+use crate::config::SharedMemory;
+use crate::greeting::Access;
+use crate::humane;
+use crate::keepalive::Keepalive;
+use crate::listen::{Address, Listener};
+use crate::signals::AtEnd;
+use crate::tokens::Tokens;
+use anyhow::{Context as _, bail};
+use clap::Args;
+use fpga_net::tls::{HTTP_2, Reload, ServerFiles, ServerTls};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+/// The flags.
+#[derive(Debug, Args)]
+pub(super) struct DoorArgs {
+    /// Where to listen: `unix:/PATH` or `tcp://HOST:PORT` (0: a free port); may be given several times.
+    #[arg(long, env = "FPGA_LISTEN", value_delimiter = ',', default_value = "unix:/run/fpga/dm0.sock")]
+    listen: Vec<Address>,
+
+    /// Allow TCP without TLS: nobody proves who they are, isolation is off.
+    #[arg(long, env = "FPGA_INSECURE_TCP", conflicts_with = "tls_cert")]
+    insecure_tcp: bool,
+
+    /// Certificate (chain, PEM) of the manager for TCP. It and the next two are read again when they change.
+    #[arg(
+        long,
+        env = "FPGA_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key",
+        requires = "tls_client_ca"
+    )]
+    tls_cert: Option<PathBuf>,
+
+    /// Its private key (PEM).
+    #[arg(long, env = "FPGA_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Authorities (PEM) of which clients must have a certificate; its first DNS name is the tenant: `cert:NAME`.
+    #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Folder of tokens, one file per tenant, named as the tenant: sessions must show one. Read again when it changes.
+    /// Without it a tenant is the user that the kernel says a client is.
+    #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
+    tokens: Option<PathBuf>,
+
+    /// Take sessions without a token too: their tenant is what the connection proves.
+    #[arg(long, env = "FPGA_TOKENS_OPTIONAL", requires = "tokens")]
+    tokens_optional: bool,
+
+    /// How long a client over TCP may be silent before its session counts as lost: it is asked after half of that, and
+    /// a program that a debugger holds answers nothing. 0: for ever.
+    #[arg(long, env = "FPGA_KEEPALIVE", default_value = "1m", value_parser = humane::duration)]
+    keepalive: Duration,
+}
+
+impl DoorArgs {
+    /// TLS for TCP, which there must be unless a flag says otherwise.
+    pub(super) fn tls(&self) -> anyhow::Result<Option<Arc<ServerTls>>> {
+        if let Some(tcp) = self.listen.iter().find(|address| matches!(address, Address::Tcp(_)))
+            && !self.insecure_tcp
+            && self.tls_cert.is_none()
+        {
+            bail!(
+                "{tcp} has no TLS: give --tls-cert, --tls-key and --tls-client-ca, or add --insecure-tcp if everyone \
+                 who reaches it may use the device, isolation off"
+            );
+        }
+        let (Some(certificate), Some(key), Some(client_ca)) =
+            (self.tls_cert.clone(), self.tls_key.clone(), self.tls_client_ca.clone())
+        else {
+            return Ok(None);
+        };
+        let files = ServerFiles { certificate, key, client_ca: Some(client_ca) };
+        let tls = ServerTls::new(files, HTTP_2);
+        match tls.reload() {
+            Reload::Failed(error) => Err(error).context("--tls-cert, --tls-key, --tls-client-ca"),
+            _ => Ok(Some(Arc::new(tls))),
+        }
+    }
+
+    /// What sessions have to show.
+    pub(super) fn access(&self) -> anyhow::Result<Access> {
+        Ok(match self.tokens.as_deref().map(Tokens::read).transpose().context("--tokens")? {
+            None => Access::Connection,
+            Some(tokens) if self.tokens_optional => Access::TokenOrConnection(tokens),
+            Some(tokens) => Access::Token(tokens),
+        })
+    }
+
+    /// How long clients may be silent.
+    pub(super) fn keepalive(&self) -> Keepalive {
+        Keepalive::within(self.keepalive)
+    }
+
+    /// Binds all addresses, and side sockets beside unix sockets; socket files go at the end.
+    pub(super) fn bind(
+        &self,
+        shared_memory: SharedMemory,
+        at_end: &AtEnd,
+    ) -> anyhow::Result<(Vec<Listener>, Vec<Address>)> {
+        let mut listeners = Vec::new();
+        let mut all_bound = Vec::new();
+        for address in &self.listen {
+            let (listener, bound, file) = address.bind()?;
+            listeners.push(listener);
+            all_bound.push(bound);
+            if let Some(file) = file {
+                at_end.add(file);
+            }
+            if shared_memory == SharedMemory::Off {
+                continue;
+            }
+            match address.bind_side() {
+                Ok(Some((side, file))) => {
+                    listeners.push(side);
+                    at_end.add(file);
+                }
+                Ok(None) => {}
+                // Clients do without.
+                Err(error) => warn!(%error, "No memory will be shared"),
+            }
+        }
+        Ok((listeners, all_bound))
+    }
+}
+
+/// Writes the addresses: whole or not at all where the path is a file, at once where it is a pipe.
+pub(super) fn say_ready(path: &Path, bound: &[Address]) -> anyhow::Result<()> {
+    let text: String = bound.iter().map(|address| format!("{address}\n")).collect();
+    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    if is_pipe {
+        OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
+}

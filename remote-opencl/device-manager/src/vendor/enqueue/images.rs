@@ -1,0 +1,268 @@
+//! Commands on images. Pixels come and go without gaps: pitches are the vendor's business here.
+
+use super::{Enqueued, WaitList};
+use crate::segments::Slice;
+use crate::vendor::api::call;
+use crate::vendor::handles::Handle as _;
+use crate::vendor::image::Region;
+use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
+use bytes::Bytes;
+use opencl_sys::CL_FALSE;
+use std::ptr;
+
+impl Queue {
+    /// Writes a region; there must be as many pixels as it has, which the caller has checked.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn write_image(
+        &self,
+        image: &Memory,
+        region: Region,
+        pixels: Bytes,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let address = pixels.as_ptr();
+        // SAFETY: `pixels` has the region's bytes and is kept until the event has ended.
+        let event = unsafe { self.write_image_from(image, region, address, wait)? };
+        Ok(Enqueued::reading(event, pixels))
+    }
+
+    /// As [`Self::write_image`], from shared memory.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn write_image_shared(
+        &self,
+        image: &Memory,
+        region: Region,
+        slice: Slice,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let address = slice.address().cast_const().cast();
+        // SAFETY: the slice has the region's bytes and is kept until the event has ended.
+        let event = unsafe { self.write_image_from(image, region, address, wait)? };
+        Ok(Enqueued::shared(event, slice))
+    }
+
+    /// # Safety
+    /// `address` is valid for reads of the region's bytes until the event has ended.
+    unsafe fn write_image_from(
+        &self,
+        image: &Memory,
+        region: Region,
+        address: *const u8,
+        wait: &[&Event],
+    ) -> ClResult<Event> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        let status = unsafe {
+            call!(clEnqueueWriteImage(
+                self.raw(),
+                image.raw(),
+                CL_FALSE,
+                region.origin.as_ptr(),
+                region.size.as_ptr(),
+                0,
+                0,
+                address.cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Event::of_command(event, status)
+    }
+
+    /// Reads a region of so many bytes, which the caller has reckoned; [`Enqueued::take_piece`] 0 has them all.
+    ///
+    /// # Errors
+    /// The vendor's, and -6 where there is no memory.
+    pub fn read_image(
+        &self,
+        image: &Memory,
+        region: Region,
+        size: usize,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        let address = bytes.as_mut_ptr();
+        // SAFETY: `bytes` has room for the region and is kept, unmoved, until the event has ended.
+        let event = unsafe { self.read_image_to(image, region, address, wait)? };
+        Ok(Enqueued::writing(event, bytes, size))
+    }
+
+    /// As [`Self::read_image`], into shared memory of the region's size.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn read_image_shared(
+        &self,
+        image: &Memory,
+        region: Region,
+        slice: Slice,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let address = slice.address().cast();
+        // SAFETY: the slice has the region's bytes and is kept until the event has ended.
+        let event = unsafe { self.read_image_to(image, region, address, wait)? };
+        Ok(Enqueued::shared(event, slice))
+    }
+
+    /// # Safety
+    /// `address` is valid for writes of the region's bytes until the event has ended.
+    unsafe fn read_image_to(
+        &self,
+        image: &Memory,
+        region: Region,
+        address: *mut u8,
+        wait: &[&Event],
+    ) -> ClResult<Event> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        let status = unsafe {
+            call!(clEnqueueReadImage(
+                self.raw(),
+                image.raw(),
+                CL_FALSE,
+                region.origin.as_ptr(),
+                region.size.as_ptr(),
+                0,
+                0,
+                address.cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Event::of_command(event, status)
+    }
+
+    /// Copies a region to where `target_origin` says.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn copy_image(
+        &self,
+        source: &Memory,
+        target: &Memory,
+        region: Region,
+        target_origin: [usize; 3],
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the vendor checks the regions.
+        let status = unsafe {
+            call!(clEnqueueCopyImage(
+                self.raw(),
+                source.raw(),
+                target.raw(),
+                region.origin.as_ptr(),
+                target_origin.as_ptr(),
+                region.size.as_ptr(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::of_command(event, status)?))
+    }
+
+    /// Fills a region with a colour.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn fill_image(
+        &self,
+        image: &Memory,
+        color: &[u8; 16],
+        region: Region,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        /// As four floats or integers lie.
+        #[repr(align(16))]
+        struct Color([u8; 16]);
+        let color = Color(*color);
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the colour has the longest form there is and is
+        // copied before the call returns.
+        let status = unsafe {
+            call!(clEnqueueFillImage(
+                self.raw(),
+                image.raw(),
+                color.0.as_ptr().cast(),
+                region.origin.as_ptr(),
+                region.size.as_ptr(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::of_command(event, status)?))
+    }
+
+    /// Copies a region to a buffer from `offset` on.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn copy_image_to_buffer(
+        &self,
+        image: &Memory,
+        region: Region,
+        (buffer, offset): (&Memory, usize),
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the vendor checks the ranges.
+        let status = unsafe {
+            call!(clEnqueueCopyImageToBuffer(
+                self.raw(),
+                image.raw(),
+                buffer.raw(),
+                region.origin.as_ptr(),
+                region.size.as_ptr(),
+                offset,
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::of_command(event, status)?))
+    }
+
+    /// Copies from a buffer, from `offset` on, to a region.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn copy_buffer_to_image(
+        &self,
+        (buffer, offset): (&Memory, usize),
+        image: &Memory,
+        region: Region,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the vendor checks the ranges.
+        let status = unsafe {
+            call!(clEnqueueCopyBufferToImage(
+                self.raw(),
+                buffer.raw(),
+                image.raw(),
+                offset,
+                region.origin.as_ptr(),
+                region.size.as_ptr(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::of_command(event, status)?))
+    }
+}
