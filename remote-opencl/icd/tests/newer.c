@@ -6,17 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int failures;
+#include "check.h"
+
 static cl_platform_id platform;
 static cl_device_id device;
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "line %d: %s (last error %d)\n", __LINE__, #condition, error); \
-            failures++; \
-        } \
-    } while (0)
 
 static cl_program build(cl_context context, cl_device_id on, const char *source, const char *options) {
     cl_int error;

@@ -7,17 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int failures;
+#include "check.h"
+
 static cl_device_id device;
 static cl_context context;
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "line %d: %s (last error %d)\n", __LINE__, #condition, error); \
-            failures++; \
-        } \
-    } while (0)
 
 static int has(const char *extension) {
     char all[8192] = "";

@@ -1,4 +1,7 @@
-//! Programs and their builds.
+//! Programs.
+
+mod binaries;
+mod building;
 
 use crate::api::context::device_handles;
 use crate::api::device;
@@ -9,13 +12,12 @@ use crate::info::Answer;
 use crate::memory;
 use crate::objects::{Context, Program, UserData};
 use crate::platforms::Device;
+use building::{Build, ProgramNotify, Step, link, read_headers, text_of};
 use fpga_client as client;
 use fpga_client::ClError;
 use std::ffi::{c_char, c_uchar, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-type ProgramNotify = unsafe extern "C" fn(cl::cl_program, *mut c_void);
 
 entry_points! {
     fn clCreateProgramWithSource(
@@ -48,7 +50,7 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_DEVICE));
         }
         // SAFETY: the caller's lists have `num_devices` entries.
-        let given = unsafe { given_binaries(&devices, lengths, binaries, binary_status)? };
+        let given = unsafe { binaries::given(&devices, lengths, binaries, binary_status)? };
         let (result, statuses) = match client::Program::with_binaries(&context.client, &given) {
             Ok((client, statuses)) => (Ok(client), statuses),
             Err(error) => (Err(error.error), error.statuses),
@@ -248,11 +250,11 @@ entry_points! {
             cl::CL_PROGRAM_DEVICES => answer.values(&device_handles(&program.devices)),
             cl::CL_PROGRAM_SOURCE => answer.text(program.client.source()),
             cl::CL_PROGRAM_BINARY_SIZES => {
-                answer.values(&binaries(&program).iter().map(|binary| binary.len()).collect::<Vec<_>>())
+                answer.values(&binaries::of(&program).iter().map(|binary| binary.len()).collect::<Vec<_>>())
             }
             cl::CL_PROGRAM_BINARIES => {
                 // SAFETY: the caller's value has pointers to room for each binary, or NULL.
-                unsafe { copy_binaries(&program, answer) }
+                unsafe { binaries::copy(&program, answer) }
             }
             cl::CL_PROGRAM_NUM_KERNELS => answer.value(kernels()?.len()),
             cl::CL_PROGRAM_IL => answer.bytes(program.client.il()),
@@ -333,205 +335,4 @@ unsafe fn join(
         }
     }
     Ok(source)
-}
-
-/// A binary given for a device.
-type Given<'a> = (Arc<client::Device>, &'a [u8]);
-
-/// The binaries given for devices. One that is missing is marked in `binary_status`.
-///
-/// # Safety
-/// `lengths`, `binaries` and `binary_status` are NULL or have an entry per device; each binary is NULL or as long as
-/// its length says.
-unsafe fn given_binaries<'a>(
-    devices: &[Handle<Device>],
-    lengths: *const usize,
-    binaries: *mut *const c_uchar,
-    binary_status: *mut cl::cl_int,
-) -> Result<Vec<Given<'a>>, ClError> {
-    // SAFETY: an entry per device by this function's contract.
-    let (lengths, binaries) = unsafe {
-        (memory::array(lengths, devices.len())?, memory::array(binaries.cast_const(), devices.len())?)
-    };
-    let mut given = Vec::with_capacity(devices.len());
-    let mut invalid = false;
-    for (index, device) in devices.iter().enumerate() {
-        // SAFETY: as long as its length says by this function's contract.
-        let bytes = unsafe { memory::array(binaries[index], lengths[index])? };
-        // CL_INVALID_VALUE if lengths[i] is zero or if binaries[i] is NULL, with CL_INVALID_VALUE in binary_status[i].
-        if bytes.is_empty() {
-            invalid = true;
-        }
-        if !binary_status.is_null() {
-            let status = if bytes.is_empty() { cl::CL_INVALID_VALUE } else { cl::CL_SUCCESS };
-            // SAFETY: an entry per device by this function's contract.
-            unsafe { memory::write(binary_status.add(index), status) };
-        }
-        given.push((device.client()?, bytes));
-    }
-    if invalid { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(given) }
-}
-
-/// The binary of each device; an empty one where there is none yet.
-fn binaries(program: &Program) -> Vec<Vec<u8>> {
-    let mut binaries: Vec<Vec<u8>> =
-        program.client.binaries().map(|all| all.iter().map(|one| one.to_vec()).collect()).unwrap_or_default();
-    binaries.resize(program.devices.len(), Vec::new());
-    binaries
-}
-
-/// The one query whose answer goes through pointers in the value.
-///
-/// # Safety
-/// The answer's value has a pointer per device, each NULL or to room for that device's binary.
-unsafe fn copy_binaries(program: &Program, answer: Answer) -> Result<(), ClError> {
-    let binaries = binaries(program);
-    let (room, value, size) = answer.raw();
-    let needed = size_of::<*mut u8>() * binaries.len();
-    if !value.is_null() {
-        if room < needed {
-            return Err(ClError(cl::CL_INVALID_VALUE));
-        }
-        for (index, binary) in binaries.iter().enumerate() {
-            // SAFETY: a pointer per device by this function's contract.
-            let target = unsafe { value.cast::<*mut u8>().add(index).read_unaligned() };
-            if !target.is_null() {
-                // SAFETY: room for the binary by this function's contract.
-                unsafe { std::ptr::copy_nonoverlapping(binary.as_ptr(), target, binary.len()) };
-            }
-        }
-    }
-    // SAFETY: NULL or writable, as the answer's maker promised.
-    unsafe { memory::write(size, needed) };
-    Ok(())
-}
-
-/// A string of the application, none for NULL; `invalid` is the code where it isn't text.
-///
-/// # Safety
-/// `text` is NULL or ends with NUL.
-unsafe fn text_of(text: *const c_char, invalid: cl::cl_int) -> Result<String, ClError> {
-    // SAFETY: as promised by the caller.
-    match unsafe { memory::text(text) } {
-        None => Ok(String::new()),
-        Some(text) => Ok(text.to_str().map_err(|_| ClError(invalid))?.to_owned()),
-    }
-}
-
-/// The headers of a compilation.
-type Headers = Vec<(String, Arc<client::Program>)>;
-
-/// # Safety
-/// Both lists have `count` entries.
-unsafe fn read_headers(
-    count: cl::cl_uint,
-    headers: *const cl::cl_program,
-    names: *mut *const c_char,
-) -> Result<Headers, ClError> {
-    // SAFETY: as promised by the caller.
-    let (headers, names) = unsafe {
-        (memory::array(headers, count as usize)?, memory::array(names.cast_const(), count as usize)?)
-    };
-    let mut read = Vec::with_capacity(headers.len());
-    for (header, name) in headers.iter().zip(names) {
-        let program = lookup::<Program>(*header)?;
-        if name.is_null() {
-            return Err(ClError(cl::CL_INVALID_VALUE));
-        }
-        // SAFETY: not NULL, and ends with NUL.
-        read.push((unsafe { text_of(*name, cl::CL_INVALID_VALUE)? }, Arc::clone(&program.client)));
-    }
-    Ok(read)
-}
-
-/// Links, here or in the background; the code to return with the program, or the error without one.
-fn link(
-    made: *mut c_void,
-    options: String,
-    inputs: Vec<Arc<client::Program>>,
-    notify: Option<ProgramNotify>,
-    user_data: UserData,
-) -> Result<cl::cl_int, ClError> {
-    let program = lookup::<Program>(made)?;
-    match notify {
-        None => match program.client.link(&options, &inputs) {
-            (Ok(()), _) => Ok(cl::CL_SUCCESS),
-            (Err(error), true) => Ok(error.0),
-            (Err(error), false) => Err(error),
-        },
-        notify => {
-            let build = Build { program, options, step: Step::Link(inputs) };
-            build.start(notify, user_data).map(|()| cl::CL_SUCCESS)
-        }
-    }
-}
-
-/// A build that was accepted.
-struct Build {
-    program: Handle<Program>,
-    options: String,
-    step: Step,
-}
-
-/// Which part of a build.
-enum Step {
-    Build(Vec<Arc<client::Device>>),
-    Compile(Vec<Arc<client::Device>>, Headers),
-    Link(Vec<Arc<client::Program>>),
-}
-
-impl Build {
-    fn start(self, notify: Option<ProgramNotify>, user_data: UserData) -> Result<(), ClError> {
-        let program = &self.program;
-        // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not completed.
-        if program.kernels.load(Ordering::Relaxed) > 0 || program.building.swap(true, Ordering::AcqRel) {
-            return Err(ClError(cl::CL_INVALID_OPERATION));
-        }
-        match notify {
-            None => self.run(),
-            Some(notify) => self.run_in_background(notify, user_data),
-        }
-    }
-
-    fn run(self) -> Result<(), ClError> {
-        let client = &self.program.client;
-        let result = match &self.step {
-            Step::Build(devices) => client.build(devices, &self.options),
-            Step::Compile(devices, headers) => client.compile(devices, &self.options, headers),
-            Step::Link(inputs) => client.link(&self.options, inputs).0,
-        };
-        self.program.building.store(false, Ordering::Release);
-        result
-    }
-
-    /// Builds on a thread of its own, since the callback thread must stay free for events, and tells `notify`.
-    fn run_in_background(self, notify: ProgramNotify, user_data: UserData) -> Result<(), ClError> {
-        let program = Arc::clone(&self.program);
-        let task = move || {
-            let UserData(user_data) = { user_data };
-            let handle = Arc::clone(&self.program);
-            // The outcome is in the build status and log, where the callback finds it.
-            let _ = self.run();
-            // SAFETY: the application gave this function for this purpose.
-            unsafe { notify(handle.as_ptr(), user_data) };
-        };
-        spawn_without_signals(task).map_err(|_| {
-            program.building.store(false, Ordering::Release);
-            ClError(cl::CL_OUT_OF_HOST_MEMORY)
-        })
-    }
-}
-
-/// A thread that takes none of the application's signals.
-fn spawn_without_signals(task: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    // SAFETY: both sets are initialised before they are read; only this thread's mask changes, and is put back.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let spawned = std::thread::Builder::new().name("fpga-opencl-build".into()).spawn(task);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        spawned.map(drop)
-    }
 }

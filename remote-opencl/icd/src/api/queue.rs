@@ -12,6 +12,17 @@ use fpga_client::ClError;
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
+/// What applications can ask of a queue of either kind.
+struct Facts<'a> {
+    context: &'a Handle<Context>,
+    device: &'a Handle<Device>,
+    references: cl::cl_uint,
+    properties: u64,
+    as_given: &'a [u64],
+    /// Bytes, of a queue on the device.
+    size: Option<u32>,
+}
+
 entry_points! {
     fn clCreateCommandQueue(
         context: cl::cl_context,
@@ -107,21 +118,27 @@ entry_points! {
     ) -> status {
         // SAFETY: the caller's value has room for `room` bytes.
         let answer = unsafe { Answer::new(room, value, size) };
-        let queue = match lookup::<DeviceQueue>(queue) {
-            Ok(on_device) => return info_of_device_queue(&on_device, param, answer),
-            Err(_) => lookup::<Queue>(queue)?,
-        };
-        match param {
-            cl::CL_QUEUE_CONTEXT => answer.value(queue.context.as_ptr()),
-            cl::CL_QUEUE_DEVICE => answer.value(queue.device.as_ptr()),
-            cl::CL_QUEUE_REFERENCE_COUNT => answer.value(queue.references()),
-            cl::CL_QUEUE_PROPERTIES => answer.value(queue.client.properties()),
-            cl::CL_QUEUE_PROPERTIES_ARRAY => answer.values(&queue.properties),
-            cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(default_of(&queue.context, &queue.device)),
-            // CL_INVALID_COMMAND_QUEUE if command_queue is not a valid command-queue for param_name.
-            cl::CL_QUEUE_SIZE => Err(ClError(cl::CL_INVALID_COMMAND_QUEUE)),
-            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        if let Ok(queue) = lookup::<DeviceQueue>(queue) {
+            let facts = Facts {
+                context: &queue.context,
+                device: &queue.device,
+                references: queue.references(),
+                properties: queue.client.properties(),
+                as_given: &queue.properties,
+                size: Some(queue.size),
+            };
+            return facts.answer(param, answer);
         }
+        let queue = lookup::<Queue>(queue)?;
+        let facts = Facts {
+            context: &queue.context,
+            device: &queue.device,
+            references: queue.references(),
+            properties: queue.client.properties(),
+            as_given: &queue.properties,
+            size: None,
+        };
+        facts.answer(param, answer)
     }
 
     fn clFlush(queue: cl::cl_command_queue) -> status {
@@ -194,20 +211,19 @@ fn create_on_device(
     Ok(queue.as_ptr())
 }
 
-fn info_of_device_queue(
-    queue: &Handle<DeviceQueue>,
-    param: cl::cl_command_queue_info,
-    answer: Answer,
-) -> Result<(), ClError> {
-    match param {
-        cl::CL_QUEUE_CONTEXT => answer.value(queue.context.as_ptr()),
-        cl::CL_QUEUE_DEVICE => answer.value(queue.device.as_ptr()),
-        cl::CL_QUEUE_REFERENCE_COUNT => answer.value(queue.references()),
-        cl::CL_QUEUE_PROPERTIES => answer.value(queue.client.properties()),
-        cl::CL_QUEUE_PROPERTIES_ARRAY => answer.values(&queue.properties),
-        cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(default_of(&queue.context, &queue.device)),
-        cl::CL_QUEUE_SIZE => answer.value(queue.size),
-        _ => Err(ClError(cl::CL_INVALID_VALUE)),
+impl Facts<'_> {
+    fn answer(&self, param: cl::cl_command_queue_info, answer: Answer) -> Result<(), ClError> {
+        match param {
+            cl::CL_QUEUE_CONTEXT => answer.value(self.context.as_ptr()),
+            cl::CL_QUEUE_DEVICE => answer.value(self.device.as_ptr()),
+            cl::CL_QUEUE_REFERENCE_COUNT => answer.value(self.references),
+            cl::CL_QUEUE_PROPERTIES => answer.value(self.properties),
+            cl::CL_QUEUE_PROPERTIES_ARRAY => answer.values(self.as_given),
+            cl::CL_QUEUE_DEVICE_DEFAULT => answer.value(default_of(self.context, self.device)),
+            // CL_INVALID_COMMAND_QUEUE if command_queue is not a valid command-queue for param_name.
+            cl::CL_QUEUE_SIZE => answer.value(self.size.ok_or(ClError(cl::CL_INVALID_COMMAND_QUEUE))?),
+            _ => Err(ClError(cl::CL_INVALID_VALUE)),
+        }
     }
 }
 

@@ -55,21 +55,7 @@ entry_points! {
         // SAFETY: the caller's value has room for `room` bytes.
         unsafe { Answer::new(room, value, size) }.bytes(&bytes)
     }
-
-    fn clGetKernelSubGroupInfoKHR(
-        kernel: cl::cl_kernel,
-        device: cl::cl_device_id,
-        param: cl::cl_kernel_sub_group_info,
-        input_size: usize,
-        input: *const c_void,
-        room: usize,
-        value: *mut c_void,
-        size: *mut usize,
-    ) -> status {
-        // SAFETY: passed on as promised by the caller.
-        match unsafe { clGetKernelSubGroupInfo(kernel, device, param, input_size, input, room, value, size) } {
-            cl::CL_SUCCESS => Ok(()),
-            error => Err(ClError(error)),
-        }
-    }
 }
+
+/// By the name that it had as an extension.
+pub use self::clGetKernelSubGroupInfo as clGetKernelSubGroupInfoKHR;

@@ -1,0 +1,83 @@
+//! Binaries of programs, as the application gives and gets them: lists of pointers.
+
+use crate::cl;
+use crate::handle::Handle;
+use crate::info::Answer;
+use crate::memory;
+use crate::objects::Program;
+use crate::platforms::Device;
+use fpga_client as client;
+use fpga_client::ClError;
+use std::ffi::c_uchar;
+use std::sync::Arc;
+
+/// A binary given for a device.
+pub(super) type Given<'a> = (Arc<client::Device>, &'a [u8]);
+
+/// The binaries given for devices. One that is missing is marked in `binary_status`.
+///
+/// # Safety
+/// `lengths`, `binaries` and `binary_status` are NULL or have an entry per device; each binary is NULL or as long as
+/// its length says.
+pub(super) unsafe fn given<'a>(
+    devices: &[Handle<Device>],
+    lengths: *const usize,
+    binaries: *mut *const c_uchar,
+    binary_status: *mut cl::cl_int,
+) -> Result<Vec<Given<'a>>, ClError> {
+    // SAFETY: an entry per device by this function's contract.
+    let (lengths, binaries) = unsafe {
+        (memory::array(lengths, devices.len())?, memory::array(binaries.cast_const(), devices.len())?)
+    };
+    let mut given = Vec::with_capacity(devices.len());
+    let mut invalid = false;
+    for (index, device) in devices.iter().enumerate() {
+        // SAFETY: as long as its length says by this function's contract.
+        let bytes = unsafe { memory::array(binaries[index], lengths[index])? };
+        // CL_INVALID_VALUE if lengths[i] is zero or if binaries[i] is NULL, with CL_INVALID_VALUE in binary_status[i].
+        if bytes.is_empty() {
+            invalid = true;
+        }
+        if !binary_status.is_null() {
+            let status = if bytes.is_empty() { cl::CL_INVALID_VALUE } else { cl::CL_SUCCESS };
+            // SAFETY: an entry per device by this function's contract.
+            unsafe { memory::write(binary_status.add(index), status) };
+        }
+        given.push((device.client()?, bytes));
+    }
+    if invalid { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(given) }
+}
+
+/// The binary of each device; an empty one where there is none yet.
+pub(super) fn of(program: &Program) -> Vec<Vec<u8>> {
+    let mut binaries: Vec<Vec<u8>> =
+        program.client.binaries().map(|all| all.iter().map(|one| one.to_vec()).collect()).unwrap_or_default();
+    binaries.resize(program.devices.len(), Vec::new());
+    binaries
+}
+
+/// The one query whose answer goes through pointers in the value.
+///
+/// # Safety
+/// The answer's value has a pointer per device, each NULL or to room for that device's binary.
+pub(super) unsafe fn copy(program: &Program, answer: Answer) -> Result<(), ClError> {
+    let binaries = of(program);
+    let (room, value, size) = answer.raw();
+    let needed = size_of::<*mut u8>() * binaries.len();
+    if !value.is_null() {
+        if room < needed {
+            return Err(ClError(cl::CL_INVALID_VALUE));
+        }
+        for (index, binary) in binaries.iter().enumerate() {
+            // SAFETY: a pointer per device by this function's contract.
+            let target = unsafe { value.cast::<*mut u8>().add(index).read_unaligned() };
+            if !target.is_null() {
+                // SAFETY: room for the binary by this function's contract.
+                unsafe { std::ptr::copy_nonoverlapping(binary.as_ptr(), target, binary.len()) };
+            }
+        }
+    }
+    // SAFETY: NULL or writable, as the answer's maker promised.
+    unsafe { memory::write(size, needed) };
+    Ok(())
+}
