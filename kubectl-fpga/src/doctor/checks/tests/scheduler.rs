@@ -1,0 +1,180 @@
+//! What kube-scheduler's configuration and pod have wrong.
+
+use super::*;
+use crate::doctor::checks::scheduler;
+
+#[test]
+fn a_weight_that_plugins_outvote_is_found() {
+    only(
+        &with_config("weight: 10", "weight: 4"),
+        Severity::Problem,
+        "weight",
+        "at most 400 points, kube-scheduler's plugins 1200",
+    );
+    only(&with_config("weight: 10", "weight: 5"), Severity::Warning, "weight", "at most 500 points");
+    let mend = &scheduler::weight(&with_config("weight: 10", "weight: 1"))[0].mend;
+    assert!(mend.contains("to 10 or more"), "{mend}");
+}
+
+#[test]
+fn an_extender_that_was_told_another_weight_is_found() {
+    only(
+        &with_config("weight: 10", "weight: 12"),
+        Severity::Warning,
+        "weight",
+        "told that its weight is 10, and it is 12",
+    );
+}
+
+#[test]
+fn a_scheduler_that_knows_of_no_extender_is_found() {
+    only(&with_config("extenders:", "others:"), Severity::Problem, "wiring", "names no extender of ours");
+    let pod = SchedulerPod {
+        command: vec!["kube-scheduler".into(), "--kubeconfig=/x".into()],
+        ..SchedulerPod::default()
+    };
+    let facts = Facts { config: Looked::Hidden("x".into()), scheduler_pod: Looked::Found(pod), ..mk_facts() };
+    only(&facts, Severity::Problem, "wiring", "without --config");
+    let facts = Facts { config: Looked::Hidden("no ConfigMap".into()), ..mk_facts() };
+    only(&facts, Severity::Unknown, "wiring", "could not be checked");
+}
+
+#[test]
+fn missing_and_wrong_verbs_are_found() {
+    only(&with_config("  preemptVerb: preempt\n", ""), Severity::Problem, "verbs", "preemptVerb is not set");
+    only(
+        &with_config("  weight", "  bindVerb: bind\n  weight"),
+        Severity::Problem,
+        "verbs",
+        "bindVerb is set",
+    );
+}
+
+#[test]
+fn tls_that_protects_nothing_is_found() {
+    let https = |more: &str| with_config("http://127.0.0.1:9461", &format!("https://127.0.0.1:9461{more}"));
+    only(&https("\n  enableHTTPS: true"), Severity::Problem, "tls", "https without tlsConfig.caData");
+    only(&https(""), Severity::Problem, "tls", "https without tlsConfig.caData");
+    only(&https("\n  tlsConfig: {insecure: true}"), Severity::Problem, "tls", "insecure is true");
+    only(
+        &with_config("  weight", "  enableHTTPS: true\n  weight"),
+        Severity::Problem,
+        "tls",
+        "begins with http://",
+    );
+    only(&with_config("127.0.0.1", "10.0.0.7"), Severity::Warning, "tls", "plain http to 10.0.0.7");
+    let fine = run(&https("\n  tlsConfig: {caData: QQ==}"));
+    assert!(fine.iter().all(|finding| finding.severity == Severity::Ok), "{fine:#?}");
+}
+
+#[test]
+fn a_service_name_that_the_scheduler_can_not_resolve_is_found() {
+    let name = "https://fpga-scheduler-extender.kube-fpga.svc:9461\n  tlsConfig: {caData: QQ==}";
+    let facts = with_config("http://127.0.0.1:9461", name);
+    only(&facts, Severity::Problem, "dns", "has dnsPolicy ClusterFirst");
+    let pod = SchedulerPod {
+        host_network: true,
+        dns_policy: "ClusterFirstWithHostNet".into(),
+        ..SchedulerPod::default()
+    };
+    let fine = run(&Facts { scheduler_pod: Looked::Found(pod), ..facts.clone() });
+    assert!(fine.iter().all(|finding| finding.severity == Severity::Ok), "{fine:#?}");
+    only(
+        &Facts { scheduler_pod: Looked::Hidden("x".into()), ..facts },
+        Severity::Unknown,
+        "dns",
+        "could not",
+    );
+    only(&with_config("http://127.0.0.1:9461", "/fpga"), Severity::Problem, "dns", "is no URL");
+}
+
+#[test]
+fn whole_nodes_and_long_calls_are_found() {
+    only(
+        &with_config("nodeCacheCapable: true", "nodeCacheCapable: false"),
+        Severity::Warning,
+        "cache mode",
+        "whole nodes",
+    );
+    only(&with_config("  httpTimeout: 1s\n", ""), Severity::Warning, "timeout", "5 s by default");
+    only(&with_config("httpTimeout: 1s", "httpTimeout: soon"), Severity::Problem, "timeout", "no duration");
+}
+
+#[test]
+fn pods_that_are_not_sent_or_never_fit_are_found() {
+    let check = "managed resource";
+    only(
+        &with_config("ignoredByScheduler: true", "ignoredByScheduler: false"),
+        Severity::Problem,
+        check,
+        "is not true",
+    );
+    only(
+        &with_config("fpga-scheduling.io/accelerated", "example.com/gpu"),
+        Severity::Problem,
+        check,
+        "managedResources has no",
+    );
+    let all = with_config("managedResources", "others");
+    only(&all, Severity::Problem, check, "no managedResources, and ignorable is false");
+    let pod = FpgaPod { name: "d/q".into(), narrowed: true, ..FpgaPod::default() };
+    only(
+        &Facts { pods: Looked::Found(vec![pod]), ..mk_facts() },
+        Severity::Problem,
+        check,
+        "without the resource",
+    );
+    only(&with_config("  weight", "  ignorable: true\n  weight"), Severity::Note, check, "ignorable is true");
+}
+
+#[test]
+fn pods_that_sampling_may_miss_are_found_in_large_clusters_only() {
+    let pod = FpgaPod { name: "d/q".into(), requests_resource: true, ..FpgaPod::default() };
+    let small = Facts { pods: Looked::Found(vec![pod]), ..mk_facts() };
+    assert!(sampling_of(&small).severity == Severity::Ok);
+    let mut nodes = vec![mk_node("n1"), mk_node("n2")];
+    nodes.extend((0..200).map(|number| Node { name: format!("plain{number}"), ..Node::default() }));
+    let large = Facts { nodes: Looked::Found(nodes), ..small };
+    only(&large, Severity::Problem, "sampling", "d/q");
+    let all = Facts { config: sampled_at(100), ..large };
+    assert!(sampling_of(&all).severity == Severity::Ok);
+}
+
+#[test]
+fn decisions_that_see_a_part_of_the_boards_are_noted() {
+    let with = |boards: usize, percentage: u32| Facts {
+        nodes: Looked::Found(
+            (0..1_000)
+                .map(|number| Node { labelled: number < boards, ..mk_node(&format!("n{number}")) })
+                .collect(),
+        ),
+        config: sampled_at(percentage),
+        ..mk_facts()
+    };
+    let seen = |boards, percentage| {
+        let finding = sampling_of(&with(boards, percentage));
+        (finding.severity, finding.what)
+    };
+    assert_eq!(seen(100, 10).0, Severity::Ok);
+    assert_eq!(seen(101, 1), (Severity::Note, "a decision sees 100 of the 101 nodes with boards".to_owned()));
+    assert_eq!(seen(420, 0).0, Severity::Ok, "0 is what kube-scheduler makes of the number");
+    assert_eq!(seen(421, 0), (Severity::Note, "a decision sees 420 of the 421 nodes with boards".to_owned()));
+    assert_eq!(seen(1_000, 100).0, Severity::Ok);
+}
+
+/// The shipped configuration with another `percentageOfNodesToScore`.
+fn sampled_at(percentage: u32) -> Looked<(String, SchedulerConfig)> {
+    let Facts { config, .. } =
+        with_config("percentageOfNodesToScore: 10\n", &format!("percentageOfNodesToScore: {percentage}\n"));
+    config
+}
+
+fn sampling_of(facts: &Facts) -> Finding {
+    scheduler::sampling(facts).remove(0)
+}
+
+#[test]
+fn batches_of_equal_pods_are_noted() {
+    let facts = Facts { kubernetes_minor: Looked::Found(36), ..mk_facts() };
+    only(&facts, Severity::Note, "batching", "places equal pods in batches");
+}
