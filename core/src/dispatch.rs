@@ -341,7 +341,7 @@ impl Dispatch {
     /// Takes idle slots. Evicted is what is least likely to be wanted soon.
     fn take(&mut self, session: SessionId, demand: &Demand, now: Duration) -> Option<Assignment> {
         let foresight = &self.foresight;
-        let worth = |bitstream| foresight.worth(bitstream, now.into());
+        let worth = |bitstream, copies| foresight.worth(bitstream, copies, now.into());
         let assignment = self.slots.take_keeping(session, demand, worth)?;
         assignment.evicted.iter().for_each(|evicted| self.foresight.evicted(*evicted, now.into()));
         Some(assignment)

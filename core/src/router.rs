@@ -3,6 +3,8 @@
 //!
 //! What slots hold and who waits, the caller knows: the simulator's boards today, a request router later.
 
+use std::num::NonZeroU32;
+
 /// What is known of a slot; `B` names a bitstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot<B> {
@@ -32,12 +34,21 @@ pub struct Board<'a, B> {
     pub waiting: usize,
 }
 
+impl<B: PartialEq> Board<'_, B> {
+    fn copies(&self, of: B) -> NonZeroU32 {
+        let of = Some(of);
+        let copies = self.slots.iter().filter(|slot| slot.resident == of).count();
+        u32::try_from(copies).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
+    }
+}
+
 /// The replica, by its place in `boards`, that serves a request for `wanted`; nothing if there is none. `worth` says what
-/// it is worth to keep a bitstream on a board, by the board's place; of equal ones the one unused for the longest goes.
+/// it is worth to keep a bitstream on a board, by the board's place and in how many of its slots the bitstream is; of equal
+/// ones the one unused for the longest goes.
 pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
     boards: impl IntoIterator<Item = Board<'a, B>>,
     wanted: B,
-    worth: impl Fn(usize, B) -> W,
+    worth: impl Fn(usize, B, NonZeroU32) -> W,
 ) -> Option<usize> {
     let mut cheapest: Option<((Option<W>, u64), usize)> = None;
     let mut calmest: Option<(usize, usize)> = None;
@@ -52,7 +63,8 @@ pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
                 return Some(place);
             }
             // An empty slot costs nothing: `None` comes before any worth.
-            let cost = (slot.resident.map(|resident| worth(place, resident)), slot.last_use);
+            let cost = slot.resident.map(|resident| worth(place, resident, board.copies(resident)));
+            let cost = (cost, slot.last_use);
             if cheapest.as_ref().is_none_or(|(least, _)| cost < *least) {
                 cheapest = Some((cost, place));
             }
@@ -72,7 +84,7 @@ mod tests {
 
     fn chosen(boards: &[(&[Slot<char>], usize)], wanted: char) -> Option<usize> {
         let boards = boards.iter().map(|(slots, waiting)| Board { slots, waiting: *waiting });
-        choose(boards, wanted, |_, bitstream| u32::from(bitstream))
+        choose(boards, wanted, |_, bitstream, copies| u32::from(bitstream) / copies)
     }
 
     #[test]
@@ -89,6 +101,14 @@ mod tests {
         assert_eq!(chosen(&[(&cheap, 0), (&older, 0)], 'w'), Some(1), "worth the same: the longest unused");
         assert_eq!(chosen(&[(&busy, 2), (&busy, 1), (&busy, 1)], 'w'), Some(1), "the shortest queue");
         assert_eq!(chosen(&[], 'w'), None);
+    }
+
+    #[test]
+    fn one_of_several_copies_is_less_of_a_loss() {
+        use SlotState::{Busy, Idle};
+        let twice = [slot(Some('z'), Idle, 8), slot(Some('z'), Busy, 9)];
+        let once = [slot(Some('y'), Idle, 1), slot(Some('x'), Busy, 2)];
+        assert_eq!(chosen(&[(&once, 0), (&twice, 0)], 'w'), Some(1), "what is used counts as a copy, too");
     }
 
     fn any_slot() -> impl Strategy<Value = Slot<char>> {

@@ -1,8 +1,8 @@
 //! The slots of one device (S-7): which bitstream each holds, who uses it, and which are taken for a task.
 //!
 //! A task takes all its slots at once or none. A resident bitstream wins, then an empty slot, then the idle slot whose
-//! bitstream is worth least to the caller, then the one whose last use is longest ago. Loading itself, and its time, are the
-//! caller's.
+//! bitstream is worth least to the caller, then the one whose last use is longest ago. A bitstream may be in several slots:
+//! the caller is told in how many. Loading itself, and its time, are the caller's.
 
 use crate::bitstream::Digest;
 use std::num::NonZeroU32;
@@ -188,16 +188,16 @@ impl SlotTable {
     ///
     /// What must be loaded counts as resident from now on; nobody else can take the slot before it is released.
     pub fn take(&mut self, session: SessionId, demand: &Demand) -> Option<Assignment> {
-        self.take_keeping(session, demand, |_| 0_u8)
+        self.take_keeping(session, demand, |_, _| 0_u8)
     }
 
     /// The same, where not the last use alone decides what is evicted: the bitstream that is worth least goes first, of
-    /// equal ones that of longest ago.
+    /// equal ones that of longest ago. `worth` is told in how many slots of the device the bitstream is, used ones too.
     pub fn take_keeping<W: Ord>(
         &mut self,
         session: SessionId,
         demand: &Demand,
-        worth: impl Fn(Digest) -> W,
+        worth: impl Fn(Digest, NonZeroU32) -> W,
     ) -> Option<Assignment> {
         let mut assignment = self.choose(demand, &worth)?;
         for load in &assignment.load {
@@ -257,7 +257,11 @@ impl SlotTable {
         }
     }
 
-    fn choose<W: Ord>(&self, demand: &Demand, worth: &impl Fn(Digest) -> W) -> Option<Assignment> {
+    fn choose<W: Ord>(
+        &self,
+        demand: &Demand,
+        worth: &impl Fn(Digest, NonZeroU32) -> W,
+    ) -> Option<Assignment> {
         match demand {
             Demand::Nothing => Some(Assignment::default()),
             Demand::AnySlot => {
@@ -268,7 +272,11 @@ impl SlotTable {
         }
     }
 
-    fn choose_for<W: Ord>(&self, bitstreams: &[Digest], worth: &impl Fn(Digest) -> W) -> Option<Assignment> {
+    fn choose_for<W: Ord>(
+        &self,
+        bitstreams: &[Digest],
+        worth: &impl Fn(Digest, NonZeroU32) -> W,
+    ) -> Option<Assignment> {
         // All resident ones first: no other bitstream of the same task may evict them.
         let mut chosen: Vec<Option<SlotIndex>> =
             bitstreams.iter().map(|bitstream| self.idle_with(*bitstream)).collect();
@@ -290,9 +298,20 @@ impl SlotTable {
         self.slots.iter().position(found).map(index)
     }
 
+    /// In how many slots a bitstream is.
+    fn copies(&self, of: Digest) -> NonZeroU32 {
+        let copies = self.slots.iter().filter(|slot| slot.resident == Some(of)).count();
+        u32::try_from(copies).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
+    }
+
     /// The slot to load into next: an empty one, else the idle one that is worth least, else whose last use is longest
     /// ago.
-    fn victim<W: Ord>(&self, taken: &[SlotIndex], worth: &impl Fn(Digest) -> W) -> Option<SlotIndex> {
+    fn victim<W: Ord>(
+        &self,
+        taken: &[SlotIndex],
+        worth: &impl Fn(Digest, NonZeroU32) -> W,
+    ) -> Option<SlotIndex> {
+        let worth = |resident| worth(resident, self.copies(resident));
         self.slots
             .iter()
             .enumerate()

@@ -10,7 +10,7 @@ const LONGEST: f64 = 366.0 * 86_400.0;
 
 /// Columns that a trace must have; it may have others.
 const COLUMNS: &str = "app, func, end_timestamp, duration";
-/// What is shown of a first line that is no header.
+/// Characters of what isn't what it should be, as far as they are shown.
 const SHOWN: usize = 60;
 
 /// One invocation.
@@ -39,7 +39,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// The first line lacks columns.
-    #[error("the trace is not CSV with the columns {COLUMNS}: its first line is {0:?}")]
+    #[error("the trace is not CSV with the columns {COLUMNS}: {}", first_line(.0))]
     Columns(String),
     /// There is no row that can be used.
     #[error("{}: no row can be used{}", path.display(), first_bad(.bad_rows))]
@@ -59,9 +59,18 @@ pub enum TraceError {
         line: u64,
         /// The column.
         column: &'static str,
-        /// Its value.
-        value: f64,
+        /// The beginning of its value.
+        value: String,
     },
+}
+
+/// What is shown of a text that isn't what it should be.
+fn beginning(text: &str) -> String {
+    text.chars().take(SHOWN).collect()
+}
+
+fn first_line(found: &str) -> String {
+    if found.is_empty() { "it is empty".to_owned() } else { format!("its first line is {found:?}") }
 }
 
 fn first_bad(bad_rows: &crate::trace::BadRows) -> String {
@@ -75,8 +84,8 @@ fn first_bad(bad_rows: &crate::trace::BadRows) -> String {
 struct Row<'a> {
     app: &'a str,
     func: &'a str,
-    end_timestamp: f64,
-    duration: f64,
+    end_timestamp: &'a str,
+    duration: &'a str,
 }
 
 /// The invocations of a trace one by one as they are read, in the order of its rows: that of their ends.
@@ -108,7 +117,7 @@ impl<R: Read> Invocations<R> {
                     // Told once; what follows is no row of a trace.
                     self.over = true;
                     let found = columns.iter().collect::<Vec<_>>().join(",");
-                    return Err(TraceError::Columns(found.chars().take(SHOWN).collect()));
+                    return Err(TraceError::Columns(beginning(&found)));
                 }
                 self.columns.insert(columns)
             }
@@ -117,12 +126,14 @@ impl<R: Read> Invocations<R> {
             return Ok(None);
         }
         let Row { app, func, end_timestamp, duration } = self.row.deserialize(Some(columns))?;
-        for (column, value) in [("end_timestamp", end_timestamp), ("duration", duration)] {
-            if !(0.0..=LONGEST).contains(&value) {
+        let seconds = |column: &'static str, value: &str| {
+            value.parse().ok().filter(|seconds| (0.0..=LONGEST).contains(seconds)).ok_or_else(|| {
                 let line = self.row.position().map_or(0, csv::Position::line);
-                return Err(TraceError::Range { line, column, value });
-            }
-        }
+                TraceError::Range { line, column, value: beginning(value) }
+            })
+        };
+        let (end_timestamp, duration) =
+            (seconds("end_timestamp", end_timestamp)?, seconds("duration", duration)?);
         // What began before the trace did, begins with it.
         let start = Duration::from_secs_f64((end_timestamp - duration).max(0.0));
         let duration = Duration::from_secs_f64(duration);
@@ -175,8 +186,8 @@ mod tests {
     fn what_is_no_trace_says_why() {
         let error = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
         assert!(error("a,b\n1,2\n").contains("columns app, func, end_timestamp, duration"));
-        assert!(error(&format!("{HEADER}a,f,x,1\n")).contains("line: 2"));
-        for bad in ["-1", "NaN", "inf", "1e300"] {
+        assert!(error("").ends_with("it is empty"));
+        for bad in ["-1", "NaN", "inf", "1e300", "x", ""] {
             let text = error(&format!("{HEADER}a,f,{bad},1\n"));
             assert!(text.contains("line 2") && text.contains("end_timestamp"), "{text}");
         }
@@ -186,10 +197,10 @@ mod tests {
     fn a_stream_goes_on_after_a_bad_row() {
         let text = format!("{HEADER}a,f,2,1\na,f,-1,1\na,f\na,f,x,1\na,g,4,1\n");
         let items: Vec<_> = Invocations::new(text.as_bytes()).collect();
-        let lines = [3, 4, 5].map(|line| format!("line{}{line}", if line == 3 { " " } else { ": " }));
+        let lines = ["line 3", "line: 4", "line 5"];
         for (item, line) in items[1..4].iter().zip(lines) {
             let error = item.as_ref().unwrap_err().to_string();
-            assert!(error.contains(&line), "{error}");
+            assert!(error.contains(line), "{error}");
         }
         assert_eq!(items[0].as_ref().unwrap().start, Duration::from_secs(1));
         assert_eq!(items[4].as_ref().unwrap().function, "g");

@@ -10,6 +10,7 @@ pub mod azure;
 pub mod commands;
 pub mod figure;
 pub mod outcome;
+pub mod parallel;
 pub mod placement;
 pub mod pool;
 pub mod progress;

@@ -3,6 +3,7 @@
 //! Scores are added up and ties are told apart as kube-scheduler does.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
+use bytes::Bytes;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::node_state::{ANNOTATION, encode};
@@ -175,7 +176,7 @@ impl Twins {
             node.waiting.push_back(job);
             return;
         }
-        let taken = node.take(bitstream, &mut self.uses, now, |_| 0).unwrap();
+        let taken = node.take(bitstream, &mut self.uses, now, |_, _| 0).unwrap();
         if !taken.resident {
             node.collector.loaded(bitstream, Micros::from_millis(10.0), now);
         }
@@ -245,8 +246,9 @@ impl Twins {
             }}})
             .to_string()
         };
-        let ask =
-            |verb, names: &[String]| verbs::answer(&self.live, verb, request(names).as_bytes()).unwrap().body;
+        let ask = |verb, names: &[String]| -> Vec<u8> {
+            verbs::answer(&self.live, verb, &Bytes::from(request(names))).unwrap().body.into()
+        };
         let Filtered { node_names } = serde_json::from_slice(&ask(Verb::Filter, &names)).unwrap();
         let scores: Vec<Priority> = serde_json::from_slice(&ask(Verb::Prioritize, &node_names)).unwrap();
         let total = |priority: &Priority| {

@@ -1,6 +1,7 @@
 //! `fpga-sim replay-cluster` with what a live extender recorded.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
+use bytes::Bytes;
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::units::Millis;
 use fpga_scheduler_extender::app::App;
@@ -42,8 +43,9 @@ fn record(file: &Path, asked: u32) {
             "annotations": { "fpga-scheduling.io/bitstreams": "sobel" },
         }}})
         .to_string();
+        let request = Bytes::from(request);
         for verb in [Verb::Filter, Verb::Prioritize] {
-            verbs::answer(&app, verb, request.as_bytes()).unwrap();
+            verbs::answer(&app, verb, &request).unwrap();
         }
     }
     // The recording is written to its end.

@@ -77,6 +77,32 @@ fn what_is_wanted_often_stays_although_another_was_wanted_later() {
 }
 
 #[test]
+fn a_second_copy_goes_before_what_comes_less_often() {
+    let mut dispatch = dispatch(3);
+    // 1 comes twice as often as 2; both of its copies are from a moment when two sessions wanted it at once.
+    let mut tasks = 0;
+    let mut run = |sessions: &[u64], bitstream: u8, at: u64| {
+        let granted = sessions.iter().map(|session| {
+            tasks += 1;
+            (dispatch.submit(task(*session, tasks, &[bitstream]), ms(at)).unwrap().unwrap(), tasks)
+        });
+        let granted: Vec<(Grant, u64)> = granted.collect();
+        granted.iter().for_each(|(_, id)| drop(dispatch.finish(TaskId(*id), ms(at + 1))));
+        dispatch.slots().resident().flatten().collect::<Vec<_>>()
+    };
+    for turn in 0..20 {
+        run(&[A], 1, turn * 20_000);
+        run(&[A], 2, turn * 20_000 + 5_000);
+        run(&[A], 1, turn * 20_000 + 10_000);
+    }
+    let copies = |resident: &[Digest], of: u8| resident.iter().filter(|is| **is == digest(of)).count();
+    let both = run(&[A, B], 1, 400_000);
+    assert_eq!((copies(&both, 1), copies(&both, 2)), (2, 1));
+    let with_third = run(&[A], 3, 400_010);
+    assert_eq!([1, 2, 3].map(|of| copies(&with_third, of)), [1, 1, 1]);
+}
+
+#[test]
 fn a_task_without_kernels_waits_for_nobody_else() {
     let mut dispatch = dispatch(1);
     assert!(started(&mut dispatch, task(A, 1, &[1])));

@@ -6,6 +6,7 @@
 use super::Gaps;
 use crate::units::Millis;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// As many bitstreams are remembered.
 pub const MOST_KNOWN: usize = 1024;
@@ -82,11 +83,12 @@ impl<B: Ord + Copy> Foresight<B> {
         }
     }
 
-    /// What it is worth to keep a bitstream: how likely it is wanted soon, in millionths. Nothing for one that was never
-    /// seen.
+    /// What it is worth to keep one of so many copies of a bitstream: how likely it is wanted soon, in millionths, and
+    /// divided by them, since another copy helps only when both are wanted at once. Nothing for one that was never seen.
     #[must_use]
-    pub fn worth(&self, bitstream: B, now: Millis) -> u32 {
-        self.gaps.get(&bitstream).map_or(0, |gaps| gaps.chance_within(self.horizon.get(), now))
+    pub fn worth(&self, bitstream: B, copies: NonZeroU32, now: Millis) -> u32 {
+        let chance = self.gaps.get(&bitstream).map_or(0, |gaps| gaps.chance_within(self.horizon.get(), now));
+        chance / copies
     }
 
     /// How many bitstreams are remembered.
@@ -106,6 +108,8 @@ impl<B: Ord + Copy> Default for Foresight<B> {
 mod tests {
     use super::*;
 
+    const ONE: NonZeroU32 = NonZeroU32::MIN;
+
     #[test]
     fn what_comes_often_is_worth_more_than_what_was_used_last() {
         let mut seen = Foresight::default();
@@ -113,13 +117,20 @@ mod tests {
         (0..4).for_each(|turn| seen.used('r', Millis(turn * 331_000)));
         let now = Millis(994_000);
         seen.used('r', now);
-        assert!(
-            seen.worth('o', now) > seen.worth('r', now),
-            "{} {}",
-            seen.worth('o', now),
-            seen.worth('r', now)
-        );
-        assert_eq!(seen.worth('?', now), 0);
+        let (often, last) = (seen.worth('o', ONE, now), seen.worth('r', ONE, now));
+        assert!(often > last, "{often} {last}");
+        assert_eq!(seen.worth('?', ONE, now), 0);
+    }
+
+    #[test]
+    fn a_further_copy_is_worth_less_than_one_of_something_else_that_comes() {
+        let mut seen = Foresight::default();
+        (0..100).for_each(|turn| seen.used('o', Millis(turn * 10_000)));
+        (0..33).for_each(|turn| seen.used('r', Millis(turn * 30_000)));
+        let now = Millis(991_000);
+        let four = NonZeroU32::new(4).unwrap();
+        assert!(seen.worth('o', ONE, now) > seen.worth('r', ONE, now));
+        assert!(seen.worth('o', four, now) < seen.worth('r', ONE, now));
     }
 
     #[test]
@@ -151,6 +162,6 @@ mod tests {
             seen.used(0, Millis(stranger));
         }
         assert_eq!(seen.known(), MOST_KNOWN);
-        assert!(seen.worth(0, Millis(3 * MOST_KNOWN as u64)) > 900_000);
+        assert!(seen.worth(0, ONE, Millis(3 * MOST_KNOWN as u64)) > 900_000);
     }
 }

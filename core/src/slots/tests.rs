@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 fn digest(n: u8) -> Digest {
     Digest::from_bytes([n; 32])
@@ -42,10 +43,64 @@ fn what_is_worth_least_is_evicted_first() {
         let taken = table.take(A, &bitstreams(&[bitstream])).unwrap();
         table.release(&taken.slots);
     }
-    let worth = |bitstream: Digest| 3 - bitstream.as_bytes()[0];
+    let worth = |bitstream: Digest, _| 3 - bitstream.as_bytes()[0];
     let taken = table.take_keeping(A, &bitstreams(&[3]), worth).unwrap();
     assert_eq!(loads(&taken), [(1, 3)], "2 is worth less than 1, though 1 was used before");
     assert_eq!(taken.evicted, [Digest::from_bytes([2; 32])]);
+}
+
+#[test]
+fn worth_is_asked_with_the_number_of_copies_and_those_in_use_count() {
+    let mut table = table(4);
+    let first = table.take(A, &bitstreams(&[1])).unwrap();
+    let second = table.take(B, &bitstreams(&[1])).unwrap();
+    let other = table.take(B, &bitstreams(&[2])).unwrap();
+    table.take(B, &bitstreams(&[3])).unwrap();
+    table.release(&first.slots);
+    table.release(&other.slots);
+    let taken = table.take_keeping(A, &bitstreams(&[4]), |_, copies| 12 / copies.get()).unwrap();
+    assert_eq!(
+        (loads(&taken), second.slots),
+        (vec![(0, 4)], vec![SlotIndex(1)]),
+        "a copy of 1 is still in use"
+    );
+}
+
+proptest! {
+    /// Only idle slots are loaded anew; of their bitstreams none was worth less than what goes.
+    #[test]
+    fn copies_are_counted_as_the_table_has_them(steps in prop::collection::vec((1_u8..5, any::<bool>()), 1..60)) {
+        let mut table = table(4);
+        let mut held: Vec<(u64, Vec<SlotIndex>)> = Vec::new();
+        for (session, (bitstream, release)) in (1..).zip(steps) {
+            if release && !held.is_empty() {
+                let (_, slots) = held.remove(0);
+                table.release(&slots);
+                continue;
+            }
+            let before: Vec<Option<Digest>> = table.resident().collect();
+            let count = |of: Digest| before.iter().filter(|is| **is == Some(of)).count();
+            let idle: Vec<Digest> = (0..4)
+                .filter(|slot| table.holder(SlotIndex(*slot)).is_none())
+                .filter_map(|slot| table.resident_in(SlotIndex(slot)))
+                .collect();
+            let asked = std::cell::RefCell::new(Vec::new());
+            let worth = |of: Digest, copies: NonZeroU32| {
+                asked.borrow_mut().push((of, copies.get() as usize));
+                12 / copies.get()
+            };
+            let taken = table.take_keeping(SessionId(session), &bitstreams(&[bitstream]), worth);
+            for (of, copies) in asked.into_inner() {
+                prop_assert_eq!(copies, count(of));
+            }
+            if let Some(taken) = taken {
+                for gone in &taken.evicted {
+                    prop_assert!(idle.iter().all(|other| count(*other) <= count(*gone)));
+                }
+                held.push((session, taken.slots));
+            }
+        }
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Compare {
     #[arg(long, env = "FPGA_SIM_WEEK", value_enum, default_value_t = Week::Second)]
     week: Week,
     /// Seeds: of the workload, and of the synthetic trace.
-    #[arg(long, env = "FPGA_SIM_SEEDS", default_value_t = 5)]
+    #[arg(long, env = "FPGA_SIM_SEEDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
     /// Numbers of nodes.
     #[arg(long, env = "FPGA_SIM_NODES", value_delimiter = ',', default_value = "10,20,40")]
@@ -72,7 +72,7 @@ impl Compare {
             }
         }
         let outcomes = run_all(BASE, &runs, self.threads)?;
-        let seeds = usize::try_from(self.seeds)?.max(1);
+        let seeds = usize::try_from(self.seeds)?;
         let mut text = String::new();
         let which = match &self.trace {
             Some(path) => format!("Azure 2021 schema, {}", crate::trace::file::shown(path)),

@@ -1,11 +1,8 @@
-//! Many runs of one scenario with different values, on all cores. Which thread does what changes nothing: each run is
-//! alone, and results are kept in the order of the list.
+//! Many runs of one scenario with different values.
 
 use crate::outcome::Outcome;
-use crate::scenario::{Scenario, ScenarioError};
-use std::io::{IsTerminal as _, Write as _, stderr};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::parallel::in_parallel;
+use crate::scenario::Scenario;
 
 /// The outcome of each entry of `runs`, which are changes of the form `PATH=VALUE`.
 ///
@@ -15,56 +12,29 @@ pub(super) fn run_all(
     base: &str,
     runs: &[Vec<String>],
     threads: Option<usize>,
-) -> Result<Vec<Outcome>, ScenarioError> {
-    run_each(base, runs, threads, &|_, _| {})
+) -> anyhow::Result<Vec<Outcome>> {
+    run_each(base, runs, threads, &|_, _| Ok(()))
 }
 
 /// The same; `done` is told of every outcome as soon as it is there, in any order.
 ///
 /// # Errors
-/// The first error in the order of the list.
+/// The first error in the order of the list; those of `done` count.
 pub(super) fn run_each(
     base: &str,
     runs: &[Vec<String>],
     threads: Option<usize>,
-    done: &(dyn Fn(usize, &Outcome) + Sync),
-) -> Result<Vec<Outcome>, ScenarioError> {
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = threads.unwrap_or_else(cores).clamp(1, runs.len().max(1));
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<Outcome, ScenarioError>>>> =
-        Mutex::new(runs.iter().map(|_| None).collect());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((index, changes)) = {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    runs.get(index).map(|changes| (index, changes))
-                } {
-                    // Series are for figures of single runs, and long.
-                    let result = Scenario::parse_changed(base, changes)
-                        .and_then(|scenario| scenario.run())
-                        .map(|outcome| Outcome { series: Vec::new(), ..outcome });
-                    if let Ok(outcome) = &result {
-                        done(index, outcome);
-                    }
-                    let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    results[index] = Some(result);
-                    if stderr().is_terminal() {
-                        let done = results.iter().filter(|result| result.is_some()).count();
-                        // A terminal that is gone needs no progress.
-                        let _ = write!(stderr(), "\rruns: {done} of {} ", runs.len());
-                    }
-                }
-            });
-        }
-    });
-    if stderr().is_terminal() {
-        let _ = writeln!(stderr());
-    }
-    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // Each index was taken by one thread, and every thread has ended.
-    results.into_iter().flatten().collect()
+    done: &(dyn Fn(usize, &Outcome) -> anyhow::Result<()> + Sync),
+) -> anyhow::Result<Vec<Outcome>> {
+    // A mistake in the last one is told before the first one runs.
+    let scenarios =
+        runs.iter().map(|changes| Scenario::parse_changed(base, changes)).collect::<Result<Vec<_>, _>>()?;
+    in_parallel(scenarios.len(), threads, |index| {
+        // Series are for figures of single runs, and long.
+        let outcome = Outcome { series: Vec::new(), ..scenarios[index].run()? };
+        done(index, &outcome)?;
+        Ok(outcome)
+    })
 }
 
 /// All combinations of the values of each parameter, the last one changing fastest.
@@ -116,8 +86,10 @@ mod tests {
         let one = run_all(base, &runs, Some(1)).unwrap();
         assert_eq!(one, run_all(base, &runs, Some(3)).unwrap());
         assert_ne!(one[0], one[1]);
-        let wrong = vec![vec!["cluster.nodes=0".to_owned()]];
-        assert!(run_all(base, &wrong, None).is_err());
+        for wrong in ["cluster.nodes=0", "cluster.nodes=x"] {
+            let runs = [vec!["cluster.nodes=2".to_owned()], vec![wrong.to_owned()]];
+            assert!(run_all(base, &runs, None).is_err());
+        }
     }
 
     #[test]

@@ -165,6 +165,9 @@ impl Plot {
     fn read(&self, source: &Source, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         let mut reader = csv::Reader::from_path(&source.path)?;
         let heads = reader.headers()?.clone();
+        if heads.is_empty() {
+            bail!("it is empty; the first line must name the columns");
+        }
         let find = |name: &str| {
             heads.iter().position(|head| head == name).with_context(|| {
                 format!(
@@ -288,5 +291,6 @@ mod tests {
             assert!(error.contains(hint), "{error}");
         }
         assert!(plot("cdf --value p", "p\nx\n").is_err());
+        assert!(format!("{:#}", plot("cdf --value p", "").unwrap_err()).contains("it is empty"));
     }
 }

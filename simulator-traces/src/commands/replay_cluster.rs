@@ -3,7 +3,7 @@
 //! Each decision is looked at alone: what a different choice would have done to the nodes afterwards is not simulated.
 
 use crate::outcome::{Format, Outcome, Table};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::record::{Answer, Book, Verb};
@@ -85,6 +85,11 @@ impl ReplayCluster {
             count(&best_before, |node| &mut node.0);
             count(&best_after, |node| &mut node.1);
         }
+        ensure!(
+            decisions > 0,
+            "{} has no decision on scores; record with the extender's --record while pods are scheduled",
+            path.display()
+        );
         let mut outcome = Outcome::default();
         outcome.remarks.push(format!(
             "Recording: {}. Each decision alone: what a different choice would have led to is not simulated.",

@@ -9,7 +9,7 @@ use super::node::Node;
 use super::options::{AfterUse, Queue, Reach, Requests, Route, Scenario};
 use super::units::Units;
 use crate::outcome::Outcome;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::random::Random;
 use crate::scenario::ScenarioError;
 use crate::time::Micros;
@@ -99,15 +99,16 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`ScenarioError`] if the trace can't be read or a law was broken.
     pub fn run(mut self, trace: &mut Trace) -> Result<Outcome, ScenarioError> {
-        let mut progress = Progress::new();
+        let begin = self.now.secs() / 86_400.0;
+        let mut progress = Progress::new(self.scenario.trace.to_day - begin, Unit::Days);
         let mut jobs = Jobs::new(self.scenario);
         while let Some(job) = jobs.next(trace) {
             self.events_until(job.at)?;
             self.arrive(&job)?;
-            progress.at(self.now);
+            progress.at(self.now.secs() / 86_400.0 - begin);
         }
         self.events_until(Micros::MAX)?;
-        progress.end();
+        drop(progress);
         let serial = self.scenario.slots.requests == Requests::Serial;
         let mut outcome = self.measures.finish(&self.nodes, self.now, serial)?;
         for (name, count) in self.units.counts() {
@@ -303,8 +304,8 @@ impl<'s> Engine<'s> {
         let now = self.now;
         let memory = &self.memory;
         let node = self.nodes.get_mut(index as usize)?;
-        let taken =
-            node.take(job.bitstream, &mut self.uses, now, |bitstream| memory.worth(index, bitstream, now))?;
+        let worth = |bitstream, copies| memory.worth(index, bitstream, copies, now);
+        let taken = node.take(job.bitstream, &mut self.uses, now, worth)?;
         let cold = !taken.resident || self.scenario.slots.after_use == AfterUse::Goes;
         let loading = if cold {
             let (base, per_mb) = node.reconfiguration;
@@ -359,7 +360,9 @@ impl<'s> Engine<'s> {
             }
             (several, Route::Loaded) => {
                 let boards = several.iter().map(|node| self.nodes[*node as usize].board());
-                let worth = |place: usize, resident| self.memory.worth(several[place], resident, self.now);
+                let worth = |place: usize, resident, copies| {
+                    self.memory.worth(several[place], resident, copies, self.now)
+                };
                 let place = fpga_core::router::choose(boards, job.bitstream, worth);
                 place.map_or(0, |place| several[place])
             }

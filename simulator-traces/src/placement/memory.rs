@@ -6,6 +6,7 @@ use super::options::{Eviction, Remembers, Scenario, Slots};
 use crate::scenario::ScenarioError;
 use crate::time::Micros;
 use fpga_core::reuse::{Foresight, Horizon};
+use std::num::NonZeroU32;
 
 /// Of all boards.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub struct Memory {
     /// One per board, or one for all.
     foresights: Vec<Foresight<u32>>,
     lookahead: Lookahead,
-    /// In how many slots each bitstream is.
+    /// In how many slots of all boards each bitstream is.
     copies: Vec<u32>,
     random: u64,
 }
@@ -90,24 +91,24 @@ impl Memory {
         }
     }
 
-    /// What it is worth to keep a bitstream on a board.
+    /// What it is worth to keep a bitstream on a board that has so many copies of it.
     #[must_use]
-    pub fn worth(&self, board: u32, bitstream: u32, now: Micros) -> u64 {
-        let copies = || self.copies.get(bitstream as usize).copied().unwrap_or(1).max(1);
+    pub fn worth(&self, board: u32, bitstream: u32, on_board: NonZeroU32, now: Micros) -> u64 {
+        let on_all =
+            || self.copies.get(bitstream as usize).copied().and_then(NonZeroU32::new).unwrap_or(on_board);
         match self.eviction {
             Eviction::Lru => 0,
             Eviction::Predicted => {
+                let copies = match self.remembers {
+                    Remembers::Board => on_board,
+                    Remembers::Cluster => on_all(),
+                };
                 let foresight = self.foresights.get(self.place(board));
-                let chance = foresight.map_or(0, |foresight| foresight.worth(bitstream, clock(now)));
-                match self.remembers {
-                    Remembers::Board => u64::from(chance),
-                    // A second copy helps only when both are wanted at once.
-                    Remembers::Cluster => u64::from(chance / copies()),
-                }
+                foresight.map_or(0, |foresight| u64::from(foresight.worth(bitstream, copies, clock(now))))
             }
             Eviction::Clairvoyant => {
                 // Of several copies one is wanted at the next use, another one only at the use after it.
-                u64::from(u32::MAX - self.lookahead.next(bitstream, copies() as usize - 1))
+                u64::from(u32::MAX - self.lookahead.next(bitstream, on_all().get() as usize - 1))
             }
             Eviction::Random => {
                 let mixed = (self.random ^ u64::from(bitstream)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

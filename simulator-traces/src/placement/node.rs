@@ -93,14 +93,14 @@ impl Node {
         bitstream: u32,
         uses: &mut u64,
         now: Micros,
-        worth: impl Fn(u32) -> W,
+        worth: impl Fn(u32, NonZeroU32) -> W,
     ) -> Option<Taken> {
         let view = &self.view;
         let waiting = self.waiting.len();
         self.collector.before_change(now, || shown(view, waiting));
         let demand = Demand::of([digest(bitstream)], OtherKernels::None);
-        let assignment =
-            self.slots.take_keeping(SessionId(*uses), &demand, |digest| worth(number(&digest)))?;
+        let worth = |digest, copies| worth(number(&digest), copies);
+        let assignment = self.slots.take_keeping(SessionId(*uses), &demand, worth)?;
         let SlotIndex(slot) = *assignment.slots.first()?;
         self.advance(now);
         self.busy += 1;

@@ -6,10 +6,9 @@ use super::measures::{Estimate, Measures};
 use super::options::PolicyName;
 use super::series::{self, OfPoint};
 use crate::outcome::{Outcome, Table, number};
+use crate::parallel::in_parallel;
 use crate::scenario::ScenarioError;
 use fpga_core::pool::thresholds::Thresholds;
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// More runs than these are a mistake.
 const MOST_RUNS: usize = 200_000;
@@ -67,7 +66,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         return Err(ScenarioError::Invalid(format!("these are {runs} runs: at most {MOST_RUNS} are done")));
     }
     // Runs in the order of points, policies, seeds.
-    let all = in_parallel(runs, |index| {
+    let all = in_parallel(runs, None, |index| {
         let (rest, seed) = (index / seeds, index % seeds);
         let (Some(point), Some(policy)) =
             (points_of.get(rest / policies.len()), policies.get(rest % policies.len()))
@@ -78,8 +77,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         let jobs = point.scenario.arrivals(seed as u64 + 1)?;
         let records = simulate(&point.scenario.cluster()?, policy, &jobs)?;
         Ok(Measures::of(&records))
-    });
-    let all: Vec<Measures> = all.into_iter().collect::<Result<_, _>>()?;
+    })?;
     Ok(outcome(scenario, &points_of, &policies, seeds, &all))
 }
 
@@ -165,29 +163,4 @@ fn outcome(
 pub(super) fn number_short(value: f64) -> String {
     let text = number(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// The results of `work` for 0 up to `count`, in this order, reckoned on all cores.
-fn in_parallel<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count.max(1));
-    let next = AtomicUsize::new(0);
-    let mut results: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let worker = || {
-            let mut mine = Vec::new();
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
-                    return mine;
-                }
-                mine.push((index, work(index)));
-            }
-        };
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, Vec<(usize, T)>>| {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        workers.into_iter().flat_map(join).collect()
-    });
-    results.sort_unstable_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
 }

@@ -6,7 +6,6 @@ use crate::commands::grid::{mean_and_half, run_each};
 use crate::outcome::Outcome;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 /// The changes of one run.
 type Changes = Vec<String>;
@@ -79,19 +78,13 @@ impl Runs {
             .filter(|(_, known)| known.is_none())
             .map(|(changes, _)| changes.clone())
             .collect();
-        let failed = Mutex::new(None);
         let done = |index: usize, outcome: &Outcome| {
-            if let Some(error) = open.get(index).and_then(|changes| kept.write(changes, outcome).err()) {
-                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
-            }
+            open.get(index).map_or(Ok(()), |changes| kept.write(changes, outcome))
         };
         let mut new = match rest {
             Rest::Run(threads) => run_each(base, &open, threads, &done)?.into_iter(),
             Rest::LeftOut => Vec::new().into_iter(),
         };
-        if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            return Err(error);
-        }
         let (mut there, count) = (0, pairs.len());
         for ((_, changes), known) in pairs.into_iter().zip(known) {
             let of_changes = self.outcomes.entry(changes.clone()).or_default();
