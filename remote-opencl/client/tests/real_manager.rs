@@ -6,6 +6,8 @@
     reason = "a test that can't go on shall fail"
 )]
 
+#[path = "real_manager/full.rs"]
+mod full;
 #[path = "real_manager/half_open.rs"]
 mod half_open;
 #[path = "real_manager/proof.rs"]

@@ -161,6 +161,43 @@ async fn sessions_with_different_bitstreams_take_turns_on_one_slot_and_their_byt
 }
 
 #[tokio::test]
+async fn it_goes_with_every_other_way_to_serve() {
+    let bitstreams = bitstreams(&[3, 5]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (store, trace) = (path("store"), path("trace.json"));
+    // The store twice: another manager finds there what clients brought to the first one.
+    let ways: [&[&str]; 7] = [
+        &["--store", &store],
+        &["--store", &store],
+        &["--shared-memory", "off"],
+        &["--command-ring", "off"],
+        &["--trace", &trace],
+        &["--policy", "drr", "--may-reconfigure", "always"],
+        &["--source-as-bitstream", "--reconnect-grace", "1s"],
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        let mut manager = Manager::start(&[&FULL[..], way].concat());
+        let mut client = Client::connect(&manager).await;
+        let context = client.context().await;
+        let (_, missing) = client.program_from(context, &bitstreams[0]).await;
+        assert_eq!(missing, usize::from(number != 1), "{way:?}");
+        let mut sessions =
+            [Session::new(&manager, &bitstreams, 1).await, Session::new(&manager, &bitstreams, 2).await];
+        for (which, factor) in [(0, 3), (1, 5), (0, 3)] {
+            for session in &mut sessions {
+                session.step(which, factor, 7, false).await;
+                session.check().await;
+            }
+        }
+        assert!(counted(&manager, "reconfigurations") >= 3, "{way:?}");
+        drop((client, sessions));
+        assert!(manager.has_no_session().await, "{way:?}");
+        assert!(manager.stop().success(), "{way:?}");
+    }
+}
+
+#[tokio::test]
 async fn images_sources_and_past_events_are_there_after_the_contexts_were_destroyed() {
     let bitstreams = bitstreams(&[3, 5]).await;
     let manager = Manager::start(&FULL);
