@@ -1,6 +1,6 @@
 //! Many sessions on few slots, and kernels that need each other.
 
-use crate::harness::{Client, Manager, after};
+use crate::harness::{Client, Manager, Ready, after};
 use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1::kernel_arg::Value;
 
@@ -84,12 +84,7 @@ async fn many_launches_in_flight_complete_once_each() {
     const LAUNCHES: i32 = 5000;
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
-    let context = client.context().await;
-    let queue = client.queue(context, 0).await;
-    let program = client.source(context, INCREASE).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let kernel = client.kernel(program, "increase").await;
-    let buffer = client.buffer(context, 4).await;
+    let Ready { queue, kernel, buffer } = client.ready(INCREASE, "increase", 4).await;
     let mut events = Vec::new();
     for at in 0..LAUNCHES {
         let args =

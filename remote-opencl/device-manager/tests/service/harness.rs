@@ -34,6 +34,14 @@ pub struct Client {
     last_id: u64,
 }
 
+/// What most tests begin with.
+pub struct Ready {
+    /// In order.
+    pub queue: u64,
+    pub kernel: u64,
+    pub buffer: u64,
+}
+
 impl Client {
     pub async fn connect(manager: &Manager) -> Self {
         Self::over(manager.channel().await).await
@@ -298,6 +306,17 @@ impl Client {
             .await;
         assert_eq!(reply.status, 0);
         kernel
+    }
+
+    /// A kernel of a source, a queue and a buffer of so many bytes.
+    pub async fn ready(&mut self, source: &str, kernel: &str, bytes: u64) -> Ready {
+        let context = self.context().await;
+        let queue = self.queue(context, 0).await;
+        let program = self.source(context, source).await;
+        assert_eq!(self.build(program).await.0, 0);
+        let kernel = self.kernel(program, kernel).await;
+        let buffer = self.buffer(context, bytes).await;
+        Ready { queue, kernel, buffer }
     }
 
     pub async fn user_event(&mut self, context: u64) -> u64 {

@@ -1,6 +1,6 @@
 //! `--isolate process`: what a tenant's kernels do to their runtime is that tenant's affair.
 
-use crate::harness::{Client, DEADLINE, Manager};
+use crate::harness::{Client, DEADLINE, Manager, Ready};
 use crate::sharing::{SPIN, tenants_file};
 use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1::kernel_arg::Value;
@@ -38,12 +38,7 @@ struct Adder {
 
 impl Adder {
     async fn new(mut client: Client) -> Self {
-        let context = client.context().await;
-        let queue = client.queue(context, 0).await;
-        let program = client.source(context, INCREASE).await;
-        assert_eq!(client.build(program).await.0, 0);
-        let kernel = client.kernel(program, "increase").await;
-        let buffer = client.buffer(context, 4).await;
+        let Ready { queue, kernel, buffer } = client.ready(INCREASE, "increase", 4).await;
         Self { client, queue, kernel, buffer, value: 0 }
     }
 
@@ -61,12 +56,7 @@ impl Adder {
 
 /// Runs a kernel that writes to an address that is nobody's; with what the session ends.
 async fn crash(mut client: Client) -> Option<Status> {
-    let context = client.context().await;
-    let queue = client.queue(context, 0).await;
-    let program = client.source(context, WILD).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let kernel = client.kernel(program, "wild").await;
-    let buffer = client.buffer(context, 4).await;
+    let Ready { queue, kernel, buffer } = client.ready(WILD, "wild", 4).await;
     let far = scalar(&(1_u64 << 60).to_le_bytes());
     let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), far], 1);
     client.flush(vec![launch]).await;
@@ -158,12 +148,7 @@ async fn tenants_in_processes_of_their_own_share_the_slots_by_the_managers_polic
     ]);
     let session = async |name: &str| {
         let mut client = tenant(&manager, name).await;
-        let context = client.context().await;
-        let queue = client.queue(context, 0).await;
-        let program = client.source(context, SPIN).await;
-        assert_eq!(client.build(program).await.0, 0);
-        let kernel = client.kernel(program, "spin").await;
-        let buffer = client.buffer(context, 8).await;
+        let Ready { queue, kernel, buffer } = client.ready(SPIN, "spin", 8).await;
         let mut events = Vec::new();
         for _ in 0..20 {
             let args = vec![Value::Buffer(buffer), scalar(&200_000_u64.to_le_bytes())];

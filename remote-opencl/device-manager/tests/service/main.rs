@@ -21,7 +21,7 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
-use harness::{Client, Manager, after};
+use harness::{Client, Manager, Ready, after};
 use std::time::{Duration, Instant};
 
 const ADD: &str = "kernel void add(global const int *a, global const int *b, global int *c) {
@@ -405,12 +405,7 @@ async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots
     // Commands of sessions in tenants' processes are in no trace.
     let mut manager = Manager::start(&["--trace", path.to_str().unwrap(), "--isolate", "protocol"]);
     let mut client = Client::connect(&manager).await;
-    let context = client.context().await;
-    let queue = client.queue(context, 0).await;
-    let program = client.source(context, INCREASE).await;
-    assert_eq!(client.build(program).await.0, 0);
-    let kernel = client.kernel(program, "increase").await;
-    let buffer = client.buffer(context, 4).await;
+    let Ready { queue, kernel, buffer } = client.ready(INCREASE, "increase", 4).await;
     let write = client.write(queue, buffer, ints([1])).await;
     let one = scalar(&1_i32.to_le_bytes());
     let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer), one], 1);

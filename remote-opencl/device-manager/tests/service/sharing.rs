@@ -1,6 +1,6 @@
 //! Tenants that share a device: who gets how much of it, and what they may have (T-1, quotas).
 
-use crate::harness::{Client, Manager};
+use crate::harness::{Client, Manager, Ready};
 use crate::{ints, scalar};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
@@ -26,12 +26,7 @@ struct Spinner {
 
 impl Spinner {
     async fn new(mut client: Client, rounds: u64) -> Self {
-        let context = client.context().await;
-        let queue = client.queue(context, 0).await;
-        let program = client.source(context, SPIN).await;
-        assert_eq!(client.build(program).await.0, 0);
-        let kernel = client.kernel(program, "spin").await;
-        let buffer = client.buffer(context, 8).await;
+        let Ready { queue, kernel, buffer } = client.ready(SPIN, "spin", 8).await;
         Self { client, queue, kernel, buffer, rounds }
     }
 

@@ -1,0 +1,291 @@
+//! One connection: TLS, HTTP/2 and its sessions, all on the thread of the connection.
+
+use crate::budget::Budget;
+use crate::config::SharedMemory;
+use crate::connections::Open;
+use crate::greeting::{Greeted, Greeting, greet};
+use crate::isolation::relay;
+use crate::link::Lines;
+use crate::metrics::Metrics;
+use crate::outgoing::Outgoing;
+use crate::peer::{Accepted, Credentials, Peer};
+use crate::session::{Incoming, Locality, Session, Shared, Who};
+use crate::socket::Socket;
+use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
+use fpga_protocol::v1;
+use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tonic::codegen::Service as _;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Most sessions of one connection.
+const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
+/// A connection without a session is closed after this.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to hear that the manager ends, once its sessions have ended.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+/// What may wait in a connection for its socket.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// Longest headers of a request.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+
+/// All of a connection's life, on its own thread.
+pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, open: Open) -> io::Result<()> {
+    let open = Arc::new(open);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tls = match (&accepted, &shared.config.tls) {
+        (Accepted::Tcp(_), Some(tls)) => Some(tls.clone()),
+        _ => None,
+    };
+    let mut service = Service {
+        shared: shared.clone(),
+        peer,
+        process: accepted.credentials()?,
+        open: open.clone(),
+        sessions: watch::Sender::new(0),
+        opened: Arc::default(),
+    };
+    runtime.block_on(async {
+        let socket = Socket::new(accepted.into())?;
+        match tls {
+            None => http(socket, &service).await,
+            Some(tls) => match handshake(tls.accept(socket), &open).await {
+                Some(Ok((stream, names))) => {
+                    let Some(name) = names.into_iter().next() else {
+                        shared.config.metrics.access_refusals.inc();
+                        tracing::info!(peer = ?service.peer, "A certificate without a DNS name proves nobody");
+                        return Ok(());
+                    };
+                    service.peer = Peer::Certificate(name.into());
+                    http(stream, &service).await;
+                }
+                Some(Err(error)) => {
+                    shared.config.metrics.access_refusals.inc();
+                    tracing::info!(peer = ?service.peer, %error, "A TLS handshake failed");
+                }
+                None => tracing::debug!(peer = ?service.peer, "A TLS handshake took too long"),
+            },
+        }
+        // The socket may be gone; what runs on the device ends here.
+        service.no_session().await;
+        Ok(())
+    })
+}
+
+/// What comes of a handshake, for as long as it may take.
+async fn handshake<T>(shakes: impl Future<Output = T>, open: &Open) -> Option<T> {
+    tokio::select! {
+        shaken = tokio::time::timeout(IDLE_TIMEOUT, shakes) => shaken.ok(),
+        () = open.makes_room() => None,
+    }
+}
+
+async fn http<S>(stream: S, service: &Service)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let server = DeviceManagerServer::new(service.clone())
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let handler = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut server = server.clone();
+        async move { server.call(request).await }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
+        .max_concurrent_streams(MAX_SESSIONS_PER_CONNECTION)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(MAX_HEADER_BYTES);
+    if service.process.is_none() {
+        service.shared.config.keepalive.ask_client(&mut builder);
+    }
+    let connection = builder.serve_connection(TokioIo::new(stream), handler);
+    tokio::pin!(connection);
+    tokio::select! {
+        ended = &mut connection => {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "A connection broke");
+            }
+        }
+        () = service.idle() => {
+            tracing::debug!("An idle connection is closed");
+        }
+        () = service.open.makes_room() => {
+            tracing::debug!("A connection without a session makes room");
+        }
+        () = service.shared.shutdown.requested() => {
+            connection.as_mut().graceful_shutdown();
+            let farewell = async {
+                service.no_session().await;
+                tokio::time::sleep(FAREWELL_TIMEOUT).await;
+            };
+            tokio::select! {
+                _ = connection => {}
+                // The client does not answer.
+                () = farewell => {}
+            }
+        }
+    }
+}
+
+/// The sessions of one connection.
+#[derive(Debug, Clone)]
+struct Service {
+    shared: Arc<Shared>,
+    peer: Peer,
+    /// The client, where it is on this node.
+    process: Option<Credentials>,
+    /// The connection's place.
+    open: Arc<Open>,
+    /// How many there are.
+    sessions: watch::Sender<usize>,
+    /// How many there ever were.
+    opened: Arc<AtomicUsize>,
+}
+
+impl Service {
+    /// Whether memory can be shared with this client.
+    fn locality(&self) -> Locality {
+        match (self.process, self.shared.config.shared_memory) {
+            (Some(process), SharedMemory::On) => Locality::SharesMemory(process),
+            _ => Locality::Remote,
+        }
+    }
+
+    /// All of a session.
+    async fn run(&self, greeted: Greeted, budget: Budget, outgoing: Outgoing, client: impl Incoming) {
+        self.shared.config.metrics.sessions_opened.inc();
+        let locality = self.locality();
+        if let Some(processes) = &self.shared.processes {
+            return relay::run(processes, &self.shared, greeted, locality, budget, outgoing, client).await;
+        }
+        let Greeted { tenant, account, client: name, pid, .. } = greeted;
+        let id = self.shared.config.dispatcher.new_session();
+        let who = Who { id, tenant: tenant.clone(), account, locality };
+        let (session, input) = Session::new(self.shared.clone(), who, budget, outgoing);
+        tracing::debug!(session = session.id().0, tenant = tenant.as_str(), name, pid, "Session opened");
+        session.run(input, client).await;
+    }
+
+    /// Waits until there is none.
+    async fn no_session(&self) {
+        // It can't be closed: this value holds a sender.
+        let _ = self.sessions.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Waits until there has been none for [`IDLE_TIMEOUT`].
+    async fn idle(&self) {
+        loop {
+            self.no_session().await;
+            let opened = self.opened.load(Ordering::Relaxed);
+            let mut sessions = self.sessions.subscribe();
+            let some = sessions.wait_for(|count| *count > 0);
+            if tokio::time::timeout(IDLE_TIMEOUT, some).await.is_err()
+                && opened == self.opened.load(Ordering::Relaxed)
+            {
+                return;
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl DeviceManager for Service {
+    type SessionStream = Lines;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::ClientMessage>>,
+    ) -> Result<Response<Lines>, Status> {
+        let budget = Budget::default();
+        let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
+        let (lines, link) = Lines::new(messages);
+        let mut counted = Counted::new(self);
+        let service = self.clone();
+        let mut client = request.into_inner();
+        tokio::spawn(async move {
+            let links = &service.shared.links;
+            let greeting = greet(&mut client, &service.shared, &service.peer).await;
+            if greeting.is_ok() {
+                service.open.is_used();
+            }
+            match greeting {
+                Ok(Greeting::New(greeted)) if greeted.resumable && links.are_on() => {
+                    let (outgoing, messages) =
+                        Outgoing::new(budget.clone(), service.shared.config.metrics.clone());
+                    match links.start(greeted.tenant.clone(), client, messages) {
+                        Ok((client, line)) => {
+                            // Where the connection has gone already the client comes back by another.
+                            let _ = link.send(line);
+                            service.run(greeted, budget, outgoing, client).await;
+                        }
+                        Err(error) => outgoing.end(Status::internal(error.to_string())),
+                    }
+                }
+                Ok(Greeting::New(greeted)) => service.run(greeted, budget, outgoing, client).await,
+                Ok(Greeting::Resume { tenant, resume }) => {
+                    counted.is_no_session();
+                    match links.resume(&tenant, &resume.key, resume.received, client) {
+                        Ok(line) => drop(link.send(line.carrying(counted))),
+                        Err(status) => {
+                            let (tenant, reason) = (tenant.as_str(), status.message());
+                            tracing::info!(tenant, reason, "A session can't go on");
+                            outgoing.end(status);
+                        }
+                    }
+                    return;
+                }
+                Err(status) => {
+                    tracing::info!(peer = ?service.peer, reason = status.message(), "Session refused");
+                    outgoing.end(status);
+                }
+            }
+            drop(counted);
+        });
+        Ok(Response::new(lines))
+    }
+}
+
+/// A session in the counts, for as long as it lives.
+#[derive(Debug)]
+struct Counted {
+    service: Service,
+    /// Whether it is more than a connection of one.
+    metrics: Option<Metrics>,
+}
+
+impl Counted {
+    fn new(service: &Service) -> Self {
+        service.opened.fetch_add(1, Ordering::Relaxed);
+        service.sessions.send_modify(|count| *count += 1);
+        let metrics = service.shared.config.metrics.clone();
+        metrics.sessions.inc();
+        Self { service: service.clone(), metrics: Some(metrics) }
+    }
+
+    /// It is the connection of a session that is counted already.
+    fn is_no_session(&mut self) {
+        if let Some(metrics) = self.metrics.take() {
+            metrics.sessions.dec();
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.is_no_session();
+        self.service.sessions.send_modify(|count| *count -= 1);
+    }
+}
