@@ -52,6 +52,8 @@ pub struct Trace {
     requests: Box<dyn Iterator<Item = Result<Request, BadRow>> + Send>,
     /// Which it is, for people.
     pub name: String,
+    /// Nothing begins after this; only for those who want to know how far they are.
+    pub end: Micros,
     /// The rows that could not be used.
     pub bad_rows: BadRows,
 }
@@ -80,28 +82,32 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] if there is nothing to read.
     pub fn open(origin: &Origin) -> Result<Self, TraceError> {
-        let (requests, name): (Box<dyn Iterator<Item = Result<Request, BadRow>> + Send>, String) =
-            match origin {
-                Origin::Synthetic { seed, requests } => (
-                    Box::new(synthetic::Synthetic::new(*seed, *requests).map(Ok)),
-                    format!("synthetic, seed {seed}, {requests} requests in two weeks (statistics of S-9)"),
-                ),
-                Origin::Azure2021(path) => (
-                    Box::new(file::Ordered::open(path)?),
-                    format!("Azure 2021 schema, {}", file::shown(path)),
-                ),
-                Origin::Azure2019 { folder, seed } => (
-                    Box::new(azure_2019::Requests::open(folder, *seed)?),
-                    format!("Azure 2019 schema, {}", file::shown(folder)),
-                ),
-            };
-        Ok(Self { requests, name, bad_rows: BadRows::default() })
+        type Requests = Box<dyn Iterator<Item = Result<Request, BadRow>> + Send>;
+        let (requests, name, end): (Requests, String, Micros) = match origin {
+            Origin::Synthetic { seed, requests } => (
+                Box::new(synthetic::Synthetic::new(*seed, *requests).map(Ok)),
+                format!("synthetic, seed {seed}, {requests} requests in two weeks (statistics of S-9)"),
+                Micros::from_secs(synthetic::DAYS * 86_400.0),
+            ),
+            Origin::Azure2021(path) => {
+                let ordered = file::Ordered::open(path)?;
+                let end = ordered.end();
+                (Box::new(ordered), format!("Azure 2021 schema, {}", file::shown(path)), end)
+            }
+            Origin::Azure2019 { folder, seed } => {
+                let requests = azure_2019::Requests::open(folder, *seed)?;
+                let end = requests.end();
+                (Box::new(requests), format!("Azure 2019 schema, {}", file::shown(folder)), end)
+            }
+        };
+        Ok(Self { requests, name, end, bad_rows: BadRows::default() })
     }
 
     /// These requests, which must be in the order of their arrivals.
     #[must_use]
     pub fn of(name: &str, requests: impl Iterator<Item = Request> + Send + 'static) -> Self {
-        Self { requests: Box::new(requests.map(Ok)), name: name.to_owned(), bad_rows: BadRows::default() }
+        let bad_rows = BadRows::default();
+        Self { requests: Box::new(requests.map(Ok)), name: name.to_owned(), end: Micros::MAX, bad_rows }
     }
 
     /// What to remark about it wherever its numbers are shown.

@@ -20,7 +20,7 @@ pub struct Sweep {
     /// What to show in the table; all if not given. The CSV file has all.
     #[arg(long, env = "FPGA_SIM_METRIC", value_name = "NAME", value_delimiter = ',')]
     metric: Vec<String>,
-    /// Where to write all numbers as comma-separated values.
+    /// Where to write all numbers as comma-separated values, in each row of which trace they are.
     #[arg(long, env = "FPGA_SIM_CSV", value_name = "FILE")]
     csv: Option<PathBuf>,
     /// How many runs at a time; as many as there are cores if not given.
@@ -44,23 +44,25 @@ impl Sweep {
             .first()
             .map(|outcome| outcome.metrics.iter().map(|(name, _)| name.clone()).collect())
             .unwrap_or_default();
-        let table = |shown: &dyn Fn(&str) -> bool, text: &dyn Fn(f64) -> String| {
+        let table = |shown: &dyn Fn(&str) -> bool, text: &dyn Fn(f64) -> String, remarks: Remarks| {
             let shown: Vec<&String> = names.iter().filter(|name| shown(name)).collect();
             let heads = parameters.iter().map(|(path, _)| path.clone());
             let rows = runs.iter().zip(&outcomes).map(|(changes, outcome)| {
                 let values =
                     changes.iter().map(|change| change.split_once('=').map_or("", |(_, value)| value));
                 let numbers = shown.iter().map(|name| outcome.metric(name).map_or_else(String::new, text));
-                values.map(str::to_owned).chain(numbers).collect()
+                let remarks = (remarks == Remarks::InRows).then(|| outcome.remarks.join(" "));
+                values.map(str::to_owned).chain(numbers).chain(remarks).collect()
             });
+            let last = (remarks == Remarks::InRows).then(|| "remarks".to_owned());
             Table {
                 title: String::new(),
                 rows: rows.collect(),
-                columns: heads.chain(shown.iter().map(|name| (*name).clone())).collect(),
+                columns: heads.chain(shown.iter().map(|name| (*name).clone())).chain(last).collect(),
             }
         };
         if let Some(path) = &self.csv {
-            let all = table(&|_| true, &|value| value.to_string()).csv()?;
+            let all = table(&|_| true, &|value| value.to_string(), Remarks::InRows).csv()?;
             std::fs::write(path, all).with_context(|| path.display().to_string())?;
         }
         // Runs may be of several traces: each is told once.
@@ -75,9 +77,18 @@ impl Sweep {
             bail!("there is no metric {unknown:?}; write some of {}", names.join(", "));
         }
         let wanted = |name: &str| self.metric.is_empty() || self.metric.iter().any(|metric| metric == name);
-        print!("{}", table(&wanted, &number).markdown());
+        print!("{}", table(&wanted, &number, Remarks::Before).markdown());
         Ok(())
     }
+}
+
+/// Where it is said of which trace the numbers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Remarks {
+    /// Once, before the table.
+    Before,
+    /// In a last column: rows are taken out of files.
+    InRows,
 }
 
 fn parameter(text: &str) -> anyhow::Result<(String, Vec<String>)> {
@@ -85,4 +96,32 @@ fn parameter(text: &str) -> anyhow::Result<(String, Vec<String>)> {
         format!("{text:?} varies nothing; write PATH=VALUE,VALUE, for example cluster.nodes=10,20")
     })?;
     Ok((path.to_owned(), values.split(',').map(str::to_owned).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_file_says_of_which_trace_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (scenario, csv) = (dir.path().join("scenario.toml"), dir.path().join("sweep.csv"));
+        std::fs::write(&scenario, "kind = \"placement\"\n[trace]\nrequests = 20000\nto_day = 0.2\n").unwrap();
+        let vary = vec!["trace.seed=1,2".to_owned()];
+        let sweep = Sweep { scenario, vary, metric: Vec::new(), csv: Some(csv.clone()), threads: Some(1) };
+        sweep.run().unwrap();
+        let mut reader = csv::Reader::from_path(csv).unwrap();
+        assert_eq!(reader.headers().unwrap().iter().next_back(), Some("remarks"));
+        for (seed, row) in ["1", "2"].into_iter().zip(reader.records()) {
+            let row = row.unwrap();
+            let remark = format!("Trace: synthetic, seed {seed}, 20000 requests");
+            assert!(row[0] == *seed && row[row.len() - 1].starts_with(&remark), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_varies_nothing_is_told_with_what_to_write() {
+        let error = parameter("cluster.nodes").unwrap_err().to_string();
+        assert!(error.contains("write PATH=VALUE,VALUE"), "{error}");
+    }
 }

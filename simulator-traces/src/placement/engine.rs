@@ -100,7 +100,8 @@ impl<'s> Engine<'s> {
     /// [`ScenarioError`] if the trace can't be read or a law was broken.
     pub fn run(mut self, trace: &mut Trace) -> Result<Outcome, ScenarioError> {
         let begin = self.now.secs() / 86_400.0;
-        let mut progress = Progress::new(self.scenario.trace.to_day - begin, Unit::Days);
+        let end = self.scenario.trace.to_day.min(trace.end.secs() / 86_400.0);
+        let mut progress = Progress::new(end - begin, Unit::Days);
         let mut jobs = Jobs::new(self.scenario);
         while let Some(job) = jobs.next(trace) {
             self.events_until(job.at)?;

@@ -85,6 +85,12 @@ impl Requests {
         })
     }
 
+    /// When the last day ends.
+    #[must_use]
+    pub fn end(&self) -> Micros {
+        Micros(Micros::DAY.0 * (self.days_before + self.days.len() as u64))
+    }
+
     /// Draws the requests of the next minute, the last one first. Nothing after the last day.
     fn next_minute(&mut self) -> Option<()> {
         if self.day.as_ref().is_none_or(|day| day.minute == MINUTES) {
@@ -260,6 +266,7 @@ mod tests {
             assert!((0.001..=0.009).contains(&request.duration.secs()));
         }
         assert!(requests.is_sorted_by_key(|request| request.at));
+        assert_eq!(trace.end, Micros(2 * Micros::DAY.0));
         assert_eq!(trace.bad_rows.count, 1);
         assert_eq!(trace.bad_rows.first[0].line, 3, "{:?}", trace.bad_rows);
     }

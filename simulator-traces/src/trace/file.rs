@@ -22,6 +22,8 @@ pub struct Ordered {
     rows: Invocations<Box<dyn Read + Send>>,
     /// How far back a start can lie behind the ends before it.
     horizon: Micros,
+    /// When the last row ends.
+    end: Micros,
     latest_end: Micros,
     waiting: BinaryHeap<Reverse<Waiting>>,
     read: u64,
@@ -69,12 +71,19 @@ impl Ordered {
         Ok(Self {
             rows: Invocations::new(bytes_of(path)?),
             horizon,
+            end: latest_end,
             latest_end: Micros::ZERO,
             waiting: BinaryHeap::new(),
             read: 0,
             ended: false,
             names: Names::default(),
         })
+    }
+
+    /// When the last request ends.
+    #[must_use]
+    pub fn end(&self) -> Micros {
+        self.end
     }
 }
 
@@ -259,6 +268,7 @@ mod tests {
         let whole = crate::azure::read(File::open(SAMPLE).unwrap()).unwrap();
         assert_eq!(trace.bad_rows.count, 0);
         assert_eq!(streamed.len(), whole.len());
+        assert!(streamed.iter().all(|request| request.at + request.duration <= trace.end));
         assert!(streamed.is_sorted_by_key(|request| request.at));
         for (request, invocation) in streamed.iter().zip(&whole) {
             assert_eq!(request.at, times(invocation).0);

@@ -1,0 +1,86 @@
+//! Many pods at once: whether they herd.
+
+use super::*;
+use crate::decide::{Candidate, Rules, prioritize_expecting};
+use crate::fixtures::mk_node;
+use crate::node_facts::NodeFacts;
+use crate::requirement::Requirement;
+use crate::staleness::Knowledge;
+
+/// 200 pods at once, bound as soon as decided; ties are broken at random, as kube-scheduler does. Pods per node.
+fn burst(nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
+    burst_after(ExpectedLoads::default(), nodes, weights, expecting)
+}
+
+/// The same where so much is known before.
+fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
+    let names: Vec<String> = (0..nodes.len()).map(|i| format!("n{i}")).collect();
+    let candidates: Vec<Candidate<'_>> = nodes.iter().map(Some).collect();
+    let bitstreams = vec!["sobel".parse().unwrap()];
+    let asked = Requirement { bitstreams, ..Requirement::default() };
+    let rules = Rules { weights: weights.parse().unwrap(), ..Rules::default() };
+    let (mut pods, mut random) = (vec![0; nodes.len()], 1_u64);
+    for i in 0..200_u64 {
+        let now = Millis(i * 10);
+        let on = |(name, node): (&String, &NodeFacts)| match &node.knowledge {
+            Knowledge::Known(received) if expecting => all.on(name, received, now),
+            _ => Expected::default(),
+        };
+        let expected: Vec<Expected> = names.iter().zip(nodes).map(on).collect();
+        let scored = prioritize_expecting(&asked, &candidates, &expected, &rules, now).nodes;
+        let best = scored.iter().map(|node| node.score).max().unwrap();
+        let best: Vec<usize> = (0..scored.len()).filter(|index| scored[*index].score == best).collect();
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let chosen = best[usize::try_from(random >> 33).unwrap() % best.len()];
+        pods[chosen] += 1;
+        all.bound(&pod(&i.to_string(), &names[chosen]), Millis::ZERO, now);
+    }
+    pods
+}
+
+/// Distinct usages, the least used one has the bitstream.
+fn unequal_ground(nodes: u64) -> Vec<NodeFacts> {
+    let node = |i: u64| {
+        let mut state = mk_busy(i * i * 700 + i * 300, 0);
+        state.bitstreams = if i == 0 { vec![mk_bitstream("sobel", 0)] } else { Vec::new() };
+        mk_node(state)
+    };
+    (0..nodes).map(node).collect()
+}
+
+#[test]
+fn two_hundred_pods_at_once_herd_on_measurements_alone_and_spread_with_what_is_expected() {
+    let ground = unequal_ground(10);
+    assert_eq!(burst(&ground, "1-2-2", false)[0], 200, "all follow the one that is best");
+    let spread = burst(&ground, "1-2-2", true);
+    assert!(spread.iter().all(|pods| *pods <= 40), "{spread:?}");
+}
+
+#[test]
+fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
+    // At one rank a pod, 200 pods fill the 20 least used nodes like a staircase, however many there are. What pods of the
+    // past used says how much each weighs.
+    let ground = unequal_ground(50);
+    let mut all = ExpectedLoads::default();
+    for i in 0..50 {
+        all.bound(&pod(&format!("old{i}"), &format!("n{i}")), Millis(WINDOW), Millis::ZERO);
+    }
+    let usage = |name: &str| match &ground[name[1..].parse::<usize>().unwrap()].knowledge {
+        Knowledge::Known(received) => Some((received.state().usage, Millis(WINDOW))),
+        _ => None,
+    };
+    all.expect(&all.learnt(usage, Millis::ZERO));
+    let spread = burst_after(all, &ground, "1-2-2", true);
+    assert!(spread.iter().all(|pods| *pods <= 8), "{spread:?}");
+    assert!(burst(&ground, "1-2-2", true).iter().filter(|pods| **pods == 0).count() >= 25, "a staircase");
+}
+
+#[test]
+fn with_so_much_weight_on_locality_nothing_prevents_a_herd() {
+    // Expectations move the usage signal only: what weighs more than usage outvotes them, wherever reconfiguration is
+    // equal.
+    for weights in ["4-2-2", "3-2-2", "1-0-1"] {
+        assert_eq!(burst(&unequal_ground(10), weights, true)[0], 200, "{weights}");
+    }
+    assert!(burst(&unequal_ground(10), "1-1-1", true)[0] > 40);
+}
