@@ -61,7 +61,8 @@ fn main() {
     let only = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     for verb in [Verb::Filter, Verb::Prioritize] {
         for size in SIZES.into_iter().filter(|size| format!("{}-{size}", verb.name()).contains(&only)) {
-            let row = measure(&runtime, &state, extender, verb, &request(size, Mode::Names), size, calls);
+            let row =
+                measure(&runtime, &state, extender, verb, &request(size, Mode::Names).into(), size, calls);
             println!("{:<11} {size:>6} {row}", verb.name());
         }
         if !format!("{}-whole", verb.name()).contains(&only) {
@@ -72,7 +73,7 @@ fn main() {
             &state,
             extender,
             verb,
-            &request(NODES, Mode::Full),
+            &request(NODES, Mode::Full).into(),
             NODES,
             calls.min(FULL_CALLS),
         );
@@ -86,7 +87,7 @@ fn measure(
     state: &App,
     extender: SocketAddr,
     verb: Verb,
-    body: &[u8],
+    body: &Bytes,
     size: usize,
     calls: usize,
 ) -> String {
@@ -126,7 +127,7 @@ fn timed(connection: &mut Connection) -> Duration {
 }
 
 /// The same without HTTP: decode, decide, encode.
-fn timed_in_memory(state: &App, verb: Verb, body: &[u8]) -> Duration {
+fn timed_in_memory(state: &App, verb: Verb, body: &Bytes) -> Duration {
     let started = Instant::now();
     answer(state, verb, body).unwrap();
     started.elapsed()

@@ -63,10 +63,10 @@ fn measure(file: Option<std::path::PathBuf>) -> (Vec<Duration>, Vec<Duration>) {
     for call in 0..CALLS {
         let pod = json!({"metadata": {"name": format!("p{call}"), "namespace": "d", "uid": format!("u{call}"),
             "annotations": {"fpga-scheduling.io/bitstreams": "sobel"}}});
-        let body = json!({"Pod": pod, "NodeNames": names}).to_string();
+        let body = json!({"Pod": pod, "NodeNames": names}).to_string().into();
         for (verb, times) in [(Verb::Filter, &mut times.0), (Verb::Prioritize, &mut times.1)] {
             let before = processor_time();
-            verbs::answer(&app, verb, body.as_bytes()).unwrap();
+            verbs::answer(&app, verb, &body).unwrap();
             times.push(processor_time() - before);
         }
         for state in 0..STATES_PER_CALL {

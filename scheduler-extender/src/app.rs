@@ -10,7 +10,7 @@ use crate::metrics::{ErrorKind, Metrics, ModeLabel, Outcome, Verb};
 use crate::record::Recorder;
 use crate::settings::Policy;
 use crate::verbs::{self, Refusal};
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -126,7 +126,7 @@ async fn handle(app: Arc<App>, verb: Verb, request: Request) -> Response {
     };
     std::mem::forget(unfinished);
     let (mode, outcome, response) = match answer {
-        Ok(answer) => (answer.mode, Outcome::Answered, json(StatusCode::OK, answer.body)),
+        Ok(answer) => (answer.mode, Outcome::Answered, json(StatusCode::OK, Body::new(answer.body))),
         Err(refusal) => {
             warn!(verb = verb.name(), %refusal, "Request refused");
             app.metrics.error(verb, refusal.kind());
@@ -149,9 +149,9 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-async fn read_body(request: Request) -> Result<Vec<u8>, Refusal> {
+async fn read_body(request: Request) -> Result<Bytes, Refusal> {
     match tokio::time::timeout(BODY_TIMEOUT, put_together(request.into_limited_body())).await {
-        Ok(Ok(body)) => Ok(body),
+        Ok(Ok(body)) => Ok(body.into()),
         Ok(Err(error)) if is_too_long(&error) => Err(Refusal::TooLarge),
         Ok(Err(_)) | Err(_) => Err(Refusal::Interrupted),
     }

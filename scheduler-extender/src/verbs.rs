@@ -9,13 +9,14 @@ use crate::record::{Item, Kept};
 use crate::settings::Policy;
 use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
-    PreemptionResult,
+    PreemptionResult, Reply, Writer,
 };
 use fpga_core::decide::{AntiHerd, Candidate, NodeScore, Rules, filter, prioritize_expecting};
 use fpga_core::expected_load::{Expected, MAX_HINTED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
 use fpga_core::requirement::Requirement;
+use hyper::body::Bytes;
 use std::sync::Arc;
 
 /// An answer with status 200.
@@ -24,7 +25,7 @@ pub struct Answer {
     /// How the nodes came.
     pub mode: ModeLabel,
     /// JSON.
-    pub body: Vec<u8>,
+    pub body: Reply,
 }
 
 /// Why a request gets no answer: kube-scheduler reads nothing of it but the status.
@@ -65,21 +66,21 @@ impl Refusal {
 ///
 /// # Errors
 /// [`Refusal`] if there is none. What is wrong with the pod is no such case: that is an answer with `Error`.
-pub fn answer(app: &App, verb: Verb, body: &[u8]) -> Result<Answer, Refusal> {
+pub fn answer(app: &App, verb: Verb, body: &Bytes) -> Result<Answer, Refusal> {
     match verb {
         Verb::Filter => {
             let (pod, nodes) = ExtenderArgs::read(body)?.into_parts()?;
-            answer_filter(app, &pod, &nodes)
+            answer_filter(app, body, &pod, &nodes)
         }
         Verb::Prioritize => {
             let (pod, nodes) = ExtenderArgs::read(body)?.into_parts()?;
-            answer_prioritize(app, &pod, &nodes)
+            answer_prioritize(app, body, &pod, &nodes)
         }
         Verb::Preempt => answer_preempt(app, PreemptionArgs::read(body)?),
     }
 }
 
-fn answer_filter(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, Refusal> {
+fn answer_filter(app: &App, request: &Bytes, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, Refusal> {
     if nodes.len() == 1 {
         app.metrics.single_node_filters.inc();
     }
@@ -88,14 +89,14 @@ fn answer_filter(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, 
         Err(error) => {
             app.metrics.error(Verb::Filter, ErrorKind::Requirement);
             let error = format!("what the pod asks for can't be understood: {error}");
-            return encode(nodes, &FilterResult { nodes, rejections: &[], error: &error });
+            return encode(request, nodes, &FilterResult { nodes, rejections: &[], error: &error });
         }
     };
     let rejections = match asked {
         None => vec![None; nodes.len()],
         Some(asked) => decide_filter(app, pod, nodes, asked)?,
     };
-    encode(nodes, &FilterResult { nodes, rejections: &rejections, error: "" })
+    encode(request, nodes, &FilterResult { nodes, rejections: &rejections, error: "" })
 }
 
 fn decide_filter(
@@ -122,7 +123,12 @@ fn decide_filter(
     Ok(rejections)
 }
 
-fn answer_prioritize(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answer, Refusal> {
+fn answer_prioritize(
+    app: &App,
+    request: &Bytes,
+    pod: &Pod<'_>,
+    nodes: &Nodes<'_>,
+) -> Result<Answer, Refusal> {
     let scores = match pod.requirement() {
         Ok(Some(asked)) => decide_prioritize(app, pod, nodes, asked)?,
         Ok(None) => vec![0; nodes.len()],
@@ -132,7 +138,7 @@ fn answer_prioritize(app: &App, pod: &Pod<'_>, nodes: &Nodes<'_>) -> Result<Answ
             vec![0; nodes.len()]
         }
     };
-    encode(nodes, &HostPriorities { nodes, scores: &scores })
+    encode(request, nodes, &HostPriorities { nodes, scores: &scores })
 }
 
 fn decide_prioritize(
@@ -215,7 +221,7 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
         }
     };
     let body = serde_json::to_vec(&PreemptionResult { candidates: kept }).map_err(Refusal::Answer)?;
-    Ok(Answer { mode: ModeLabel::Unknown, body })
+    Ok(Answer { mode: ModeLabel::Unknown, body: body.into() })
 }
 
 fn ensure_synced(app: &App) -> Result<(), Refusal> {
@@ -271,14 +277,11 @@ fn remember(app: &App, pod: &Pod<'_>, by: (Requirement, Arc<Policy>), decision: 
     app.explanations.remember(name, pod.uid(), by, decision);
 }
 
-fn encode(nodes: &Nodes<'_>, answer: &impl Encode) -> Result<Answer, Refusal> {
-    // Room for every name with a score or a node as it came, so that the answer doesn't grow by copying.
+fn encode(request: &Bytes, nodes: &Nodes<'_>, answer: &impl Encode) -> Result<Answer, Refusal> {
+    // Room for every name with a score, so that the answer doesn't grow by copying.
     let per_node = 32;
-    let received: usize = match nodes {
-        Nodes::Names(names) => names.iter().map(|name| name.as_str().len()).sum(),
-        Nodes::Full(nodes) => nodes.iter().map(|(_, raw)| raw.get().len()).sum(),
-    };
-    let mut body = Vec::with_capacity(256 + received + nodes.len() * per_node);
-    answer.encode(&mut body).map_err(Refusal::Answer)?;
-    Ok(Answer { mode: ModeLabel::Of(nodes.mode()), body })
+    let names: usize = nodes.names().map(str::len).sum();
+    let mut out = Writer::new(request, 256 + names + nodes.len() * per_node);
+    answer.encode(&mut out).map_err(Refusal::Answer)?;
+    Ok(Answer { mode: ModeLabel::Of(nodes.mode()), body: out.finish() })
 }

@@ -6,11 +6,13 @@
 pub mod nodes;
 pub mod pod;
 pub mod preemption;
+pub mod reply;
 pub mod text;
 
 pub use nodes::{ExtenderArgs, FilterResult, HostPriorities, Mode, Nodes};
 pub use pod::Pod;
 pub use preemption::{PreemptionArgs, PreemptionResult};
+pub use reply::{Reply, Writer};
 pub use text::Text;
 
 /// Why a request can't be understood.
@@ -37,5 +39,5 @@ pub trait Encode {
     ///
     /// # Errors
     /// None so far: serde_json's signature.
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error>;
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), serde_json::Error>;
 }

@@ -106,7 +106,7 @@ impl Bed {
             }
             Verb::Filter | Verb::Prioritize => request["NodeNames"] = json!(names),
         }
-        verbs::answer(&self.app, verb, request.to_string().as_bytes()).unwrap();
+        verbs::answer(&self.app, verb, &request.to_string().into()).unwrap();
     }
 
     /// Ends the recording; what is left is its file.

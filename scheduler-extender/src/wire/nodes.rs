@@ -1,6 +1,6 @@
 //! Requests and answers of filter and prioritize, in both cache modes.
 
-use super::{Encode, Malformed, Pod, Text};
+use super::{Encode, Malformed, Pod, Text, Writer};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -134,25 +134,29 @@ impl<'a> Nodes<'a> {
 }
 
 impl Encode for FilterResult<'_> {
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), serde_json::Error> {
         let passes = |index: &usize| self.rejections.get(*index).is_some_and(Option::is_none);
         match self.nodes {
             Nodes::Names(names) => {
+                let out = out.text();
                 out.extend_from_slice(br#"{"Nodes":null,"NodeNames":["#);
                 let passed = names.iter().enumerate().filter(|(index, _)| passes(index));
                 list(out, passed, |out, (_, name)| name.encode(out))?;
                 out.extend_from_slice(b"]");
             }
             Nodes::Full(nodes) => {
-                out.extend_from_slice(br#"{"Nodes":{"metadata":{},"items":["#);
+                out.text().extend_from_slice(br#"{"Nodes":{"metadata":{},"items":["#);
                 let passed = nodes.iter().enumerate().filter(|(index, _)| passes(index));
-                list(out, passed, |out, (_, (_, node))| {
-                    out.extend_from_slice(node.get().as_bytes());
-                    Ok(())
-                })?;
-                out.extend_from_slice(br#"]},"NodeNames":null"#);
+                for (place, (_, (_, node))) in passed.enumerate() {
+                    if place > 0 {
+                        out.text().push(b',');
+                    }
+                    out.pass(node.get());
+                }
+                out.text().extend_from_slice(br#"]},"NodeNames":null"#);
             }
         }
+        let out = out.text();
         out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
         let rejected = self.nodes.texts().zip(self.rejections);
         let rejected = rejected.filter_map(|(name, rejection)| Some((name, (*rejection)?)));
@@ -169,7 +173,8 @@ impl Encode for FilterResult<'_> {
 }
 
 impl Encode for HostPriorities<'_> {
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), serde_json::Error> {
+        let out = out.text();
         out.push(b'[');
         list(out, self.nodes.texts().zip(self.scores), |out, (host, score)| {
             out.extend_from_slice(br#"{"Host":"#);
@@ -249,6 +254,7 @@ impl<'a> Visitor<'a> for Path<'_, 'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::body::Bytes;
 
     fn parts(body: &str) -> Result<(Pod<'_>, Nodes<'_>), Malformed> {
         ExtenderArgs::read(body.as_bytes())?.into_parts()
@@ -259,9 +265,11 @@ mod tests {
     }
 
     fn encoded(answer: &impl Encode) -> String {
-        let mut out = Vec::new();
+        let request = Bytes::new();
+        let mut out = Writer::new(&request, 0);
         answer.encode(&mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        // What is passed on is copied, as it isn't of that request.
+        String::from_utf8(std::mem::take(out.text())).unwrap()
     }
 
     #[test]
