@@ -3,6 +3,10 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let descriptors = protox::compile(["proto/node_stream.proto"], ["proto"])?;
-    tonic_prost_build::configure().codec_path("crate::codec::SmallCodec").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .codec_path("crate::codec::SmallCodec")
+        // States are read where they came, not copied.
+        .bytes(".")
+        .compile_fds(descriptors)?;
     Ok(())
 }

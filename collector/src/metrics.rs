@@ -169,6 +169,8 @@ pub enum StreamOutcome {
     Outdated,
     /// It can't read it.
     Unreadable,
+    /// Nobody asked.
+    Unanswered,
 }
 
 /// Label of the streams that failed.
@@ -222,6 +224,7 @@ label_texts! {
         Taken => "taken",
         Outdated => "outdated",
         Unreadable => "unreadable",
+        Unanswered => "unanswered",
     }
     StreamFailure {
         Unreachable => "unreachable",

@@ -46,8 +46,8 @@ impl NodeStream for Replica {
         let this = self.clone();
         tokio::spawn(async move {
             while let Ok(Some(update)) = updates.message().await {
-                this.heard.lock().unwrap().push(decode(&update.state).unwrap());
-                if this.manner == Manner::Prompt {
+                this.heard.lock().unwrap().push(decode(std::str::from_utf8(&update.state).unwrap()).unwrap());
+                if this.manner == Manner::Prompt && !update.unanswered {
                     let answer = Answer {
                         verdict: Verdict::Taken.into(),
                         write_interval_ms: 60_000,
@@ -121,6 +121,9 @@ fn a_replica_that_says_nothing_holds_up_neither_the_others_nor_the_collector() {
     let dictated = 450 * (states.len() as u64 - 2);
     assert!((last - first).0 >= dictated, "{} states in {}", states.len(), last - first);
     assert_eq!(prompt.calls.lock().unwrap().clone(), ["node-1 uid-1"], "one stream, and it lasts");
+    // One answer in a second is enough.
+    assert!(collector.metric("fpga_collector_stream_updates_total{outcome=\"unanswered\"}") >= 3.0);
+    assert!(collector.metric("fpga_collector_stream_updates_total{outcome=\"taken\"}") >= 3.0);
     // Whoever does not answer has one state on its way, not a queue.
     let unanswered = mute.states().len();
     let calls = mute.calls.lock().unwrap().len();

@@ -79,24 +79,29 @@ impl FromStr for Digest {
     type Err = InvalidBitstreamId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.strip_prefix(DIGEST_PREFIX).ok_or(InvalidBitstreamId::Digest)?.as_bytes();
-        if digits.len() != 64 {
-            return Err(InvalidBitstreamId::Digest);
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
-        }
-        Ok(Self(bytes))
+        text.strip_prefix(DIGEST_PREFIX).and_then(from_hex).map(Self).ok_or(InvalidBitstreamId::Digest)
     }
 }
 
-fn nibble(digit: u8) -> Result<u8, InvalidBitstreamId> {
+/// The bytes of which `digits` are the hexadecimal digits, two for each.
+pub(crate) fn from_hex<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+    let mut bytes = [0; BYTES];
+    if pairs.len() != BYTES {
+        return None;
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = nibble(*high)? << 4 | nibble(*low)?;
+    }
+    Some(bytes)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
     match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(InvalidBitstreamId::Digest),
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ mod tests;
 pub use buckets::Buckets;
 pub use codec::{EncodeError, MAX_ENCODED_BYTES, Unreadable, decode, encode};
 
-use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId};
+use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
 use crate::device::Health;
 use crate::units::Millis;
 use serde::{Deserialize, Serialize};
@@ -206,16 +206,7 @@ impl FromStr for DigestPrefix {
     type Err = InvalidBitstreamId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.as_bytes();
-        if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(InvalidBitstreamId::Digest);
-        }
-        let mut bytes = [0; 16];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| InvalidBitstreamId::Digest)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidBitstreamId::Digest)?;
-        }
-        Ok(Self(bytes))
+        from_hex(text).map(Self).ok_or(InvalidBitstreamId::Digest)
     }
 }
 

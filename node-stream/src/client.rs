@@ -1,8 +1,9 @@
 //! The client's half of one call: connect, introduce, then one update at a time.
 //!
-//! There is never more than one update on its way: a replica that is slow hears less often, and what it hears is new.
+//! There are hardly ever more than two updates on their way: a replica that is slow hears less often, and what it hears is
+//! new.
 
-use crate::limits::{MAX_MESSAGE_BYTES, PATIENCE};
+use crate::limits::{ANSWER_EVERY, MAX_MESSAGE_BYTES, PATIENCE};
 use crate::token::{Access, TokenError};
 use crate::v1::node_stream_client::NodeStreamClient;
 use crate::v1::{Answer, Introduction, Update};
@@ -11,13 +12,13 @@ use hyper_util::rt::TokioIo;
 use std::{fmt, io};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status, Streaming};
 
-/// Flow control windows: there is one message on its way at most.
+/// Flow control windows: there are two messages on their way, as a rule.
 const WINDOW_BYTES: u32 = 128 * 1024;
 
 /// Where a replica is.
@@ -43,6 +44,7 @@ pub struct Credentials {
 pub struct NodeStream {
     updates: mpsc::Sender<Update>,
     answers: Streaming<Answer>,
+    answered_at: Option<Instant>,
 }
 
 /// Why a call ended, or did not begin.
@@ -94,7 +96,7 @@ impl NodeStream {
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let (updates, receiver) = mpsc::channel(1);
         // The extender answers the call when it knows who calls: the introduction may not wait for that.
-        let hello = Update { introduction: Some(introduction), state: String::new() };
+        let hello = Update { introduction: Some(introduction), ..Update::default() };
         updates.try_send(hello).map_err(|_| StreamError::Timeout)?;
         let mut request = Request::new(ReceiverStream::new(receiver));
         if let Access::Token(file) = &credentials.access {
@@ -106,7 +108,18 @@ impl NodeStream {
         }
         let answers = timeout(PATIENCE, client.report(request)).await.map_err(|_| StreamError::Timeout)?;
         let answers = answers.map_err(|status| StreamError::Ended(Box::new(status)))?.into_inner();
-        Ok(Self { updates, answers })
+        Ok(Self { updates, answers, answered_at: None })
+    }
+
+    /// Sends `state`, an encoded node state, and waits for the answer if the last one is [`ANSWER_EVERY`] old.
+    ///
+    /// # Errors
+    /// [`StreamError`]; the call is over then.
+    pub async fn update(&mut self, state: String) -> Result<Option<Answer>, StreamError> {
+        if self.answered_at.is_some_and(|answered_at| answered_at.elapsed() < ANSWER_EVERY) {
+            return self.tell(state).await.map(|()| None);
+        }
+        self.send(state).await.map(Some)
     }
 
     /// Sends `state`, an encoded node state, and waits for the answer.
@@ -114,17 +127,40 @@ impl NodeStream {
     /// # Errors
     /// [`StreamError`]; the call is over then.
     pub async fn send(&mut self, state: String) -> Result<Answer, StreamError> {
+        let update = Update { introduction: None, state: state.into(), unanswered: false };
         let exchange = async {
-            let update = Update { introduction: None, state };
             // A receiver that is gone has left its reason among the answers.
             let _ = self.updates.send(update).await;
-            match self.answers.message().await {
-                Ok(Some(answer)) => Ok(answer),
-                Ok(None) => Err(StreamError::Ended(Box::new(Status::new(Code::Unavailable, "it is ending")))),
-                Err(status) => Err(StreamError::Ended(Box::new(status))),
+            next(&mut self.answers).await
+        };
+        let answer = timeout(PATIENCE, exchange).await.unwrap_or(Err(StreamError::Timeout))?;
+        self.answered_at = Some(Instant::now());
+        Ok(answer)
+    }
+
+    /// Sends `state`, which is not answered.
+    ///
+    /// # Errors
+    /// [`StreamError`]; the call is over then. One that has just ended may be seen by the next update only, and that without
+    /// the reason: who begins a new call is told.
+    pub async fn tell(&mut self, state: String) -> Result<(), StreamError> {
+        let update = Update { introduction: None, state: state.into(), unanswered: true };
+        let exchange = async {
+            match self.updates.send(update).await {
+                Ok(()) => Ok(()),
+                // The reason is among the answers.
+                Err(_) => next(&mut self.answers).await.map(drop),
             }
         };
         timeout(PATIENCE, exchange).await.unwrap_or(Err(StreamError::Timeout))
+    }
+}
+
+async fn next(answers: &mut Streaming<Answer>) -> Result<Answer, StreamError> {
+    match answers.message().await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(StreamError::Ended(Box::new(Status::new(Code::Unavailable, "it is ending")))),
+        Err(status) => Err(StreamError::Ended(Box::new(status))),
     }
 }
 

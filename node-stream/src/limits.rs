@@ -16,6 +16,8 @@ pub const REFRESH: Duration = Duration::from_secs(5);
 pub const IDLE: Duration = Duration::from_secs(30);
 /// How long a stream goes on at most before token and certificate have to be shown again, on a new one.
 pub const PROVED_FOR: Duration = Duration::from_secs(3600);
+/// A stream asks for an answer when the last one is so old: about one in a second.
+pub const ANSWER_EVERY: Duration = Duration::from_millis(900);
 /// How long after its last acknowledgement a stream still stands for the annotation.
 pub const ACKNOWLEDGED_FOR: Duration = Duration::from_secs(15);
 /// Updates of one stream are read this far apart at least, whatever the collector does.

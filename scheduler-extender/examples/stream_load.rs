@@ -131,6 +131,7 @@ fn measure(collectors: usize, time: Duration) {
         tokio::time::sleep(PACE * 4).await;
 
         took.lock().unwrap().clear();
+        let states_before = states_taken(&get(&http, "/metrics"));
         let (cpu, begin) = (cpu_seconds(pid), Instant::now());
         let mut oldest: f64 = 0.0;
         while begin.elapsed() < time {
@@ -142,10 +143,11 @@ fn measure(collectors: usize, time: Duration) {
         }
         let passed = begin.elapsed().as_secs_f64();
         let share = (cpu_seconds(pid) - cpu) / passed;
+        let states = states_taken(&get(&http, "/metrics")) - states_before;
         let mut took = std::mem::take(&mut *took.lock().unwrap());
         took.sort_unstable();
         let at = |percent: usize| took[(took.len() - 1) * percent / 100].as_secs_f64() * 1000.0;
-        println!("updates taken:        {:.0} per second", took.len() as f64 / passed);
+        println!("updates taken:        {:.0} per second", states / passed);
         println!(
             "replica:              {:.1} % of a core, {} MiB resident",
             share * 100.0,
@@ -173,9 +175,10 @@ async fn collector(stream: &mut NodeStream, node: usize, took: &Mutex<Vec<Durati
         state.measured_at += Millis(500);
         let text = encode(&state).unwrap();
         let sent = Instant::now();
-        let answer = stream.send(text).await.unwrap();
-        assert_eq!(answer.verdict(), Verdict::Taken);
-        took.lock().unwrap().push(sent.elapsed());
+        if let Some(answer) = stream.update(text).await.unwrap() {
+            assert_eq!(answer.verdict(), Verdict::Taken);
+            took.lock().unwrap().push(sent.elapsed());
+        }
     }
 }
 
@@ -196,6 +199,11 @@ fn busy() -> fpga_core::node_state::NodeState {
         "window": {"bucketMs": 10_000, "usageMs": vec![8_230; 30], "reconfigurationMs": vec![82; 30]},
     });
     decode(&text.to_string()).unwrap()
+}
+
+fn states_taken(metrics: &str) -> f64 {
+    let name = "fpga_extender_states_total{source=\"stream\"} ";
+    metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }
 
 fn cpu_seconds(pid: u32) -> f64 {

@@ -169,7 +169,8 @@ pub struct Metrics {
     errors: Family<ErrorLabels, Counter>,
     rejections: Family<RejectionLabels, Counter>,
     nodes: Family<FreshnessLabels, Gauge>,
-    states: Family<SourceLabels, Counter>,
+    /// By [`StateSource`]; streams bring ten thousand in a second.
+    states: [Counter; 2],
     nodes_by_source: Family<SourceLabels, Gauge>,
     state_age: Family<AgeLabels, Gauge<f64, AtomicU64>>,
     refused_streams: Family<StreamRefusalLabels, Counter>,
@@ -191,12 +192,14 @@ impl Metrics {
     /// Registers all under `fpga_extender_`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("fpga_extender");
+        let states = Family::<SourceLabels, Counter>::default();
+        let states_of = |source| states.get_or_create(&SourceLabels { source }).clone();
         let metrics = Self {
             requests: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
             errors: Family::default(),
             rejections: Family::default(),
             nodes: Family::default(),
-            states: Family::default(),
+            states: [StateSource::Annotation, StateSource::Stream].map(states_of),
             nodes_by_source: Family::default(),
             state_age: Family::default(),
             refused_streams: Family::default(),
@@ -212,7 +215,7 @@ impl Metrics {
         registry.register("errors", "Requests without a proper answer", metrics.errors.clone());
         registry.register("rejections", "Nodes rejected by filter", metrics.rejections.clone());
         registry.register("nodes", "Nodes known, by what their state is worth", metrics.nodes.clone());
-        registry.register("states", "Node states taken, by what brought them", metrics.states.clone());
+        registry.register("states", "Node states taken, by what brought them", states);
         let help = "Nodes with a state, by what brought it";
         registry.register("nodes_by_source", help, metrics.nodes_by_source.clone());
         let help = "Age of the states that decisions see, by what brought them";
@@ -256,7 +259,7 @@ impl Metrics {
 
     /// A state was taken.
     pub fn took_state(&self, source: StateSource) {
-        self.states.get_or_create(&SourceLabels { source }).inc();
+        self.states[source as usize].inc();
     }
 
     /// A stream was refused or ended.

@@ -6,9 +6,9 @@
 )]
 
 use fpga_node_stream::client::{Credentials, NodeStream, StreamError};
-use fpga_node_stream::limits::MIN_SPACING;
+use fpga_node_stream::limits::{ANSWER_EVERY, MIN_SPACING};
 use fpga_node_stream::token::{Access, TokenFile};
-use fpga_node_stream::v1::{Introduction, Verdict};
+use fpga_node_stream::v1::{Answer, Introduction, Verdict};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::{Shown, Source};
@@ -56,10 +56,14 @@ impl Replica {
     }
 
     fn show_nodes(&self) {
+        self.show_nodes_of("uid-of");
+    }
+
+    fn show_nodes_of(&self, cluster: &str) {
         for name in NODES {
             let node = ObjectMeta {
                 name: Some(name.to_owned()),
-                uid: Some(format!("uid-of-{name}")),
+                uid: Some(format!("{cluster}-{name}")),
                 ..ObjectMeta::default()
             };
             self.app.index.apply(node, Shown::Listed, self.app.clock.read());
@@ -140,6 +144,35 @@ async fn a_state_is_known_when_it_is_answered_and_the_answer_says_how_often_to_s
     let ages = replica.metrics();
     assert!(ages.contains("fpga_extender_state_age_seconds{source=\"stream\",rank=\"median\"}"), "{ages}");
     assert!(!ages.contains("fpga_extender_state_age_seconds{source=\"annotation\""), "there is none: {ages}");
+}
+
+#[tokio::test]
+async fn an_update_that_wants_no_answer_is_taken_without_one() {
+    let replica = Replica::start().await;
+    let mut stream = replica.open("n1", "uid-of-n1").await.unwrap();
+    stream.tell(state(1, 1)).await.unwrap();
+    stream.tell("{]".to_owned()).await.unwrap();
+    // This answer is to this one: it is none of those that nobody wanted.
+    assert_eq!(verdict(&mut stream, state(1, 1)).await, Verdict::Outdated);
+    replica.assert_metric("fpga_extender_states_total{source=\"stream\"} 1");
+    replica.assert_metric("fpga_extender_unreadable_states_total 1");
+    // The first asks, and the next but one again, a second later.
+    let mut stream = replica.open("n2", "uid-of-n2").await.unwrap();
+    let answered = |answer: Option<Answer>| answer.map(|answer| answer.verdict());
+    assert_eq!(answered(stream.update(state(1, 1)).await.unwrap()), Some(Verdict::Taken));
+    assert_eq!(answered(stream.update(state(1, 2)).await.unwrap()), None);
+    tokio::time::sleep(ANSWER_EVERY).await;
+    assert_eq!(answered(stream.update(state(1, 3)).await.unwrap()), Some(Verdict::Taken));
+    assert_eq!(replica.known("n2"), (Source::Stream, Some(3)));
+    // A call that ends while nobody asks ends a later update. What is on its way then may cost its reason; a new call has it.
+    replica.show_nodes_of("another-cluster");
+    let ended = loop {
+        if let Err(error) = stream.tell(state(1, 4)).await {
+            break error;
+        }
+    };
+    assert!(!matches!(ended, StreamError::Timeout), "{ended:?}");
+    assert_eq!(replica.refusal("n2", "uid-of-n2").await, Some(Code::FailedPrecondition));
 }
 
 #[tokio::test]

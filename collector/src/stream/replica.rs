@@ -76,8 +76,12 @@ impl Replica {
                 return StreamError::Timeout;
             }
             let Some(state) = latest.borrow_and_update().clone() else { continue };
-            let answer = match stream.send(state.to_string()).await {
-                Ok(answer) => answer,
+            let answer = match stream.update(state.to_string()).await {
+                Ok(Some(answer)) => answer,
+                Ok(None) => {
+                    self.shared.metrics.count_update(StreamOutcome::Unanswered);
+                    continue;
+                }
                 Err(error) => return error,
             };
             let outcome = match answer.verdict() {

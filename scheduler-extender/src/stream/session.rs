@@ -1,10 +1,11 @@
-//! One stream: one update, one answer, and a pause between them if the collector is too eager.
+//! One stream: updates, their answers where they want some, and pauses between them if the collector is too eager.
 
 use super::Streams;
 use super::listener::Call;
 use crate::index::Streamed;
 use crate::metrics::{StateSource, StreamRefusal};
-use fpga_core::node_state::decode;
+use fpga_core::node_state::codec::Unreadable;
+use fpga_core::node_state::{NodeState, decode};
 use fpga_node_stream::limits::{IDLE, MIN_SPACING, PROVED_FOR};
 use fpga_node_stream::v1::{Answer, Introduction, Update, Verdict};
 use std::sync::Arc;
@@ -47,12 +48,26 @@ impl Session {
         Self { streams, node, uid, updates, place, replaced, not_before, proved_until, _call: call }
     }
 
-    /// The answer to the next update; none when the collector has ended the stream.
+    /// The answer to the next update that wants one; none when the collector has ended the stream.
     pub async fn next(&mut self) -> Option<Result<Answer, Status>> {
-        if Instant::now() >= self.proved_until {
-            debug!(node = &*self.node, "A stream ends so that its token and certificate are shown anew");
-            return None;
+        loop {
+            if Instant::now() >= self.proved_until {
+                debug!(node = &*self.node, "A stream ends so that its token and certificate are shown anew");
+                return None;
+            }
+            let update = match self.read().await? {
+                Ok(update) => update,
+                Err(status) => return Some(Err(status)),
+            };
+            let answer = self.take(&update);
+            if !update.unanswered || answer.is_err() {
+                return Some(answer);
+            }
         }
+    }
+
+    /// The next update; none when the collector has ended the stream.
+    async fn read(&mut self) -> Option<Result<Update, Status>> {
         // What is not read fills the collector's window, which makes it wait.
         let read = async {
             if Instant::now() < self.not_before {
@@ -67,7 +82,7 @@ impl Session {
         self.not_before = Instant::now() + MIN_SPACING;
         match update {
             Err(_) => Some(Err(self.streams.refuse(StreamRefusal::Silent))),
-            Ok(Ok(Some(update))) => Some(self.take(&update)),
+            Ok(Ok(Some(update))) => Some(Ok(update)),
             // Whether it said so or broke off, it will come again.
             Ok(Ok(None) | Err(_)) => None,
         }
@@ -75,7 +90,7 @@ impl Session {
 
     fn take(&self, update: &Update) -> Result<Answer, Status> {
         let Streams { index, metrics, clock, .. } = &*self.streams;
-        let verdict = match decode(&update.state) {
+        let verdict = match read(&update.state) {
             Err(reason) => {
                 debug!(node = &*self.node, %reason, "A streamed state can't be read");
                 metrics.unreadable_states.inc();
@@ -101,6 +116,10 @@ impl Session {
             update_interval_ms: intervals.update.0,
         })
     }
+}
+
+fn read(state: &[u8]) -> Result<NodeState, Unreadable> {
+    decode(std::str::from_utf8(state).map_err(|error| Unreadable::Malformed(error.to_string()))?)
 }
 
 impl Drop for Session {
