@@ -19,7 +19,9 @@ pub fn in_parallel<T: Send, E: Send>(
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = threads.unwrap_or_else(cores).clamp(1, count.max(1));
     let next = AtomicUsize::new(0);
-    let progress = Mutex::new((0_usize, Progress::new(count as f64, Unit::Runs)));
+    let progress = Progress::new(count as f64, Unit::Runs);
+    progress.show(0.0);
+    let progress = Mutex::new((0_usize, progress));
     let worker = || {
         let mut mine = Vec::new();
         loop {
