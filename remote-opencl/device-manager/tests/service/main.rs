@@ -419,7 +419,11 @@ async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots
         let text = std::fs::read_to_string(&path).unwrap();
         let whole = format!("{}]", text.trim_end().trim_end_matches(','));
         let events: Vec<serde_json::Value> = serde_json::from_str(&whole).unwrap_or_default();
-        if events.iter().any(|event| event["cat"] == "slot") {
+        let ended = |name: &str| events.iter().any(|event| event["name"] == name && event["ph"] == "e");
+        // In whichever order: a slot is free before the last answer is on its way.
+        if events.iter().any(|event| event["cat"] == "slot")
+            && ["write", "kernel", "read"].into_iter().all(ended)
+        {
             break events;
         }
         assert!(Instant::now() < deadline, "{text}");
