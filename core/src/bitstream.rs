@@ -54,25 +54,6 @@ impl Digest {
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
-
-    /// The first 16 bytes as 32 hexadecimal digits: what the node-state annotation has room for.
-    #[must_use]
-    pub fn prefix_hex(&self) -> String {
-        hex(&self.0[..16])
-    }
-
-    fn hex(&self) -> String {
-        hex(&self.0)
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 impl FromStr for Digest {
@@ -107,7 +88,8 @@ fn nibble(digit: u8) -> Option<u8> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{DIGEST_PREFIX}{}", self.hex())
+        f.write_str(DIGEST_PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

@@ -172,12 +172,6 @@ impl RecentBitstream {
             BitstreamId::Digest(digest) => self.digest == Some(digest.into()),
         }
     }
-
-    /// Whether it was used within `window` before the moment `age` after the measurement.
-    #[must_use]
-    pub fn is_recent(&self, window: Millis, age: Millis) -> bool {
-        self.last_used_ago + age <= window
-    }
 }
 
 impl DigestPrefix {
