@@ -57,7 +57,7 @@ pub(super) struct DoorArgs {
     tokens_optional: bool,
 
     /// How long a client over TCP may be silent before its session counts as lost: it is asked after half of that, and
-    /// a program that a debugger holds answers nothing. 0: for ever.
+    /// may take a second to answer; a program that a debugger holds answers nothing. 0: for ever.
     #[arg(long, env = "FPGA_KEEPALIVE", default_value = "1m", value_parser = humane::duration)]
     keepalive: Duration,
 }
