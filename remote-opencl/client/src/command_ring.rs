@@ -8,7 +8,6 @@
 use crate::codec::encode;
 use crate::fork;
 use crate::outbox::Outgoing;
-use crate::patience::{Habit, Patience};
 use crate::segments::{RingMemory, Side};
 use crate::socket::Doorbell;
 use crate::sync::lock;
@@ -40,7 +39,6 @@ pub(crate) struct RingReader {
     generation: u32,
     receiving: Mutex<Receiving>,
     bell: Arc<Doorbell>,
-    habit: Habit,
 }
 
 /// Who holds it takes messages, in their order.
@@ -80,7 +78,7 @@ pub(crate) fn open(side: &Side, call: u64, words: u32) -> io::Result<(RingWriter
     let consumer = Consumer::new(memory, layout, Direction::ToClient).map_err(io::Error::other)?;
     let receiving = Mutex::new(Receiving { consumer, frames: Frames::new(MAX_MESSAGE_BYTES) });
     let writer = RingWriter { generation, producer, encoded: BytesMut::new(), bell: Arc::clone(&bell) };
-    Ok((writer, Arc::new(RingReader { generation, receiving, bell, habit: Habit::default() })))
+    Ok((writer, Arc::new(RingReader { generation, receiving, bell })))
 }
 
 impl RingWriter {
@@ -154,18 +152,6 @@ impl RingReader {
     /// Takes messages, when whoever does so has.
     pub(crate) fn receive(&self) -> MutexGuard<'_, Receiving> {
         lock(&self.receiving)
-    }
-}
-
-impl RingReader {
-    /// How long to look before sleeping; `None` where that is of no use.
-    pub(crate) fn patience(&self) -> Option<Patience> {
-        self.habit.patience()
-    }
-
-    /// Whether what was waited for has come.
-    pub(crate) fn was_patient(&self, patience: &Patience, has_come: bool) {
-        self.habit.learn(patience, has_come);
     }
 }
 

@@ -212,14 +212,8 @@ impl Event {
             return Ok(self.now());
         }
         session.send();
-        session.wake_and_watch(|| self.now() <= cl::COMPLETE);
-        if self.now() <= cl::COMPLETE {
-            return Ok(self.now());
-        }
-        session.driver().block_on(async {
-            session.wake();
-            poll_fn(|cx| self.poll_ended(cx)).await
-        })
+        session.wait(|| self.now() <= cl::COMPLETE, poll_fn(|cx| self.poll_ended(cx)))?;
+        Ok(self.now())
     }
 
     fn poll_ended(&self, cx: &mut TaskContext<'_>) -> Poll<i32> {

@@ -40,7 +40,12 @@ impl Progress {
         lock(&self.0).open.last().copied()
     }
 
-    /// Ready when every command up to `last` has ended, in whatever order.
+    /// Whether every command up to `last` has ended, in whatever order.
+    pub(crate) fn have_ended(&self, last: u64) -> bool {
+        lock(&self.0).open.first().is_none_or(|first| *first > last)
+    }
+
+    /// Ready when [`Self::have_ended`].
     pub(crate) async fn ended_until(&self, last: u64) {
         poll_fn(|cx| {
             let mut inner = lock(&self.0);

@@ -204,10 +204,7 @@ impl Queue {
         session.check(ClError::OUT_OF_RESOURCES)?;
         session.send();
         if let Some(last) = self.progress.last() {
-            session.driver().block_on(async {
-                session.wake();
-                self.progress.ended_until(last).await;
-            })?;
+            session.wait(|| self.progress.have_ended(last), self.progress.ended_until(last))?;
         }
         session.check(ClError::OUT_OF_RESOURCES)
     }

@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::fork;
 use crate::in_place::Access;
 use crate::outbox::{Outbox, Upload};
+use crate::patience::{Habit, Wait};
 use crate::segments::{Purpose, Range, Segments};
 use crate::sync::lock;
 use crate::transport::Connection;
@@ -22,8 +23,10 @@ use bytes::{Bytes, BytesMut};
 use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 
@@ -43,6 +46,7 @@ pub(crate) struct Session {
     releases: Mutex<v1::Release>,
     segments: Segments,
     ring: Option<Arc<RingReader>>,
+    habit: Habit,
     _channel: Channel,
 }
 
@@ -83,6 +87,7 @@ impl Session {
             releases: Mutex::default(),
             segments: Segments::new(side, buffers),
             ring: inbox.ring.clone(),
+            habit: Habit::default(),
             _channel: channel,
         });
         tokio::spawn(incoming::read(incoming::Reader(Arc::downgrade(&session)), inbox, way));
@@ -97,11 +102,6 @@ impl Session {
     /// An id for a transfer that isn't a command's data.
     pub(crate) fn new_transfer_id(&self) -> u64 {
         self.new_id() | OTHER_TRANSFER
-    }
-
-    /// The driver of this process.
-    pub(crate) fn driver(&self) -> &'static Driver {
-        self.driver
     }
 
     /// Whether it can be used: not in a forked child, and not after the manager went away.
@@ -133,15 +133,17 @@ impl Session {
             self.send_locked(&mut state);
             self.outbox.push(Kind::Call(v1::Call { id, method: Some(method) }));
         }
-        let answered =
-            |receiver: &oneshot::Receiver<v1::Reply>| !receiver.is_empty() || receiver.is_terminated();
-        self.wake_and_watch(|| answered(&receiver));
-        if let Ok(reply) = receiver.try_recv() {
-            return Ok(reply);
+        let wait = self.habit.wait();
+        if self.ring.is_some() {
+            self.outbox.wake();
+            self.watch_ring(wait.as_ref(), || !receiver.is_empty() || receiver.is_terminated());
+            if let Ok(reply) = receiver.try_recv() {
+                return Ok(reply);
+            }
         }
         let reply = self.driver.block_on(async {
             self.outbox.wake();
-            receiver.await
+            self.patiently(wait.as_ref(), receiver).await
         });
         reply?.map_err(|_| ClError::DEVICE_NOT_AVAILABLE)
     }
@@ -208,7 +210,7 @@ impl Session {
         Ok(sent)
     }
 
-    /// Puts what is pending into the outbox; somebody who waits calls this, and then [`Self::wake`] while driving.
+    /// Puts what is pending into the outbox; somebody who waits calls this, and then [`Self::wait`].
     pub(crate) fn send(&self) -> Sent {
         if !self.is_usable() {
             return Sent::No;
@@ -216,18 +218,40 @@ impl Session {
         self.send_locked(&mut lock(&self.state))
     }
 
-    /// Sends what is in the outbox; to be called on the thread that drives.
-    pub(crate) fn wake(&self) {
-        self.outbox.wake();
-    }
-
-    /// Sends what is in the outbox, where this thread can do so by itself, and waits for the answer for as long as that is
-    /// cheaper than to sleep.
-    pub(crate) fn wake_and_watch(&self, is_done: impl Fn() -> bool) {
+    /// Sends what is in the outbox, and waits for the answer: for `future`, which is ready when `is_done`.
+    ///
+    /// # Errors
+    /// As [`Driver::block_on`], where it has to sleep.
+    pub(crate) fn wait<F: Future>(&self, is_done: impl Fn() -> bool, future: F) -> Result<()> {
+        let wait = self.habit.wait();
         if self.ring.is_some() {
             self.outbox.wake();
-            self.watch_ring(is_done);
+            self.watch_ring(wait.as_ref(), &is_done);
+            if is_done() {
+                self.driver.arm_if_outstanding();
+                return Ok(());
+            }
         }
+        self.driver.block_on(async {
+            self.outbox.wake();
+            self.patiently(wait.as_ref(), future).await;
+        })
+    }
+
+    /// `future`, on the thread that drives. Where it comes by the stream this thread looks for it before it sleeps, if that
+    /// is faster.
+    async fn patiently<F: Future>(&self, wait: Option<&Wait<'_>>, future: F) -> F::Output {
+        let mut future = pin!(future);
+        if let Some(wait) = wait.filter(|wait| wait.looks() && self.ring.is_none()) {
+            while !wait.is_over() {
+                if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+                    return output;
+                }
+                // What can go out or come in without waiting does.
+                tokio::task::yield_now().await;
+            }
+        }
+        future.await
     }
 
     /// Sends what is pending, and sees to it that it gets out.

@@ -4,6 +4,7 @@
 use super::{Download, OTHER_TRANSFER, Session};
 use crate::command_ring::{Receiving, RingReader};
 use crate::kept::WrongCount;
+use crate::patience::Wait;
 use crate::reconnect::{Received, Way, is_of_the_connection};
 use crate::sync::lock;
 use crate::transport::{Arrived, Inbox};
@@ -123,16 +124,16 @@ impl Session {
 
     /// Looks into the ring again and again for as long as that is cheaper than to sleep, until `is_done`, or nothing has
     /// come. The manager need not ring meanwhile, and nobody need wake this thread.
-    pub(super) fn watch_ring(&self, is_done: impl Fn() -> bool) {
+    pub(super) fn watch_ring(&self, wait: Option<&Wait<'_>>, is_done: impl Fn() -> bool) {
         let Some(ring) = &self.ring else { return };
-        let Some(mut patience) = ring.patience() else { return };
+        let Some(wait) = wait.filter(|wait| wait.looks()) else { return };
         let Some(mut receiving) = ring.try_receive() else { return };
         receiving.stay_awake();
         loop {
             if !self.take_from(ring, &mut receiving) {
                 return;
             }
-            if is_done() || patience.is_over() {
+            if is_done() || wait.is_over() {
                 // What has come until now is handled; for what comes from now on the manager rings.
                 match receiving.wait() {
                     Ok(Readiness::Ready) => receiving.stay_awake(),
@@ -141,8 +142,6 @@ impl Session {
                 }
             }
         }
-        drop(receiving);
-        ring.was_patient(&patience, is_done());
     }
 
     fn take_from(&self, ring: &RingReader, receiving: &mut Receiving) -> bool {
