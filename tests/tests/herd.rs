@@ -23,6 +23,8 @@ const NODES: usize = 10;
 /// Where something is known.
 const MORE_NODES: usize = 20;
 const PODS: usize = 200;
+/// As in the ConfigMap of the manifests.
+const SHIPPED_WEIGHTS: &str = "0.5-2-2-1-0-0";
 
 /// Where the 200 pods went, with the shipped weights: per node how many, the least used node first.
 struct Herd {
@@ -68,7 +70,7 @@ impl Herd {
             |index| BoardSpec { collector: CollectorChoice::None, ..BoardSpec::new(&name(index), None) };
         let spec = ClusterSpec {
             boards: (0..nodes).map(board).collect(),
-            weights: "1-2-2".to_owned(),
+            weights: SHIPPED_WEIGHTS.to_owned(),
             node_cache: NodeCache::Capable,
             extender_away: ExtenderAway::Wait,
             extender_args: vec!["--anti-herd".to_owned(), anti_herd.to_owned()],

@@ -84,8 +84,9 @@ pub(super) const POLICIES: &[Policy] = &[
     a("predicted eviction, fixed 60 s", &[PREDICTED, "slots.horizon_s=60"]),
     a("predicted eviction, same bitstream first", &[PREDICTED, TOGETHER]),
     a("predicted eviction, moves", &[PREDICTED, MOVES]).chosen(),
-    a("predicted eviction, 1-2-2, weight 10, anti-herd (shipped)", &[PREDICTED, AWARE, TEN, HERD]).chosen(),
-    a("predicted eviction, 0.5-2-2-1, weight 10, anti-herd", &[PREDICTED, FREE, TEN, HERD]).chosen(),
+    a("predicted eviction, 1-2-2, weight 10, anti-herd", &[PREDICTED, AWARE, TEN, HERD]).chosen(),
+    a("predicted eviction, 0.5-2-2-1, weight 10, anti-herd (shipped)", &[PREDICTED, FREE, TEN, HERD])
+        .chosen(),
     a(
         "predicted eviction, 1-2-2-0.5 in steps of 1/100, weight 1, anti-herd",
         &[PREDICTED, FREE_FINE, FINE, TEN, HERD],
