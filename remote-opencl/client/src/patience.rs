@@ -19,14 +19,18 @@ const MOST: Duration = Duration::from_micros(100);
 /// Environment variable with the microseconds instead; 0: sleep at once.
 const VARIABLE: &str = "FPGA_SPIN_US";
 
-/// A thread that looks leaves at least one for who is waited for.
-const FEWEST_PROCESSORS: usize = 2;
+/// Fewer processors are needed by those who are waited for: with two, looking was no faster on a quiet machine.
+const FEWEST_PROCESSORS: usize = 3;
 
-/// One of so many waits is spent in one way or the other without regard to which is faster.
-const TRIED_AGAIN: u32 = 32;
+/// So many waits are spent in one way, one after the other, to find out what it takes: threads settle on processors that
+/// suit it.
+const RUN: u32 = 16;
 
-/// In the first waits each way is tried, in turn.
-const TRIED_FIRST: u32 = 24;
+/// In one of so many runs a way is tried without regard to which is faster.
+const TRIED_AGAIN: u32 = 16;
+
+/// In the first runs each way is tried, in turn.
+const TRIED_FIRST: u32 = 4;
 
 const WAYS: [Way; 2] = [Way::Sleeping, Way::Looking];
 
@@ -76,12 +80,13 @@ impl Habit {
     }
 
     fn way(&self, wait: u32) -> Way {
+        let run = wait / RUN;
         let in_turn = |count: u32| WAYS[count as usize % WAYS.len()];
-        if wait < TRIED_FIRST {
-            return in_turn(wait);
+        if run < TRIED_FIRST {
+            return in_turn(run);
         }
-        if wait.is_multiple_of(TRIED_AGAIN) {
-            return in_turn(wait / TRIED_AGAIN);
+        if run.is_multiple_of(TRIED_AGAIN) {
+            return in_turn(run / TRIED_AGAIN);
         }
         let [sleeping, looking] = self.typical.each_ref().map(|typical| u64::from(typical.get()));
         if looking * 100 < sleeping * WORTH { Way::Looking } else { Way::Sleeping }
@@ -163,7 +168,7 @@ mod tests {
     fn the_fastest_way_is_taken_and_the_other_tried_now_and_then() {
         for (fastest, took) in [[30, 50], [50, 30]].into_iter().enumerate() {
             let spent = spend(&Habit::default(), 0..1000, took);
-            assert!(spent[fastest] > 930 && spent.iter().all(|count| *count >= 18), "{spent:?}");
+            assert!(spent[fastest] > 900 && spent.iter().all(|count| *count >= 32), "{spent:?}");
         }
     }
 
@@ -171,7 +176,7 @@ mod tests {
     fn what_takes_long_is_not_looked_for() {
         for took in [5_000, 10_000_000] {
             let spent = spend(&Habit::default(), 0..1000, [took; WAYS.len()]);
-            assert!(spent[0] > 930, "{spent:?}");
+            assert!(spent[0] > 900, "{spent:?}");
         }
     }
 
@@ -182,7 +187,7 @@ mod tests {
         // What looking takes is found out by the few waits that try it.
         spend(&habit, 1000..5000, [50, 25]);
         let spent = spend(&habit, 5000..6000, [50, 25]);
-        assert!(spent[1] > 930, "{spent:?}");
+        assert!(spent[1] > 900, "{spent:?}");
     }
 
     #[test]
