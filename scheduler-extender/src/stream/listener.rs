@@ -33,6 +33,9 @@ const SEND_BYTES: usize = 4 * 1024;
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
 /// A connection that carries nothing is asked so often whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// What comes meanwhile is taken together: states that are half a second apart can wait so long, and a thread that is woken
+/// for each of ten thousand in a second does little else.
+const GATHER: Duration = Duration::from_millis(3);
 /// How often the intervals are reckoned anew.
 const RECKON: Duration = Duration::from_secs(5);
 /// Pause after a failed accept: out of file descriptors, most likely.
@@ -87,7 +90,9 @@ pub async fn serve_with(
     let listener = listener.into_std()?;
     let (mut result, ended) = oneshot::channel();
     std::thread::Builder::new().name("fpga-streams".to_owned()).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let gather = || std::thread::sleep(GATHER);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(gather).build();
         let served = runtime.and_then(|runtime| {
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener)?;
