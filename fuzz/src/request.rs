@@ -1,5 +1,6 @@
 //! What kube-scheduler, or somebody who says so, asks the extender.
 
+use bytes::Bytes;
 use fpga_core::decide::Rules;
 use fpga_core::units::Millis;
 use fpga_scheduler_extender::app::App;
@@ -59,19 +60,20 @@ struct Victims {
 /// # Panics
 /// If that does not hold.
 pub fn request(data: &[u8]) {
-    let app = extender();
-    if let Ok(answer) = verbs::answer(&app, Verb::Filter, data) {
-        check_filter(data, &answer.body);
+    let (app, request) = (extender(), Bytes::copy_from_slice(data));
+    let answer = |verb| verbs::answer(&app, verb, &request).map(|answer| Vec::from(answer.body));
+    if let Ok(answer) = answer(Verb::Filter) {
+        check_filter(data, &answer);
     }
-    if let Ok(answer) = verbs::answer(&app, Verb::Prioritize, data) {
-        let scores: Vec<Priority> = read(&answer.body);
+    if let Ok(answer) = answer(Verb::Prioritize) {
+        let scores: Vec<Priority> = read(&answer);
         let asked = candidates(data);
         let hosts: Vec<_> = scores.iter().map(|priority| &priority.host).collect();
         assert_eq!(hosts, asked.iter().collect::<Vec<_>>());
         assert!(scores.iter().all(|priority| priority.score <= 10), "a score above the highest");
     }
-    if let Ok(answer) = verbs::answer(&app, Verb::Preempt, data) {
-        let left: Preempted = read(&answer.body);
+    if let Ok(answer) = answer(Verb::Preempt) {
+        let left: Preempted = read(&answer);
         assert!(left.node_name_to_meta_victims.values().all(|victims| !victims.pods.is_empty()));
     }
 }
