@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 /// Long enough for a loaded machine; nothing waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The program, without the settings that the tests' caller may have.
+/// The program, without the settings that the tests' caller may have, and without its deafness: a shell starts what runs in
+/// the background with SIGINT ignored, and no program under it could trap it.
 pub fn manager() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-device-manager"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT", env!("CARGO_BIN_EXE_fpga-device-manager")]);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FPGA_") && name != "FPGA_INTEL_OPENCL" {
             command.env_remove(name);
