@@ -52,6 +52,7 @@ impl Keepalive {
         }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
