@@ -17,7 +17,7 @@ pub struct Kind(pub u64);
 
 /// Means by kind.
 #[derive(Debug, Default)]
-pub(super) struct Profile {
+pub struct Profile {
     means: HashMap<Kind, Mean>,
     uses: u64,
 }
@@ -30,12 +30,13 @@ struct Mean {
 
 impl Profile {
     /// The device time that a task of this kind should take; nothing while none has been measured.
-    pub(super) fn expected(&self, kind: Option<Kind>) -> Option<Duration> {
+    #[must_use]
+    pub fn expected(&self, kind: Option<Kind>) -> Option<Duration> {
         self.means.get(&kind?).map(|mean| mean.mean)
     }
 
     /// A task of this kind has taken so much.
-    pub(super) fn measured(&mut self, kind: Option<Kind>, took: Duration) {
+    pub fn measured(&mut self, kind: Option<Kind>, took: Duration) {
         let Some(kind) = kind else { return };
         self.uses += 1;
         let last_use = self.uses;

@@ -3,21 +3,25 @@
 //! Completions come back one by one, by the vendor's callback through the session's channel; the task has ended when
 //! all its commands have.
 
+mod direct;
+mod enqueue;
+
+use crate::board::Use;
 use crate::clock;
 use crate::command_ring::RingSender;
-use crate::commands::{Body, Launch, Operation, Waits};
+use crate::commands::{Body, Operation, Waits};
 use crate::dispatcher::TaskId;
-use crate::objects::{Buffer, Moments, Queue, Times, lock};
+use crate::lender::{Expected, Lender};
+use crate::objects::{Moments, Queue, Times, Waiting};
 use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
-use crate::transfers::{Source, join};
-use crate::vendor::{self, ClResult, Enqueued, Event};
+use crate::vendor::{self, Enqueued, Event};
 use bytes::Bytes;
+use direct::Direct;
+use enqueue::enqueue;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
-use fpga_protocol::v1;
-use fpga_protocol::v1::server_message::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Something to tell the client, in this order.
 #[derive(Debug)]
@@ -74,13 +78,6 @@ pub enum Told {
     No,
 }
 
-/// Tells the client from the vendor's own thread that a command has ended: one thread less to be woken between the two.
-#[derive(Debug)]
-struct Direct {
-    ring: RingSender,
-    told: AtomicBool,
-}
-
 impl Ended {
     /// One that never reached the device.
     #[must_use]
@@ -105,6 +102,7 @@ pub struct Executor<N> {
     outstanding: HashMap<TaskId, usize>,
     /// Where the client can be told directly.
     ring: Option<RingSender>,
+    lender: Arc<Lender>,
     notify: N,
 }
 
@@ -130,8 +128,8 @@ struct Running {
 
 impl<N: Notify> Executor<N> {
     /// Nothing runs.
-    pub fn new(notify: N) -> Self {
-        Self { running: HashMap::new(), outstanding: HashMap::new(), ring: None, notify }
+    pub fn new(lender: Arc<Lender>, notify: N) -> Self {
+        Self { running: HashMap::new(), outstanding: HashMap::new(), ring: None, lender, notify }
     }
 
     /// From now on the client may be told by this ring what has ended.
@@ -139,18 +137,21 @@ impl<N: Notify> Executor<N> {
         self.ring = Some(ring);
     }
 
-    /// Enqueues the commands of a task. What ends at once, by an error, is added to `reports`.
+    /// Enqueues the commands of a task that `used` is the place of. What ends at once, by an error, is added to
+    /// `reports`.
     ///
     /// Returns whether the task has ended with that.
     pub fn start(
         &mut self,
-        task: TaskId,
+        (task, used): (TaskId, &Use),
         commands: Vec<Command<Body>>,
         ready: &mut Ready<Body>,
         reports: &mut Vec<Report>,
     ) -> bool {
         let mut broken: Vec<QueueId> = Vec::new();
-        let mut queues: Vec<Arc<Queue>> = Vec::new();
+        // With the last command in each.
+        let mut queues: Vec<(Arc<Queue>, Arc<Event>)> = Vec::new();
+        let mut expected = Expected::default();
         let mut outstanding = 0;
         // A single command behind which nothing is that the client doesn't know of: its end overtakes nothing.
         let is_alone = commands.len() == 1 && self.running.is_empty() && reports.is_empty();
@@ -168,8 +169,13 @@ impl<N: Notify> Executor<N> {
                 Ok(Some(enqueued)) => {
                     let direct = if is_alone { self.direct(&body, &enqueued) } else { None };
                     self.watch(event, &enqueued, direct.clone());
-                    if !queues.iter().any(|other| Arc::ptr_eq(other, &body.queue)) {
-                        queues.push(body.queue.clone());
+                    if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
+                        self.lender.expect(kind, &mut expected);
+                    }
+                    let last = enqueued.event().clone();
+                    match queues.iter_mut().find(|(queue, _)| Arc::ptr_eq(queue, &body.queue)) {
+                        Some((_, event)) => *event = last,
+                        None => queues.push((body.queue.clone(), last)),
                     }
                     self.running
                         .insert(event, Running { task, enqueued, enqueued_at, told: 0, direct, body });
@@ -182,9 +188,12 @@ impl<N: Notify> Executor<N> {
                 }
             }
         }
-        for queue in queues {
+        for (queue, last) in queues {
             if let Err(error) = queue.vendor.flush() {
                 tracing::warn!(%error, "A vendor queue can't be flushed");
+            }
+            if queue.waiting == Waiting::Helps {
+                self.lender.lend(&expected, &last, used);
             }
         }
         if outstanding > 0 {
@@ -216,10 +225,15 @@ impl<N: Notify> Executor<N> {
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
         let Running { task, enqueued, enqueued_at, direct, body, .. } = running;
-        let told = direct.is_some_and(|direct| direct.told.load(Ordering::Acquire));
-        let told = if told { Told::Yes } else { Told::No };
+        let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = match enqueued.profile() {
-            Some(profile) if status == 0 => body.queue.moments(enqueued_at, profile),
+            Some(profile) if status == 0 => {
+                if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
+                    let ran = Duration::from_nanos(profile.ended.saturating_sub(profile.started));
+                    self.lender.measured(kind, ran);
+                }
+                body.queue.moments(enqueued_at, profile)
+            }
             _ => Moments { queued: enqueued_at, ..Moments::now() },
         };
         ready.ended(event, status);
@@ -255,7 +269,7 @@ impl<N: Notify> Executor<N> {
             return None;
         }
         let ring = self.ring.clone()?;
-        Some(Arc::new(Direct { ring, told: AtomicBool::new(false) }))
+        Some(Arc::new(Direct::new(ring)))
     }
 
     fn watch(&self, event: EventId, enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
@@ -301,28 +315,6 @@ impl<N: Notify> Executor<N> {
     }
 }
 
-impl Direct {
-    fn tell(&self, event: EventId, status: i32) {
-        // Why it has failed takes a look at the vendor, which is not to be called here.
-        if status != 0 {
-            return;
-        }
-        let now = clock::now_ns();
-        let completion = v1::Completion {
-            event: event.0,
-            status,
-            queued_ns: now,
-            submitted_ns: now,
-            started_ns: now,
-            ended_ns: now,
-            data: None,
-        };
-        let completions = v1::Completions { completions: vec![completion] };
-        self.ring.send(&v1::ServerMessage { kind: Some(Kind::Completions(completions)) }, None);
-        self.told.store(true, Ordering::Release);
-    }
-}
-
 impl Running {
     fn tell_pieces(&mut self, event: EventId, reports: &mut Vec<Report>) {
         let Operation::Read { size, into: None, .. } = self.body.operation else { return };
@@ -352,113 +344,4 @@ impl Running {
         self.tell_pieces(event, reports);
         Some(Got::Pieces(size as u64))
     }
-}
-
-fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
-    let queue = &body.queue.vendor;
-    match &body.operation {
-        Operation::Launch(launch) => {
-            for buffer in launch.arguments.buffers() {
-                wait.extend(buffer.own_contents()?);
-            }
-            start_kernel(queue, launch, &references(wait))
-        }
-        Operation::Write { buffer, offset, source, size } => {
-            whole_or_own(buffer, *offset, *size, wait, |wait| match source {
-                Source::Pieces(pieces) => queue.write(&buffer.vendor, *offset, pieces.clone(), wait),
-                Source::Shared(slice) => queue.write_shared(&buffer.vendor, *offset, slice.clone(), wait),
-            })
-        }
-        Operation::Fill { buffer, pattern, offset, size } => {
-            whole_or_own(buffer, *offset, *size, wait, |wait| {
-                queue.fill(&buffer.vendor, pattern, *offset, *size, wait)
-            })
-        }
-        Operation::Read { buffer, offset, into: Some(slice), .. } => {
-            wait.extend(buffer.own_contents()?);
-            queue.read_shared(&buffer.vendor, *offset, slice.clone(), &references(wait))
-        }
-        Operation::Read { buffer, offset, size, into: None } => {
-            wait.extend(buffer.own_contents()?);
-            queue.read(&buffer.vendor, *offset, *size, MAX_CHUNK_BYTES, &references(wait))
-        }
-        Operation::Copy { source, target, size } => {
-            for (buffer, _) in [source, target] {
-                wait.extend(buffer.own_contents()?);
-            }
-            let (from, to) = ((&source.0.vendor, source.1), (&target.0.vendor, target.1));
-            queue.copy(from, to, *size, &references(wait))
-        }
-        Operation::WriteImage { image, region, source } => {
-            wait.extend(image.own_contents()?);
-            let wait = references(wait);
-            match source {
-                Source::Pieces(pieces) => {
-                    queue.write_image(&image.vendor, *region, join(pieces.clone()), &wait)
-                }
-                Source::Shared(slice) => {
-                    queue.write_image_shared(&image.vendor, *region, slice.clone(), &wait)
-                }
-            }
-        }
-        Operation::ReadImage { image, region, size, into } => {
-            wait.extend(image.own_contents()?);
-            let wait = references(wait);
-            match into {
-                Some(slice) => queue.read_image_shared(&image.vendor, *region, slice.clone(), &wait),
-                None => queue.read_image(&image.vendor, *region, *size, &wait),
-            }
-        }
-        Operation::CopyImage { source, target, region, origin } => {
-            for image in [source, target] {
-                wait.extend(image.own_contents()?);
-            }
-            queue.copy_image(&source.vendor, &target.vendor, *region, *origin, &references(wait))
-        }
-        Operation::FillImage { image, color, region } => {
-            wait.extend(image.own_contents()?);
-            queue.fill_image(&image.vendor, color, *region, &references(wait))
-        }
-        Operation::ImageToBuffer { image, region, buffer: (buffer, offset) } => {
-            wait.extend(image.own_contents()?);
-            wait.extend(buffer.own_contents()?);
-            let wait = references(wait);
-            queue.copy_image_to_buffer(&image.vendor, *region, (&buffer.vendor, *offset), &wait)
-        }
-        Operation::BufferToImage { buffer: (buffer, offset), image, region } => {
-            wait.extend(image.own_contents()?);
-            wait.extend(buffer.own_contents()?);
-            let wait = references(wait);
-            queue.copy_buffer_to_image((&buffer.vendor, *offset), &image.vendor, *region, &wait)
-        }
-        Operation::Marker(_) => queue.marker(&references(wait)),
-        Operation::Barrier(_) => queue.barrier(&references(wait)),
-    }
-}
-
-fn start_kernel(queue: &vendor::Queue, launch: &Launch, wait: &[&Event]) -> ClResult<Enqueued> {
-    let mut kernel = lock(&launch.kernel);
-    kernel.apply(&launch.arguments)?;
-    queue.launch(kernel.vendor(), launch.offset.as_deref(), &launch.global, launch.local.as_deref(), wait)
-}
-
-/// A command that overwrites all of a fresh buffer spares it the zeros.
-fn whole_or_own(
-    buffer: &Arc<Buffer>,
-    offset: usize,
-    size: usize,
-    wait: &mut Vec<Arc<Event>>,
-    enqueue: impl FnOnce(&[&Event]) -> ClResult<Enqueued>,
-) -> ClResult<Enqueued> {
-    if buffer.is_first_and_whole(offset, size) {
-        let enqueued = enqueue(&references(wait))?;
-        buffer.owned_by(enqueued.event());
-        return Ok(enqueued);
-    }
-    wait.extend(buffer.own_contents()?);
-    enqueue(&references(wait))
-}
-
-fn references(events: &[Arc<Event>]) -> Vec<&Event> {
-    events.iter().map(AsRef::as_ref).collect()
 }

@@ -28,6 +28,7 @@ pub mod inventory;
 pub mod isolation;
 pub mod keepalive;
 pub mod kinds;
+pub mod lender;
 pub mod link;
 pub mod listen;
 pub mod log;

@@ -54,6 +54,8 @@ pub struct Queue {
     pub device: Device,
     /// Whether the client may ask when its commands ran.
     pub times: Times,
+    /// Whether its kernels may run in the thread that waits for them.
+    pub waiting: Waiting,
     /// What to add to the vendor's clock to get ours.
     offset: Mutex<Option<i64>>,
 }
@@ -65,6 +67,15 @@ pub enum Times {
     Shown,
     /// They are measured, but not for the client.
     Hidden,
+}
+
+/// What a thread does for a device that waits for it in the vendor's runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// It may run kernels: the device is made of processors.
+    Helps,
+    /// It waits.
+    Waits,
 }
 
 /// A buffer, or a region of one.
@@ -261,7 +272,8 @@ impl Queue {
         };
         let profiling = properties & opencl_sys::CL_QUEUE_PROFILING_ENABLE != 0;
         let times = if profiling { Times::Shown } else { Times::Hidden };
-        Ok(Self { vendor, order, context, device, times, offset: Mutex::new(None) })
+        let waiting = if device.vendor.is_processors() { Waiting::Helps } else { Waiting::Waits };
+        Ok(Self { vendor, order, context, device, times, waiting, offset: Mutex::new(None) })
     }
 
     /// The vendor's moments on our clock: durations stay exact, and one offset serves all commands of the queue.

@@ -71,6 +71,7 @@ pub fn serve(
         sides: Sides::default(),
         segments: Pool::of_memory(),
         links: Links::new(config.reconnect_grace, config.metrics.clone()),
+        lender: Arc::default(),
         shutdown: shutdown.clone(),
         processes: isolation.map(TenantProcesses::new).map(Arc::new),
         config,

@@ -21,6 +21,7 @@ use crate::execute::{Executor, Report};
 use crate::gate::Asker;
 use crate::inventory::Inventory;
 use crate::isolation::pool::TenantProcesses;
+use crate::lender::Lender;
 use crate::link::Links;
 use crate::objects::Objects;
 use crate::outgoing::Outgoing;
@@ -64,6 +65,8 @@ pub struct Shared {
     pub segments: Pool,
     /// Sessions whose clients may come back.
     pub links: Links,
+    /// The thread that the vendor's runtime may work in.
+    pub lender: Arc<Lender>,
     /// Whether it is to end.
     pub shutdown: Shutdown,
     /// Where sessions have their vendor contexts, if not here.
@@ -206,12 +209,11 @@ impl Session {
             allowed: Arc::default(),
         };
         let session = Self {
-            shared,
             id,
             tenant,
             account,
             charges: HashMap::new(),
-            executor: Executor::new(inbox.clone()),
+            executor: Executor::new(shared.lender.clone(), inbox.clone()),
             inbox,
             outgoing,
             budget,
@@ -231,6 +233,7 @@ impl Session {
             reports: Vec::new(),
             ring: Ring::None,
             closed: Closed::No,
+            shared,
         };
         (session, input)
     }

@@ -220,6 +220,7 @@ fn shared(
         segments: Pool::of_memory(),
         // Who is found again is the manager's business.
         links: Links::new(Duration::ZERO, metrics.clone()),
+        lender: Arc::default(),
         shutdown: Shutdown::new(),
         processes: None,
         config: Config {

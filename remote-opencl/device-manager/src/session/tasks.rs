@@ -163,8 +163,9 @@ impl Session {
     fn start_first(&mut self) -> bool {
         let Some(used) = self.shared.config.board.enter() else { return false };
         let Some((task, commands)) = self.backlog.pop() else { return true };
+        let ended = self.executor.start((task, &used), commands, &mut self.ready, &mut self.reports);
         self.uses.insert(task, used);
-        if self.executor.start(task, commands, &mut self.ready, &mut self.reports) {
+        if ended {
             self.task_ended(task);
         }
         true

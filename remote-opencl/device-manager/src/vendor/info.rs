@@ -2,7 +2,7 @@
 
 use super::api::call;
 use super::{ClResult, check};
-use opencl_sys::{CL_DEVICE_TYPE_ALL, cl_device_id, cl_platform_id};
+use opencl_sys::{CL_DEVICE_TYPE, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, cl_device_id, cl_platform_id};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -84,6 +84,14 @@ pub fn device_info(device: DeviceId, param: u32) -> ClResult<Vec<u8>> {
         // SAFETY: the device is live; `query` passes valid pointers.
         Ok(unsafe { call!(clGetDeviceInfo(device.0, param, size, value, needed)) })
     })
+}
+
+impl DeviceId {
+    /// Whether its kernels run on this machine's processors, and it says so.
+    #[must_use]
+    pub fn is_processors(self) -> bool {
+        device_info(self, CL_DEVICE_TYPE).is_ok_and(|kind| number(&kind) & CL_DEVICE_TYPE_CPU != 0)
+    }
 }
 
 /// Asks for the length, then for the bytes.

@@ -11,6 +11,7 @@ mod harness;
 mod hostile;
 mod images;
 mod isolation;
+mod lending;
 mod newer;
 mod random;
 mod shared_memory;

@@ -1,0 +1,51 @@
+//! The thread that the vendor's runtime may work in.
+
+use crate::harness::{Client, DEADLINE, Manager};
+use crate::{BUSY, scalar};
+use std::time::Instant;
+
+/// `CL_DEVICE_TYPE`, and `CL_DEVICE_TYPE_CPU` in it.
+const DEVICE_TYPE: u32 = 0x1000;
+const CPU: u8 = 1 << 1;
+
+fn has_lent_thread(manager: &Manager) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", manager.pid())).unwrap();
+    // One that has just ended has no name.
+    let names =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")).ok());
+    names.into_iter().any(|name| name.trim_end() == "lent")
+}
+
+#[tokio::test]
+async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobody_waits_for_it() {
+    let manager = Manager::start(&["--slots", "2"]);
+    let mut first = Client::connect(&manager).await;
+    let info = &first.welcome.platforms[0].devices[0].info;
+    let of_processors = info.iter().any(|info| info.param == DEVICE_TYPE && info.value[0] & CPU != 0);
+    assert!(!has_lent_thread(&manager), "before there is anything to do");
+
+    // Nobody knows how long it takes.
+    let mut second = Client::connect(&manager).await;
+    let long = first.ready(BUSY, "busy", 8).await;
+    let short = second.ready(BUSY, "busy", 8).await;
+    let busy = |client: &mut Client, ready: &crate::Ready, rounds: u64| {
+        let args = vec![super::Value::Buffer(ready.buffer), scalar(&rounds.to_le_bytes())];
+        client.launch(ready.queue, ready.kernel, args, 1)
+    };
+    let launch = busy(&mut first, &long, 1 << 29);
+    let first_event = launch.event;
+    first.flush(vec![launch]).await;
+    let since = Instant::now();
+    while of_processors && !has_lent_thread(&manager) {
+        assert!(since.elapsed() < DEADLINE, "no thread was lent");
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    for _ in 0..100 {
+        let launch = busy(&mut second, &short, 1);
+        let event = launch.event;
+        second.flush(vec![launch]).await;
+        assert_eq!(second.status(event).await, 0);
+    }
+    assert_eq!(first.status(first_event).await, 0);
+    assert_eq!(has_lent_thread(&manager), of_processors);
+}
