@@ -278,10 +278,7 @@ fn remember(app: &App, pod: &Pod<'_>, by: (Requirement, Arc<Policy>), decision: 
 }
 
 fn encode(request: &Bytes, nodes: &Nodes<'_>, answer: &impl Encode) -> Result<Answer, Refusal> {
-    // Room for every name with a score, so that the answer doesn't grow by copying.
-    let per_node = 32;
-    let names: usize = nodes.names().map(str::len).sum();
-    let mut out = Writer::new(request, 256 + names + nodes.len() * per_node);
+    let mut out = Writer::new(request);
     answer.encode(&mut out).map_err(Refusal::Answer)?;
     Ok(Answer { mode: ModeLabel::Of(nodes.mode()), body: out.finish() })
 }

@@ -6,6 +6,15 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
+/// More than the keys of an answer, without what its lists hold.
+const FRAME_BYTES: usize = 128;
+/// `"",` around a name.
+const NAME_BYTES: usize = 3;
+/// `"":"",` around a name and why it is rejected.
+const PAIR_BYTES: usize = 6;
+/// `{"Host":"","Score":10},` around a name and with its score.
+const SCORED_BYTES: usize = 23;
+
 /// Body of filter and prioritize: one of `NodeNames` and `Nodes` is `null`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -136,11 +145,17 @@ impl<'a> Nodes<'a> {
 impl Encode for FilterResult<'_> {
     fn encode(&self, out: &mut Writer<'_>) -> Result<(), serde_json::Error> {
         let passes = |index: &usize| self.rejections.get(*index).is_some_and(Option::is_none);
+        let rejected = self.nodes.texts().zip(self.rejections);
+        let rejected = rejected.filter_map(|(name, rejection)| Some((name, (*rejection)?)));
+        let end = rejected.clone().map(|(name, reason)| name.as_str().len() + reason.len() + PAIR_BYTES);
+        let end = FRAME_BYTES + end.sum::<usize>() + self.error.len();
         match self.nodes {
             Nodes::Names(names) => {
                 let out = out.text();
-                out.extend_from_slice(br#"{"Nodes":null,"NodeNames":["#);
                 let passed = names.iter().enumerate().filter(|(index, _)| passes(index));
+                let names = passed.clone().map(|(_, name)| name.as_str().len() + NAME_BYTES);
+                out.reserve(names.sum::<usize>() + end);
+                out.extend_from_slice(br#"{"Nodes":null,"NodeNames":["#);
                 list(out, passed, |out, (_, name)| name.encode(out))?;
                 out.extend_from_slice(b"]");
             }
@@ -153,13 +168,12 @@ impl Encode for FilterResult<'_> {
                     }
                     out.pass(node.get());
                 }
+                out.text().reserve(end);
                 out.text().extend_from_slice(br#"]},"NodeNames":null"#);
             }
         }
         let out = out.text();
         out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
-        let rejected = self.nodes.texts().zip(self.rejections);
-        let rejected = rejected.filter_map(|(name, rejection)| Some((name, (*rejection)?)));
         list(out, rejected, |out, (name, reason)| {
             name.encode(out)?;
             out.push(b':');
@@ -175,6 +189,8 @@ impl Encode for FilterResult<'_> {
 impl Encode for HostPriorities<'_> {
     fn encode(&self, out: &mut Writer<'_>) -> Result<(), serde_json::Error> {
         let out = out.text();
+        let scored = self.nodes.names().map(|name| name.len() + SCORED_BYTES);
+        out.reserve(FRAME_BYTES + scored.sum::<usize>());
         out.push(b'[');
         list(out, self.nodes.texts().zip(self.scores), |out, (host, score)| {
             out.extend_from_slice(br#"{"Host":"#);
@@ -266,7 +282,7 @@ mod tests {
 
     fn encoded(answer: &impl Encode) -> String {
         let request = Bytes::new();
-        let mut out = Writer::new(&request, 0);
+        let mut out = Writer::new(&request);
         answer.encode(&mut out).unwrap();
         // What is passed on is copied, as it isn't of that request.
         String::from_utf8(std::mem::take(out.text())).unwrap()
@@ -340,6 +356,35 @@ mod tests {
                 r#"{{"Nodes":{{"metadata":{{}},"items":[{kept}]}},"NodeNames":null,"FailedNodes":{{}},"FailedAndUnresolvableNodes":{{"a":"no"}},"Error":""}}"#
             )
         );
+    }
+
+    #[test]
+    fn an_answer_takes_the_room_of_what_is_its_own_and_never_grows() {
+        const NODES: usize = 1000;
+        let item = |index| format!(r#"{{"metadata":{{"name":"node-{index:04}"}}}}"#);
+        let items = (0..NODES).map(item).collect::<Vec<_>>().join(",");
+        let names = (0..NODES).map(|index| format!(r#""node-{index:04}""#)).collect::<Vec<_>>().join(",");
+        let whole = format!(r#"{{"Pod":{{}},"Nodes":{{"items":[{items}]}}}}"#);
+        let names = format!(r#"{{"Pod":{{}},"NodeNames":[{names}]}}"#);
+        let reason = "FPGA device has not loaded the bitstream that must be there";
+        for (body, rejection, own) in [
+            (&whole, None, 0),
+            (&whole, Some(reason), NODES * (9 + reason.len() + PAIR_BYTES)),
+            (&names, None, NODES * (9 + NAME_BYTES)),
+            (&names, Some(reason), NODES * (9 + reason.len() + PAIR_BYTES)),
+        ] {
+            let request = Bytes::from(body.clone());
+            let (_, nodes) = ExtenderArgs::read(&request).unwrap().into_parts().unwrap();
+            let mut out = Writer::new(&request);
+            let rejections = vec![rejection; NODES];
+            FilterResult { nodes: &nodes, rejections: &rejections, error: "" }.encode(&mut out).unwrap();
+            let capacity = out.finish().own_capacity(&request);
+            assert!((own..=own + 2 * FRAME_BYTES).contains(&capacity), "{rejection:?} {own} {capacity}");
+            let mut out = Writer::new(&request);
+            HostPriorities { nodes: &nodes, scores: &[10; NODES] }.encode(&mut out).unwrap();
+            let capacity = out.finish().own_capacity(&request);
+            assert_eq!(capacity, NODES * (9 + SCORED_BYTES) + FRAME_BYTES);
+        }
     }
 
     #[test]

@@ -24,10 +24,10 @@ pub struct Writer<'r> {
 pub struct Reply(VecDeque<Bytes>);
 
 impl<'r> Writer<'r> {
-    /// Begins an answer to `request` that will have so many bytes of its own.
+    /// Begins an answer to `request`.
     #[must_use]
-    pub fn new(request: &'r Bytes, own_bytes: usize) -> Self {
-        Self { request, done: VecDeque::new(), taken: 0..0, text: Vec::with_capacity(own_bytes) }
+    pub fn new(request: &'r Bytes) -> Self {
+        Self { request, done: VecDeque::new(), taken: 0..0, text: Vec::new() }
     }
 
     /// Its own text, to be continued.
@@ -85,6 +85,13 @@ impl Reply {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// How much memory its own text takes.
+    #[cfg(test)]
+    pub(super) fn own_capacity(self, request: &Bytes) -> usize {
+        let own = |piece: &Bytes| !request.as_ptr_range().contains(&piece.as_ptr());
+        self.0.into_iter().filter(own).map(|piece| Vec::from(piece).capacity()).sum()
+    }
 }
 
 impl From<Vec<u8>> for Reply {
@@ -132,7 +139,7 @@ mod tests {
         let text = String::from("[one,two, three,four]");
         let request = Bytes::from(text);
         let read = std::str::from_utf8(&request).unwrap();
-        let mut writer = Writer::new(&request, 16);
+        let mut writer = Writer::new(&request);
         writer.text().push(b'<');
         for (index, piece) in [&read[1..4], &read[5..8], &read[10..15], &read[16..20]].into_iter().enumerate()
         {
@@ -152,10 +159,10 @@ mod tests {
     #[test]
     fn what_is_not_of_the_request_is_copied() {
         let request = Bytes::from_static(b"abc");
-        let mut writer = Writer::new(&request, 0);
+        let mut writer = Writer::new(&request);
         writer.pass("elsewhere");
         assert_eq!(whole(&writer.finish()), b"elsewhere");
-        assert!(Writer::new(&request, 0).finish().is_empty());
+        assert!(Writer::new(&request).finish().is_empty());
     }
 
     proptest::proptest! {
@@ -166,7 +173,7 @@ mod tests {
         ) {
             let request = Bytes::from(request);
             let read = std::str::from_utf8(&request).unwrap();
-            let (mut writer, mut copied) = (Writer::new(&request, 0), Vec::new());
+            let (mut writer, mut copied) = (Writer::new(&request), Vec::new());
             for (one, other, own) in steps {
                 let (one, other) = (one.min(read.len()), other.min(read.len()));
                 let piece = &read[one.min(other)..one.max(other)];
