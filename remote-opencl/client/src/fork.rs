@@ -4,7 +4,8 @@
 //! by the generation, that whatever it inherited is not its own.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, RawFd};
+use fpga_net::descriptor::Beside;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -34,6 +35,12 @@ impl ClosedInChildren {
             OPEN.iter()
                 .position(|slot| slot.compare_exchange(FREE, fd, Ordering::SeqCst, Ordering::SeqCst).is_ok()),
         )
+    }
+}
+
+impl Beside for ClosedInChildren {
+    fn of(fd: BorrowedFd<'_>) -> Self {
+        Self::register(&fd)
     }
 }
 

@@ -1,9 +1,11 @@
 //! How a manager is found to have gone without a word, when something on the way has stopped to forward: HTTP/2 asks it.
-//! Machines that have gone the kernel finds, in half a minute (`socket.rs`).
+//! Machines that have gone the kernel finds, in half a minute.
 //!
 //! Only over TCP, and with long patience: a manager answers nothing while its runtime compiles inside a launch.
 
+use nix::sys::socket::{setsockopt, sockopt};
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
 /// Environment variable with the patience in ms; 0: for ever.
@@ -14,6 +16,11 @@ const DEFAULT: Duration = Duration::from_secs(600);
 
 /// How soon a silent manager is asked, at most.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
+
+/// Seconds without a byte after which the kernel asks the other end.
+const KERNEL_IDLE_S: u32 = 15;
+/// Seconds between its questions.
+const KERNEL_INTERVAL_S: u32 = 5;
 
 /// How long a manager may be silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,4 +58,14 @@ impl Keepalive {
             .keep_alive_timeout(self.patience - asked_after)
             .keep_alive_while_idle(true)
     }
+}
+
+/// Has the kernel end a connection whose other end fell silent (a node without power says no goodbye), after
+/// [`KERNEL_IDLE_S`] + 3 × [`KERNEL_INTERVAL_S`], or half a minute with data on its way.
+pub(crate) fn notice_silent_death(stream: &TcpStream) -> nix::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &KERNEL_IDLE_S)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &KERNEL_INTERVAL_S)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &3)?;
+    setsockopt(stream, sockopt::TcpUserTimeout, &30_000)
 }

@@ -10,7 +10,7 @@ use crate::outbox::{Outbox, OutboxStream};
 use crate::proof;
 use crate::reconnect::{Back, Reconnect, Way};
 use crate::segments::{Buffers, Side, is_wanted};
-use crate::socket::Socket;
+use crate::socket;
 use fpga_net::tls::HTTP_2;
 use fpga_protocol::{limits, v1};
 use hyper_util::rt::TokioIo;
@@ -193,7 +193,7 @@ async fn speak(
     keepalive: Keepalive,
     said: OutboxStream,
 ) -> Result<Spoken, ConnectError> {
-    let socket = timeout(connect_timeout(), Socket::connect(address, resolved)).await;
+    let socket = timeout(connect_timeout(), socket::connect(address, resolved)).await;
     let socket = socket.map_err(|_| ConnectError::Timeout)??;
     let greeted = async {
         match (address, proof::tls()) {

@@ -8,23 +8,21 @@ use crate::budget::Hold;
 use crate::objects::lock;
 use crate::segments::{CreateError, Pool, RingMemory, Side};
 use crate::session::Incoming;
-use crate::socket::watch;
 use bytes::BytesMut;
+use fpga_net::doorbell::Doorbell;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
 use fpga_ring::{
     Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Producer, Readiness, TooLong, frame,
 };
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use prost::{DecodeError, Message as _};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -64,7 +62,7 @@ pub struct RingSender(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     sending: Mutex<Sending>,
-    bell: AsyncFd<OwnedFd>,
+    bell: Doorbell,
     /// The receiving side has something to look at.
     rung: Notify,
 }
@@ -169,13 +167,7 @@ fn ends(shared: Shared, consumer: Consumer<Arc<RingMemory>>) -> (RingSender, Rin
 /// Sends on and has the receiver look whenever the client rings, until it closes the bell.
 async fn listen(shared: Arc<Shared>) {
     loop {
-        let open = match shared.bell.readable().await {
-            Ok(mut ready) => {
-                ready.clear_ready();
-                silence(shared.bell.get_ref())
-            }
-            Err(_) => false,
-        };
+        let open = shared.bell.rung().await.is_ok();
         shared.pump();
         if !open {
             let mut sending = lock(&shared.sending);
@@ -189,36 +181,17 @@ async fn listen(shared: Arc<Shared>) {
     }
 }
 
-/// Takes what has been rung; false at the end.
-fn silence(bell: &OwnedFd) -> bool {
-    let mut bytes = [0; 64];
-    loop {
-        match recv(bell.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
-            Ok(0) => return false,
-            Ok(taken) if taken < bytes.len() => return true,
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return error == nix::errno::Errno::EAGAIN,
-        }
-    }
-}
-
 impl Shared {
     fn new(memory: Arc<RingMemory>, layout: Layout, bell: OwnedFd) -> Result<Self, OpenError> {
         let producer = Producer::new(memory, layout, Direction::ToClient)?;
         let sending = Sending { producer, waiting: VecDeque::new(), state: State::Sound };
-        let bell = watch(bell, Interest::READABLE)?;
-        Ok(Self { sending: Mutex::new(sending), bell, rung: Notify::new() })
-    }
-
-    /// A full bell has been rung often enough; a client that has gone is noticed by who reads.
-    fn ring(&self) {
-        let _ = send(self.bell.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+        Ok(Self { sending: Mutex::new(sending), bell: Doorbell::new(bell)?, rung: Notify::new() })
     }
 
     /// Sends what waits, as far as there is room.
     fn pump(&self) {
         if let Bell::Ring = lock(&self.sending).pump() {
-            self.ring();
+            self.bell.ring();
         }
     }
 }
@@ -267,7 +240,7 @@ impl RingSender {
             if sending.waiting.len() == 1 { sending.pump() } else { Bell::Silent }
         };
         if bell == Bell::Ring {
-            self.0.ring();
+            self.0.bell.ring();
         }
     }
 }
@@ -279,7 +252,7 @@ impl RingReceiver {
             Some(frame) => Some(frame),
             None => {
                 if self.consumer.read(self.frames.buffer())? == Bell::Ring {
-                    self.shared.ring();
+                    self.shared.bell.ring();
                 }
                 self.frames.take()?
             }

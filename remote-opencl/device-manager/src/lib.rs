@@ -53,7 +53,6 @@ pub mod session;
 pub mod settings;
 pub mod shutdown;
 pub mod signals;
-pub mod socket;
 pub mod store;
 pub mod sub_devices;
 pub mod task;

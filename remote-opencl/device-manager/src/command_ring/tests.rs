@@ -1,5 +1,7 @@
 use super::*;
 use fpga_ring::Memory as _;
+use nix::sys::socket::{MsgFlags, send};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tonic::Code;

@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::outgoing::Outgoing;
 use crate::peer::{Accepted, Credentials, Peer};
 use crate::session::{Incoming, Locality, Session, Shared, Who};
-use crate::socket::Socket;
+use fpga_net::socket::Socket;
 use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
 use fpga_protocol::v1;
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
@@ -54,7 +54,7 @@ pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, o
         opened: Arc::default(),
     };
     runtime.block_on(async {
-        let socket = Socket::new(accepted.into())?;
+        let socket = Socket::<()>::new(accepted.into())?;
         match tls {
             None => http(socket, &service).await,
             Some(tls) => match handshake(tls.accept(socket), &open).await {
