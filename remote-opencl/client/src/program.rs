@@ -1,4 +1,8 @@
-//! Programs from source and from binaries ("bitstreams"), and their builds.
+//! Programs, and their builds.
+
+mod binaries;
+
+pub use binaries::BinariesError;
 
 use crate::cl;
 use crate::context::{Context, check_status};
@@ -8,7 +12,6 @@ use crate::platform::Device;
 use crate::sync::lock;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};
-use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
 
 /// A program.
@@ -47,22 +50,6 @@ pub struct BuildInfo {
     pub global_variable_bytes: u64,
 }
 
-/// Why a program couldn't be made from binaries.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{error}")]
-pub struct BinariesError {
-    /// The error code.
-    pub error: ClError,
-    /// `binary_status` per device, as far as they were looked at.
-    pub statuses: Vec<i32>,
-}
-
-impl From<ClError> for BinariesError {
-    fn from(error: ClError) -> Self {
-        Self { error, statuses: Vec::new() }
-    }
-}
-
 impl Program {
     /// `clCreateProgramWithSource`.
     ///
@@ -84,66 +71,6 @@ impl Program {
             source: source.clone(),
         }))?;
         Ok(Arc::new(Self::new(id, context, context.devices().to_vec(), source)))
-    }
-
-    /// `clCreateProgramWithBinary`: digests first, bytes only where the manager lacks them (B-8). Also `binary_status`
-    /// per device.
-    ///
-    /// # Errors
-    /// `CL_INVALID_BINARY` with the statuses, `CL_INVALID_VALUE`, `CL_INVALID_DEVICE`.
-    pub fn with_binaries(
-        context: &Arc<Context>,
-        binaries: &[(Arc<Device>, &[u8])],
-    ) -> Result<(Arc<Self>, Vec<i32>), BinariesError> {
-        if binaries.is_empty() {
-            return Err(ClError::INVALID_VALUE.into());
-        }
-        if !binaries.iter().all(|(device, _)| context.has(device)) {
-            return Err(ClError::INVALID_DEVICE.into());
-        }
-        if binaries.iter().any(|(_, bytes)| bytes.is_empty()) {
-            let statuses = binaries.iter().map(|(_, bytes)| match bytes.len() {
-                0 => ClError::INVALID_VALUE.0,
-                _ => 0,
-            });
-            return Err(BinariesError { error: ClError::INVALID_VALUE, statuses: statuses.collect() });
-        }
-        let session = context.session();
-        let id = session.new_id();
-        let digests: Vec<_> = binaries.iter().map(|(_, bytes)| digest(bytes)).collect();
-        let refs = binaries.iter().zip(&digests).map(|((device, bytes), digest)| v1::BinaryRef {
-            device: device.id(),
-            digest: digest.clone(),
-            length: bytes.len() as u64,
-        });
-        let create =
-            v1::CreateProgramWithBinary { program: id, context: context.id(), binaries: refs.collect() };
-        let reply = session.call(Method::CreateProgramWithBinary(create))?;
-        let mut result = binaries_result(reply)?;
-        let mut missing = std::mem::take(&mut result.missing);
-        missing.sort();
-        missing.dedup();
-        for missing in missing {
-            let index = digests.iter().position(|digest| *digest == missing);
-            let (_, bytes) = index.and_then(|at| binaries.get(at)).ok_or(ClError::OUT_OF_RESOURCES)?;
-            let data = Some(session.data(Bytes::copy_from_slice(bytes)));
-            let provide = v1::ProvideBinary { program: id, digest: missing, data };
-            result = binaries_result(session.call(Method::ProvideBinary(provide))?)?;
-        }
-        if !result.missing.is_empty() {
-            return Err(ClError::OUT_OF_RESOURCES.into());
-        }
-        let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
-        let program = Arc::new(Self::new(id, context, devices, Bytes::new()));
-        for (info, binary_type) in lock(&program.build).devices.iter_mut().zip(result.binary_types) {
-            info.binary_type = binary_type;
-        }
-        let mut statuses = result.binary_status;
-        statuses.resize(binaries.len(), 0);
-        if statuses.iter().any(|status| *status != 0) {
-            return Err(BinariesError { error: ClError::INVALID_BINARY, statuses });
-        }
-        Ok((program, statuses))
     }
 
     /// `clCreateProgramWithIL`.
@@ -356,21 +283,6 @@ impl Program {
         lock(&self.build).devices.get(self.position(device)?).cloned()
     }
 
-    /// `CL_PROGRAM_BINARIES`: one per device, in order; empty ones for devices that it isn't built for.
-    ///
-    /// # Errors
-    /// Those of the manager's runtime.
-    pub fn binaries(&self) -> Result<Vec<Bytes>> {
-        let session = self.context.session();
-        let get = v1::GetProgramBinaries { program: self.id };
-        let reply = session.call(Method::GetProgramBinaries(get))?;
-        check_status(reply.status)?;
-        let Some(reply::Result::ProgramBinaries(result)) = reply.result else {
-            return Err(ClError::OUT_OF_RESOURCES);
-        };
-        result.binaries.into_iter().map(|data| session.take_data(Some(data))).collect()
-    }
-
     /// Whether it was made from source, or from an intermediate language.
     pub fn is_compilable(&self) -> bool {
         !self.source.is_empty() || !self.il.is_empty()
@@ -431,24 +343,4 @@ const MAX_SOURCE_BYTES: usize = fpga_protocol::limits::MAX_MESSAGE_BYTES - 1024;
 
 fn ids(devices: &[Arc<Device>]) -> Vec<u64> {
     devices.iter().map(|device| device.id()).collect()
-}
-
-fn digest(bytes: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(&Sha256::digest(bytes))
-}
-
-fn binaries_result(reply: v1::Reply) -> Result<v1::BinariesResult, BinariesError> {
-    let result = match reply.result {
-        Some(reply::Result::Binaries(result)) => result,
-        _ => v1::BinariesResult::default(),
-    };
-    match check_status(reply.status) {
-        Ok(()) => Ok(result),
-        Err(error) => {
-            if !result.refusal.is_empty() {
-                tracing::warn!(reason = result.refusal, "A device manager refuses a program's bitstreams");
-            }
-            Err(BinariesError { error, statuses: result.binary_status })
-        }
-    }
 }
