@@ -1,0 +1,261 @@
+//! From the commands of a Flush to what runs: ids become objects, ranges are checked, arguments are snapshotted.
+//!
+//! This happens in the order of the session, so that a later release or argument does not reach back.
+
+use super::{Body, Launch, Operation, Waits};
+use crate::budget::Budget;
+use crate::clock;
+use crate::images::triple;
+use crate::kinds;
+use crate::objects::{Buffer, Objects, Queue, lock};
+use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
+use crate::segments::Slice;
+use crate::task::Need;
+use crate::transfers::{Source, TransferError, Transfers};
+use crate::vendor::{ClError, ClResult};
+use fpga_protocol::segments::RangeError;
+use fpga_protocol::v1;
+use fpga_protocol::v1::command::Operation as Wire;
+use opencl_sys::{
+    CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION,
+    CL_OUT_OF_RESOURCES,
+};
+use std::sync::Arc;
+
+/// Most events in one wait list.
+const MAX_WAIT: usize = 4096;
+/// Longest fill pattern of the standard.
+const MAX_PATTERN: usize = 128;
+
+/// What a message asks for, with what must be taken of it also where it fails: its transfer is over, its arguments
+/// count for later launches.
+enum Asked {
+    Launch(ClResult<Launch>),
+    Write(v1::WriteBuffer, Source),
+    Read(v1::ReadBuffer, Option<Slice>),
+    Copy(v1::CopyBuffer),
+    Fill(v1::FillBuffer),
+    WriteImage(v1::WriteImage, Source),
+    ReadImage(v1::ReadImage, Option<Slice>),
+    CopyImage(v1::CopyImage),
+    FillImage(v1::FillImage),
+    ImageToBuffer(v1::CopyImageToBuffer),
+    BufferToImage(v1::CopyBufferToImage),
+    Marker(Waits),
+    Barrier(Waits),
+    Refused(ClError),
+    Nothing,
+}
+
+/// Makes a command of its message.
+///
+/// # Errors
+/// [`TransferError`] where the client breaks the protocol. What the standard has a code for is an error in the item.
+pub fn item(
+    command: v1::Command,
+    objects: &Objects,
+    transfers: &mut Transfers,
+    budget: &Budget,
+) -> Result<Item<Body>, TransferError> {
+    let v1::Command { event, queue: queue_id, wait, operation } = command;
+    let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
+    let asked = match operation {
+        Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
+        Some(Wire::WriteBuffer(mut write)) => match transfers.source(write.data.take()) {
+            Ok(source) => Asked::Write(write, source),
+            Err(TransferError::OverQuota) => Asked::Refused(ClError(CL_OUT_OF_RESOURCES)),
+            Err(error) => return Err(error),
+        },
+        Some(Wire::ReadBuffer(read)) => {
+            let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
+            if into.as_ref().is_some_and(|into| into.len() as u64 != read.size) {
+                return Err(RangeError::Length.into());
+            }
+            Asked::Read(read, into)
+        }
+        Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
+        Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
+        Some(Wire::WriteImage(mut write)) => match transfers.source(write.data.take()) {
+            Ok(source) => Asked::WriteImage(write, source),
+            Err(TransferError::OverQuota) => Asked::Refused(ClError(CL_OUT_OF_RESOURCES)),
+            Err(error) => return Err(error),
+        },
+        Some(Wire::ReadImage(read)) => {
+            let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
+            Asked::ReadImage(read, into)
+        }
+        Some(Wire::CopyImage(copy)) => Asked::CopyImage(copy),
+        Some(Wire::FillImage(fill)) => Asked::FillImage(fill),
+        Some(Wire::CopyImageToBuffer(copy)) => Asked::ImageToBuffer(copy),
+        Some(Wire::CopyBufferToImage(copy)) => Asked::BufferToImage(copy),
+        Some(Wire::Marker(_)) => Asked::Marker(waits),
+        Some(Wire::Barrier(_)) => Asked::Barrier(waits),
+        None => Asked::Nothing,
+    };
+    let fence = match asked {
+        Asked::Marker(_) => Fence::Marker,
+        Asked::Barrier(_) => Fence::Barrier,
+        _ => Fence::None,
+    };
+    let queue = objects.queue(queue_id);
+    let order = queue.as_ref().map_or(QueueOrder::InOrder, |queue| queue.order);
+    let body = if wait.len() > MAX_WAIT {
+        Err(ClError(CL_INVALID_VALUE))
+    } else {
+        queue.and_then(|queue| body(queue, asked, objects, budget))
+    };
+    Ok(Item {
+        event: EventId(event),
+        queue: QueueId(queue_id),
+        order,
+        fence,
+        wait: wait.into_iter().map(EventId).collect(),
+        body: body.map_err(|error| error.0),
+    })
+}
+
+fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> ClResult<Body> {
+    let buffer = |id| {
+        let buffer = objects.buffer(id)?;
+        let same = Arc::ptr_eq(&buffer.context, &queue.context);
+        if same { Ok(buffer) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+    };
+    let image = |id| {
+        let image = objects.image(id)?;
+        let same = Arc::ptr_eq(&image.context, &queue.context);
+        if same { Ok(image) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+    };
+    let mut need = Need::Nothing;
+    let mut kind = None;
+    let mut held = 0;
+    let operation = match asked {
+        Asked::Launch(launch) => {
+            let launch = launch?;
+            let (program, kernel) = {
+                let kernel = lock(&launch.kernel);
+                (kernel.program.clone(), kernel.kind)
+            };
+            if !Arc::ptr_eq(&program.context, &queue.context) {
+                return Err(ClError(CL_INVALID_CONTEXT));
+            }
+            need = program.need(queue.device.id);
+            kind = Some(kinds::of_launch(kernel, &launch.global));
+            Operation::Launch(Box::new(launch))
+        }
+        Asked::Write(write, source) => {
+            let buffer = buffer(write.buffer)?;
+            let size = source.len();
+            let offset = range(&buffer, write.offset, size as u64)?.0;
+            if let Source::Pieces(_) = source {
+                held = size as u64;
+            }
+            Operation::Write { buffer, offset, source, size }
+        }
+        Asked::Read(read, into) => {
+            let buffer = buffer(read.buffer)?;
+            let (offset, size) = range(&buffer, read.offset, read.size)?;
+            if into.is_none() {
+                held = read.size;
+            }
+            Operation::Read { buffer, offset, size, into }
+        }
+        Asked::Copy(copy) => {
+            let (source, target) = (buffer(copy.source)?, buffer(copy.target)?);
+            let (source_offset, size) = range(&source, copy.source_offset, copy.size)?;
+            let (target_offset, _) = range(&target, copy.target_offset, copy.size)?;
+            Operation::Copy { source: (source, source_offset), target: (target, target_offset), size }
+        }
+        Asked::Fill(fill) => {
+            let buffer = buffer(fill.buffer)?;
+            let (offset, size) = range(&buffer, fill.offset, fill.size)?;
+            let length = fill.pattern.len();
+            let fits = length.is_power_of_two() && length <= MAX_PATTERN;
+            if !fits || !offset.is_multiple_of(length) || !size.is_multiple_of(length) {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            Operation::Fill { buffer, pattern: fill.pattern, offset, size }
+        }
+        Asked::WriteImage(write, source) => {
+            let image = image(write.image)?;
+            let (region, size) = image.region(write.region.as_ref())?;
+            if source.len() != size {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            if let Source::Pieces(_) = source {
+                held = size as u64;
+            }
+            Operation::WriteImage { image, region, source }
+        }
+        Asked::ReadImage(read, into) => {
+            let image = image(read.image)?;
+            let (region, size) = image.region(read.region.as_ref())?;
+            if into.as_ref().is_some_and(|into| into.len() != size) {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            if into.is_none() {
+                held = size as u64;
+            }
+            Operation::ReadImage { image, region, size, into }
+        }
+        Asked::CopyImage(copy) => {
+            let (source, target) = (image(copy.source)?, image(copy.target)?);
+            let region = source.region(copy.region.as_ref())?.0;
+            Operation::CopyImage { source, target, region, origin: triple(&copy.target_origin)? }
+        }
+        Asked::FillImage(fill) => {
+            let image = image(fill.image)?;
+            let region = image.region(fill.region.as_ref())?.0;
+            let color = fill.color.as_ref().try_into().map_err(|_| ClError(CL_INVALID_VALUE))?;
+            Operation::FillImage { image, color, region }
+        }
+        Asked::ImageToBuffer(copy) => {
+            let (image, buffer) = (image(copy.image)?, buffer(copy.buffer)?);
+            let (region, size) = image.region(copy.region.as_ref())?;
+            let offset = range(&buffer, copy.offset, size as u64)?.0;
+            Operation::ImageToBuffer { image, region, buffer: (buffer, offset) }
+        }
+        Asked::BufferToImage(copy) => {
+            let (image, buffer) = (image(copy.image)?, buffer(copy.buffer)?);
+            let (region, size) = image.region(copy.region.as_ref())?;
+            let offset = range(&buffer, copy.offset, size as u64)?.0;
+            Operation::BufferToImage { buffer: (buffer, offset), image, region }
+        }
+        Asked::Marker(waits) => Operation::Marker(waits),
+        Asked::Barrier(waits) => Operation::Barrier(waits),
+        Asked::Refused(error) => return Err(error),
+        Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
+    };
+    Ok(Body { queue, operation, need, kind, hold: budget.hold(held), received_at: clock::now_ns() })
+}
+
+fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
+    let v1::NdRange { kernel, args, offset, global, local } = range;
+    let kernel = objects.kernel(kernel)?;
+    let arguments = lock(&kernel).set(args, objects)?;
+    let dimensions = global.len();
+    if !(1..=3).contains(&dimensions) {
+        return Err(ClError(CL_INVALID_WORK_DIMENSION));
+    }
+    let sizes = |sizes: &[u64]| -> ClResult<Vec<usize>> {
+        if sizes.len() != dimensions {
+            return Err(ClError(CL_INVALID_VALUE));
+        }
+        sizes.iter().map(|size| usize::try_from(*size).map_err(|_| ClError(CL_INVALID_VALUE))).collect()
+    };
+    let optional = |of: &[u64]| if of.is_empty() { Ok(None) } else { sizes(of).map(Some) };
+    Ok(Launch {
+        offset: optional(&offset)?,
+        local: optional(&local)?,
+        global: sizes(&global)?,
+        kernel,
+        arguments,
+    })
+}
+
+/// Checks that the buffer has these bytes, at least one.
+fn range(buffer: &Buffer, offset: u64, size: u64) -> ClResult<(usize, usize)> {
+    let end = offset.checked_add(size).filter(|end| size > 0 && *end <= buffer.size as u64);
+    let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));
+    end.ok_or(ClError(CL_INVALID_VALUE))?;
+    Ok((convert(offset)?, convert(size)?))
+}
