@@ -11,7 +11,7 @@ pub mod policy;
 mod profile;
 mod task;
 
-pub use profile::{Kind, Profile};
+pub use profile::Kind;
 pub use task::{EndedTask, Finished, Grant, Refusal, SlotUsage, TaskId, TaskRequest, Tenant};
 
 use crate::bitstream::Digest;
@@ -19,6 +19,7 @@ use crate::reuse::Foresight;
 use crate::slots::{Assignment, Demand, SessionId, SlotIndex, SlotTable};
 use chooser::{Chooser, Head};
 use policy::Rules;
+use profile::Profile;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -17,7 +17,7 @@ pub struct Kind(pub u64);
 
 /// Means by kind.
 #[derive(Debug, Default)]
-pub struct Profile {
+pub(super) struct Profile {
     means: HashMap<Kind, Mean>,
     uses: u64,
 }
@@ -30,13 +30,12 @@ struct Mean {
 
 impl Profile {
     /// The device time that a task of this kind should take; nothing while none has been measured.
-    #[must_use]
-    pub fn expected(&self, kind: Option<Kind>) -> Option<Duration> {
+    pub(super) fn expected(&self, kind: Option<Kind>) -> Option<Duration> {
         self.means.get(&kind?).map(|mean| mean.mean)
     }
 
     /// A task of this kind has taken so much.
-    pub fn measured(&mut self, kind: Option<Kind>, took: Duration) {
+    pub(super) fn measured(&mut self, kind: Option<Kind>, took: Duration) {
         let Some(kind) = kind else { return };
         self.uses += 1;
         let last_use = self.uses;

@@ -8,7 +8,7 @@ use crate::reporting::{Reports, SlotsNow};
 use fpga_core::bitstream::Digest;
 use fpga_core::dispatch::Dispatch;
 use fpga_core::dispatch::policy::Rules;
-pub use fpga_core::dispatch::{Finished, Grant, Kind, Profile, Refusal, TaskId, TaskRequest, Tenant};
+pub use fpga_core::dispatch::{Finished, Grant, Kind, Refusal, TaskId, TaskRequest, Tenant};
 pub use fpga_core::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -21,7 +21,6 @@ use enqueue::enqueue;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Something to tell the client, in this order.
 #[derive(Debug)]
@@ -57,8 +56,8 @@ pub struct Ended {
     pub event: EventId,
     /// 0 or the error.
     pub status: i32,
-    /// When what happened.
-    pub moments: Moments,
+    /// When what happened, if anybody wants to know.
+    pub moments: Option<Moments>,
     /// What a read gave.
     pub data: Option<Got>,
     /// What it did, in a word.
@@ -85,7 +84,7 @@ impl Ended {
         Self {
             event,
             status,
-            moments: Moments::now(),
+            moments: Some(Moments::now()),
             data: None,
             operation: "not run",
             received: 0,
@@ -98,12 +97,21 @@ impl Ended {
 #[derive(Debug)]
 pub struct Executor<N> {
     running: HashMap<EventId, Running>,
-    /// Commands of each running task that have not ended.
-    outstanding: HashMap<TaskId, usize>,
+    outstanding: HashMap<TaskId, Outstanding>,
     /// Where the client can be told directly.
     ring: Option<RingSender>,
     lender: Arc<Lender>,
+    measured: Measured,
     notify: N,
+}
+
+/// Which commands' moments are asked for: that takes four calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// All.
+    All,
+    /// Those of queues that show them.
+    Shown,
 }
 
 /// How the end of a command gets from the vendor's thread to the session's.
@@ -112,6 +120,15 @@ pub trait Notify: Clone + Send + 'static {
     fn ended(&self, event: EventId, status: i32);
     /// A piece of the command has ended. Must not block.
     fn piece_ended(&self, event: EventId);
+}
+
+/// A task that has not ended.
+#[derive(Debug)]
+struct Outstanding {
+    /// Its commands that have not.
+    left: usize,
+    /// Whether one of its kernels has been measured for the next task like it.
+    sampled: bool,
 }
 
 #[derive(Debug)]
@@ -128,8 +145,8 @@ struct Running {
 
 impl<N: Notify> Executor<N> {
     /// Nothing runs.
-    pub fn new(lender: Arc<Lender>, notify: N) -> Self {
-        Self { running: HashMap::new(), outstanding: HashMap::new(), ring: None, lender, notify }
+    pub fn new(lender: Arc<Lender>, measured: Measured, notify: N) -> Self {
+        Self { running: HashMap::new(), outstanding: HashMap::new(), ring: None, lender, measured, notify }
     }
 
     /// From now on the client may be told by this ring what has ended.
@@ -197,7 +214,7 @@ impl<N: Notify> Executor<N> {
             }
         }
         if outstanding > 0 {
-            self.outstanding.insert(task, outstanding);
+            self.outstanding.insert(task, Outstanding { left: outstanding, sampled: false });
         }
         outstanding == 0
     }
@@ -218,30 +235,31 @@ impl<N: Notify> Executor<N> {
         reports: &mut Vec<Report>,
     ) -> Option<TaskId> {
         let mut running = self.running.remove(&event)?;
-        let status = match running.enqueued.outcome() {
-            _ if status < 0 => status,
-            Ok(()) => 0,
-            Err(error) => error.0,
+        let status = if status < 0 || running.enqueued.is_one_event() {
+            status
+        } else {
+            running.enqueued.outcome().map_or_else(|error| error.0, |()| 0)
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
         let Running { task, enqueued, enqueued_at, direct, body, .. } = running;
         let told = direct.map_or(Told::No, |direct| direct.told());
-        let moments = match enqueued.profile() {
-            Some(profile) if status == 0 => {
-                if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
-                    let ran = Duration::from_nanos(profile.ended.saturating_sub(profile.started));
-                    self.lender.measured(kind, ran);
-                }
-                body.queue.moments(enqueued_at, profile)
-            }
+        let wanted = self.measured == Measured::All || body.queue.times == Times::Shown;
+        let moments = wanted.then(|| match enqueued.profile() {
+            Some(profile) if status == 0 => body.queue.moments(enqueued_at, profile),
             _ => Moments { queued: enqueued_at, ..Moments::now() },
-        };
+        });
         ready.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
         reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told }));
-        let left = self.outstanding.get_mut(&task)?;
-        *left -= 1;
-        if *left > 0 {
+        let outstanding = self.outstanding.get_mut(&task)?;
+        if let (Some(kind), Waiting::Helps, false) = (body.kind, body.queue.waiting, outstanding.sampled)
+            && let Some(ran) = enqueued.ran()
+        {
+            outstanding.sampled = true;
+            self.lender.measured(kind, ran);
+        }
+        outstanding.left -= 1;
+        if outstanding.left > 0 {
             return None;
         }
         self.outstanding.remove(&task);

@@ -1,22 +1,31 @@
 //! A thread for the vendor's runtime to work in, as that of a native program which waits in `clFinish`.
 //!
 //! A CPU runtime may count on it: of as many threads as there are processors Intel's makes one less, and the program's
-//! own is the last. Sessions never wait in the runtime, so the manager has one thread that does, for all sessions. It is
-//! woken only for tasks that should take longer than that costs, by how long such kernels took before.
+//! own is the last. Sessions never wait in the runtime, so the manager has one thread that does, for all sessions.
+//!
+//! Only for long tasks, by how long such kernels ran before: to wake it costs as much as a short one takes, and where the
+//! runtime's own threads never sleep, one more takes the processor from who is to hear of the end.
 
 use crate::board::Use;
-use crate::dispatcher::{Kind, Profile};
+use crate::dispatcher::Kind;
 use crate::objects::lock;
 use crate::vendor::Event;
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// To wake a thread takes 10 to 25 µs, and it halves, at best, what is left of the task.
-const LONG: Duration = Duration::from_micros(100);
+const LONG: Duration = Duration::from_micros(200);
+
+/// A task with kernels that never ran before is long if it still runs then.
+const TRIAL: Duration = Duration::from_millis(1);
 
 /// Most tasks that wait for the thread: while it is in one of them, the others do without.
 const MAX_WAITING: usize = 64;
+
+/// Most kinds of kernels that are remembered.
+const MAX_KINDS: usize = 4096;
 
 /// Kernels use the stack of the thread they run in, which for programs is the system's 8 MiB.
 const STACK_BYTES: usize = 16 << 20;
@@ -24,39 +33,73 @@ const STACK_BYTES: usize = 16 << 20;
 /// The thread, from the first long task on. Ends with its last user.
 #[derive(Debug, Default)]
 pub struct Lender {
-    /// How long kernels ran on the device.
-    profile: Mutex<Profile>,
+    ran: Mutex<HashMap<Kind, Ran>>,
     waits: OnceLock<Option<SyncSender<Wait>>>,
 }
 
-/// A command that is waited for, and the task's place at the board.
-type Wait = (Arc<Event>, Use);
+/// How long a kernel ran on the device the last two times: one may have been interrupted.
+#[derive(Debug, Clone, Copy)]
+struct Ran {
+    last: Duration,
+    before: Duration,
+}
+
+/// A command that is waited for.
+#[derive(Debug)]
+struct Wait {
+    event: Arc<Event>,
+    /// The task's place at the board.
+    used: Use,
+    /// If it has not ended by then.
+    after: Duration,
+}
 
 /// How long the kernels of a task should take; without kernels no time at all.
 #[derive(Debug, Default)]
-pub struct Expected(Duration);
+pub struct Expected {
+    /// Those that ran before.
+    known: Duration,
+    /// Whether there are others.
+    unknown: bool,
+}
+
+impl Expected {
+    /// When the task is worth waiting for, if ever.
+    fn worth_waiting(&self) -> Option<Duration> {
+        match self {
+            Self { known, .. } if *known >= LONG => Some(Duration::ZERO),
+            Self { unknown: true, .. } => Some(TRIAL),
+            Self { unknown: false, .. } => None,
+        }
+    }
+}
 
 impl Lender {
     /// One more kernel in a task.
     pub fn expect(&self, kind: Kind, expected: &mut Expected) {
-        // What is not known yet may be long.
-        let one = lock(&self.profile).expected(Some(kind)).unwrap_or(LONG);
-        expected.0 = expected.0.saturating_add(one);
+        match lock(&self.ran).get(&kind) {
+            Some(ran) => expected.known = expected.known.saturating_add(ran.last.min(ran.before)),
+            None => expected.unknown = true,
+        }
     }
 
     /// A kernel of this kind has run for so long.
-    pub fn measured(&self, kind: Kind, ran: Duration) {
-        lock(&self.profile).measured(Some(kind), ran);
+    pub fn measured(&self, kind: Kind, last: Duration) {
+        let mut ran = lock(&self.ran);
+        let before = ran.get(&kind).map_or(last, |ran| ran.last);
+        if ran.len() >= MAX_KINDS {
+            // Those in use come again.
+            ran.clear();
+        }
+        ran.insert(kind, Ran { last, before });
     }
 
     /// Waits for a command of a task in the vendor's runtime, if that is worth it and the thread is not busy.
     pub fn lend(&self, expected: &Expected, event: &Arc<Event>, used: &Use) {
-        if expected.0 < LONG {
-            return;
-        }
+        let Some(after) = expected.worth_waiting() else { return };
         if let Some(waits) = self.waits.get_or_init(start) {
             // Full: the runtime has a thread of ours.
-            let _ = waits.try_send((event.clone(), used.another()));
+            let _ = waits.try_send(Wait { event: event.clone(), used: used.another(), after });
         }
     }
 }
@@ -74,9 +117,14 @@ fn start() -> Option<SyncSender<Wait>> {
 }
 
 fn wait(waits: &Receiver<Wait>) {
-    while let Ok((event, used)) = waits.recv() {
-        // Whether it failed is its session's business.
-        let _ = event.wait();
+    while let Ok(Wait { event, used, after }) = waits.recv() {
+        if !after.is_zero() {
+            std::thread::sleep(after);
+        }
+        if !event.has_ended() {
+            // Whether it failed is its session's business.
+            let _ = event.wait();
+        }
         // The vendor's event goes before the board may.
         drop(event);
         drop(used);
@@ -88,17 +136,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_worth_waiting_for_by_the_sum_of_its_kernels_and_an_unknown_one_always_is() {
+    fn a_task_is_worth_waiting_for_by_what_its_kernels_took_twice_or_if_an_unknown_one_still_runs() {
         let lender = Lender::default();
-        let expected = |kinds: &[u64]| {
+        let worth = |kinds: &[u64]| {
             let mut expected = Expected::default();
             kinds.iter().for_each(|kind| lender.expect(Kind(*kind), &mut expected));
-            expected.0
+            expected.worth_waiting()
         };
-        assert_eq!(expected(&[1]), LONG);
+        assert_eq!((worth(&[]), worth(&[1])), (None, Some(TRIAL)));
         lender.measured(Kind(1), LONG / 2);
-        assert!(expected(&[]) < LONG && expected(&[1]) < LONG);
-        assert_eq!(expected(&[1, 1]), LONG);
-        assert_eq!(expected(&[1, 2]), LONG / 2 * 3);
+        assert_eq!((worth(&[1]), worth(&[1, 1]), worth(&[1, 2])), (None, Some(Duration::ZERO), Some(TRIAL)));
+        lender.measured(Kind(1), LONG * 10);
+        assert_eq!(worth(&[1]), None, "that may have been an interruption");
+        lender.measured(Kind(1), LONG * 10);
+        assert_eq!(worth(&[1]), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn no_more_kinds_are_remembered_than_there_is_room_for() {
+        let lender = Lender::default();
+        for kind in 0..=MAX_KINDS as u64 {
+            lender.measured(Kind(kind), LONG);
+        }
+        assert_eq!(lock(&lender.ran).len(), 1);
     }
 }

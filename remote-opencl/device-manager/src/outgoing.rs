@@ -5,6 +5,7 @@ use crate::command_ring::RingSender;
 use crate::dispatcher::{SessionId, Tenant};
 use crate::execute::{Ended, Got, Report, Told};
 use crate::metrics::{DataPath, Direction, Metrics};
+use crate::objects::Moments;
 use crate::transfers::chunks;
 use bytes::Bytes;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
@@ -193,6 +194,7 @@ impl Outgoing {
 
 fn completion(ended: Ended) -> v1::Completion {
     let Ended { event, status, moments, data, .. } = ended;
+    let Moments { queued, submitted, started, ended } = moments.unwrap_or_default();
     let form = data.map(|data| match data {
         Got::Bytes(bytes) => Form::Inline(bytes),
         Got::Pieces(length) => Form::Transfer(v1::Transfer { id: event.0, length }),
@@ -200,10 +202,10 @@ fn completion(ended: Ended) -> v1::Completion {
     v1::Completion {
         event: event.0,
         status,
-        queued_ns: moments.queued,
-        submitted_ns: moments.submitted,
-        started_ns: moments.started,
-        ended_ns: moments.ended,
+        queued_ns: queued,
+        submitted_ns: submitted,
+        started_ns: started,
+        ended_ns: ended,
         data: form.map(|form| v1::Data { form: Some(form) }),
     }
 }

@@ -28,6 +28,12 @@ const OUR_ICD: &str = "libfpga_opencl_icd";
 const OUR_SUFFIX: &[u8] = b"FPGA";
 const CL_PLATFORM_ICD_SUFFIX_KHR: u32 = 0x0920;
 
+/// Settings of the C library's allocator that programs can't make themselves.
+const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
+/// How many freed pieces of one size a thread keeps: a batch of 100 commands frees as many of each at once, and what is
+/// not kept goes to the one arena (see `memory.rs`) that all threads share.
+const KEPT_PIECES: &str = "glibc.malloc.tcache_count=127";
+
 /// What would let another library into the manager, or make it a client of itself.
 const FOREIGN_VARIABLES: [&str; 6] = [
     "OCL_ICD_FILENAMES",
@@ -235,6 +241,7 @@ fn environment(located: &Located, folder: &Path) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(arguments.next().unwrap_or_else(|| OsString::from("fpga-device-manager")));
     command.args(arguments).env("OCL_ICD_VENDORS", folder).env(ENTERED_VARIABLE, folder);
+    command.env(TUNABLES_VARIABLE, tunables(env::var_os(TUNABLES_VARIABLE)));
     for variable in FOREIGN_VARIABLES {
         command.env_remove(variable);
     }
@@ -242,6 +249,16 @@ fn environment(located: &Located, folder: &Path) -> Command {
         command.env("LD_LIBRARY_PATH", libraries);
     }
     command
+}
+
+/// Ours, before the user's, which count.
+fn tunables(users: Option<OsString>) -> OsString {
+    let mut tunables = OsString::from(KEPT_PIECES);
+    if let Some(users) = users {
+        tunables.push(":");
+        tunables.push(users);
+    }
+    tunables
 }
 
 fn private_folder(icd: &str) -> io::Result<PathBuf> {
@@ -325,6 +342,13 @@ mod tests {
         }
         let error = "cuda".parse::<Runtime>().unwrap_err().to_string();
         assert!(error.contains("\"cuda\"") && error.contains("`intel-fpga`"), "{error}");
+    }
+
+    #[test]
+    fn the_users_settings_of_the_allocator_come_after_ours_and_count() {
+        assert_eq!(tunables(None), KEPT_PIECES);
+        let both = format!("{KEPT_PIECES}:glibc.malloc.tcache_count=7");
+        assert_eq!(tunables(Some("glibc.malloc.tcache_count=7".into())), *both);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
 use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
-use crate::execute::{Executor, Report};
+use crate::execute::{Executor, Measured, Report};
 use crate::gate::Asker;
 use crate::inventory::Inventory;
 use crate::isolation::pool::TenantProcesses;
@@ -208,12 +208,13 @@ impl Session {
             tenant: tenant.clone(),
             allowed: Arc::default(),
         };
+        let measured = if shared.config.trace.is_on() { Measured::All } else { Measured::Shown };
         let session = Self {
             id,
             tenant,
             account,
             charges: HashMap::new(),
-            executor: Executor::new(shared.lender.clone(), inbox.clone()),
+            executor: Executor::new(shared.lender.clone(), measured, inbox.clone()),
             inbox,
             outgoing,
             budget,

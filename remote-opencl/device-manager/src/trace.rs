@@ -66,7 +66,7 @@ impl Trace {
         if !self.is_on() {
             return;
         }
-        let moments = &ended.moments;
+        let Some(moments) = &ended.moments else { return };
         let id = format!("{}:{}", session.0, ended.event.0);
         let received = if ended.received == 0 { moments.queued } else { ended.received };
         let told = clock::now_ns().max(moments.ended);

@@ -1,7 +1,6 @@
 //! Telling the client of an end by the ring, without the session.
 
 use super::Told;
-use crate::clock;
 use crate::command_ring::RingSender;
 use crate::ready::EventId;
 use fpga_protocol::v1;
@@ -31,16 +30,7 @@ impl Direct {
         if status != 0 {
             return;
         }
-        let now = clock::now_ns();
-        let completion = v1::Completion {
-            event: event.0,
-            status,
-            queued_ns: now,
-            submitted_ns: now,
-            started_ns: now,
-            ended_ns: now,
-            data: None,
-        };
+        let completion = v1::Completion { event: event.0, status, ..v1::Completion::default() };
         let completions = v1::Completions { completions: vec![completion] };
         self.ring.send(&v1::ServerMessage { kind: Some(Kind::Completions(completions)) }, None);
         self.told.store(true, Ordering::Release);

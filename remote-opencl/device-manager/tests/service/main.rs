@@ -41,6 +41,7 @@ const BUSY: &str = "kernel void busy(global uint *a, ulong rounds) {
 }";
 
 const OUT_OF_ORDER: u64 = 1;
+const PROFILING: u64 = 2;
 
 fn ints(numbers: impl IntoIterator<Item = i32>) -> Vec<u8> {
     numbers.into_iter().flat_map(i32::to_le_bytes).collect()
@@ -69,7 +70,7 @@ async fn a_vector_sum_from_source_is_right_and_measured() {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
     let context = client.context().await;
-    let queue = client.queue(context, 0).await;
+    let queue = client.queue(context, PROFILING).await;
     let program = client.source(context, ADD).await;
     let (status, build) = client.build(program).await;
     assert_eq!(status, 0, "{:?}", build.devices);
@@ -96,6 +97,13 @@ async fn a_vector_sum_from_source_is_right_and_measured() {
     assert!(launch.queued_ns <= launch.submitted_ns && launch.submitted_ns <= launch.started_ns);
     assert!(launch.started_ns < launch.ended_ns && launch.ended_ns <= read.ended_ns);
     assert!(client.welcome.manager_ns < launch.queued_ns);
+
+    let hidden = client.queue(context, 0).await;
+    let read = client.read(hidden, c, 4000);
+    let event = read.event;
+    client.flush(vec![read]).await;
+    let (read, _) = client.completion(event).await;
+    assert_eq!((read.queued_ns, read.submitted_ns, read.started_ns, read.ended_ns), (0, 0, 0, 0));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use opencl_sys::{
     CL_PROFILING_COMMAND_SUBMIT,
 };
 use std::ptr;
+use std::time::Duration;
 
 /// Moments of a command on the vendor's clock, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,6 +47,13 @@ impl Enqueued {
             ended: last.moment(CL_PROFILING_COMMAND_END)?,
         };
         Some(profile.plausible())
+    }
+
+    /// How long it ran by the vendor's measurement.
+    #[must_use]
+    pub fn ran(&self) -> Option<Duration> {
+        let started = self.event.moment(CL_PROFILING_COMMAND_START)?;
+        Some(Duration::from_nanos(self.event.moment(CL_PROFILING_COMMAND_END)?.saturating_sub(started)))
     }
 }
 
