@@ -135,7 +135,8 @@ struct Outstanding {
 struct Running {
     task: TaskId,
     enqueued: Enqueued,
-    enqueued_at: u64,
+    /// When it was enqueued, if anybody wants to know when it ran.
+    measured_from: Option<u64>,
     /// How many pieces of a read were told.
     told: usize,
     direct: Option<Arc<Direct>>,
@@ -175,7 +176,7 @@ impl<N: Notify> Executor<N> {
         for Command { event, queue, order, wait, body } in commands {
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
                 || wait.iter().any(|event| ready.has_failed(*event));
-            let enqueued_at = clock::now_ns();
+            let measured_from = self.is_measured(&body).then(clock::now_ns);
             let enqueued =
                 if dependency_failed { Err(DEPENDENCY_FAILED) } else { self.enqueue(&wait, &body) };
             match enqueued {
@@ -195,7 +196,7 @@ impl<N: Notify> Executor<N> {
                         None => queues.push((body.queue.clone(), last)),
                     }
                     self.running
-                        .insert(event, Running { task, enqueued, enqueued_at, told: 0, direct, body });
+                        .insert(event, Running { task, enqueued, measured_from, told: 0, direct, body });
                     outstanding += 1;
                 }
                 Err(status) => {
@@ -241,12 +242,11 @@ impl<N: Notify> Executor<N> {
             running.enqueued.outcome().map_or_else(|error| error.0, |()| 0)
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
-        let Running { task, enqueued, enqueued_at, direct, body, .. } = running;
+        let Running { task, enqueued, measured_from, direct, body, .. } = running;
         let told = direct.map_or(Told::No, |direct| direct.told());
-        let wanted = self.measured == Measured::All || body.queue.times == Times::Shown;
-        let moments = wanted.then(|| match enqueued.profile() {
-            Some(profile) if status == 0 => body.queue.moments(enqueued_at, profile),
-            _ => Moments { queued: enqueued_at, ..Moments::now() },
+        let moments = measured_from.map(|from| match enqueued.profile() {
+            Some(profile) if status == 0 => body.queue.moments(from, profile),
+            _ => Moments { queued: from, ..Moments::now() },
         });
         ready.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
@@ -275,6 +275,10 @@ impl<N: Notify> Executor<N> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.running.is_empty()
+    }
+
+    fn is_measured(&self, body: &Body) -> bool {
+        self.measured == Measured::All || body.queue.times == Times::Shown
     }
 
     /// How the end of a command is told directly; `None` where there is more to tell than the end.
