@@ -154,6 +154,13 @@ impl Client {
         self.completion(event).await.0.status
     }
 
+    /// Enqueues a command alone, and waits for its status.
+    pub async fn run(&mut self, command: v1::Command) -> i32 {
+        let event = command.event;
+        self.flush(vec![command]).await;
+        self.status(event).await
+    }
+
     /// Whether the event has completed by now, going by what has arrived.
     pub fn has_completed(&self, event: u64) -> bool {
         self.completions.contains_key(&event)

@@ -102,9 +102,7 @@ async fn ids_that_name_nothing_give_the_standards_codes() {
         (client.command(queue, Operation::Marker(v1::Marker {})), 0),
     ];
     for (command, status) in cases {
-        let event = command.event;
-        client.flush(vec![command]).await;
-        assert_eq!(client.status(event).await, status);
+        assert_eq!(client.run(command).await, status);
     }
     let marker = client.command(queue, Operation::Marker(v1::Marker {}));
     let event = marker.event;
@@ -120,9 +118,7 @@ async fn an_object_whose_creation_failed_unheard_answers_with_its_error() {
     let queue = client.queue(context, 0).await;
     let buffer = client.buffer(context, 0).await;
     let read = client.read(queue, buffer, 4);
-    let event = read.event;
-    client.flush(vec![read]).await;
-    assert_eq!(client.status(event).await, -61, "CL_INVALID_BUFFER_SIZE");
+    assert_eq!(client.run(read).await, -61, "CL_INVALID_BUFFER_SIZE");
 }
 
 #[tokio::test]
@@ -135,19 +131,13 @@ async fn ranges_outside_a_buffer_are_refused() {
     for (offset, size) in [(0, 17), (16, 1), (u64::MAX, 2), (0, 0), (8, u64::MAX)] {
         let read =
             client.command(queue, Operation::ReadBuffer(v1::ReadBuffer { buffer, offset, size, into: None }));
-        let event = read.event;
-        client.flush(vec![read]).await;
-        assert_eq!(client.status(event).await, -30, "{offset} {size}");
+        assert_eq!(client.run(read).await, -30, "{offset} {size}");
     }
     let write = client.write(queue, buffer, vec![1; 17]).await;
-    let event = write.event;
-    client.flush(vec![write]).await;
-    assert_eq!(client.status(event).await, -30);
+    assert_eq!(client.run(write).await, -30);
     let fill = v1::FillBuffer { buffer, pattern: Bytes::from_static(b"abc"), offset: 0, size: 3 };
     let fill = client.command(queue, Operation::FillBuffer(fill));
-    let event = fill.event;
-    client.flush(vec![fill]).await;
-    assert_eq!(client.status(event).await, -30);
+    assert_eq!(client.run(fill).await, -30);
 }
 
 #[tokio::test]
@@ -172,15 +162,11 @@ async fn no_bytes_pass_for_a_pointer_whether_the_runtime_tells_the_arguments_or_
         ];
         for (args, status) in cases {
             let launch = client.launch(queue, kernel, args, 1);
-            let event = launch.event;
-            client.flush(vec![launch]).await;
-            assert_eq!(client.status(event).await, status);
+            assert_eq!(client.run(launch).await, status);
         }
         let fresh = client.kernel(program, "increase").await;
         let launch = client.launch(queue, fresh, vec![Value::Buffer(buffer)], 1);
-        let event = launch.event;
-        client.flush(vec![launch]).await;
-        assert_eq!(client.status(event).await, -52, "CL_INVALID_KERNEL_ARGS");
+        assert_eq!(client.run(launch).await, -52, "CL_INVALID_KERNEL_ARGS");
     }
 }
 
@@ -211,9 +197,7 @@ async fn a_tenants_bytes_are_not_found_in_anothers_new_buffer() {
         let queue = owner.queue(context, 0).await;
         let buffer = owner.buffer(context, SIZE as u64).await;
         let write = owner.write(queue, buffer, vec![0xA5; SIZE]).await;
-        let event = write.event;
-        owner.flush(vec![write]).await;
-        assert_eq!(owner.status(event).await, 0);
+        assert_eq!(owner.run(write).await, 0);
         drop(owner);
 
         let mut other = Client::connect(&manager).await;

@@ -108,9 +108,7 @@ async fn programs_sessions_uploads_and_waiting_tasks_have_their_quotas() {
     // An upload that is too long fails its command, and its bytes are not kept; a shorter one is fine.
     for (length, expected) in [(65_537, -5), (65_536, 0)] {
         let write = client.write(queue, buffer, vec![7; length]).await;
-        let event = write.event;
-        client.flush(vec![write]).await;
-        assert_eq!(client.status(event).await, expected, "{length}");
+        assert_eq!(client.run(write).await, expected, "{length}");
     }
 
     let program = client.source(context, SPIN).await;
