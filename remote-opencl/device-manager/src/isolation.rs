@@ -5,7 +5,7 @@
 //! its own, and it calls the vendor for no tenant. A session's messages are relayed ([`relay`]); tasks ask for slots and
 //! get them over the process's control socket ([`packets`]). What a tenant process says is a stranger's word: it can
 //! name its own sessions and tasks only, for its own tenant, within bounds. It is not a place for the one who wants no
-//! cost: each message takes another two hops.
+//! cost: each message on the stream takes another two hops.
 
 pub mod child;
 pub mod folder;
