@@ -61,10 +61,9 @@ pub fn item(
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
     let asked = match operation {
         Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
-        Some(Wire::WriteBuffer(mut write)) => match transfers.source(write.data.take()) {
+        Some(Wire::WriteBuffer(mut write)) => match source(write.data.take(), transfers)? {
             Ok(source) => Asked::Write(write, source),
-            Err(TransferError::OverQuota) => Asked::Refused(ClError(CL_OUT_OF_RESOURCES)),
-            Err(error) => return Err(error),
+            Err(refused) => Asked::Refused(refused),
         },
         Some(Wire::ReadBuffer(read)) => {
             let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
@@ -75,10 +74,9 @@ pub fn item(
         }
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
-        Some(Wire::WriteImage(mut write)) => match transfers.source(write.data.take()) {
+        Some(Wire::WriteImage(mut write)) => match source(write.data.take(), transfers)? {
             Ok(source) => Asked::WriteImage(write, source),
-            Err(TransferError::OverQuota) => Asked::Refused(ClError(CL_OUT_OF_RESOURCES)),
-            Err(error) => return Err(error),
+            Err(refused) => Asked::Refused(refused),
         },
         Some(Wire::ReadImage(read)) => {
             let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
@@ -114,16 +112,25 @@ pub fn item(
     })
 }
 
+/// Where the bytes of a write are; a transfer that exceeds the quota fails the command alone.
+fn source(data: Option<v1::Data>, transfers: &mut Transfers) -> Result<ClResult<Source>, TransferError> {
+    match transfers.source(data) {
+        Err(TransferError::OverQuota) => Ok(Err(ClError(CL_OUT_OF_RESOURCES))),
+        source => source.map(Ok),
+    }
+}
+
 fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> ClResult<Body> {
+    let check = |context: &Arc<_>| {
+        if Arc::ptr_eq(context, &queue.context) { Ok(()) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+    };
     let buffer = |id| {
         let buffer = objects.buffer(id)?;
-        let same = Arc::ptr_eq(&buffer.context, &queue.context);
-        if same { Ok(buffer) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+        check(&buffer.context).map(|()| buffer)
     };
     let image = |id| {
         let image = objects.image(id)?;
-        let same = Arc::ptr_eq(&image.context, &queue.context);
-        if same { Ok(image) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+        check(&image.context).map(|()| image)
     };
     let mut need = Need::Nothing;
     let mut kind = None;
@@ -135,9 +142,7 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
                 let kernel = lock(&launch.kernel);
                 (kernel.program.clone(), kernel.kind)
             };
-            if !Arc::ptr_eq(&program.context, &queue.context) {
-                return Err(ClError(CL_INVALID_CONTEXT));
-            }
+            check(&program.context)?;
             need = program.need(queue.device.id);
             kind = Some(kinds::of_launch(kernel, &launch.global));
             Operation::Launch(Box::new(launch))
