@@ -5,6 +5,7 @@
 
 mod direct;
 mod enqueue;
+mod followers;
 
 use crate::board::Use;
 use crate::clock;
@@ -18,6 +19,7 @@ use crate::vendor::{self, Enqueued, Event};
 use bytes::Bytes;
 use direct::Direct;
 use enqueue::enqueue;
+use followers::Follower;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,6 +99,8 @@ impl Ended {
 #[derive(Debug)]
 pub struct Executor<N> {
     running: HashMap<EventId, Running>,
+    /// The commands with which others end that the vendor does not have.
+    leaders: HashMap<EventId, EventId>,
     outstanding: HashMap<TaskId, Outstanding>,
     /// Where the client can be told directly.
     ring: Option<RingSender>,
@@ -142,12 +146,15 @@ struct Running {
     direct: Option<Arc<Direct>>,
     /// Kept until the end: queue, buffers, kernel and arguments.
     body: Body,
+    /// They end with it.
+    followers: Vec<Follower>,
 }
 
 impl<N: Notify> Executor<N> {
     /// Nothing runs.
     pub fn new(lender: Arc<Lender>, measured: Measured, notify: N) -> Self {
-        Self { running: HashMap::new(), outstanding: HashMap::new(), ring: None, lender, measured, notify }
+        let (running, leaders, outstanding) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { running, leaders, outstanding, ring: None, lender, measured, notify }
     }
 
     /// From now on the client may be told by this ring what has ended.
@@ -172,8 +179,15 @@ impl<N: Notify> Executor<N> {
         let mut expected = Expected::default();
         let mut outstanding = 0;
         // A single command behind which nothing is that the client doesn't know of: its end overtakes nothing.
-        let is_alone = commands.len() == 1 && self.running.is_empty() && reports.is_empty();
-        for Command { event, queue, order, wait, body } in commands {
+        let overtakes_nothing = self.running.is_empty() && reports.is_empty();
+        let mut commands = commands.into_iter().peekable();
+        while let Some(Command { event, queue, order, wait, body }) = commands.next() {
+            let followers = if self.is_measured(&body) || order == QueueOrder::OutOfOrder {
+                Vec::new()
+            } else {
+                followers::of(queue, &mut commands)
+            };
+            let is_alone = overtakes_nothing && outstanding == 0 && commands.peek().is_none();
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
                 || wait.iter().any(|event| ready.has_failed(*event));
             let measured_from = self.is_measured(&body).then(clock::now_ns);
@@ -185,7 +199,8 @@ impl<N: Notify> Executor<N> {
                     reports.push(Report::Ended(Ended::at_once(event, 0)));
                 }
                 Ok(Some(enqueued)) => {
-                    let direct = if is_alone { self.direct(&body, &enqueued) } else { None };
+                    let all = || [event].into_iter().chain(followers.iter().map(|follower| follower.event));
+                    let direct = if is_alone { self.direct(&body, &enqueued, all()) } else { None };
                     self.watch(event, &enqueued, direct.clone());
                     if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
                         self.lender.expect(kind, &mut expected);
@@ -195,14 +210,18 @@ impl<N: Notify> Executor<N> {
                         Some((_, event)) => *event = last,
                         None => queues.push((body.queue.clone(), last)),
                     }
-                    self.running
-                        .insert(event, Running { task, enqueued, measured_from, told: 0, direct, body });
-                    outstanding += 1;
+                    outstanding += 1 + followers.len();
+                    self.leaders.extend(followers.iter().map(|follower| (follower.event, event)));
+                    let running = Running { task, enqueued, measured_from, told: 0, direct, body, followers };
+                    self.running.insert(event, running);
                 }
                 Err(status) => {
                     broken.push(queue);
-                    ready.ended(event, status);
-                    reports.push(Report::Ended(Ended::at_once(event, status)));
+                    let failed = followers.iter().map(|follower| (follower.event, DEPENDENCY_FAILED));
+                    for (event, status) in [(event, status)].into_iter().chain(failed) {
+                        ready.ended(event, status);
+                        reports.push(Report::Ended(Ended::at_once(event, status)));
+                    }
                 }
             }
         }
@@ -242,7 +261,7 @@ impl<N: Notify> Executor<N> {
             running.enqueued.outcome().map_or_else(|error| error.0, |()| 0)
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
-        let Running { task, enqueued, measured_from, direct, body, .. } = running;
+        let Running { task, enqueued, measured_from, direct, body, followers, .. } = running;
         let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = measured_from.map(|from| match enqueued.profile() {
             Some(profile) if status == 0 => body.queue.moments(from, profile),
@@ -251,6 +270,12 @@ impl<N: Notify> Executor<N> {
         ready.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
         reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told }));
+        for follower in &followers {
+            self.leaders.remove(&follower.event);
+            let ended = follower.ended(status, told);
+            ready.ended(ended.event, ended.status);
+            reports.push(Report::Ended(ended));
+        }
         let outstanding = self.outstanding.get_mut(&task)?;
         if let (Some(kind), Waiting::Helps, false) = (body.kind, body.queue.waiting, outstanding.sampled)
             && let Some(ran) = enqueued.ran()
@@ -258,7 +283,7 @@ impl<N: Notify> Executor<N> {
             outstanding.sampled = true;
             self.lender.measured(kind, ran);
         }
-        outstanding.left -= 1;
+        outstanding.left -= 1 + followers.len();
         if outstanding.left > 0 {
             return None;
         }
@@ -282,7 +307,12 @@ impl<N: Notify> Executor<N> {
     }
 
     /// How the end of a command is told directly; `None` where there is more to tell than the end.
-    fn direct(&self, body: &Body, enqueued: &Enqueued) -> Option<Arc<Direct>> {
+    fn direct(
+        &self,
+        body: &Body,
+        enqueued: &Enqueued,
+        events: impl Iterator<Item = EventId>,
+    ) -> Option<Arc<Direct>> {
         let gives_data = matches!(
             body.operation,
             Operation::Read { into: None, .. } | Operation::ReadImage { into: None, .. }
@@ -291,7 +321,7 @@ impl<N: Notify> Executor<N> {
             return None;
         }
         let ring = self.ring.clone()?;
-        Some(Arc::new(Direct::new(ring)))
+        Some(Arc::new(Direct::new(ring, events.collect())))
     }
 
     fn watch(&self, event: EventId, enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
@@ -306,7 +336,7 @@ impl<N: Notify> Executor<N> {
         let notify = self.notify.clone();
         let ended = move |status| {
             if let Some(direct) = direct {
-                direct.tell(event, status);
+                direct.tell(status);
             }
             notify.ended(event, status);
         };
@@ -323,7 +353,7 @@ impl<N: Notify> Executor<N> {
     fn enqueue(&self, wait: &[EventId], body: &Body) -> Result<Option<Enqueued>, i32> {
         let mut list: Vec<Arc<Event>> = wait
             .iter()
-            .filter_map(|event| self.running.get(event))
+            .filter_map(|event| self.running.get(self.leaders.get(event).unwrap_or(event)))
             .map(|running| running.enqueued.event().clone())
             .collect();
         if let Operation::Marker(Waits::ForEvents) | Operation::Barrier(Waits::ForEvents) = body.operation

@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(super) struct Direct {
     ring: RingSender,
+    events: Vec<EventId>,
     told: AtomicBool,
 }
 
 impl Direct {
-    pub(super) fn new(ring: RingSender) -> Self {
-        Self { ring, told: AtomicBool::new(false) }
+    /// Of a command that ends with these events.
+    pub(super) fn new(ring: RingSender, events: Vec<EventId>) -> Self {
+        Self { ring, events, told: AtomicBool::new(false) }
     }
 
     /// Whether the client knows.
@@ -25,13 +27,14 @@ impl Direct {
     }
 
     /// The command has ended.
-    pub(super) fn tell(&self, event: EventId, status: i32) {
+    pub(super) fn tell(&self, status: i32) {
         // Why it has failed takes a look at the vendor, which is not to be called here.
         if status != 0 {
             return;
         }
-        let completion = v1::Completion { event: event.0, status, ..v1::Completion::default() };
-        let completions = v1::Completions { completions: vec![completion] };
+        let completion =
+            |event: &EventId| v1::Completion { event: event.0, status, ..v1::Completion::default() };
+        let completions = v1::Completions { completions: self.events.iter().map(completion).collect() };
         self.ring.send(&v1::ServerMessage { kind: Some(Kind::Completions(completions)) }, None);
         self.told.store(true, Ordering::Release);
     }

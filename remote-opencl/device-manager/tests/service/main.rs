@@ -5,6 +5,7 @@ mod access;
 mod command_ring;
 mod crowd;
 mod events;
+mod followers;
 mod full;
 mod gate;
 mod half_open;
