@@ -1,6 +1,7 @@
 //! Programs, and their builds.
 
 mod binaries;
+mod includes;
 
 pub use binaries::BinariesError;
 
@@ -164,6 +165,7 @@ impl Program {
             program: self.id,
             devices: ids(built_for),
             options: options.to_owned(),
+            includes: includes::of(std::iter::once(self.source()), options),
         }))?;
         self.built(reply, options)
     }
@@ -191,10 +193,12 @@ impl Program {
         let compiled_for = if devices.is_empty() { &self.devices } else { devices };
         let header =
             |(name, program): &(String, Arc<Self>)| v1::Header { name: name.clone(), program: program.id };
+        let sources = std::iter::once(self.source()).chain(headers.iter().map(|(_, header)| header.source()));
         let reply = self.context.session().call(Method::CompileProgram(v1::CompileProgram {
             program: self.id,
             devices: ids(compiled_for),
             options: options.to_owned(),
+            includes: includes::of(sources, options),
             headers: headers.iter().map(header).collect(),
         }))?;
         self.built(reply, options)?;

@@ -10,6 +10,8 @@
 mod full;
 #[path = "real_manager/half_open.rs"]
 mod half_open;
+#[path = "real_manager/includes.rs"]
+mod includes;
 #[path = "real_manager/proof.rs"]
 mod proof;
 #[path = "real_manager/reconnect.rs"]
@@ -53,6 +55,11 @@ impl Manager {
     }
 
     fn start_with(arguments: &[&str]) -> Self {
+        Self::start_in(&std::env::temp_dir(), arguments)
+    }
+
+    /// With its temporary files in a folder.
+    fn start_in(temporary: &Path, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let address = format!("unix:{}", folder.path().join("dm.sock").display());
@@ -66,7 +73,11 @@ impl Manager {
             "--reconfiguration-time",
             "1ms",
         ]);
-        serve.args(arguments).args(["--listen", &address, "--ready-file"]).arg(&ready);
+        serve
+            .env("TMPDIR", temporary)
+            .args(arguments)
+            .args(["--listen", &address, "--ready-file"])
+            .arg(&ready);
         let process = serve.stdout(Stdio::null()).spawn().unwrap();
         let mut manager = Self { process, address, folder };
         let deadline = Instant::now() + Duration::from_secs(60);

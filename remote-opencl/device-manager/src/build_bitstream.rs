@@ -74,7 +74,7 @@ fn first_device(runtime: &Runtime) -> anyhow::Result<DeviceId> {
 fn compile(device: DeviceId, source: &[u8], options: &std::ffi::CStr) -> anyhow::Result<Vec<u8>> {
     let context = Context::new(&[device]).context("the runtime makes no context")?;
     let program = Program::with_source(&context, source).context("the runtime takes no source")?;
-    if let Err(error) = program.build(&[device], options) {
+    if let Err(error) = program.build(&[device], options, None) {
         let log = program.build_log(device).unwrap_or_default();
         let log = log.trim();
         bail!(

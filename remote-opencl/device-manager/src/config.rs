@@ -6,6 +6,7 @@ use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
 use crate::gate::Gate;
 use crate::greeting::Access;
+use crate::includes::Includes;
 use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
 use crate::reporting::Reports;
@@ -33,6 +34,8 @@ pub struct Config {
     pub trace: Trace,
     /// Where programs are built.
     pub confinement: Confinement,
+    /// Where what they include of the clients' files is laid out.
+    pub includes: Includes,
     /// TLS on TCP; without it whoever reaches the port is taken for who its address says.
     pub tls: Option<Arc<ServerTls>>,
     /// What tenants have.

@@ -3,7 +3,8 @@
 //!
 //! Each build has a thread of its own, which gives up all files but the runtime's own before it calls the vendor
 //! (Landlock: no privileges needed, and for that thread and those it starts only). What can be included then is what
-//! the runtime's packages have installed. It does not keep a hostile source from what the compiler can do in memory.
+//! the runtime's packages have installed, and what the client sent of its own (`includes.rs`). It does not keep a hostile
+//! source from what the compiler can do in memory.
 
 use crate::runtime::Runtime;
 use nix::fcntl::{OFlag, open};
@@ -21,7 +22,7 @@ pub enum ConfineBuilds {
     Required,
     /// Where the kernel can; else a warning says that sources can read the manager's files.
     Wanted,
-    /// Never: sources can include the manager's files, as natively.
+    /// Never: sources can include the manager's files, as natively, and none of the client's.
     Off,
 }
 
@@ -107,11 +108,11 @@ impl Confinement {
         Self { rules: None }
     }
 
-    /// The confinement of this runtime's builds.
+    /// The confinement of this runtime's builds, which may read files in a folder if they know their names.
     ///
     /// # Errors
     /// If the kernel has none, or refuses.
-    pub fn of(runtime: &Runtime) -> io::Result<Self> {
+    pub fn of(runtime: &Runtime, includes: &Path) -> io::Result<Self> {
         let version = version()?;
         let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
         let rules = create(&RulesetAttributes { files: all, connections: 0, scoped: 0 })?;
@@ -123,6 +124,7 @@ impl Confinement {
         for path in HARMLESS_FILES {
             allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
         }
+        allow(&rules, includes, READ_FILE, all)?;
         // PoCL builds in its cache.
         for cache in pocl_caches() {
             if std::fs::create_dir_all(&cache).is_ok() {
@@ -243,7 +245,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
         std::fs::write(&secret, "x").unwrap();
-        let confinement = Confinement::of(&Runtime::Pocl).unwrap();
+        let includes = tempfile::tempdir().unwrap();
+        let header = includes.path().join("deep/header.h");
+        std::fs::create_dir(header.parent().unwrap()).unwrap();
+        std::fs::write(&header, "y").unwrap();
+        let confinement = Confinement::of(&Runtime::Pocl, includes.path()).unwrap();
         let of_thread = secret.clone();
         std::thread::spawn(move || {
             assert!(std::fs::read(&of_thread).is_ok());
@@ -253,6 +259,9 @@ mod tests {
             assert!(denied(&of_thread) && denied(Path::new("/etc/passwd")));
             assert!(denied(Path::new("/proc/self/environ")));
             assert!(std::fs::read_dir("/usr/lib").is_ok());
+            assert_eq!(std::fs::read(&header).unwrap(), b"y");
+            assert!(std::fs::read_dir(header.parent().unwrap()).is_err(), "only who knows the name");
+            assert!(std::fs::write(&header, "z").is_err());
             assert!(std::fs::write(of_thread.with_extension("new"), "x").is_err());
         })
         .join()

@@ -24,6 +24,7 @@ pub mod gate;
 pub mod greeting;
 pub mod humane;
 pub mod images;
+pub mod includes;
 pub mod inventory;
 pub mod isolation;
 pub mod keepalive;

@@ -4,6 +4,9 @@
 mod building;
 mod kernels;
 mod making;
+mod options;
+
+pub use options::Options;
 
 use crate::config::Sources;
 use crate::inventory::Device;

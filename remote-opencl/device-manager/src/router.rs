@@ -4,11 +4,13 @@ use crate::calls::Waiting;
 use crate::dispatcher::{Dispatcher, Grant, SessionId};
 use crate::execute::Notify;
 use crate::gate::Refusal;
+use crate::includes::Laid;
 use crate::ready::EventId;
 use crate::segments::Side;
 use crate::vendor::Switched;
 use dashmap::DashMap;
 use fpga_protocol::v1;
+use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// What comes to a session from elsewhere than its client.
@@ -24,8 +26,8 @@ pub enum Input {
     Side(Side),
     /// The whole board has been reconfigured.
     Switched(Switched),
-    /// A build has ended.
-    Built(Box<v1::Reply>),
+    /// A build has ended. With the files that it included: the thread that built may not remove them.
+    Built(Box<v1::Reply>, Option<Arc<Laid>>),
     /// Whether a program may be made of bitstreams is known.
     Decided(Box<Waiting>, Result<(), Refusal>),
 }

@@ -11,7 +11,9 @@ use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
 use crate::gate::GateArgs;
 use crate::humane;
+use crate::includes::Includes;
 use crate::isolation::Isolate;
+use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::log::LogArgs;
 use crate::metrics::{AtScrape, Metrics};
@@ -253,7 +255,7 @@ impl ServeArgs {
             at_end.add(OwnFolder(folder));
         }
         let trace = trace.as_deref().map(Trace::to).transpose().context("--trace")?.unwrap_or_default();
-        let confinement = confinement(confine_builds, &runtime)?;
+        let (confinement, includes) = confinement(confine_builds, &runtime, &at_end)?;
         let store = Arc::new(match &store {
             Some(folder) => BitstreamStore::in_folder(store_limit, folder)?,
             None => BitstreamStore::in_memory(store_limit),
@@ -306,6 +308,7 @@ impl ServeArgs {
             access,
             trace,
             confinement,
+            includes,
             tls,
             settings: Settings::new(tenants),
             tenant_args,
@@ -340,13 +343,25 @@ impl ServeArgs {
     }
 }
 
-fn confinement(wanted: ConfineBuilds, runtime: &Runtime) -> anyhow::Result<Confinement> {
-    match (wanted, Confinement::of(runtime)) {
-        (ConfineBuilds::Off, _) => Ok(Confinement::off()),
-        (_, Ok(confinement)) => Ok(confinement),
-        (ConfineBuilds::Wanted, Err(error)) => {
+/// Where programs are built, and with which of the clients' files.
+fn confinement(
+    wanted: ConfineBuilds,
+    runtime: &Runtime,
+    at_end: &AtEnd,
+) -> anyhow::Result<(Confinement, Includes)> {
+    if wanted == ConfineBuilds::Off {
+        return Ok((Confinement::off(), Includes::ignored()));
+    }
+    let folder = Folder::make().context("no temporary folder for what sources include")?;
+    let path = folder.path().join("includes");
+    at_end.add(folder);
+    std::fs::create_dir(&path).context("no temporary folder for what sources include")?;
+    let includes = Includes::below(path.clone()).context("no temporary folder for what sources include")?;
+    match (wanted, Confinement::of(runtime, &path)) {
+        (_, Ok(confinement)) => Ok((confinement, includes)),
+        (ConfineBuilds::Wanted | ConfineBuilds::Off, Err(error)) => {
             warn!(%error, "The kernel has no Landlock: sources can include files that the manager can read");
-            Ok(Confinement::off())
+            Ok((Confinement::off(), includes))
         }
         (ConfineBuilds::Required, Err(error)) => {
             Err(error).context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")

@@ -1,9 +1,10 @@
 //! The wire protocol between the remote OpenCL client and the device manager.
 //!
-//! Generated types only, and the limits that both sides check; no I/O.
+//! Generated types, and the limits and rules that both sides go by; no I/O.
 #![forbid(unsafe_code)]
 
 pub mod images;
+pub mod include;
 pub mod limits;
 pub mod segments;
 

@@ -2,9 +2,10 @@
 
 use super::{CallError, Calls};
 use crate::gate::Asker;
+use crate::includes::{Includes, Laid, LayOutError};
 use crate::inventory::Device;
 use crate::objects::Object;
-use crate::programs::Program;
+use crate::programs::{Options, Program};
 use crate::quotas::Resource;
 use crate::vendor::ClResult;
 use fpga_protocol::v1;
@@ -17,6 +18,8 @@ pub struct Build {
     id: u64,
     program: Arc<Program>,
     options: String,
+    /// What the source may include of the client's files.
+    includes: Option<v1::Includes>,
     step: Step,
     /// Asked where building makes a bitstream.
     asker: Asker,
@@ -34,6 +37,15 @@ enum Step {
 }
 
 impl Step {
+    /// What the standard calls options that can't be.
+    fn invalid(&self) -> i32 {
+        match self {
+            Self::Build(_) => opencl_sys::CL_INVALID_BUILD_OPTIONS,
+            Self::Compile(..) => opencl_sys::CL_INVALID_COMPILER_OPTIONS,
+            Self::Link(_) => opencl_sys::CL_INVALID_LINKER_OPTIONS,
+        }
+    }
+
     /// What the standard calls its failure.
     fn failure(&self) -> i32 {
         match self {
@@ -53,6 +65,7 @@ impl Calls<'_> {
             id,
             program,
             options: build.options,
+            includes: build.includes,
             step: Step::Build(devices),
             asker: self.asker.clone(),
         })
@@ -67,7 +80,8 @@ impl Calls<'_> {
             headers.push((header.name, self.objects.program(header.program)?));
         }
         let (options, asker) = (compile.options, self.asker.clone());
-        Ok(Build { id, program, options, step: Step::Compile(devices, headers), asker })
+        let includes = compile.includes;
+        Ok(Build { id, program, options, includes, step: Step::Compile(devices, headers), asker })
     }
 
     pub(super) fn link(&mut self, id: u64, link: v1::LinkProgram) -> Result<ClResult<Build>, CallError> {
@@ -83,7 +97,8 @@ impl Calls<'_> {
             Ok((program, programs)) => {
                 self.objects.add(link.program, Object::Program(program.clone()))?;
                 let (options, asker) = (link.options, self.asker.clone());
-                Ok(Ok(Build { id, program, options, step: Step::Link(programs), asker }))
+                let step = Step::Link(programs);
+                Ok(Ok(Build { id, program, options, includes: None, step, asker }))
             }
             Err(error) => {
                 self.objects.add(link.program, Object::Failed(error.0))?;
@@ -94,21 +109,49 @@ impl Calls<'_> {
 }
 
 impl Build {
+    /// Lays out what the source may include of the client's files.
+    ///
+    /// # Errors
+    /// [`LayOutError`]; there can be no build then.
+    pub fn lay_out(&self, place: &Includes) -> Result<Option<Arc<Laid>>, LayOutError> {
+        let laid = self.includes.as_ref().map(|includes| place.lay_out(includes)).transpose();
+        laid.map(Option::flatten)
+    }
+
     /// Builds, on the calling thread.
     #[must_use]
-    pub fn run(self) -> v1::Reply {
+    pub fn run(self, laid: Result<Option<Arc<Laid>>, LayOutError>) -> v1::Reply {
+        let laid = match laid {
+            Ok(laid) => laid,
+            Err(error) => {
+                tracing::debug!(%error, "A build is refused");
+                return v1::Reply { id: self.id, status: self.step.invalid(), result: None };
+            }
+        };
+        let mut reply = self.run_with(laid.as_ref());
+        if let (Some(laid), Some(Answer::Build(result))) = (&laid, &mut reply.result) {
+            for device in &mut result.devices {
+                device.log = laid.as_the_client_knows_them(&device.log);
+            }
+        }
+        reply
+    }
+
+    fn run_with(&self, laid: Option<&Arc<Laid>>) -> v1::Reply {
+        let folder = self.includes.as_ref().map_or("", |includes| &includes.folder);
+        let options = Options::new(&self.options, laid.map(|laid| (laid, folder)));
         let becomes = match &self.step {
-            Step::Build(devices) => self.program.bitstreams_of_build(devices, &self.options),
-            Step::Link(_) => self.program.bitstreams_of_build(&self.program.devices, &self.options),
+            Step::Build(devices) => self.program.bitstreams_of_build(devices, &options),
+            Step::Link(_) => self.program.bitstreams_of_build(&self.program.devices, &options),
             Step::Compile(..) => Vec::new(),
         };
         let (status, result) = match &self.step {
             step if let Err(refusal) = self.asker.ask_and_wait(&becomes) => {
                 self.program.refused(step.failure(), &refusal)
             }
-            Step::Build(devices) => self.program.build(devices, &self.options),
-            Step::Compile(devices, headers) => self.program.compile(devices, &self.options, headers),
-            Step::Link(programs) => self.program.link(&self.options, programs),
+            Step::Build(devices) => self.program.build(devices, &options),
+            Step::Compile(devices, headers) => self.program.compile(devices, &options, headers),
+            Step::Link(programs) => self.program.link(&options, programs),
         };
         v1::Reply { id: self.id, status, result: Some(Answer::Build(result)) }
     }

@@ -13,6 +13,7 @@ use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::greeting::Access;
+use crate::includes::Includes;
 use crate::inventory::Inventory;
 use crate::keepalive::Keepalive;
 use crate::link::Links;
@@ -148,15 +149,19 @@ impl TenantProcessArgs {
             None => Catalogue::default(),
         };
         // For builds: less than what the process may, which has threads of the vendor's.
-        let confinement = if setup.common.confine == ConfineBuilds::Off {
-            Confinement::off()
+        let (confinement, includes) = if setup.common.confine == ConfineBuilds::Off {
+            (Confinement::off(), Includes::ignored())
         } else {
-            Confinement::of(&runtime).unwrap_or_else(|_| Confinement::off())
+            let folder = setup.folder.join("includes");
+            std::fs::create_dir_all(&folder).context("the tenant's folder")?;
+            let confinement = Confinement::of(&runtime, &folder).unwrap_or_else(|_| Confinement::off());
+            (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
         confine(&setup, &runtime)?;
         entered.load()?;
         memory::keep_freed();
-        let shared = Arc::new(shared(&setup, &manager, store, catalogue, confinement)?);
+        let built = (confinement, includes);
+        let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
         count(&shared, &manager).context("cannot start a thread")?;
         loop {
             match manager.0.receive_with_descriptor::<Down>() {
@@ -200,7 +205,7 @@ fn shared(
     manager: &ToManager,
     store: Arc<BitstreamStore>,
     catalogue: Catalogue,
-    confinement: Confinement,
+    (confinement, includes): (Confinement, Includes),
 ) -> anyhow::Result<Shared> {
     let metrics = Metrics::default();
     let settings = Settings::new(Current { default_quota: setup.quota, ..Current::default() });
@@ -231,6 +236,7 @@ fn shared(
             access: Access::Connection,
             trace: Trace::default(),
             confinement,
+            includes,
             tls: None,
             settings,
             tenant_args: TenantArgs::none(),

@@ -1,7 +1,7 @@
 //! Building, compiling and linking of programs, what a client is told of it, and which bitstreams come of it where
 //! sources count as such.
 
-use super::{Origin, Program, vendors};
+use super::{Options, Origin, Program, vendors};
 use crate::config::Sources;
 use crate::gate::Refusal;
 use crate::inventory::Device;
@@ -42,7 +42,7 @@ impl Program {
     }
 
     /// Builds on the calling thread. The status is that of the standard's call.
-    pub fn build(&self, devices: &[Device], options: &str) -> (i32, v1::BuildResult) {
+    pub fn build(&self, devices: &[Device], options: &Options) -> (i32, v1::BuildResult) {
         self.outcome(devices, self.build_only(devices, options))
     }
 
@@ -50,7 +50,7 @@ impl Program {
     pub fn compile(
         &self,
         devices: &[Device],
-        options: &str,
+        options: &Options,
         headers: &[(String, Arc<Self>)],
     ) -> (i32, v1::BuildResult) {
         self.outcome(devices, self.compile_only(devices, options, headers))
@@ -59,25 +59,25 @@ impl Program {
     fn compile_only(
         &self,
         devices: &[Device],
-        options: &str,
+        options: &Options,
         headers: &[(String, Arc<Self>)],
     ) -> ClResult<()> {
-        let options = self.full_options(options, CL_INVALID_COMPILER_OPTIONS)?;
+        let full = self.full_options(options, CL_INVALID_COMPILER_OPTIONS)?;
         let mut vendor_headers = Vec::with_capacity(headers.len());
         for (name, header) in headers {
             let name = CString::new(name.as_str()).map_err(|_| ClError(CL_INVALID_VALUE))?;
             vendor_headers.push((name, header.vendor()?));
         }
-        self.vendor()?.compile(&vendors(devices), &options, &vendor_headers)
+        self.vendor()?.compile(&vendors(devices), &full, &vendor_headers, options.laid.clone())
     }
 
     /// Links these programs to this one, which [`Self::to_link`] made, on the calling thread.
-    pub fn link(&self, options: &str, programs: &[Arc<Self>]) -> (i32, v1::BuildResult) {
+    pub fn link(&self, options: &Options, programs: &[Arc<Self>]) -> (i32, v1::BuildResult) {
         let linked = self.link_only(options, programs);
         self.outcome(&self.devices, linked)
     }
 
-    fn link_only(&self, options: &str, programs: &[Arc<Self>]) -> ClResult<()> {
+    fn link_only(&self, options: &Options, programs: &[Arc<Self>]) -> ClResult<()> {
         let full = self.full_options(options, CL_INVALID_LINKER_OPTIONS)?;
         let programs = programs.iter().map(|program| program.vendor()).collect::<ClResult<Vec<_>>>()?;
         let (linked, program) =
@@ -117,27 +117,28 @@ impl Program {
         (status, result)
     }
 
-    fn build_only(&self, devices: &[Device], options: &str) -> ClResult<()> {
+    fn build_only(&self, devices: &[Device], options: &Options) -> ClResult<()> {
         let full = self.full_options(options, CL_INVALID_BUILD_OPTIONS)?;
-        self.vendor()?.build(&vendors(devices), &full)?;
+        self.vendor()?.build(&vendors(devices), &full, options.laid.clone())?;
         self.counts_as_bitstream(devices, options);
         Ok(())
     }
 
     /// The options for the vendor; `invalid` is the code where they can't be any.
-    fn full_options(&self, options: &str, invalid: i32) -> ClResult<CString> {
+    fn full_options(&self, options: &Options, invalid: i32) -> ClResult<CString> {
+        let options = &options.for_vendor;
         if options.len() > MAX_OPTIONS_BYTES {
             return Err(ClError(invalid));
         }
         let full = match self.origin {
             Origin::Source(..) => format!("{options}{KEEP_ARGUMENT_INFO}"),
-            Origin::Binaries(_) | Origin::Linked(..) => options.to_owned(),
+            Origin::Binaries(_) | Origin::Linked(..) => options.clone(),
         };
         CString::new(full).map_err(|_| ClError(invalid))
     }
 
     /// It has been built from source with these options.
-    fn counts_as_bitstream(&self, devices: &[Device], options: &str) {
+    fn counts_as_bitstream(&self, devices: &[Device], options: &Options) {
         let bitstreams = self.bitstreams_of_build(devices, options);
         let mut needs = lock(&self.needs);
         for (device, bitstream) in devices.iter().zip(bitstreams) {
@@ -148,10 +149,10 @@ impl Program {
 
     /// Which bitstreams come of building it for these devices: one for each, or none where sources don't count as such.
     #[must_use]
-    pub fn bitstreams_of_build(&self, devices: &[Device], options: &str) -> Vec<Digest> {
+    pub fn bitstreams_of_build(&self, devices: &[Device], options: &Options) -> Vec<Digest> {
         match &self.origin {
             Origin::Source(Sources::AsBitstream, source) | Origin::Linked(Sources::AsBitstream, source) => {
-                devices.iter().map(|device| digest_of_build(source, options, device)).collect()
+                devices.iter().map(|device| digest_of_build(source, &options.identity, device)).collect()
             }
             _ => Vec::new(),
         }

@@ -45,7 +45,7 @@ impl Session {
                 self.give_back(grants);
             }
             Input::Side(_) | Input::Switched(_) => {}
-            Input::Built(_) | Input::Decided(..) => self.building = Building::No,
+            Input::Built(..) | Input::Decided(..) => self.building = Building::No,
         }
     }
 

@@ -91,18 +91,22 @@ impl Session {
                         let used = used.another();
                         let inbox = self.inbox.clone();
                         let confinement = self.shared.config.confinement.clone();
+                        let includes = self.shared.config.includes.clone();
                         let thread = std::thread::Builder::new().name("build".to_owned());
                         let started = thread.spawn(move || {
                             // The session waits for it, so the inbox is open.
+                            // Before the thread gives up all files.
+                            let laid = build.lay_out(&includes);
+                            let included = laid.as_ref().ok().cloned().flatten();
                             let built = match confinement.enter() {
-                                Ok(()) => build.run(),
+                                Ok(()) => build.run(laid),
                                 Err(error) => {
                                     tracing::error!(%error, "A build can't be confined: refused");
                                     reply(id, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None)
                                 }
                             };
                             drop(used);
-                            let _ = inbox.0.send(Input::Built(Box::new(built)));
+                            let _ = inbox.0.send(Input::Built(Box::new(built), included));
                         });
                         match started {
                             Ok(_) => self.building = Building::Yes,

@@ -200,7 +200,7 @@ impl Session {
                 Ok(()) => self.side = Some(side),
                 Err(error) => tracing::debug!(%error, "A side socket is gone already"),
             },
-            Input::Built(reply) => {
+            Input::Built(reply, _) => {
                 self.building = Building::No;
                 self.answer(*reply);
             }

@@ -5,6 +5,7 @@ use super::handles::{Handle, handle};
 use super::info::{number, query, query_u64, text};
 use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, check};
+use crate::includes::Laid;
 use opencl_sys::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_STATUS, cl_program,
@@ -193,14 +194,18 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles and links, on the calling thread, for as long as it takes. No devices: all of the program's.
+    /// Compiles and links, on the calling thread, for as long as it takes. No devices: all of the program's. What it
+    /// includes stays for as long as it may be built again.
     ///
     /// # Errors
     /// The vendor's, among them -11 where the build fails; the log tells why.
-    pub fn build(&self, devices: &[DeviceId], options: &CStr) -> ClResult<()> {
+    pub fn build(&self, devices: &[DeviceId], options: &CStr, included: Option<Arc<Laid>>) -> ClResult<()> {
         build(self.raw(), devices, options)?;
         let (devices, options) = (devices.to_vec(), options.to_owned());
-        life::and_then(self.cell(), move |program| build(program, &devices, &options));
+        life::and_then(self.cell(), move |program| {
+            let _stays = &included;
+            build(program, &devices, &options)
+        });
         Ok(())
     }
 
@@ -213,12 +218,16 @@ impl Program {
         devices: &[DeviceId],
         options: &CStr,
         headers: &[(CString, &Self)],
+        included: Option<Arc<Laid>>,
     ) -> ClResult<()> {
         let headers: Vec<_> =
             headers.iter().map(|(name, program)| (name.clone(), program.cell().clone())).collect();
         compile(self.raw(), devices, options, &headers)?;
         let (devices, options) = (devices.to_vec(), options.to_owned());
-        life::and_then(self.cell(), move |program| compile(program, &devices, &options, &headers));
+        life::and_then(self.cell(), move |program| {
+            let _stays = &included;
+            compile(program, &devices, &options, &headers)
+        });
         Ok(())
     }
 

@@ -266,8 +266,14 @@ impl Client {
 
     pub async fn build(&mut self, program: u64) -> (i32, v1::BuildResult) {
         let options = String::new();
-        let reply =
-            self.call(Method::BuildProgram(v1::BuildProgram { program, devices: Vec::new(), options })).await;
+        let reply = self
+            .call(Method::BuildProgram(v1::BuildProgram {
+                program,
+                devices: Vec::new(),
+                options,
+                includes: None,
+            }))
+            .await;
         match reply.result {
             Some(v1::reply::Result::Build(build)) => (reply.status, build),
             other => panic!("{other:?} is no result of a build"),

@@ -240,7 +240,7 @@ async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() 
         for (source, options) in &cases {
             let program = client.source(context, source).await;
             let devices = Vec::new();
-            let build = v1::BuildProgram { program, devices, options: options.clone() };
+            let build = v1::BuildProgram { program, devices, options: options.clone(), includes: None };
             let reply = client.call(Method::BuildProgram(build)).await;
             let log = format!("{reply:?}");
             seen |= log.contains(SECRET);

@@ -77,7 +77,11 @@ fn method() -> impl Strategy<Value = Method> {
             v1::ProvideBinary { program, digest, data }
         )),
         id().prop_map(|program| {
-            Method::BuildProgram(v1::BuildProgram { program, devices: vec![], options: "-w".to_owned() })
+            Method::BuildProgram(v1::BuildProgram {
+                program,
+                options: "-w".to_owned(),
+                ..v1::BuildProgram::default()
+            })
         }),
         id().prop_map(|program| Method::GetProgramBinaries(v1::GetProgramBinaries { program })),
         (id(), id()).prop_map(|(kernel, program)| {
