@@ -304,3 +304,50 @@ fn threads_share_a_session_and_its_memory_without_mixing_their_bytes() {
         }
     });
 }
+
+/// The manager is stopped meanwhile: whoever asked it would wait.
+#[test]
+fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
+    const LEN: usize = 8 << 20;
+    let setup = Setup::new();
+    let buffer = Buffer::new(&setup.context, MEM_ALLOC_HOST_PTR, LEN, Initial::Nothing).unwrap();
+    setup
+        .queue
+        .enqueue(Operation::Fill { buffer: &buffer, pattern: &[7], offset: 0, size: LEN }, &[])
+        .unwrap();
+    setup.queue.finish().unwrap();
+    let manager = nix::unistd::Pid::from_raw(i32::try_from(setup.manager.pid()).unwrap());
+    let signal = |signal| nix::sys::signal::kill(manager, signal).unwrap();
+    signal(nix::sys::signal::Signal::SIGSTOP);
+    let (done, is_done) = std::sync::mpsc::channel();
+    let (queue, idle) = (Arc::clone(&setup.queue), Arc::clone(&buffer));
+    std::thread::spawn(move || {
+        for round in 0..50_u8 {
+            let mapped = queue.map(&idle, MAP_READ | MAP_WRITE, 0, LEN, &[]).unwrap();
+            mapped.event.wait().unwrap();
+            // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, LEN) };
+            assert_eq!(bytes[LEN - 1], 7 + round);
+            bytes[LEN - 1] += 1;
+            queue.unmap(&idle, mapped.address, &[]).unwrap().wait().unwrap();
+        }
+        let data = HostSource::owned(vec![1; LEN / 2]);
+        queue.enqueue(Operation::Write { buffer: &idle, offset: 0, data }, &[]).unwrap().wait().unwrap();
+        let mut read = vec![0; LEN / 2];
+        // SAFETY: the bytes live until the read has ended, which is waited for.
+        let target = unsafe { HostTarget::borrowed(read.as_mut_ptr(), read.len()) };
+        queue.enqueue(Operation::Read { buffer: &idle, offset: 0, target }, &[]).unwrap().wait().unwrap();
+        assert!(read.iter().all(|byte| *byte == 1));
+        done.send(()).unwrap();
+    });
+    let alone = is_done.recv_timeout(std::time::Duration::from_secs(20));
+    signal(nix::sys::signal::Signal::SIGCONT);
+    assert!(alone.is_ok(), "something waits for the manager");
+    // And the device sees what was written.
+    let copy = Buffer::new(&setup.context, 0, LEN, Initial::Nothing).unwrap();
+    let all =
+        Operation::Copy { source: &buffer, target: &copy, source_offset: 0, target_offset: 0, size: LEN };
+    setup.queue.enqueue(all, &[]).unwrap();
+    let seen = setup.read(&copy);
+    assert_eq!((seen[0], seen[LEN / 2], seen[LEN - 1]), (1, 7, 57));
+}

@@ -18,6 +18,7 @@ mod newer;
 mod random;
 mod shared_memory;
 mod sharing;
+mod tenants;
 
 use bytes::Bytes;
 use fpga_protocol::v1;
