@@ -102,6 +102,16 @@ fn images_in_buffers_binaries_with_images_and_markers_out_of_order_are_as_on_the
 }
 
 #[test]
+fn signals_are_handled_as_before_threads_take_none_and_children_have_no_descriptors() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "guest");
+    for way in [&[][..], &["--shared-memory", "off"], &["--tcp"]] {
+        let output = exec(way, &program);
+        assert!(output.status.success() && output.stdout.is_empty(), "{way:?}: {output:?}");
+    }
+}
+
+#[test]
 fn a_forked_child_has_a_session_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let output = exec(&[], &compile(folder.path(), "fork"));
