@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::reconnect::Reconnect;
 use crate::session::Session;
 use crate::sync::lock;
-use crate::transport::{ConnectError, connect, resolve};
+use crate::transport::{Company, ConnectError, connect, resolve};
 use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -93,7 +93,8 @@ impl Client {
         Process::current().driver().map_or(0, |driver| driver.background_turns())
     }
 
-    /// The platforms of all managers that answer, in the order of the list. A dead manager yields none within 250 ms
+    /// The platforms of all managers that answer, in the order of the list. A dead manager yields none within 250 ms (one
+    /// that takes connections and says nothing: 1 s after others have answered)
     /// and is asked again after 5 s; one that came back has new platforms.
     pub fn platforms(&self) -> Vec<Arc<Platform>> {
         if self.generation != fork::generation() {
@@ -110,6 +111,8 @@ impl Client {
 
     /// All that need it at the same time: several dead managers cost no more than one.
     fn connect_where_needed(&self, states: &mut [MutexGuard<'_, ManagerState>]) {
+        let is_connected = |state: &MutexGuard<'_, ManagerState>| matches!(&**state, ManagerState::Connected { session, .. } if session.is_usable());
+        let others_answer = states.iter().any(is_connected);
         let needed = self.managers.iter().zip(states).filter(|(_, state)| match &***state {
             ManagerState::Unknown => true,
             ManagerState::Dead { since } => since.elapsed() >= FAILURE_REMEMBERED,
@@ -121,11 +124,12 @@ impl Client {
         }
         let Ok(driver) = Process::current().driver() else { return };
         let (reconnect, keepalive) = (self.reconnect, self.keepalive);
+        let company = &Company::new(others_answer);
         let connecting = managers.iter().map(|manager| {
             let address = manager.address.clone();
             let resolved = resolve(&address);
             async move {
-                let mut connection = connect(address, resolved?, reconnect, keepalive).await?;
+                let mut connection = connect(address, resolved?, reconnect, keepalive, company).await?;
                 let platforms = std::mem::take(&mut connection.platforms);
                 Ok((Session::start(driver, connection), platforms))
             }

@@ -17,8 +17,10 @@ use hyper_util::rt::TokioIo;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -34,6 +36,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a manager that took the connection may take to greet, in times of that: it is there, and may have to start a
 /// process for the tenant, whose runtime takes seconds to load on a busy node.
 const WELCOME_TIMES: u32 = 40;
+
+/// How long one that has said nothing yet may hold up a program to which others have answered, in times of that.
+const SILENCE_TIMES: u32 = 4;
 
 /// The id of the call that asks for a command ring: sessions count theirs up from 1.
 const RING_CALL: u64 = u64::MAX;
@@ -126,17 +131,64 @@ pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Connects and greets.
+/// What those that are connected to at the same time know of each other.
+#[derive(Debug)]
+pub(crate) struct Company {
+    answered: AtomicBool,
+    heard: Notify,
+}
+
+impl Company {
+    /// `others_answer`: there are sessions with others already.
+    pub(crate) fn new(others_answer: bool) -> Self {
+        Self { answered: AtomicBool::new(others_answer), heard: Notify::new() }
+    }
+
+    /// Ends when another has answered some time ago, unless this one has given a sign of life: who takes connections and
+    /// does nothing else, as a process that is stopped, holds nobody up. Who is the only one has its time.
+    async fn goes_on_without(&self, lives: &AtomicBool) {
+        let heard = self.heard.notified();
+        if !self.answered.load(Ordering::Acquire) {
+            heard.await;
+        }
+        tokio::time::sleep(connect_timeout().saturating_mul(SILENCE_TIMES)).await;
+        if lives.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Connects and greets, beside others.
 pub(crate) async fn connect(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
     reconnect: Reconnect,
     keepalive: Keepalive,
+    company: &Company,
+) -> Result<Connection, ConnectError> {
+    let lives = AtomicBool::new(false);
+    let connection = tokio::select! {
+        biased;
+        connection = connect_alone(address, resolved, reconnect, keepalive, &lives) => connection?,
+        () = company.goes_on_without(&lives) => return Err(ConnectError::Timeout),
+    };
+    company.answered.store(true, Ordering::Release);
+    company.heard.notify_waiters();
+    Ok(connection)
+}
+
+async fn connect_alone(
+    address: ManagerAddress,
+    resolved: Vec<SocketAddr>,
+    reconnect: Reconnect,
+    keepalive: Keepalive,
+    lives: &AtomicBool,
 ) -> Result<Connection, ConnectError> {
     let outbox = Arc::new(Outbox::default());
     let resumable = reconnect == Reconnect::Resume;
     let first = hello(v1::Hello { resumable, ..v1::Hello::default() })?;
-    let (channel, stream, welcome) = speak(&address, &resolved, keepalive, outbox.connection(first)).await?;
+    let said = outbox.connection(first);
+    let (channel, stream, welcome) = speak(&address, &resolved, keepalive, said, lives).await?;
     let offset = Offset::new(welcome.manager_ns, now_ns());
     outbox.go_on(0)?;
     let side = side(&address, &welcome.side_key).await;
@@ -170,7 +222,8 @@ pub(crate) async fn resume(
     outbox: &Arc<Outbox>,
 ) -> Result<Back, ConnectError> {
     let first = hello(v1::Hello { resume: Some(resume), ..v1::Hello::default() })?;
-    let (channel, stream, welcome) = speak(address, resolved, keepalive, outbox.connection(first)).await?;
+    let (said, lives) = (outbox.connection(first), AtomicBool::new(false));
+    let (channel, stream, welcome) = speak(address, resolved, keepalive, said, &lives).await?;
     outbox.go_on(welcome.received)?;
     Ok(Back { inbox: Inbox { stream, ring: None }, channel })
 }
@@ -186,12 +239,13 @@ fn hello(hello: v1::Hello) -> Result<v1::ClientMessage, ConnectError> {
     Ok(v1::ClientMessage { kind: Some(v1::client_message::Kind::Hello(hello)) })
 }
 
-/// A connection over which `said` goes, and the Welcome that came.
+/// A connection over which `said` goes, and the Welcome that came; `lives` when the manager has said anything.
 async fn speak(
     address: &ManagerAddress,
     resolved: &[SocketAddr],
     keepalive: Keepalive,
     said: OutboxStream,
+    lives: &AtomicBool,
 ) -> Result<Spoken, ConnectError> {
     let socket = timeout(connect_timeout(), socket::connect(address, resolved)).await;
     let socket = socket.map_err(|_| ConnectError::Timeout)??;
@@ -199,11 +253,13 @@ async fn speak(
         match (address, proof::tls()) {
             (ManagerAddress::Tcp(host_and_port), Some(files)) => {
                 let host = host_and_port.rsplit_once(':').map_or(host_and_port.as_str(), |(host, _)| host);
-                greet(files.connect(socket, host, HTTP_2).await?, keepalive, said).await
+                greet(files.connect(socket, host, HTTP_2).await?, keepalive, said, lives).await
             }
-            (ManagerAddress::Tcp(_), None) => greet(socket, keepalive, said).await,
+            (ManagerAddress::Tcp(_), None) => greet(socket, keepalive, said, lives).await,
             // The kernel knows when its other end goes.
-            (ManagerAddress::Unix(_), _) => greet(socket, Keepalive::within(Duration::ZERO), said).await,
+            (ManagerAddress::Unix(_), _) => {
+                greet(socket, Keepalive::within(Duration::ZERO), said, lives).await
+            }
         }
     };
     timeout(welcome_timeout(), greeted).await.map_err(|_| ConnectError::Timeout)?
@@ -247,7 +303,12 @@ async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     }
 }
 
-async fn greet<S>(socket: S, keepalive: Keepalive, said: OutboxStream) -> Result<Spoken, ConnectError>
+async fn greet<S>(
+    socket: S,
+    keepalive: Keepalive,
+    said: OutboxStream,
+    lives: &AtomicBool,
+) -> Result<Spoken, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -267,6 +328,8 @@ where
     grpc.ready().await?;
     let path = PathAndQuery::from_static(METHOD);
     let mut inbox = grpc.streaming(Request::new(said), path, SessionCodec).await?.into_inner();
+    // It answers before it has what it is to greet with.
+    lives.store(true, Ordering::Release);
     match inbox.message().await?.and_then(|message| message.kind) {
         Some(v1::server_message::Kind::Welcome(welcome)) => Ok((channel, inbox, welcome)),
         _ => Err(ConnectError::NoWelcome),

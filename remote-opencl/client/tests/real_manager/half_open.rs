@@ -68,3 +68,24 @@ fn an_idle_program_answers_its_manager_and_keeps_its_session() {
     std::thread::sleep(Duration::from_secs(8));
     marker(&queue).unwrap();
 }
+
+#[test]
+fn a_manager_that_takes_connections_and_says_nothing_holds_up_nobody_who_has_others() {
+    let (manager, stopped) = (Manager::start(), Manager::start());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(stopped.pid()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let list = format!("{},{}", stopped.address(), manager.address());
+    let client = Client::with_managers(&list).unwrap();
+    let begin = std::time::Instant::now();
+    assert_eq!(client.platforms().len(), 1);
+    // Alone it would have ten seconds.
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    marker(&queue(&client)).unwrap();
+    // Nor when it is asked again.
+    std::thread::sleep(Duration::from_millis(5_100));
+    let begin = std::time::Instant::now();
+    assert_eq!(client.platforms().len(), 1);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    until("it is found when it goes on", || client.platforms().len() == 2);
+}
