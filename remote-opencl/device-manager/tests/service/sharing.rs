@@ -192,17 +192,43 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
     }
 }
 
-/// The device time and the number of tasks that each of four tenants has had.
-type Had = [(f64, usize); 4];
+/// What each of four tenants has had, and whose tasks are there.
+#[derive(Debug, Clone, Copy)]
+struct Had {
+    device_seconds: [f64; 4],
+    tasks: [usize; 4],
+    /// Tasks that have come: they have ended, run or wait.
+    arrived: usize,
+}
+
+impl Had {
+    fn read(manager: &Manager, keys: [&str; 4]) -> Self {
+        let text = manager.metrics_text();
+        let value = |name: &str| {
+            let line =
+                text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_")?.strip_prefix(name));
+            line.unwrap_or(" 0")[1..].to_owned()
+        };
+        let of = |name: &str, key: &str| value(&format!("tenant_{name}_total{{tenant=\"{key}\"}}"));
+        let tasks = keys.map(|key| of("tasks", key).parse().unwrap());
+        let now: usize =
+            ["tasks_waiting", "slots_in_use"].map(|name| value(name).parse::<usize>().unwrap()).iter().sum();
+        let device_seconds = keys.map(|key| of("device_seconds", key).parse().unwrap());
+        Self { device_seconds, tasks, arrived: tasks.iter().sum::<usize>() + now }
+    }
+
+    fn all(&self) -> usize {
+        self.tasks.iter().sum()
+    }
+}
 
 /// Four tenants that always have work on one slot; what part of the busy time each had, over some hundred tasks.
 ///
-/// All their tasks wait from the start, and the manager's own counts tell how far they are: a client that the machine
-/// keeps from running can't leave a tenant without work, which would give its share to the others.
+/// It is measured when all their tasks have come, and the manager's own counts tell how far they are: a client that the
+/// machine keeps from running can't leave a tenant without work, which would give its share to the others.
 async fn shares_under(policy: &str) -> [f64; 4] {
-    const TASKS_EACH: usize = 500;
-    /// From here on, and until here, all of them have work.
-    const FIRST: usize = 40;
+    const TASKS_EACH: usize = 800;
+    /// Until here all of them have work.
     const LAST_OF_EACH: usize = TASKS_EACH - 20;
     const ENOUGH: usize = 1000;
     /// Weights 1 to 4, and rounds in millions.
@@ -227,42 +253,31 @@ async fn shares_under(policy: &str) -> [f64; 4] {
             spinners.push(Spinner::new(client, rounds * 1_000_000).await);
         }
     }
-    for _ in 0..TASKS_EACH / 2 {
+    for round in 1..=TASKS_EACH / 2 {
         for spinner in &mut spinners {
             spinner.start().await;
         }
+        // One round after the other, or first come would be whose thread ran first.
+        while Had::read(&manager, keys).arrived < round * spinners.len() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
-    let had = || -> Had {
-        let text = manager.metrics_text();
-        let of = |name: &str, key: &str| {
-            let name = format!("fpga_device_manager_tenant_{name}_total{{tenant=\"{key}\"}} ");
-            text.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or("0").to_owned()
-        };
-        keys.map(|key| (of("device_seconds", key).parse().unwrap(), of("tasks", key).parse().unwrap()))
-    };
-    let all = |had: &Had| had.iter().map(|(_, tasks)| tasks).sum::<usize>();
-    let mut seen: Vec<Had> = Vec::new();
-    loop {
-        let now = had();
-        if now.iter().any(|(_, tasks)| *tasks > LAST_OF_EACH) {
-            break;
-        }
-        // What was submitted waits, or the measurement would be none.
-        if all(&now) >= FIRST {
-            seen.push(now);
-        }
-        if seen.first().is_some_and(|first| all(&now) - all(first) >= ENOUGH) {
-            break;
-        }
+    let from = Had::read(&manager, keys);
+    let mut until = from;
+    while until.all() - from.all() < ENOUGH {
         tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = Had::read(&manager, keys);
+        if now.tasks.iter().any(|tasks| *tasks > LAST_OF_EACH) {
+            break;
+        }
+        until = now;
     }
-    let (from, until) = (seen.first().unwrap(), seen.last().unwrap());
-    let tasks = all(until) - all(from);
-    assert!(tasks >= 200, "too few tasks to tell: {tasks}");
-    let used: Vec<f64> = from.iter().zip(until).map(|((from, _), (until, _))| until - from).collect();
+    let tasks = until.all() - from.all();
+    assert!(tasks >= 200, "too few tasks to tell: {tasks} after {from:?}");
+    let used: [f64; 4] = std::array::from_fn(|at| until.device_seconds[at] - from.device_seconds[at]);
     let sum: f64 = used.iter().sum();
     println!("{policy}: {tasks} tasks, {sum:.2} s of device time");
-    std::array::from_fn(|at| used[at] / sum)
+    used.map(|used| used / sum)
 }
 
 /// A measurement: it depends on the machine, and is not part of the ordinary run.
