@@ -46,6 +46,10 @@ test: setup control-plane lint build ## Everything that must pass: lint, unit, i
 	@if [ "$(RUNTIME)" = pocl ] && [ -e build/intel-opencl/icd/intel-fpga ]; then \
 	    echo "Intel's FPGA emulator is installed: the whole loop once more over it"; \
 	    RUNTIME=intel-fpga cargo test -p fpga-tests --test full_loop; \
+	    echo "and what differs between runtimes: channels, what a hostile client finds, what tenants see of each other"; \
+	    FPGA_TEST_RUNTIME=intel-fpga cargo test -p fpga-device-manager --test service -- \
+	        --include-ignored joined_by_a_channel hostile:: tenants::; \
+	    FPGA_TEST_RUNTIME=intel-cpu cargo test -p fpga-device-manager --test service -- hostile:: tenants::; \
 	fi
 
 .PHONY: demo

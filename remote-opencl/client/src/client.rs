@@ -94,8 +94,8 @@ impl Client {
     }
 
     /// The platforms of all managers that answer, in the order of the list. A dead manager yields none within 250 ms (one
-    /// that takes connections and says nothing: 1 s after others have answered)
-    /// and is asked again after 5 s; one that came back has new platforms.
+    /// that takes connections and says nothing: 1 s after others have answered) and is asked again after 5 s; one that
+    /// came back has new platforms.
     pub fn platforms(&self) -> Vec<Arc<Platform>> {
         if self.generation != fork::generation() {
             return Vec::new();
