@@ -43,9 +43,13 @@ fn frame(bytes: &mut Vec<u8>, length: u32, kind: u8, flags: u8, stream: u32) {
 }
 
 #[tokio::test]
-async fn hundreds_of_connections_that_say_nothing_leave_a_session_alone_and_go() {
-    const CONNECTIONS: usize = 800;
+async fn thousands_of_connections_that_say_nothing_leave_a_session_alone_and_go() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    const CONNECTIONS: usize = 3000;
     let manager = Manager::start(&[]);
+    // For this process alone: the manager has what it was given.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let mut witness = Client::connect(&manager).await;
     let mut silent = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -54,6 +58,7 @@ async fn hundreds_of_connections_that_say_nothing_leave_a_session_alone_and_go()
             silent.push(socket);
         }
     }
+    assert!(silent.len() > 2000, "only {} got through", silent.len());
     let context = witness.context().await;
     let queue = witness.queue(context, 0).await;
     let buffer = witness.buffer(context, 4).await;
