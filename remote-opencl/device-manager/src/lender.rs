@@ -11,8 +11,10 @@ use crate::dispatcher::Kind;
 use crate::objects::lock;
 use crate::vendor::Event;
 use std::collections::HashMap;
+use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// To wake a thread takes 10 to 25 µs, and it halves, at best, what is left of the task.
@@ -30,11 +32,23 @@ const MAX_KINDS: usize = 4096;
 /// Kernels use the stack of the thread they run in, which for programs is the system's 8 MiB.
 const STACK_BYTES: usize = 16 << 20;
 
-/// The thread, from the first long task on. Ends with its last user.
+/// The thread, from the first long task on. Ends with its last user, or before that by [`Lender::end`].
 #[derive(Debug, Default)]
 pub struct Lender {
     ran: Mutex<HashMap<Kind, Ran>>,
-    waits: OnceLock<Option<SyncSender<Wait>>>,
+    lent: Mutex<Lent>,
+}
+
+#[derive(Debug, Default)]
+enum Lent {
+    #[default]
+    NotYet,
+    Thread {
+        waits: SyncSender<Wait>,
+        thread: JoinHandle<()>,
+    },
+    /// There can be none, or no more.
+    None,
 }
 
 /// How long a kernel ran on the device the last two times: one may have been interrupted.
@@ -97,21 +111,39 @@ impl Lender {
     /// Waits for a command of a task in the vendor's runtime, if that is worth it and the thread is not busy.
     pub fn lend(&self, expected: &Expected, event: &Arc<Event>, used: &Use) {
         let Some(after) = expected.worth_waiting() else { return };
-        if let Some(waits) = self.waits.get_or_init(start) {
+        let mut lent = lock(&self.lent);
+        if let Lent::NotYet = *lent {
+            *lent = Lent::start();
+        }
+        if let Lent::Thread { waits, .. } = &*lent {
             // Full: the runtime has a thread of ours.
             let _ = waits.try_send(Wait { event: event.clone(), used: used.another(), after });
         }
     }
+
+    /// Ends the thread, for which all tasks must have ended: when the process does, the runtime's memory goes, and nobody
+    /// may be in it any more.
+    pub fn end(&self) {
+        let lent = mem::replace(&mut *lock(&self.lent), Lent::None);
+        if let Lent::Thread { waits, thread } = lent {
+            drop(waits);
+            if thread.join().is_err() {
+                tracing::error!("The thread that was lent to the OpenCL runtime panicked");
+            }
+        }
+    }
 }
 
-fn start() -> Option<SyncSender<Wait>> {
-    let (sender, waits) = sync_channel(MAX_WAITING);
-    let thread = std::thread::Builder::new().name("lent".to_owned()).stack_size(STACK_BYTES);
-    match thread.spawn(move || wait(&waits)) {
-        Ok(_) => Some(sender),
-        Err(error) => {
-            tracing::warn!(%error, "No thread to lend to the OpenCL runtime: kernels may run slower");
-            None
+impl Lent {
+    fn start() -> Self {
+        let (waits, receiver) = sync_channel(MAX_WAITING);
+        let thread = std::thread::Builder::new().name("lent".to_owned()).stack_size(STACK_BYTES);
+        match thread.spawn(move || wait(&receiver)) {
+            Ok(thread) => Self::Thread { waits, thread },
+            Err(error) => {
+                tracing::warn!(%error, "No thread to lend to the OpenCL runtime: kernels may run slower");
+                Self::None
+            }
         }
     }
 }

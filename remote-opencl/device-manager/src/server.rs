@@ -106,6 +106,7 @@ pub fn serve(
         if let Some(processes) = &shared.processes {
             processes.end().await;
         }
+        shared.lender.end();
         Ok(())
     })
 }

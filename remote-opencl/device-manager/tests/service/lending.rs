@@ -18,7 +18,7 @@ fn has_lent_thread(manager: &Manager) -> bool {
 
 #[tokio::test]
 async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobody_waits_for_it() {
-    let manager = Manager::start(&["--slots", "2"]);
+    let mut manager = Manager::start(&["--slots", "2"]);
     let mut first = Client::connect(&manager).await;
     let info = &first.welcome.platforms[0].devices[0].info;
     let of_processors = info.iter().any(|info| info.param == DEVICE_TYPE && info.value[0] & CPU != 0);
@@ -48,4 +48,8 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
     }
     assert_eq!(first.status(first_event).await, 0);
     assert_eq!(has_lent_thread(&manager), of_processors);
+
+    // Nobody is in the runtime when its memory goes.
+    drop((first, second));
+    assert_eq!(manager.stop().code(), Some(0));
 }
