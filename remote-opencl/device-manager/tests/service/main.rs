@@ -336,6 +336,30 @@ async fn a_manager_that_is_told_to_stop_tells_its_clients_and_ends() {
 }
 
 #[tokio::test]
+async fn a_task_that_runs_when_the_manager_is_told_to_stop_ends_first_and_its_client_hears_of_it() {
+    for isolate in ["protocol", "process"] {
+        let mut manager = Manager::start(&["--slots", "1", "--isolate", isolate]);
+        let mut client = Client::connect(&manager).await;
+        let Ready { queue, kernel, buffer } = client.ready(BUSY, "busy", 8).await;
+        let mark = client.write(queue, buffer, vec![1; 8]).await;
+        let rounds = scalar(&(1_u64 << 28).to_le_bytes());
+        let busy = client.launch(queue, kernel, vec![Value::Buffer(buffer), rounds], 1);
+        let read = client.read(queue, buffer, 8);
+        let (started, ended, told) = (mark.event, busy.event, read.event);
+        client.flush(vec![mark, busy, read]).await;
+        assert_eq!(client.status(started).await, 0);
+        assert!(!client.has_completed(ended), "it has to run when the signal comes");
+        let stopped = tokio::task::spawn_blocking(move || manager.stop());
+        assert_eq!(client.status(ended).await, 0, "{isolate}");
+        let (completion, data) = client.completion(told).await;
+        assert_eq!((completion.status, data.len()), (0, 8), "{isolate}");
+        assert!(data != [1; 8], "the kernel has run");
+        assert_eq!(client.end().await.unwrap().code(), tonic::Code::Unavailable, "{isolate}");
+        assert!(stopped.await.unwrap().success());
+    }
+}
+
+#[tokio::test]
 async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
