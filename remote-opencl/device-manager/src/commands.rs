@@ -48,6 +48,16 @@ impl Body {
             _ => 0,
         }
     }
+
+    /// How many bytes it leaves in shared memory; those in messages are counted when they go.
+    #[must_use]
+    pub fn shared(&self) -> u64 {
+        match &self.operation {
+            Operation::Read { size, into: Some(_), .. }
+            | Operation::ReadImage { size, into: Some(_), .. } => *size as u64,
+            _ => 0,
+        }
+    }
 }
 
 /// An operation on objects.

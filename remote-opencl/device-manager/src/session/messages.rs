@@ -190,6 +190,10 @@ impl Session {
                 self.shared.config.metrics.count_bytes(Direction::Received, path, received);
             }
         }
+        let shared = items.iter().filter_map(|item| item.body.as_ref().ok()).map(Body::shared).sum();
+        if shared > 0 {
+            self.shared.config.metrics.count_bytes(Direction::Sent, DataPath::Shared, shared);
+        }
         let step = self.ready.flush(items)?;
         if self.ready.deferred() > MAX_DEFERRED {
             return Err(Violation::Deferred);

@@ -126,6 +126,12 @@ async fn commands_work_on_ranges_of_segments_and_so_do_buffers() {
     };
     assert_eq!(found(65536), ints(1..1001));
     assert_eq!(found(8192), ints(2..1002), "the kernel worked in place");
+    for (direction, path, bytes) in [("Received", "Shared", 4000), ("Sent", "Shared", 4000)] {
+        let name = "fpga_device_manager_data_bytes_total";
+        manager.counts(&format!("{name}{{direction=\"{direction}\",path=\"{path}\"}} {bytes}")).await;
+    }
+    manager.counts("fpga_device_manager_buffer_bytes_total{storage=\"Shared\"} 4000").await;
+    manager.counts("fpga_device_manager_buffer_bytes_total{storage=\"Vendor\"} 4000").await;
 }
 
 #[tokio::test]
