@@ -1,6 +1,7 @@
-//! What our services share at their ports: TLS whose certificates are read anew when they change, and HTTP/1.1 with bounds on
-//! connections, heads and silence, and how their metrics' labels are written; with `sockets` also what both ends of a
-//! remote OpenCL session are connected by. Peers are taken for hostile; what a request means is the services' matter.
+//! What our services share: ports with TLS whose certificates are read anew when they change, HTTP/1.1 with bounds on
+//! connections, heads and silence, how metrics' labels are written, and how much memory a process may use; with `sockets`
+//! also what both ends of a remote OpenCL session are connected by. Peers are taken for hostile; what a request means is
+//! the services' matter.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 
@@ -10,6 +11,7 @@ pub mod descriptor;
 pub mod doorbell;
 pub mod http;
 mod labels;
+pub mod memory;
 #[cfg(feature = "sockets")]
 pub mod socket;
 #[cfg(feature = "testing")]
