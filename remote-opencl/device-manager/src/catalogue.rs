@@ -1,48 +1,54 @@
 //! The accelerators that this manager knows by name: files `NAME.bitstream` of one folder.
 //!
-//! Read once at the start. A bitstream that isn't here has no name and is known by its digest.
+//! The folder is read at the start and again every second ([`Catalogue::watch`]), so that a file counts without a restart.
+//! A file that can't be used is logged and counted, and the others count. A bitstream without a file has no name and is
+//! known by its digest.
 
-use crate::store::{BitstreamStore, StoreError};
-use fpga_core::bitstream::{BitstreamId, Digest, InvalidBitstreamId};
+mod file;
+
+use crate::objects::lock;
+use crate::store::BitstreamStore;
+use file::{NamedFile, When};
+use fpga_core::bitstream::{BitstreamId, Digest};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 const EXTENSION: &str = "bitstream";
+
+/// How often the folder is read again.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Names of bitstreams.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    names: BTreeMap<Digest, String>,
+    /// Nothing where no bitstream has a name.
+    folder: Option<PathBuf>,
+    /// By path. Held while files are read, so that nobody but readers of the folder takes it.
+    files: Mutex<BTreeMap<PathBuf, NamedFile>>,
+    names: Mutex<Arc<BTreeMap<Digest, String>>>,
+    refused: AtomicUsize,
 }
 
-/// Why a catalogue can't be read.
+/// The folder of bitstreams can't be read.
 #[derive(Debug, thiserror::Error)]
-pub enum CatalogueError {
-    /// The folder or a file of it can't be read.
-    #[error("cannot read {}: {source}", .path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file's name is no accelerator name.
-    #[error("{}: {source}; name the file NAME.bitstream", .path.display())]
-    Name {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: InvalidBitstreamId,
-    },
-    /// A bitstream doesn't fit into the store.
-    #[error("{}: {source}", .path.display())]
-    Store {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: StoreError,
-    },
+#[error("cannot read the folder {}: {source}", .folder.display())]
+pub struct UnreadableFolder {
+    folder: PathBuf,
+    source: io::Error,
+}
+
+/// What reading the folder again came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Every bitstream has the name that it had.
+    Unchanged,
+    /// A bitstream got a name, or lost one.
+    Changed,
 }
 
 impl Catalogue {
@@ -50,94 +56,126 @@ impl Catalogue {
     /// first name in the alphabet counts.
     ///
     /// # Errors
-    /// [`CatalogueError`] names the file.
-    pub fn read(folder: &Path, store: &BitstreamStore) -> Result<Self, CatalogueError> {
-        let unreadable = |path: &Path| {
-            let path = path.to_owned();
-            move |source| CatalogueError::Read { path, source }
-        };
-        let mut paths = std::fs::read_dir(folder)
-            .and_then(|files| files.map(|file| file.map(|file| file.path())).collect::<io::Result<Vec<_>>>())
-            .map_err(unreadable(folder))?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
-        paths.sort();
-        let mut names = BTreeMap::new();
-        for path in paths {
-            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if let Err(source) = name.parse::<BitstreamId>() {
-                return Err(CatalogueError::Name { path, source });
-            }
-            let bytes = std::fs::read(&path).map_err(unreadable(&path))?;
-            let digest =
-                store.insert(bytes.into()).map_err(|source| CatalogueError::Store { path, source })?;
-            names.entry(digest).or_insert(name);
+    /// [`UnreadableFolder`]. A file that can't be used is no error: it is logged, and has no name.
+    pub fn read(folder: &Path, store: &BitstreamStore) -> Result<Self, UnreadableFolder> {
+        let catalogue = Self { folder: Some(folder.to_owned()), ..Self::default() };
+        catalogue.look(store, When::AtOnce)?;
+        Ok(catalogue)
+    }
+
+    /// Reads the folder again: new and changed files once they have stayed the same since the last time, since they may
+    /// still be being written.
+    ///
+    /// # Errors
+    /// [`UnreadableFolder`], and all names stay.
+    pub fn reload(&self, store: &BitstreamStore) -> Result<Names, UnreadableFolder> {
+        self.look(store, When::Settled)
+    }
+
+    /// Reads the folder again every second, on a thread of its own, for as long as the catalogue is in use. Calls `changed`
+    /// when names have changed.
+    ///
+    /// # Errors
+    /// The system's, if it has no thread.
+    pub fn watch(
+        self: &Arc<Self>,
+        store: Arc<BitstreamStore>,
+        changed: impl Fn() + Send + 'static,
+    ) -> io::Result<()> {
+        if self.folder.is_none() {
+            return Ok(());
         }
-        Ok(Self { names })
+        let catalogue = Arc::downgrade(self);
+        thread::Builder::new().name("bitstreams".to_owned()).spawn(move || {
+            let mut logged = None;
+            loop {
+                thread::sleep(WATCH_INTERVAL);
+                let Some(catalogue) = catalogue.upgrade() else { return };
+                match catalogue.reload(&store) {
+                    Ok(Names::Changed) => changed(),
+                    Ok(Names::Unchanged) => logged = None,
+                    Err(error) => {
+                        let error = error.to_string();
+                        if logged.as_ref() != Some(&error) {
+                            tracing::warn!(%error, "Names of bitstreams stay as they are");
+                            logged = Some(error);
+                        }
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn look(&self, store: &BitstreamStore, when: When) -> Result<Names, UnreadableFolder> {
+        let Some(folder) = &self.folder else { return Ok(Names::Unchanged) };
+        let paths = std::fs::read_dir(folder)
+            .and_then(|files| files.map(|file| file.map(|file| file.path())).collect::<io::Result<Vec<_>>>())
+            .map_err(|source| UnreadableFolder { folder: folder.clone(), source })?;
+        let mut files = lock(&self.files);
+        let mut before = std::mem::take(&mut *files);
+        for path in paths {
+            if path.extension().is_none_or(|extension| extension != EXTENSION) {
+                continue;
+            }
+            let known = before.remove(&path);
+            if let Some(file) = NamedFile::look(&path, known, store, when) {
+                files.insert(path, file);
+            }
+        }
+        let mut names = BTreeMap::new();
+        for (digest, name) in files.values().filter_map(NamedFile::named) {
+            names.entry(digest).or_insert_with(|| name.to_owned());
+        }
+        self.refused.store(files.values().filter(|file| file.is_refused()).count(), Ordering::Relaxed);
+        let mut now = lock(&self.names);
+        if **now == names {
+            return Ok(Names::Unchanged);
+        }
+        *now = Arc::new(names);
+        Ok(Names::Changed)
+    }
+
+    fn names(&self) -> Arc<BTreeMap<Digest, String>> {
+        lock(&self.names).clone()
     }
 
     /// How many bitstreams have a name.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.names().len()
     }
 
-    /// Whether none has.
+    /// Whether no bitstream has a name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names().is_empty()
+    }
+
+    /// How many files of the folder can't be used.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The accelerator name of a bitstream.
     #[must_use]
-    pub fn name_of(&self, digest: &Digest) -> Option<&str> {
-        self.names.get(digest).map(String::as_str)
+    pub fn name_of(&self, digest: &Digest) -> Option<String> {
+        self.names().get(digest).cloned()
     }
 
     /// The bitstream of that accelerator name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Digest> {
-        self.names.iter().find(|(_, other)| *other == name).map(|(digest, _)| *digest)
+        self.names().iter().find(|(_, other)| *other == name).map(|(digest, _)| *digest)
     }
 
     /// How a bitstream is called in events: by name, else by digest.
     #[must_use]
     pub fn id_of(&self, digest: Digest) -> BitstreamId {
-        match self.names.get(&digest) {
-            Some(name) => BitstreamId::Name(name.clone()),
-            None => BitstreamId::Digest(digest),
-        }
+        self.name_of(&digest).map_or(BitstreamId::Digest(digest), BitstreamId::Name)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::digest_of;
-
-    #[test]
-    fn a_folder_names_its_bitstreams_and_fills_the_store() {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, bytes) in
-            [("b.bitstream", "x"), ("a.bitstream", "x"), ("mm.bitstream", "y"), ("mm.cl", "z")]
-        {
-            std::fs::write(dir.path().join(name), bytes).unwrap();
-        }
-        let store = BitstreamStore::in_memory(100);
-        let catalogue = Catalogue::read(dir.path(), &store).unwrap();
-        let (x, z) = (digest_of(b"x"), digest_of(b"z"));
-        assert_eq!((catalogue.len(), catalogue.name_of(&x), catalogue.name_of(&z)), (2, Some("a"), None));
-        assert_eq!(catalogue.id_of(z), BitstreamId::Digest(z));
-        assert!(store.contains(&x) && !store.contains(&z));
-    }
-
-    #[test]
-    fn a_file_with_an_impossible_name_and_a_missing_folder_are_named() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("so bel.bitstream"), "x").unwrap();
-        let store = BitstreamStore::in_memory(100);
-        let error = Catalogue::read(dir.path(), &store).unwrap_err().to_string();
-        assert!(error.contains("so bel.bitstream") && error.contains("' '"), "{error}");
-        let error = Catalogue::read(&dir.path().join("none"), &store).unwrap_err().to_string();
-        assert!(error.contains("none"), "{error}");
-    }
-}
+mod tests;

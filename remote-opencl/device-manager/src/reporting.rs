@@ -177,6 +177,11 @@ impl Reports {
         });
     }
 
+    /// Bitstreams have other names: the collector is told what is loaded by them.
+    pub fn names_changed(&self) {
+        self.with_state(|_| true);
+    }
+
     /// A task has ended, which held slots for so long.
     pub(crate) fn task_ended(&self, task: &EndedTask, held: Duration) {
         self.inner.metrics.tasks.inc();

@@ -106,7 +106,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_SHARED_MEMORY", default_value = "on")]
     shared_memory: SharedMemory,
 
-    /// Folder of accelerators, files NAME.bitstream: gives bitstreams their names.
+    /// Folder of accelerators, files NAME.bitstream: gives bitstreams their names. Read again every second.
     #[arg(long, env = "FPGA_BITSTREAMS", value_name = "DIR")]
     bitstreams: Option<PathBuf>,
 
@@ -281,8 +281,14 @@ impl ServeArgs {
             .map(Reporter::start)
             .transpose()
             .context("--collector")?;
-        AtScrape { store: Arc::clone(&store), reporter: reporter.clone(), trace: trace.clone() }
-            .register(&mut registry);
+        let (of_store, of_catalogue) = (Arc::clone(&store), Arc::clone(&catalogue));
+        AtScrape {
+            store: of_store,
+            catalogue: of_catalogue,
+            reporter: reporter.clone(),
+            trace: trace.clone(),
+        }
+        .register(&mut registry);
         if let Some(address) = metrics_listen {
             let bound = metrics_server::start(address, registry, shutdown.clone())
                 .with_context(|| format!("--metrics-listen {address}"))?;
@@ -292,6 +298,10 @@ impl ServeArgs {
         info!(device = %id, platform = %facts.platform, slots, bitstreams = catalogue.len(), "Serving");
         let reports =
             Reports::new(reporter.clone(), facts, Arc::clone(&catalogue), metrics.clone(), trace.clone());
+        let of_reports = reports.clone();
+        catalogue
+            .watch(Arc::clone(&store), move || of_reports.names_changed())
+            .context("cannot start a thread")?;
         let dispatcher = Dispatcher::new(slots, tenants.rules.clone(), reports.clone());
         let preload = gate.preload.iter().map(|name| {
             catalogue.named(name).with_context(|| format!("--preload: --bitstreams has no {name}.bitstream"))

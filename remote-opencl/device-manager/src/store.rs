@@ -150,7 +150,7 @@ impl BitstreamStore {
     /// # Errors
     /// [`StoreError::TooLarge`].
     pub fn insert(&self, bytes: Bytes) -> Result<Digest, StoreError> {
-        self.check_size(&bytes)?;
+        self.fits(bytes.len() as u64)?;
         let digest = digest_of(&bytes);
         self.put(digest, bytes);
         Ok(digest)
@@ -161,7 +161,7 @@ impl BitstreamStore {
     /// # Errors
     /// [`StoreError::OtherBytes`] if they are not those, [`StoreError::TooLarge`].
     pub fn insert_as(&self, announced: Digest, bytes: Bytes) -> Result<(), StoreError> {
-        self.check_size(&bytes)?;
+        self.fits(bytes.len() as u64)?;
         let actual = digest_of(&bytes);
         if actual != announced {
             return Err(StoreError::OtherBytes { announced, actual });
@@ -176,8 +176,11 @@ impl BitstreamStore {
         self.lock().bytes
     }
 
-    fn check_size(&self, bytes: &Bytes) -> Result<(), StoreError> {
-        let size = bytes.len() as u64;
+    /// Whether a bitstream of `size` bytes can be stored.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`].
+    pub fn fits(&self, size: u64) -> Result<(), StoreError> {
         if size > self.limit { Err(StoreError::TooLarge { size, limit: self.limit }) } else { Ok(()) }
     }
 

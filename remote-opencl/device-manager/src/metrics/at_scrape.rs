@@ -1,6 +1,7 @@
 //! What others count, asked when somebody looks.
 
 use super::PREFIX;
+use crate::catalogue::Catalogue;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
 use fpga_hook::Reporter;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 pub struct AtScrape {
     /// The store.
     pub store: Arc<BitstreamStore>,
+    /// The names of bitstreams.
+    pub catalogue: Arc<Catalogue>,
     /// The reporter, where there is a collector.
     pub reporter: Option<Reporter>,
     /// The trace.
@@ -36,6 +39,18 @@ impl Collector for AtScrape {
         let help = "Bitstreams that are kept";
         let store = encoder.encode_descriptor("store", help, Some(&Unit::Bytes), bytes.metric_type())?;
         bytes.encode(store)?;
+        for (name, help, value) in [
+            (
+                "bitstreams_named",
+                "Bitstreams that have a name by a file of --bitstreams",
+                self.catalogue.len(),
+            ),
+            ("bitstream_files_refused", "Files of --bitstreams that can't be used", self.catalogue.refused()),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
         if self.trace.is_on() {
             let left_out = ConstCounter::new(self.trace.left_out());
             let help = "Commands and uses of slots that are not in the trace";

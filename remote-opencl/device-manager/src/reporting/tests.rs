@@ -118,6 +118,30 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
 }
 
 #[test]
+fn the_collector_hears_the_name_of_a_loaded_bitstream_whose_file_comes_later() {
+    let (told, reporter) = collector();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(BitstreamStore::in_memory(100));
+    let catalogue = Arc::new(Catalogue::read(dir.path(), &store).unwrap());
+    let reports =
+        Reports::new(Some(reporter), facts(), Arc::clone(&catalogue), Metrics::default(), Trace::default());
+    let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), reports.clone());
+    dispatcher.preload([crate::store::digest_of(b"bits")]).unwrap();
+    std::fs::write(dir.path().join("sobel.bitstream"), "bits").unwrap();
+    catalogue.watch(store, move || reports.names_changed()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let last = told.devices.lock().unwrap().last().cloned();
+        let loaded = last.and_then(|(_, status)| status.loaded.first().cloned());
+        if loaded.is_some_and(|loaded| loaded.id == BitstreamId::Name("sobel".into())) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the collector hears no name");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
 fn a_long_task_is_heard_of_before_its_end_and_counted_once() {
     let (told, reporter) = collector();
     let reports =

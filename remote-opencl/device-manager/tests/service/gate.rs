@@ -64,6 +64,22 @@ async fn who_may_not_reconfigure_is_told_so_before_a_byte_is_sent_and_resident_b
 }
 
 #[tokio::test]
+async fn a_bitstream_whose_file_comes_after_the_start_has_its_name_and_a_bad_file_takes_none_away() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("so bel.bitstream"), "x").unwrap();
+    let args = ["--may-reconfigure", "never", "--bitstreams", folder.path().to_str().unwrap()];
+    let manager = Manager::start(&args);
+    manager.counts("fpga_device_manager_bitstream_files_refused 1").await;
+    std::fs::write(folder.path().join("mm.bitstream"), b"late").unwrap();
+    manager.counts("fpga_device_manager_bitstreams_named 1").await;
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let reply = announce(&mut client, context, b"late").await;
+    let refusal = &binaries_result(&reply).refusal;
+    assert!(refusal.contains("dm0 to bitstream mm"), "{refusal}");
+}
+
+#[tokio::test]
 async fn a_source_that_counts_as_a_bitstream_is_refused_with_a_reason_in_the_build_log() {
     let manager = Manager::start(&["--may-reconfigure", "never", "--source-as-bitstream"]);
     let mut client = Client::connect(&manager).await;
