@@ -13,7 +13,7 @@ pub mod snapshot;
 mod tests;
 
 use crate::state::State;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_core::window::InvalidLength;
 use frame::{EncodeError, Source};
 use snapshot::{Found, Snapshot, sync_dir};
@@ -83,7 +83,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`CheckpointError`] when the folder can't be used; damage is not an error but is told in [`Recovered`].
-    pub fn open(dir: &Path, length: Millis, now: Millis) -> Result<(Self, Recovered), CheckpointError> {
+    pub fn open(dir: &Path, length: Millis, now: WallTime) -> Result<(Self, Recovered), CheckpointError> {
         let io = |source| CheckpointError::Io { dir: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(io)?;
         let lock = lock(dir)?;
@@ -114,7 +114,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`EncodeError`]; the group is as before then.
-    pub fn add(&mut self, source: Source<'_>, at: Millis) -> Result<(), EncodeError> {
+    pub fn add(&mut self, source: Source<'_>, at: WallTime) -> Result<(), EncodeError> {
         frame::encode(source, at, &mut self.group)
     }
 

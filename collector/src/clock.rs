@@ -1,14 +1,15 @@
 //! The node's wall clock, watched with the monotonic one: a step is told apart from time that passes.
 
-use fpga_core::units::Millis;
-use fpga_core::window::{ClockStep, TOLERANCE};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use crate::timeline::ClockStep;
+use fpga_core::units::{Millis, WallTime};
+use fpga_core::window::TOLERANCE;
+use std::time::{Instant, SystemTime};
 
 /// The wall clock and where it should be.
 #[derive(Debug)]
 pub struct Clock {
     anchor: Instant,
-    wall: Millis,
+    wall: WallTime,
 }
 
 impl Clock {
@@ -18,7 +19,7 @@ impl Clock {
     }
 
     /// The time now, and the step that the wall clock made since it was last asked, if any.
-    pub fn now(&mut self) -> (Millis, Option<ClockStep>) {
+    pub fn now(&mut self) -> (WallTime, Option<ClockStep>) {
         let (anchor, wall) = (Instant::now(), wall_clock());
         let expected = self.wall + Millis::from(anchor.duration_since(self.anchor));
         (self.anchor, self.wall) = (anchor, wall);
@@ -27,7 +28,7 @@ impl Clock {
 }
 
 /// The step between the moment that was to be expected and the one that the clock shows.
-fn step(expected: Millis, wall: Millis) -> Option<ClockStep> {
+fn step(expected: WallTime, wall: WallTime) -> Option<ClockStep> {
     if wall > expected + TOLERANCE {
         Some(ClockStep::Forward(wall - expected))
     } else if wall + TOLERANCE < expected {
@@ -37,9 +38,8 @@ fn step(expected: Millis, wall: Millis) -> Option<ClockStep> {
     }
 }
 
-fn wall_clock() -> Millis {
-    // Before 1970 the clock is not set at all; then every moment is the first.
-    SystemTime::now().duration_since(UNIX_EPOCH).map(Millis::from).unwrap_or_default()
+fn wall_clock() -> WallTime {
+    WallTime::of(SystemTime::now())
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_step_is_told_apart_from_time_that_passes() {
-        let at = Millis::from_secs(1000);
+        let at = WallTime(1_000_000);
         assert_eq!(step(at, at + Millis(900)), None);
         assert_eq!(step(at, at + Millis(5_000)), Some(ClockStep::Forward(Millis(5_000))));
         assert_eq!(step(at, at - Millis(5_000)), Some(ClockStep::Back(Millis(5_000))));

@@ -26,5 +26,6 @@ mod rate;
 mod server;
 pub mod state;
 mod stream;
+pub mod timeline;
 
 pub use args::Args;

@@ -374,7 +374,7 @@ impl Metrics {
             (Anomaly::FromFuture, counters.from_future),
             (Anomaly::TooOld, counters.too_old),
             (Anomaly::ProgressSkipped, counters.progress_skipped),
-            (Anomaly::ClockJump, counters.clock_jumps),
+            (Anomaly::ClockJump, state.clock_steps()),
             (Anomaly::GapGivenUp, state.ledger().gaps_given_up()),
         ];
         for (kind, count) in anomalies {

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
 use fpga_core::node_state::NodeState;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -249,17 +249,17 @@ impl Owner {
         info!("Checkpoint closed");
     }
 
-    /// The time; a step of the clock is noted before anything is counted by the new time.
-    fn now(&mut self) -> Millis {
+    /// The wall clock's time; a step of the clock is noted before anything is counted by the new time.
+    fn now(&mut self) -> WallTime {
         let (now, step) = self.clock.now();
         if let Some(step) = step {
-            warn!(?step, "The clock stepped; the window keeps its ages");
+            warn!(?step, "The clock stepped; everything keeps its age");
             self.note(&Record::Clock(step), now);
         }
         now
     }
 
-    fn tick(&mut self, now: Millis) {
+    fn tick(&mut self, now: WallTime) {
         if Instant::now() < self.next_tick {
             return;
         }
@@ -274,7 +274,7 @@ impl Owner {
         self.metrics.take_over(&self.state);
     }
 
-    fn take(&mut self, command: Command, now: Millis) -> Next {
+    fn take(&mut self, command: Command, now: WallTime) -> Next {
         match command {
             Command::Stop => return Next::Stop,
             Command::Measure { reply } => {
@@ -314,20 +314,20 @@ impl Owner {
         Next::Go
     }
 
-    fn take_events(&mut self, events: Vec<Event>, body: &[u8], now: Millis) -> Result<Counted, Refusal> {
+    fn take_events(&mut self, events: Vec<Event>, body: &[u8], now: WallTime) -> Result<Counted, Refusal> {
         self.check_storage()?;
         self.state.make_room(&events, now)?;
         self.add(Source::EventsBody(body), now)?;
         Ok(self.state.apply(&Record::Events(events), now))
     }
 
-    fn take_device(&mut self, status: Box<DeviceStatus>, now: Millis) -> Result<(), Refusal> {
+    fn take_device(&mut self, status: Box<DeviceStatus>, now: WallTime) -> Result<(), Refusal> {
         self.check_storage()?;
         if self.state.hears(&status, now)? { self.record(&Record::Device(status), now) } else { Ok(()) }
     }
 
     /// The second line of recovery: an annotation that tells more than the state, which is a new one.
-    fn take_annotation(&mut self, seen: NodeState, now: Millis) -> Result<(), Refusal> {
+    fn take_annotation(&mut self, seen: NodeState, now: WallTime) -> Result<(), Refusal> {
         if seen.version() > self.state.version() {
             self.record(&Record::Boot(seen.boot.saturating_add(1)), now)?;
         }
@@ -338,7 +338,7 @@ impl Owner {
         Ok(())
     }
 
-    fn record(&mut self, record: &Record, now: Millis) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record, now: WallTime) -> Result<(), Refusal> {
         self.check_storage()?;
         self.add(Source::Record(record), now)?;
         self.state.apply(record, now);
@@ -346,13 +346,13 @@ impl Owner {
     }
 
     /// A change of our own. While the checkpoint fails it counts all the same: the snapshot that ends that has it.
-    fn note(&mut self, record: &Record, now: Millis) {
+    fn note(&mut self, record: &Record, now: WallTime) {
         if self.record(record, now).is_err() {
             self.state.apply(record, now);
         }
     }
 
-    fn add(&mut self, source: Source<'_>, now: Millis) -> Result<(), Refusal> {
+    fn add(&mut self, source: Source<'_>, now: WallTime) -> Result<(), Refusal> {
         self.checkpoint.add(source, now).map_err(|error| {
             error!(%error, "A record can't be kept");
             Refusal::Storage

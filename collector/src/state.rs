@@ -1,13 +1,17 @@
 //! All that the collector knows, and how a record changes it. Pure: the same records in the same order give the same
 //! state, which is what the checkpoint rests on.
+//!
+//! Callers say by the wall clock what time it is; inside, every moment lies on the [`Timeline`], so that a step of the wall
+//! clock makes no device silent, no reporter forgotten and no task old.
 
+use crate::timeline::{ClockStep, Timeline};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
 use fpga_core::event::Event;
 use fpga_core::ledger::{Ledger, Order, TooManyReporters, Verdict};
 use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState, RecentBitstream, StateVersion};
-use fpga_core::units::Millis;
-use fpga_core::window::{ClockStep, InvalidLength, Measured, Share, Window};
+use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
+use fpga_core::window::{InvalidLength, Measured, Share, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,6 +21,9 @@ pub const MAX_DEVICES: usize = 16;
 /// The state of the collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
+    /// Absent in checkpoints of versions whose moments were wall times: those are where the line begins.
+    #[serde(default)]
+    timeline: Timeline,
     window: Window,
     ledger: Ledger,
     devices: BTreeMap<String, Device>,
@@ -31,7 +38,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Device {
     status: DeviceStatus,
-    heard: Millis,
+    heard: MonotonicTime,
 }
 
 /// Something that changes the state, as it is kept in the journal.
@@ -85,6 +92,7 @@ impl State {
     /// [`InvalidLength`] as the window has it.
     pub fn new(length: Millis) -> Result<Self, InvalidLength> {
         Ok(Self {
+            timeline: Timeline::default(),
             window: Window::new(length)?,
             ledger: Ledger::new(length),
             devices: BTreeMap::new(),
@@ -98,11 +106,12 @@ impl State {
     ///
     /// # Errors
     /// [`InvalidLength`] as the window has it.
-    pub fn with_length(mut self, length: Millis, now: Millis) -> Result<Self, InvalidLength> {
+    pub fn with_length(mut self, length: Millis, now: WallTime) -> Result<Self, InvalidLength> {
         if self.window.length() != length {
             let told = self.node_state(now, Millis::from_secs(1), None);
             self.window = Window::new(length)?;
-            self.window.seed(&told, now);
+            let at = self.moment(now);
+            self.window.seed(&told, at);
         }
         Ok(self)
     }
@@ -111,16 +120,22 @@ impl State {
     ///
     /// # Errors
     /// [`NoRoom`] when too many reporters are active.
-    pub fn make_room(&mut self, events: &[Event], now: Millis) -> Result<(), NoRoom> {
+    pub fn make_room(&mut self, events: &[Event], now: WallTime) -> Result<(), NoRoom> {
+        let at = self.moment(now);
+        self.make_room_at(events, at)
+    }
+
+    fn make_room_at(&mut self, events: &[Event], at: Moment) -> Result<(), NoRoom> {
         let reporters = events.iter().filter_map(|event| event.identity).map(|identity| identity.reporter);
-        Ok(self.ledger.make_room(reporters, now)?)
+        Ok(self.ledger.make_room(reporters, at.now)?)
     }
 
     /// Whether `status` is news, and has room; notes in any case that the device was heard of.
     ///
     /// # Errors
     /// [`NoRoom`] when there are too many devices.
-    pub fn hears(&mut self, status: &DeviceStatus, now: Millis) -> Result<bool, NoRoom> {
+    pub fn hears(&mut self, status: &DeviceStatus, now: WallTime) -> Result<bool, NoRoom> {
+        let now = self.moment(now).now;
         let count = self.devices.len();
         match self.devices.get_mut(&status.id) {
             Some(device) => {
@@ -137,23 +152,25 @@ impl State {
         self.devices.contains_key(id)
     }
 
-    /// Changes the state as `record` of the moment `at` says.
-    pub fn apply(&mut self, record: &Record, at: Millis) -> Counted {
-        let at = match record {
-            Record::Clock(_) => self.window.latest(),
-            _ => self.window.advance(at),
-        };
+    /// Changes the state as `record`, made at `wall`, says.
+    pub fn apply(&mut self, record: &Record, wall: WallTime) -> Counted {
+        match record {
+            Record::Clock(step) => self.timeline.step(*step, wall),
+            _ => self.timeline.advance(wall, self.window.latest()),
+        }
+        let at = self.moment(wall);
+        self.window.advance(at.now);
         self.touched |= matches!(record, Record::Events(_) | Record::Device(_) | Record::Seed(_));
         match record {
             Record::Events(events) => return self.count(events, at),
             Record::Device(status) => {
-                let device = Device { status: DeviceStatus::clone(status), heard: at };
+                let device = Device { status: DeviceStatus::clone(status), heard: at.now };
                 self.devices.insert(status.id.clone(), device);
             }
             Record::Gone(id) => {
                 self.devices.remove(id);
             }
-            Record::Clock(step) => self.window.step(*step),
+            Record::Clock(_) => {}
             Record::Seed(state) => self.window.seed(state, at),
             Record::Boot(boot) => {
                 self.boot = *boot;
@@ -163,16 +180,16 @@ impl State {
         Counted::default()
     }
 
-    fn count(&mut self, events: &[Event], at: Millis) -> Counted {
+    fn count(&mut self, events: &[Event], at: Moment) -> Counted {
         // A replayed request made its room when it was live, and must make the same one again.
-        let _ = self.make_room(events, at);
+        let _ = self.make_room_at(events, at);
         let mut counted = Counted::default();
         for event in events {
             let (share, order) = match event.identity {
                 None => (Share::Whole, Order::Newest),
                 Some(identity) => {
                     let first = event.merged.map_or(identity.seq, |merged| merged.first_seq);
-                    match self.ledger.record(identity.reporter, first, identity.seq, at) {
+                    match self.ledger.record(identity.reporter, first, identity.seq, at.now) {
                         Verdict::Duplicate => {
                             counted.duplicates += 1;
                             continue;
@@ -182,21 +199,23 @@ impl State {
                     }
                 }
             };
-            self.window.count(event, share, order, at);
+            self.window.count(event, share, order, self.timeline.as_then(event.timestamp_ms, at));
             counted.accepted += 1;
         }
         counted
     }
 
     /// Takes every device for heard of now: after a start nobody had the time to speak.
-    pub fn hear_all(&mut self, now: Millis) {
+    pub fn hear_all(&mut self, now: WallTime) {
+        let now = self.moment(now).now;
         for device in self.devices.values_mut() {
             device.heard = now;
         }
     }
 
     /// Devices that were not heard of for the whole window.
-    pub fn lost_devices(&self, now: Millis, silence: Silence) -> Vec<String> {
+    pub fn lost_devices(&self, now: WallTime, silence: Silence) -> Vec<String> {
+        let now = self.moment(now).now;
         let lost_after = self.window.length().max(silence.unhealthy_after);
         let lost = self.devices.iter().filter(|(_, device)| now - device.heard > lost_after);
         lost.map(|(id, _)| id.clone()).collect()
@@ -217,6 +236,16 @@ impl State {
         !self.touched
     }
 
+    /// How often the wall clock stepped.
+    pub fn clock_steps(&self) -> u64 {
+        self.timeline.steps()
+    }
+
+    /// What the wall clock's `now` is on the time line.
+    pub fn moment(&self, now: WallTime) -> Moment {
+        self.timeline.moment(now, self.window.latest())
+    }
+
     /// The window.
     pub fn window(&self) -> &Window {
         &self.window
@@ -233,9 +262,9 @@ impl State {
     }
 
     /// The state as it is published at `now`. Without `silence` every device is believed.
-    pub fn node_state(&self, now: Millis, heartbeat: Millis, silence: Option<Silence>) -> NodeState {
+    pub fn node_state(&self, now: WallTime, heartbeat: Millis, silence: Option<Silence>) -> NodeState {
         let slots = self.devices.iter().map(|(id, device)| (id.clone(), device.status.slots)).collect();
-        let now = now.max(self.window.latest());
+        let Moment { now, wall } = self.moment(now);
         let Measured { usage, reconfiguration, buckets, devices, mut bitstreams } =
             self.window.measure(now, &slots);
         let length = self.window.length();
@@ -261,7 +290,7 @@ impl State {
             boot: self.boot,
             seq: self.seq,
             heartbeat,
-            measured_at: now,
+            measured_at: wall,
             window: length,
             usage,
             reconfiguration,
@@ -293,3 +322,6 @@ fn index_of(bitstreams: &mut Vec<RecentBitstream>, loaded: &LoadedBitstream, len
     }
     u32::try_from(index).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

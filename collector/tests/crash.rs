@@ -7,7 +7,7 @@ mod common;
 use common::{Collector, DEADLINE, event, now_ms, try_request_unix, wait_until};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Reporter};
 use std::fs::OpenOptions;
 use std::ops::Range;
@@ -342,7 +342,7 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
 /// 1 ms of work, some seconds ago: far from both ends of the window.
 fn mk_event(n: u64) -> Event {
     Event {
-        timestamp_ms: Millis(now_ms() - 1000 - n * 100),
+        timestamp_ms: WallTime(now_ms() - 1000 - n * 100),
         duration_ms: Millis(1),
         reconfiguration_ms: Millis::ZERO,
         bitstream_identifier: "sobel".parse().unwrap(),

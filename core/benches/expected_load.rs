@@ -5,7 +5,7 @@
 use fpga_core::expected_load::{ExpectedLoads, PlacedPod};
 use fpga_core::node_state::{NodeState, decode};
 use fpga_core::staleness::Received;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime};
 use std::time::{Duration, Instant};
 
 const NODES: u64 = 5_000;
@@ -25,14 +25,14 @@ fn main() {
             node: names[usize::try_from(index % NODES).unwrap()].clone(),
             bitstreams: vec![format!("accelerator-{}", index % 50).parse().unwrap()],
         };
-        all.bound(&pod, bound_ago, Millis::ZERO);
+        all.bound(&pod, bound_ago, MonotonicTime::START);
     }
-    let learnt = all.learnt(|_| Some((Millis(500_000), Millis(WINDOW))), Millis::ZERO);
+    let learnt = all.learnt(|_| Some((Millis(500_000), Millis(WINDOW))), MonotonicTime::START);
     all.expect(&learnt);
 
     let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
-        let now = Millis(round * 20);
+        let now = MonotonicTime(round * 20);
         let received: Vec<Received> =
             (0..NODES).map(|node| Received::new(state(node, round), now, Millis::ZERO)).collect();
         changed.push(ask(&all, &names, &received, now));
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-fn ask(all: &ExpectedLoads, names: &[String], received: &[Received], now: Millis) -> Duration {
+fn ask(all: &ExpectedLoads, names: &[String], received: &[Received], now: MonotonicTime) -> Duration {
     let started = Instant::now();
     let pods: f64 = names.iter().zip(received).map(|(name, received)| all.on(name, received, now).pods).sum();
     let took = started.elapsed();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{mk_asked, mk_device, mk_state};
     use crate::node_state::NodeState;
-    use crate::units::Millis;
+    use crate::units::{Millis, MonotonicTime};
     use proptest::prelude::*;
 
     fn board(kind: &str, loaded: u32, queued: u32, health: Health) -> DeviceState {
@@ -60,7 +60,7 @@ mod tests {
 
     fn on(board: Option<&str>, devices: Vec<DeviceState>) -> (u32, u32) {
         let asked = Requirement { board: board.map(str::to_owned), ..mk_asked(&[]) };
-        let received = Received::new(NodeState { devices, ..mk_state() }, Millis::ZERO, Millis::ZERO);
+        let received = Received::new(NodeState { devices, ..mk_state() }, MonotonicTime::START, Millis::ZERO);
         let now = BoardsNow::on(&asked, &AskedKind::of(&asked), &received);
         (now.free_slots, now.queued)
     }

@@ -16,7 +16,7 @@ use crate::requirement::Requirement;
 use crate::score::{MaxScore, PerSignal, Weights};
 use crate::signals::Load;
 use crate::staleness::{Freshness, Knowledge, StalePolicies, StalePolicy};
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -161,7 +161,7 @@ pub fn filter(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
     rules: &Rules,
-    now: Millis,
+    now: MonotonicTime,
 ) -> FilterDecision {
     let verdict = |candidate: &Candidate<'_>| match candidate {
         // What boards it has nobody knows: what is valid somewhere only is not valid there.
@@ -190,7 +190,7 @@ pub fn prioritize(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
     rules: &Rules,
-    now: Millis,
+    now: MonotonicTime,
 ) -> ScoreDecision {
     prioritize_expecting(asked, candidates, &[], rules, now)
 }
@@ -203,7 +203,7 @@ pub fn prioritize_expecting(
     candidates: &[Candidate<'_>],
     expected: &[Expected],
     rules: &Rules,
-    now: Millis,
+    now: MonotonicTime,
 ) -> ScoreDecision {
     let wanted = Wanted::by(asked);
     let fresh = |candidate: &Candidate<'_>| {

@@ -17,6 +17,7 @@ pub use task::{EndedTask, Finished, Grant, Refusal, SlotUsage, TaskId, TaskReque
 use crate::bitstream::Digest;
 use crate::reuse::Foresight;
 use crate::slots::{Assignment, Demand, SessionId, SlotIndex, SlotTable};
+use crate::units::MonotonicTime;
 use chooser::{Chooser, Head};
 use policy::Rules;
 use profile::Profile;
@@ -156,7 +157,10 @@ impl Dispatch {
             return Err(Refusal::Known(task));
         }
         if let Demand::Bitstreams(bitstreams) = &request.demand {
-            bitstreams.as_slice().iter().for_each(|bitstream| self.foresight.used(*bitstream, now.into()));
+            bitstreams
+                .as_slice()
+                .iter()
+                .for_each(|bitstream| self.foresight.used(*bitstream, MonotonicTime::after(now)));
         }
         let behind = self.waiting.contains_key(&session) || (needed > 0 && !self.heads.is_empty());
         self.arrivals += 1;
@@ -341,9 +345,12 @@ impl Dispatch {
     /// Takes idle slots. Evicted is what is least likely to be wanted soon.
     fn take(&mut self, session: SessionId, demand: &Demand, now: Duration) -> Option<Assignment> {
         let foresight = &self.foresight;
-        let worth = |bitstream, copies| foresight.worth(bitstream, copies, now.into());
+        let worth = |bitstream, copies| foresight.worth(bitstream, copies, MonotonicTime::after(now));
         let assignment = self.slots.take_keeping(session, demand, worth)?;
-        assignment.evicted.iter().for_each(|evicted| self.foresight.evicted(*evicted, now.into()));
+        assignment
+            .evicted
+            .iter()
+            .for_each(|evicted| self.foresight.evicted(*evicted, MonotonicTime::after(now)));
         Some(assignment)
     }
 

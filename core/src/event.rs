@@ -1,7 +1,7 @@
 //! What a device runtime reports to the collector of its node (S-5), and how an event is told from its retry.
 
 use crate::bitstream::{BitstreamId, Digest};
-use crate::units::Millis;
+use crate::units::{Millis, WallTime};
 use serde::{Deserialize, Serialize};
 
 /// One timing event: a task that held a slot, a reconfiguration, or the progress of a running task (S-5).
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// When it ended, milliseconds since the Unix epoch on the reporter's node.
-    pub timestamp_ms: Millis,
+    pub timestamp_ms: WallTime,
     /// How long a slot was held, reconfiguration included; 0 in the event of a reconfiguration.
     pub duration_ms: Millis,
     /// How long a slot was being reconfigured; 0 in the event of a task.
@@ -72,7 +72,7 @@ pub struct Merged {
     /// How many events it stands for.
     pub count: u32,
     /// Start of the earliest part, milliseconds since the epoch; the sums spread from here to `timestamp_ms`.
-    pub first_ms: Millis,
+    pub first_ms: WallTime,
 }
 
 impl Phase {

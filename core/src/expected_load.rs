@@ -25,7 +25,7 @@ pub use spots::Spot;
 use crate::bitstream::BitstreamId;
 use crate::signals::Key;
 use crate::staleness::Received;
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 use means::Owner;
 use piece::Piece;
 use spots::Spots;
@@ -50,7 +50,7 @@ pub struct ExpectedLoads {
     places: HashMap<Arc<str>, Arc<str>>,
     hints: HashMap<Arc<str>, Hinted>,
     /// When each was given, the oldest first; also those that have ended or were given anew since.
-    hinted: VecDeque<(Millis, Arc<str>)>,
+    hinted: VecDeque<(MonotonicTime, Arc<str>)>,
     means: means::Means,
 }
 
@@ -107,13 +107,13 @@ struct Bound {
     /// The first of its bitstreams lies here: most pods have but one, and it is looked at in every decision.
     bitstream: Option<Key>,
     more_bitstreams: Box<[Key]>,
-    seen: Millis,
+    seen: MonotonicTime,
     elapsed_then: Millis,
 }
 
 #[derive(Debug)]
 struct Hinted {
-    since: Millis,
+    since: MonotonicTime,
     nodes: Box<[Arc<str>]>,
 }
 
@@ -122,13 +122,13 @@ struct Hint {
     uid: Arc<str>,
     owner: Option<Arc<Owner>>,
     share: f64,
-    since: Millis,
+    since: MonotonicTime,
 }
 
 impl ExpectedLoads {
     /// `pod` was seen bound now, `elapsed_then` after it was: zero, but at first sight what the API server's date says.
     /// A pod that is known keeps its time.
-    pub fn bound(&mut self, pod: &PlacedPod, elapsed_then: Millis, now: Millis) -> Kept {
+    pub fn bound(&mut self, pod: &PlacedPod, elapsed_then: Millis, now: MonotonicTime) -> Kept {
         self.end_hint(&pod.uid);
         if self.places.get(pod.uid.as_str()).is_some_and(|node| **node == *pod.node) {
             return Kept::Yes;
@@ -172,7 +172,7 @@ impl ExpectedLoads {
 
     /// A pod was scored just now and `best` are the nodes with the greatest score: one of them is likely to get it. Holds
     /// for [`HINT`], until the pod is seen bound, or until it is scored again.
-    pub fn hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], now: Millis) {
+    pub fn hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
         self.forget_hints(now);
         self.end_hint(uid);
         if best.is_empty() || best.len() > MAX_HINTED_NODES || self.places.contains_key(uid) {
@@ -201,17 +201,17 @@ impl ExpectedLoads {
 
     /// What is still expected on the node of this state.
     #[must_use]
-    pub fn on(&self, node: &str, received: &Received, now: Millis) -> Expected {
+    pub fn on(&self, node: &str, received: &Received, now: MonotonicTime) -> Expected {
         self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, received, now))
     }
 
     /// The same, for who keeps a [`Spot`] for this name and asks often.
     #[must_use]
-    pub fn on_spot(&self, spot: &Spot, node: &str, received: &Received, now: Millis) -> Expected {
+    pub fn on_spot(&self, spot: &Spot, node: &str, received: &Received, now: MonotonicTime) -> Expected {
         self.nodes.at(spot, node).map_or_else(Expected::default, |node| self.of(node, received, now))
     }
 
-    fn of(&self, node: &NodePods, received: &Received, now: Millis) -> Expected {
+    fn of(&self, node: &NodePods, received: &Received, now: MonotonicTime) -> Expected {
         let mut expected = Expected::default();
         let mut usage = 0.0;
         node.with_piece(received, &self.means, now, |piece| {
@@ -231,7 +231,7 @@ impl ExpectedLoads {
 
     /// What pods have been found to use, by the usage and the window of the nodes with fresh state.
     #[must_use]
-    pub fn learnt(&self, usage_of: impl Fn(&str) -> Option<(Millis, Millis)>, now: Millis) -> Learnt {
+    pub fn learnt(&self, usage_of: impl Fn(&str) -> Option<(Millis, Millis)>, now: MonotonicTime) -> Learnt {
         let nodes = self.nodes.iter().filter_map(|(name, node)| Some((&node.pods, usage_of(name)?)));
         Learnt::of_nodes(nodes, now)
     }
@@ -254,7 +254,7 @@ impl ExpectedLoads {
     }
 
     /// Drops the decisions that waited too long.
-    pub fn forget_hints(&mut self, now: Millis) {
+    pub fn forget_hints(&mut self, now: MonotonicTime) {
         while self.hinted.front().is_some_and(|(since, _)| now - *since >= HINT) {
             self.forget_oldest_hint();
         }
@@ -288,7 +288,13 @@ impl ExpectedLoads {
 
 impl NodePods {
     /// Looks at the piece that holds now, where it lies: a decision does so thousands of times.
-    fn with_piece(&self, received: &Received, means: &means::Means, now: Millis, look: impl FnOnce(&Piece)) {
+    fn with_piece(
+        &self,
+        received: &Received,
+        means: &means::Means,
+        now: MonotonicTime,
+        look: impl FnOnce(&Piece),
+    ) {
         let mut piece = self.piece.lock().unwrap_or_else(PoisonError::into_inner);
         if !piece.as_ref().is_some_and(|piece| piece.holds(received, means, now)) {
             *piece = None;
@@ -302,13 +308,13 @@ impl NodePods {
 }
 
 impl Bound {
-    fn elapsed(&self, now: Millis) -> Millis {
+    fn elapsed(&self, now: MonotonicTime) -> Millis {
         self.elapsed_then + (now - self.seen)
     }
 
     /// Usage of the whole node that the state measured since this pod was bound, in milliseconds; none while the pod
     /// can't have been part of it.
-    fn shown(&self, received: &Received, now: Millis) -> f64 {
+    fn shown(&self, received: &Received, now: MonotonicTime) -> f64 {
         let span = self.elapsed(now) - received.age(now);
         if span == Millis::ZERO {
             return 0.0;

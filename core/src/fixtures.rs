@@ -5,7 +5,7 @@ use crate::node_facts::{NodeFacts, NodeLabels};
 use crate::node_state::{Buckets, DeviceState, NodeState, RecentBitstream};
 use crate::requirement::Requirement;
 use crate::staleness::{Knowledge, Received};
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime, WallTime};
 
 /// An idle node without boards; heartbeat 60 s, window 300 s.
 pub(crate) fn mk_state() -> NodeState {
@@ -13,7 +13,7 @@ pub(crate) fn mk_state() -> NodeState {
         boot: 1,
         seq: 1,
         heartbeat: Millis::from_secs(60),
-        measured_at: Millis(1_760_000_000_000),
+        measured_at: WallTime(1_760_000_000_000),
         window: Millis::from_secs(300),
         usage: Millis::ZERO,
         reconfiguration: Millis::ZERO,
@@ -58,7 +58,7 @@ pub(crate) fn mk_bitstream(name: &str, ago: u64) -> RecentBitstream {
 
 /// A node without labels whose state came in at 0.
 pub(crate) fn mk_node(state: NodeState) -> NodeFacts {
-    let received = Received::new(state, Millis::ZERO, Millis::ZERO);
+    let received = Received::new(state, MonotonicTime::START, Millis::ZERO);
     NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Known(Box::new(received)) }
 }
 

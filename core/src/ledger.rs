@@ -1,9 +1,10 @@
 //! Which events were counted: the identity that makes a retried event count once.
 //!
 //! Per reporter a watermark, below which everything was counted, and a bounded set of ranges above it, so that batches
-//! may overtake each other. No time of its own: moments are arguments, and only tell which reporters are silent.
+//! may overtake each other. No time of its own: moments are arguments, of the clock that only goes forward, and only tell
+//! which reporters are silent. The numbers decide what counts, so no step of a wall clock makes an event count twice.
 
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ struct Reporter {
     watermark: u64,
     /// Counted ranges above it, by first number, to the last; apart from each other and from the watermark.
     ranges: BTreeMap<u64, u64>,
-    heard: Millis,
+    heard: MonotonicTime,
 }
 
 /// What the ledger says of the numbers of an event.
@@ -76,7 +77,7 @@ impl Ledger {
     pub fn make_room(
         &mut self,
         reporters: impl IntoIterator<Item = u64>,
-        now: Millis,
+        now: MonotonicTime,
     ) -> Result<(), TooManyReporters> {
         let mut unknown: Vec<_> =
             reporters.into_iter().filter(|reporter| !self.reporters.contains_key(reporter)).collect();
@@ -106,7 +107,7 @@ impl Ledger {
     /// is taken as 1.
     ///
     /// [`Self::make_room`] comes first: a reporter without room is taken all the same.
-    pub fn record(&mut self, reporter: u64, first: u64, last: u64, now: Millis) -> Verdict {
+    pub fn record(&mut self, reporter: u64, first: u64, last: u64, now: MonotonicTime) -> Verdict {
         let entry = self.reporters.entry(reporter).or_insert_with(|| Reporter {
             watermark: 0,
             ranges: BTreeMap::new(),
@@ -208,50 +209,50 @@ mod tests {
     #[test]
     fn a_retried_event_counts_once() {
         let mut ledger = mk_ledger();
-        assert_eq!(ledger.record(7, 1, 1, Millis(0)), NEW);
-        assert_eq!(ledger.record(7, 1, 1, Millis(1)), Verdict::Duplicate);
-        assert_eq!(ledger.record(8, 1, 1, Millis(1)), NEW, "another reporter's numbers are its own");
+        assert_eq!(ledger.record(7, 1, 1, MonotonicTime::START), NEW);
+        assert_eq!(ledger.record(7, 1, 1, MonotonicTime(1)), Verdict::Duplicate);
+        assert_eq!(ledger.record(8, 1, 1, MonotonicTime(1)), NEW, "another reporter's numbers are its own");
     }
 
     #[test]
     fn batches_may_overtake_each_other() {
         let mut ledger = mk_ledger();
-        assert_eq!(ledger.record(7, 3, 4, Millis(0)), NEW);
-        assert_eq!(ledger.record(7, 1, 2, Millis(0)), Verdict::New(Order::Late));
-        assert_eq!(ledger.record(7, 5, 5, Millis(0)), NEW);
-        assert!((1..=5).all(|seq| ledger.record(7, seq, seq, Millis(0)) == Verdict::Duplicate));
+        assert_eq!(ledger.record(7, 3, 4, MonotonicTime::START), NEW);
+        assert_eq!(ledger.record(7, 1, 2, MonotonicTime::START), Verdict::New(Order::Late));
+        assert_eq!(ledger.record(7, 5, 5, MonotonicTime::START), NEW);
+        assert!((1..=5).all(|seq| ledger.record(7, seq, seq, MonotonicTime::START) == Verdict::Duplicate));
         assert!(ledger.reporters[&7].ranges.is_empty(), "what touches is joined");
     }
 
     #[test]
     fn a_sum_of_which_a_part_was_counted_counts_for_the_rest() {
         let mut ledger = mk_ledger();
-        ledger.record(7, 2, 3, Millis(0));
-        assert_eq!(ledger.record(7, 1, 10, Millis(0)), Verdict::Partly { new: 8, of: 10 });
-        assert_eq!(ledger.record(7, 1, 10, Millis(0)), Verdict::Duplicate);
+        ledger.record(7, 2, 3, MonotonicTime::START);
+        assert_eq!(ledger.record(7, 1, 10, MonotonicTime::START), Verdict::Partly { new: 8, of: 10 });
+        assert_eq!(ledger.record(7, 1, 10, MonotonicTime::START), Verdict::Duplicate);
     }
 
     #[test]
     fn too_many_gaps_cost_the_oldest_and_are_counted() {
         let mut ledger = mk_ledger();
         for n in 1..=MAX_RANGES as u64 + 1 {
-            ledger.record(7, 2 * n, 2 * n, Millis(0));
+            ledger.record(7, 2 * n, 2 * n, MonotonicTime::START);
         }
         assert_eq!(ledger.gaps_given_up(), 1);
-        assert_eq!(ledger.record(7, 1, 1, Millis(0)), Verdict::Duplicate);
-        assert_eq!(ledger.record(7, 3, 3, Millis(0)), Verdict::New(Order::Late));
+        assert_eq!(ledger.record(7, 1, 1, MonotonicTime::START), Verdict::Duplicate);
+        assert_eq!(ledger.record(7, 3, 3, MonotonicTime::START), Verdict::New(Order::Late));
     }
 
     #[test]
     fn a_flood_of_reporters_is_refused_and_forgets_nobody_who_is_active() {
         let mut ledger = mk_ledger();
         for reporter in 0..MAX_REPORTERS as u64 {
-            ledger.make_room([reporter], Millis(reporter)).unwrap();
-            ledger.record(reporter, 1, 1, Millis(reporter));
+            ledger.make_room([reporter], MonotonicTime(reporter)).unwrap();
+            ledger.record(reporter, 1, 1, MonotonicTime(reporter));
         }
-        assert_eq!(ledger.make_room([0, 1], Millis(500)), Ok(()));
-        assert_eq!(ledger.make_room([5000], Millis(500)), Err(TooManyReporters));
-        let later = RETENTION + Millis(1);
+        assert_eq!(ledger.make_room([0, 1], MonotonicTime(500)), Ok(()));
+        assert_eq!(ledger.make_room([5000], MonotonicTime(500)), Err(TooManyReporters));
+        let later = MonotonicTime(1) + RETENTION;
         assert_eq!(ledger.make_room([5000, 5000, 5001], later), Ok(()));
         assert_eq!(ledger.reporters(), MAX_REPORTERS - 2);
         assert_eq!(ledger.record(2, 1, 1, later), Verdict::Duplicate);
@@ -260,11 +261,11 @@ mod tests {
     #[test]
     fn the_widest_range_overflows_nothing() {
         let mut ledger = mk_ledger();
-        assert_eq!(ledger.record(7, 0, u64::MAX, Millis(0)), NEW);
-        assert_eq!(ledger.record(7, u64::MAX, u64::MAX, Millis(0)), Verdict::Duplicate);
-        ledger.record(8, u64::MAX, u64::MAX, Millis(0));
+        assert_eq!(ledger.record(7, 0, u64::MAX, MonotonicTime::START), NEW);
+        assert_eq!(ledger.record(7, u64::MAX, u64::MAX, MonotonicTime::START), Verdict::Duplicate);
+        ledger.record(8, u64::MAX, u64::MAX, MonotonicTime::START);
         assert_eq!(
-            ledger.record(8, 1, u64::MAX, Millis(0)),
+            ledger.record(8, 1, u64::MAX, MonotonicTime::START),
             Verdict::Partly { new: u64::MAX - 1, of: u64::MAX }
         );
     }
@@ -289,7 +290,7 @@ mod tests {
                 } else {
                     Verdict::New(Order::Late)
                 };
-                prop_assert_eq!(ledger.record(7, first, last, Millis(0)), expected);
+                prop_assert_eq!(ledger.record(7, first, last, MonotonicTime::START), expected);
                 model.extend(first..=last);
             }
         }
@@ -298,9 +299,9 @@ mod tests {
         fn memory_is_bounded_whatever_the_numbers(seqs in prop::collection::vec(1_u64.., 1..500)) {
             let mut ledger = mk_ledger();
             for seq in seqs {
-                ledger.record(7, seq, seq, Millis(0));
+                ledger.record(7, seq, seq, MonotonicTime::START);
                 prop_assert!(ledger.reporters[&7].ranges.len() <= MAX_RANGES);
-                prop_assert_eq!(ledger.record(7, seq, seq, Millis(0)), Verdict::Duplicate);
+                prop_assert_eq!(ledger.record(7, seq, seq, MonotonicTime::START), Verdict::Duplicate);
             }
         }
     }

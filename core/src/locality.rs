@@ -84,9 +84,10 @@ mod tests {
     use super::*;
     use crate::fixtures::{mk_asked as asked, mk_bitstream, mk_device, mk_state};
     use crate::node_state::{DigestPrefix, RecentBitstream};
+    use crate::units::MonotonicTime;
 
     fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {
-        Wanted::by(asked).share_on(&Received::new(state.clone(), Millis::ZERO, Millis::ZERO), age)
+        Wanted::by(asked).share_on(&Received::new(state.clone(), MonotonicTime::START, Millis::ZERO), age)
     }
 
     fn near(is: f64, should: f64) -> bool {
@@ -146,7 +147,7 @@ mod tests {
         state.bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("aes", 0), mk_bitstream("mm", 0)];
         state.bitstreams[0].digest = Some(DigestPrefix::from_bytes([0x0a; 16]));
         let loaded = |asked: &Requirement, state: &NodeState| {
-            let received = Received::new(state.clone(), Millis::ZERO, Millis::ZERO);
+            let received = Received::new(state.clone(), MonotonicTime::START, Millis::ZERO);
             Wanted::by(asked).loaded_share_on(&received)
         };
         for (names, share) in [

@@ -13,7 +13,7 @@ pub use codec::{EncodeError, MAX_ENCODED_BYTES, Unreadable, decode, encode};
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
 use crate::device::Health;
-use crate::units::Millis;
+use crate::units::{Millis, WallTime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -40,7 +40,7 @@ pub struct NodeState {
     pub heartbeat: Millis,
     /// When it was measured, milliseconds since the epoch on the node's clock.
     #[serde(rename = "measuredAtMs")]
-    pub measured_at: Millis,
+    pub measured_at: WallTime,
     /// How far back usage is counted.
     #[serde(rename = "windowMs")]
     pub window: Millis,

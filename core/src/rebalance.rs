@@ -101,11 +101,11 @@ fn best_from(
 mod tests {
     use super::*;
     use crate::reuse::Gaps;
-    use crate::units::Millis;
+    use crate::units::{Millis, MonotonicTime};
 
     fn placed(function: usize, node: usize, period: u64) -> Placed {
         let mut gaps = Gaps::default();
-        (0..200).for_each(|use_| gaps.used(Millis(use_ * period)));
+        (0..200).for_each(|use_| gaps.used(MonotonicTime(use_ * period)));
         let profile = gaps.profile(gaps.last().unwrap() + Millis(1));
         Placed { function, node, profile }
     }

@@ -10,7 +10,7 @@ mod profile;
 pub use foresight::{Foresight, Horizon, MOST_KNOWN};
 pub use profile::{Pressure, Profile};
 
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 
 /// Bins, from a millisecond to seven weeks.
 pub const BINS: usize = 64;
@@ -26,7 +26,7 @@ const OPEN: f64 = 16.0;
 pub struct Gaps {
     counts: [u32; BINS],
     total: u32,
-    last: Option<Millis>,
+    last: Option<MonotonicTime>,
 }
 
 /// The shortest gap of a bin.
@@ -58,7 +58,7 @@ impl Default for Gaps {
 
 impl Gaps {
     /// It was used.
-    pub fn used(&mut self, now: Millis) {
+    pub fn used(&mut self, now: MonotonicTime) {
         if let Some(last) = self.last.replace(now) {
             self.counts[bin_of(now - last)] += ONE;
             self.total += ONE;
@@ -71,7 +71,7 @@ impl Gaps {
 
     /// When it was used last.
     #[must_use]
-    pub fn last(&self) -> Option<Millis> {
+    pub fn last(&self) -> Option<MonotonicTime> {
         self.last
     }
 
@@ -80,7 +80,7 @@ impl Gaps {
     /// Of the gaps that lasted as long as the present one, the share that then ended in time; a little is kept for the
     /// case that this gap is longer than any before.
     #[must_use]
-    pub fn chance_within(&self, horizon: Millis, now: Millis) -> u32 {
+    pub fn chance_within(&self, horizon: Millis, now: MonotonicTime) -> u32 {
         let Some(last) = self.last else { return 0 };
         let elapsed = now - last;
         let (from, until) = (bin_of(elapsed), bin_of(elapsed + horizon));
@@ -108,7 +108,7 @@ mod tests {
 
     fn timer(period: u64, uses: u64) -> Gaps {
         let mut gaps = Gaps::default();
-        (0..uses).for_each(|use_| gaps.used(Millis(1_000_000 + use_ * period)));
+        (0..uses).for_each(|use_| gaps.used(MonotonicTime(1_000_000 + use_ * period)));
         gaps
     }
 

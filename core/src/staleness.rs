@@ -5,7 +5,7 @@
 use crate::node_state::NodeState;
 use crate::score::PerSignal;
 use crate::signals::Signals;
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Received {
-    at: Millis,
+    at: MonotonicTime,
     age_then: Millis,
     signals: Signals,
     state: NodeState,
@@ -71,14 +71,14 @@ impl Received {
     /// `state` as it came in `at` that moment of the receiver's clock, `age_then` old: zero, but at first sight what
     /// the API server's date says.
     #[must_use]
-    pub fn new(state: NodeState, at: Millis, age_then: Millis) -> Self {
+    pub fn new(state: NodeState, at: MonotonicTime, age_then: Millis) -> Self {
         let signals = Signals::of(&state);
         Self { at, age_then, signals, state }
     }
 
     /// When it came in, on the receiver's clock.
     #[must_use]
-    pub fn received_at(&self) -> Millis {
+    pub fn received_at(&self) -> MonotonicTime {
         self.at
     }
 
@@ -102,13 +102,13 @@ impl Received {
 
     /// How old it is.
     #[must_use]
-    pub fn age(&self, now: Millis) -> Millis {
+    pub fn age(&self, now: MonotonicTime) -> Millis {
         self.age_then + (now - self.at)
     }
 
     /// Whether it missed its heartbeats.
     #[must_use]
-    pub fn is_stale(&self, now: Millis) -> bool {
+    pub fn is_stale(&self, now: MonotonicTime) -> bool {
         self.age(now) > self.signals.stale_after()
     }
 }
@@ -116,7 +116,7 @@ impl Received {
 impl Knowledge {
     /// The state, if it is fresh.
     #[must_use]
-    pub fn fresh(&self, now: Millis) -> Option<&Received> {
+    pub fn fresh(&self, now: MonotonicTime) -> Option<&Received> {
         match self {
             Self::Known(received) if !received.is_stale(now) => Some(received),
             _ => None,
@@ -128,13 +128,13 @@ impl Knowledge {
     ///
     /// Both must be of the same node object; whoever keeps states by name compares UIDs first.
     #[must_use]
-    pub fn outdates(&self, state: &NodeState, now: Millis) -> bool {
+    pub fn outdates(&self, state: &NodeState, now: MonotonicTime) -> bool {
         self.fresh(now).is_some_and(|received| received.state().version() >= state.version())
     }
 
     /// What can be made of it now.
     #[must_use]
-    pub fn freshness(&self, now: Millis) -> Freshness {
+    pub fn freshness(&self, now: MonotonicTime) -> Freshness {
         match self {
             Self::Absent => Freshness::Absent,
             Self::Unreadable => Freshness::Unreadable,
@@ -182,15 +182,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn received(at: u64, age_then: u64) -> Received {
-        Received::new(mk_state(), Millis(at), Millis(age_then))
+        Received::new(mk_state(), MonotonicTime(at), Millis(age_then))
     }
 
     #[test]
     fn age_is_counted_from_receipt_on_the_receivers_clock() {
-        assert_eq!(received(1_000, 0).age(Millis(4_000)), Millis(3_000));
-        assert_eq!(received(1_000, 500).age(Millis(4_000)), Millis(3_500));
+        assert_eq!(received(1_000, 0).age(MonotonicTime(4_000)), Millis(3_000));
+        assert_eq!(received(1_000, 500).age(MonotonicTime(4_000)), Millis(3_500));
         assert_eq!(
-            received(1_000, 500).age(Millis(0)),
+            received(1_000, 500).age(MonotonicTime(0)),
             Millis(500),
             "a clock that went back makes nothing younger"
         );
@@ -200,9 +200,9 @@ mod tests {
     fn a_state_is_stale_after_three_of_the_heartbeats_that_it_declares() {
         let known = Knowledge::Known(Box::new(received(0, 0)));
         let limit = 3 * mk_state().heartbeat.0;
-        assert_eq!(known.freshness(Millis(limit)), Freshness::Fresh);
-        assert_eq!(known.freshness(Millis(limit + 1)), Freshness::Stale);
-        assert_eq!(known.fresh(Millis(limit + 1)), None);
+        assert_eq!(known.freshness(MonotonicTime(limit)), Freshness::Fresh);
+        assert_eq!(known.freshness(MonotonicTime(limit + 1)), Freshness::Stale);
+        assert_eq!(known.fresh(MonotonicTime(limit + 1)), None);
     }
 
     fn version(boot: u64, seq: u64) -> NodeState {
@@ -211,19 +211,19 @@ mod tests {
 
     /// What is known after `state` came in at `now`.
     fn take(known: Knowledge, state: NodeState, now: u64) -> Knowledge {
-        if known.outdates(&state, Millis(now)) {
+        if known.outdates(&state, MonotonicTime(now)) {
             return known;
         }
-        Knowledge::Known(Box::new(Received::new(state, Millis(now), Millis::ZERO)))
+        Knowledge::Known(Box::new(Received::new(state, MonotonicTime(now), Millis::ZERO)))
     }
 
     #[test]
     fn an_author_that_lost_count_is_believed_again_when_its_last_word_is_stale() {
         let limit = 3 * mk_state().heartbeat.0;
         let known = take(Knowledge::Absent, version(5, 9), 0);
-        assert!(known.outdates(&version(1, 1), Millis(limit)));
-        assert!(!known.outdates(&version(1, 1), Millis(limit + 1)));
-        assert!(!Knowledge::Unreadable.outdates(&version(0, 0), Millis::ZERO));
+        assert!(known.outdates(&version(1, 1), MonotonicTime(limit)));
+        assert!(!known.outdates(&version(1, 1), MonotonicTime(limit + 1)));
+        assert!(!Knowledge::Unreadable.outdates(&version(0, 0), MonotonicTime::START));
     }
 
     proptest! {
@@ -242,7 +242,7 @@ mod tests {
                 let Knowledge::Known(received) = &known else { unreachable!() };
                 let (newest, first_seen) = newest.unwrap();
                 prop_assert_eq!((received.state().boot, received.state().seq), newest);
-                prop_assert_eq!(received.age(Millis(now)), Millis(now - first_seen));
+                prop_assert_eq!(received.age(MonotonicTime(now)), Millis(now - first_seen));
             }
         }
     }

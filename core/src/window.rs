@@ -4,6 +4,10 @@
 //! to its last moment; the progress of a running task is replaced by what comes after it. Never is there more usage than the
 //! slots could have done. It takes every event that it is given for new: what was counted before is the
 //! [`crate::ledger`]'s to know.
+//!
+//! **Every moment in the window is one of the clock that only goes forward.** Events and published states carry wall
+//! times of this node; they are translated when they come in, by their age at that moment, and never again. So a step of
+//! the wall clock changes nothing that is in the window: everything keeps its age.
 
 mod recent;
 mod slices;
@@ -15,7 +19,7 @@ pub use recent::MAX_RECENT;
 use crate::event::{Event, Identity, Phase};
 use crate::ledger::Order;
 use crate::node_state::{Buckets, NodeState, RecentBitstream};
-use crate::units::Millis;
+use crate::units::{Millis, Moment, MonotonicTime, WallTime};
 use recent::Recent;
 use serde::{Deserialize, Serialize};
 use slices::{Line, Slices, Span};
@@ -31,7 +35,7 @@ pub const UNKNOWN_SLOTS: u32 = 4;
 pub const MAX_DEVICES: usize = 64;
 /// Running tasks that are told apart; the progress of others is left out, their final events carry the whole.
 pub const MAX_RUNNING: usize = 1024;
-/// How far ahead of the clock an event may be, or the clock behind itself, without being called a jump.
+/// How far ahead of the clock an event may be without being called one from the future.
 pub const TOLERANCE: Millis = Millis::from_secs(1);
 
 /// Slices kept per window, and per published slice: fine inside, coarse outside.
@@ -44,7 +48,7 @@ pub struct Window {
     length: Millis,
     line: Line,
     /// The latest moment that it was told.
-    latest: Millis,
+    latest: MonotonicTime,
     devices: BTreeMap<String, Amounts>,
     /// Of events that name no device, or one too many.
     elsewhere: Amounts,
@@ -66,7 +70,7 @@ struct Running {
     reporter: u64,
     task: u64,
     device: Option<String>,
-    end: Millis,
+    end: MonotonicTime,
     duration: Millis,
 }
 
@@ -79,8 +83,6 @@ pub struct Counters {
     pub too_old: u64,
     /// Progress of running tasks that was left out.
     pub progress_skipped: u64,
-    /// Steps of the clock; what was in the window kept its age.
-    pub clock_jumps: u64,
 }
 
 /// The share of an event that is new.
@@ -95,16 +97,6 @@ pub enum Share {
         /// Parts in all; at least 1.
         of: u64,
     },
-}
-
-/// Which way the clock stepped, and how far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClockStep {
-    /// Ahead by so much more than time passed.
-    Forward(Millis),
-    /// Back by so much.
-    Back(Millis),
 }
 
 /// Why there can be no such window.
@@ -151,7 +143,7 @@ impl Window {
         Ok(Self {
             length,
             line: Line { width, count, newest: 0 },
-            latest: Millis::ZERO,
+            latest: MonotonicTime::START,
             devices: BTreeMap::new(),
             elsewhere: Amounts::default(),
             running: Vec::new(),
@@ -174,16 +166,12 @@ impl Window {
 
     /// The latest moment that it was told.
     #[must_use]
-    pub const fn latest(&self) -> Millis {
+    pub const fn latest(&self) -> MonotonicTime {
         self.latest
     }
 
-    /// Moves on to `now`, and says which moment it takes for now: a clock that is a little behind is waited for, one that
-    /// is far behind has stepped back.
-    pub fn advance(&mut self, now: Millis) -> Millis {
-        if now + TOLERANCE < self.latest {
-            self.step(ClockStep::Back(self.latest - now));
-        }
+    /// Moves on to `now`, and says which moment it takes for now: never one before the latest.
+    pub fn advance(&mut self, now: MonotonicTime) -> MonotonicTime {
         let now = now.max(self.latest);
         let newest = now.0 / self.line.width;
         let by = newest - self.line.newest.min(newest);
@@ -202,30 +190,16 @@ impl Window {
         now
     }
 
-    /// Takes note that the clock stepped: everything keeps its age.
-    pub fn step(&mut self, step: ClockStep) {
-        self.counters.clock_jumps += 1;
-        let moved = |moment: Millis| match step {
-            ClockStep::Forward(by) => moment + by,
-            ClockStep::Back(by) => moment - by,
-        };
-        self.latest = moved(self.latest);
-        // Slices are counted from the newest, so they move along.
-        self.line.newest = self.latest.0 / self.line.width;
-        for task in &mut self.running {
-            task.end = moved(task.end);
-        }
-        self.recent.shift(moved);
-    }
-
-    /// Counts `event`, which arrived at `now`.
-    pub fn count(&mut self, event: &Event, share: Share, order: Order, now: Millis) {
-        let now = self.advance(now);
-        if event.timestamp_ms > now + TOLERANCE {
+    /// Counts `event`, which arrived at `at`.
+    pub fn count(&mut self, event: &Event, share: Share, order: Order, at: Moment) {
+        let now = self.advance(at.now);
+        if event.timestamp_ms > at.wall + TOLERANCE {
             self.counters.from_future += 1;
         }
-        let ahead = event.timestamp_ms - now;
-        let end = event.timestamp_ms - ahead;
+        // An event from the future ends now, and its parts are as far before it as it says.
+        let ahead = event.timestamp_ms - at.wall;
+        let moment = |wall: WallTime| now - (at.wall - (wall - ahead));
+        let end = moment(event.timestamp_ms);
         if end + self.length < now {
             self.counters.too_old += 1;
         } else {
@@ -238,11 +212,13 @@ impl Window {
                 if let Some((Identity { reporter, .. }, task)) = task {
                     self.running.retain(|running| (running.reporter, running.task) != (reporter, task));
                 }
-                let first = event.merged.map(|merged| merged.first_ms - ahead);
+                let first = event.merged.map(|merged| moment(merged.first_ms));
                 let span = |amount: Millis| match first {
                     Some(first) => Span { start: first.min(end).0, end: end.0, amount: share.of(amount.0) },
-                    // Nothing lasts longer than the time since 1970.
-                    None => Span { start: (end - amount).0, end: end.0, amount: share.of(amount.min(end).0) },
+                    // Nothing lasts longer than the clock runs.
+                    None => {
+                        Span { start: (end - amount).0, end: end.0, amount: share.of(amount.0.min(end.0)) }
+                    }
                 };
                 let (usage, reconfiguration) = (span(event.duration_ms), span(event.reconfiguration_ms));
                 let line = self.line;
@@ -253,7 +229,7 @@ impl Window {
         }
     }
 
-    fn progress(&mut self, event: &Event, task: Option<(Identity, u64)>, order: Order, end: Millis) {
+    fn progress(&mut self, event: &Event, task: Option<(Identity, u64)>, order: Order, end: MonotonicTime) {
         let Some((Identity { reporter, .. }, task)) = task else {
             self.counters.progress_skipped += 1;
             return;
@@ -283,7 +259,7 @@ impl Window {
 
     /// The window at `now`, of a node with `devices` (id and slots).
     #[must_use]
-    pub fn measure(&self, now: Millis, devices: &BTreeMap<String, u32>) -> Measured {
+    pub fn measure(&self, now: MonotonicTime, devices: &BTreeMap<String, u32>) -> Measured {
         let mut at = self.clone();
         let now = at.advance(now);
         let line = at.line;
@@ -291,7 +267,7 @@ impl Window {
             let span = Span {
                 start: (running.end - running.duration).0,
                 end: running.end.0,
-                amount: running.duration.min(running.end).0,
+                amount: running.duration.0.min(running.end.0),
             };
             at.amounts_of(running.device.as_deref()).usage.add(&line, span);
         }
@@ -342,12 +318,12 @@ impl Window {
         measured
     }
 
-    /// Adds what `state`, which was published, still says of the window at `now`: for the case that nothing else is left.
+    /// Adds what `state`, which was published, still says of the window at `at`: for the case that nothing else is left.
     /// Its devices' parts are in proportion, because only their totals are published.
-    pub fn seed(&mut self, state: &NodeState, now: Millis) {
-        let now = self.advance(now);
+    pub fn seed(&mut self, state: &NodeState, at: Moment) {
+        let now = self.advance(at.now);
         // A state from the future was measured by a clock that has since stepped back: its age is unknown, 0 is safe.
-        let measured_at = state.measured_at.min(now);
+        let measured_at = now - (at.wall - state.measured_at);
         let whole = state.devices.iter().map(|device| device.usage.0).sum::<u64>().max(state.usage.0).max(1);
         let line = self.line;
         let of = |slices: &[Millis], index: usize| slices.get(index).copied().unwrap_or_default();
@@ -381,13 +357,13 @@ impl Amounts {
         self.usage.is_empty() && self.reconfiguration.is_empty()
     }
 
-    fn cap(&mut self, line: &Line, now: Millis, slots: u64) {
+    fn cap(&mut self, line: &Line, now: MonotonicTime, slots: u64) {
         self.usage.cap(line, now.0, slots);
         self.reconfiguration.cap(line, now.0, slots);
     }
 
     /// In slices of `bucket`; rounding must not lift one above what its slots can do.
-    fn buckets(&self, line: &Line, now: Millis, bucket: u64, count: usize, slots: u64) -> Buckets {
+    fn buckets(&self, line: &Line, now: MonotonicTime, bucket: u64, count: usize, slots: u64) -> Buckets {
         let most = bucket.saturating_mul(slots);
         let steps = |slices: &Slices| -> Vec<Millis> {
             let amounts = slices.steps(line, now.0, bucket, count).into_iter();

@@ -4,11 +4,11 @@ use fpga_collector::intake;
 use fpga_collector::state::{Record, State};
 use fpga_core::event::Event;
 use fpga_core::node_state::codec;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_core::window::UNKNOWN_SLOTS;
 
 const WINDOW: Millis = Millis::from_secs(300);
-const NOW: Millis = Millis(1_760_000_000_000);
+const NOW: WallTime = WallTime(1_760_000_000_000);
 
 /// `data` as the body of `POST /v1/events`: what is taken can be kept and read back, counts once, and never makes more
 /// use than the slots could have done.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fpga_core::decide::Rules;
-use fpga_core::units::Millis;
+use fpga_core::units::{MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
@@ -118,7 +118,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> T {
 
 /// An extender that knows [`NODES`]: one with a fresh state, one with a broken one, one with labels alone.
 fn extender() -> App {
-    let clock = Clock::new(|| Moment { now: Millis(10_000), wall: Millis(1_760_000_000_000) });
+    let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
     let app = App::new(Rules::default(), clock);
     let fresh = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":1,"windowMs":300000,"usageMs":7,
         "reconfigurationMs":0,"devices":[{"id":"dm0","vendor":"intel","slots":4,"loaded":[0],"healthy":true}],

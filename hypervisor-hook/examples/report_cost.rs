@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
 
 use fpga_core::event::{Event, Phase};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -65,7 +65,7 @@ fn whole_request(text: &[u8]) -> Option<usize> {
 
 fn mk_event(n: u64) -> Event {
     Event {
-        timestamp_ms: Millis(1_760_000_000_000 + n),
+        timestamp_ms: WallTime(1_760_000_000_000 + n),
         duration_ms: Millis(1),
         reconfiguration_ms: Millis::ZERO,
         bitstream_identifier: "sobel".parse().unwrap(),

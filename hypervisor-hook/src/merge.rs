@@ -93,11 +93,11 @@ fn fold(sum: &mut Event, event: &Event) {
 mod tests {
     use super::*;
     use fpga_core::event::Phase;
-    use fpga_core::units::Millis;
+    use fpga_core::units::{Millis, WallTime};
 
     fn mk_event(end: u64, duration: u64, bitstream: &str, tenant: &str) -> Event {
         Event {
-            timestamp_ms: Millis(end),
+            timestamp_ms: WallTime(end),
             duration_ms: Millis(duration),
             reconfiguration_ms: Millis::ZERO,
             bitstream_identifier: bitstream.parse().unwrap(),
@@ -122,8 +122,8 @@ mod tests {
         events.sort_by_key(|event| event.timestamp_ms);
         assert_eq!(events.len(), 2);
         let sobel = &events[1];
-        assert_eq!((sobel.timestamp_ms, sobel.duration_ms, sobel.task), (Millis(100), Millis(50), None));
-        assert_eq!(sobel.merged, Some(Merged { first_seq: 0, count: 2, first_ms: Millis(40) }));
+        assert_eq!((sobel.timestamp_ms, sobel.duration_ms, sobel.task), (WallTime(100), Millis(50), None));
+        assert_eq!(sobel.merged, Some(Merged { first_seq: 0, count: 2, first_ms: WallTime(40) }));
     }
 
     #[test]

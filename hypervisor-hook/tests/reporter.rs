@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ async fn no_device(State(seen): State<Shared>, Path(id): Path<String>) -> Status
 
 fn mk_event(n: u64, bitstream: &str) -> Event {
     Event {
-        timestamp_ms: Millis(1_000_000 + n),
+        timestamp_ms: WallTime(1_000_000 + n),
         duration_ms: Millis(3),
         reconfiguration_ms: Millis::ZERO,
         bitstream_identifier: bitstream.parse().unwrap(),

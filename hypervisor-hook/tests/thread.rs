@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fpga_core::event::{Event, Phase};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
 use std::fs;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ fn processor_time(task: &std::path::Path) -> Duration {
 
 fn mk_event() -> Event {
     Event {
-        timestamp_ms: Millis(1),
+        timestamp_ms: WallTime(1),
         duration_ms: Millis(1),
         reconfiguration_ms: Millis::ZERO,
         bitstream_identifier: "sobel".parse().unwrap(),

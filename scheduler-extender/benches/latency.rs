@@ -15,7 +15,7 @@ use axum::body::Bytes;
 use axum::routing::post;
 use fpga_core::decide::Rules;
 use fpga_core::expected_load::PlacedPod;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
@@ -163,7 +163,8 @@ fn name(index: usize) -> String {
 
 fn cluster() -> Arc<App> {
     let started = Instant::now();
-    let now = move || Moment { now: started.elapsed().into(), wall: Millis(1_760_000_000_000) };
+    let now =
+        move || Moment { now: MonotonicTime::after(started.elapsed()), wall: WallTime(1_760_000_000_000) };
     let state = Arc::new(App::new(Rules::default(), Clock::new(now)));
     for index in 0..NODES {
         let mut node = ObjectMeta { name: Some(name(index)), ..ObjectMeta::default() };

@@ -1,18 +1,11 @@
-//! The only place that reads clocks, so that a test can say what time it is.
+//! The only place that reads clocks, so that a test can say what time it is. Ages are counted on the clock that only goes
+//! forward; the wall clock is compared with dates of the API server, and shown to people.
 
-use fpga_core::units::Millis;
+pub use fpga_core::units::Moment;
+use fpga_core::units::{MonotonicTime, WallTime};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-/// One reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    /// Time that only goes forward: ages are counted on it.
-    pub now: Millis,
-    /// Time since the Unix epoch: compared with dates of the API server, shown to people.
-    pub wall: Millis,
-}
+use std::time::{Instant, SystemTime};
 
 /// Where a [`Moment`] comes from.
 #[derive(Clone)]
@@ -24,9 +17,8 @@ impl Clock {
     pub fn system() -> Self {
         let started = Instant::now();
         Self::new(move || Moment {
-            now: started.elapsed().into(),
-            // A clock before 1970 reads as 1970.
-            wall: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            now: MonotonicTime::after(started.elapsed()),
+            wall: WallTime::of(SystemTime::now()),
         })
     }
 

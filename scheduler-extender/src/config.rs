@@ -15,7 +15,7 @@ pub mod watch;
 use crate::settings::{Policy, Settings};
 use events::News;
 use file::Problem;
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
 use metrics::ConfigMetrics;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct FileStatus {
     path: PathBuf,
     /// When the content in force was taken, milliseconds since the epoch.
     #[serde(rename = "takenAtMs")]
-    taken_at: Millis,
+    taken_at: WallTime,
     #[serde(skip)]
     settings: Settings,
     problem: Option<ProblemStatus>,
@@ -53,7 +53,7 @@ struct ProblemStatus {
     problem: Problem,
     /// Since when, milliseconds since the epoch.
     #[serde(rename = "sinceMs")]
-    since: Millis,
+    since: WallTime,
 }
 
 /// What `/config` shows.
@@ -103,7 +103,7 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with it: there is no last good one that could stay in force.
-    pub fn of_file(flags: Settings, path: &Path, text: &str, at: Millis) -> Result<Self, Problem> {
+    pub fn of_file(flags: Settings, path: &Path, text: &str, at: WallTime) -> Result<Self, Problem> {
         let config = Self::of_flags(flags)?;
         let settings = file::parse(text)?;
         config.take(settings, path, at)?;
@@ -145,7 +145,7 @@ impl Config {
     }
 
     /// The file at `path` has this content since a moment ago, or can't be read.
-    pub fn judge(&self, path: &Path, content: Result<&str, &str>, at: Millis) -> Judged {
+    pub fn judge(&self, path: &Path, content: Result<&str, &str>, at: WallTime) -> Judged {
         let read = content.map_err(|reason| Problem::new(format!("the file can't be read: {reason}")));
         let taken = read.and_then(file::parse).and_then(|settings| self.take(settings, path, at));
         match taken {
@@ -171,7 +171,7 @@ impl Config {
         }
     }
 
-    fn take(&self, settings: Settings, path: &Path, at: Millis) -> Result<(), Problem> {
+    fn take(&self, settings: Settings, path: &Path, at: WallTime) -> Result<(), Problem> {
         let policy = self
             .flags
             .clone()
@@ -202,7 +202,7 @@ mod tests {
     const PATH: &str = "/etc/fpga/extender.yaml";
 
     fn config(flags: Settings, text: &str) -> Config {
-        Config::of_file(flags, Path::new(PATH), text, Millis(1)).unwrap()
+        Config::of_file(flags, Path::new(PATH), text, WallTime(1)).unwrap()
     }
 
     fn weights(config: &Config) -> String {
@@ -232,14 +232,14 @@ mod tests {
     fn a_good_change_is_in_force_and_told() {
         let config = config(Settings::default(), "weights: 1-1-1");
         let mut changes = config.changes();
-        assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1"), Millis(2)), Judged::Taken);
+        assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1"), WallTime(2)), Judged::Taken);
         assert_eq!(
             (weights(&config).as_str(), changes.borrow_and_update().rules.weights.to_string().as_str()),
             ("4-1-1", "4-1-1")
         );
         assert!(news(&config).contains("weights 4-1-1"), "{}", news(&config));
         // What means the same wakes nobody.
-        assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1 # same"), Millis(3)), Judged::Taken);
+        assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1 # same"), WallTime(3)), Judged::Taken);
         assert!(!changes.has_changed().unwrap());
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn what_is_wrong_changes_nothing_and_is_told_until_it_is_mended() {
         let config = config(Settings::default(), "weights: 4-1-1");
         for (at, content) in [(5, Ok("weights:\n  usage: -1")), (6, Ok("")), (7, Err("no such file"))] {
-            let Judged::Refused(problem) = config.judge(Path::new(PATH), content, Millis(at)) else {
+            let Judged::Refused(problem) = config.judge(Path::new(PATH), content, WallTime(at)) else {
                 panic!("{content:?} was taken")
             };
             assert_eq!(weights(&config), "4-1-1");
@@ -259,14 +259,14 @@ mod tests {
                 (&5.into(), &1.into())
             );
         }
-        config.judge(Path::new(PATH), Ok("{}"), Millis(8));
+        config.judge(Path::new(PATH), Ok("{}"), WallTime(8));
         assert_eq!(weights(&config), "1-2-2");
         assert!(serde_json::to_value(config.view()).unwrap()["file"]["problem"].is_null());
     }
 
     #[test]
     fn at_the_start_a_file_that_is_wrong_is_an_error() {
-        let start = Config::of_file(Settings::default(), Path::new(PATH), "weight: 1-2-2", Millis(1));
+        let start = Config::of_file(Settings::default(), Path::new(PATH), "weight: 1-2-2", WallTime(1));
         assert!(start.unwrap_err().at(Path::new(PATH)).starts_with("/etc/fpga/extender.yaml:1:"));
     }
 }

@@ -4,7 +4,7 @@
 use crate::index::{NodeIndex, Nodes};
 use fpga_core::expected_load::{Expected, ExpectedLoads, Kept, PlacedPod, Spot};
 use fpga_core::staleness::Received;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -70,7 +70,7 @@ impl Expectations {
     }
 
     /// A pod was seen bound, `elapsed` after it was.
-    pub fn bound(&self, pod: &PlacedPod, elapsed: Millis, now: Millis) {
+    pub fn bound(&self, pod: &PlacedPod, elapsed: Millis, now: MonotonicTime) {
         if self.change(|loads| loads.bound(pod, elapsed, now)) == Kept::NoRoom {
             self.metrics.left_out.inc();
         }
@@ -88,7 +88,7 @@ impl Expectations {
     }
 
     /// A pod was scored, and these are the best nodes for it.
-    pub fn hint(&self, uid: &str, owner: Option<&str>, best: &[&str], now: Millis) {
+    pub fn hint(&self, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
         self.change(|loads| loads.hint(uid, owner, best, now));
     }
 
@@ -97,7 +97,7 @@ impl Expectations {
     pub fn on<'n>(
         &self,
         nodes: impl Iterator<Item = (&'n str, Option<(&'n Spot, &'n Received)>)>,
-        now: Millis,
+        now: MonotonicTime,
     ) -> Vec<Expected> {
         let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
         if loads.pods() == 0 && loads.hints() == 0 {
@@ -110,7 +110,7 @@ impl Expectations {
     }
 
     /// Learns from the nodes what pods use, and forgets what has passed. To be called every few seconds.
-    pub fn learn(&self, index: &NodeIndex, now: Millis) {
+    pub fn learn(&self, index: &NodeIndex, now: MonotonicTime) {
         let learnt = {
             let nodes: &Nodes = &index.read();
             let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use crate::settings::Policy;
 use fpga_core::decide::NodeScore;
 use fpga_core::matching::Rejection;
 use fpga_core::requirement::Requirement;
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, VecDeque};
@@ -57,7 +57,7 @@ pub struct Explanation {
 #[derive(Debug)]
 pub struct Decided<V> {
     /// When, milliseconds since the epoch.
-    pub at: Millis,
+    pub at: WallTime,
     /// The nodes.
     pub names: Names,
     /// What had brought the state of each, in the same order.
@@ -272,12 +272,12 @@ mod tests {
     fn filter(nodes: usize) -> Decision {
         let names = (0..nodes).map(|_| "n").collect();
         let sources = vec![Source::Stream; nodes];
-        Decision::Filter(Decided { at: Millis(1), names, sources, verdicts: vec![Ok(()); nodes] })
+        Decision::Filter(Decided { at: WallTime(1), names, sources, verdicts: vec![Ok(()); nodes] })
     }
 
     fn scores() -> Decision {
         Decision::Prioritize(Decided {
-            at: Millis(2),
+            at: WallTime(2),
             names: Names::default(),
             sources: Vec::new(),
             verdicts: Vec::new(),

@@ -13,7 +13,7 @@ use fpga_core::node_facts::{NodeFacts, NodeLabels};
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
 use fpga_core::node_state::{ANNOTATION, FIELD_MANAGER, HEARTBEATS_UNTIL_STALE, NodeState, decode};
 use fpga_core::staleness::{Knowledge, Received};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -278,7 +278,7 @@ fn dated(node: &ObjectMeta, state: &NodeState, at: Moment) -> (Source, Millis) {
     match latest(&mut by_author.filter(|entry| owns_annotation(entry)))
         .or_else(|| latest(&mut by_owner.into_iter()))
     {
-        Some(time) => (Source::FirstSight, at.wall - Millis(time)),
+        Some(time) => (Source::FirstSight, at.wall - WallTime(time)),
         None => {
             let stale = Millis(state.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE).saturating_add(1));
             (Source::Undated, stale)

@@ -5,7 +5,7 @@ use crate::ports::metrics::PortMetrics;
 use crate::wire::Mode;
 use fpga_core::matching::Rejection;
 use fpga_core::staleness::{Freshness, Knowledge};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime};
 use fpga_net::label_texts;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -268,7 +268,7 @@ impl Metrics {
     }
 
     /// Counts the nodes, to be called before the metrics are read.
-    pub fn count_nodes(&self, index: &NodeIndex, now: Millis) {
+    pub fn count_nodes(&self, index: &NodeIndex, now: MonotonicTime) {
         let kinds = [Freshness::Fresh, Freshness::Stale, Freshness::Absent, Freshness::Unreadable];
         let mut counts = [0_i64; 4];
         let mut ages = [Vec::new(), Vec::new()];

@@ -4,7 +4,7 @@
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::names::ACCELERATED_RESOURCE;
 use fpga_core::requirement::{PodText, Requirement};
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
@@ -20,7 +20,7 @@ pub struct WatchedPod {
     /// The placement, if it is an FPGA pod that has a node.
     pub placed: Option<PlacedPod>,
     /// When it was bound by the API server's clock, milliseconds since the epoch; if unknown, when it was created.
-    pub since: Option<Millis>,
+    pub since: Option<WallTime>,
 }
 
 impl WatchedPod {
@@ -129,7 +129,7 @@ impl From<Wire> for WatchedPod {
         let scheduled = wire.status.conditions.iter().flatten().find(|it| it.kind == "PodScheduled");
         let bound = scheduled.and_then(|condition| condition.last_transition_time.as_ref());
         let since = bound.or(wire.metadata.creation_timestamp.as_ref());
-        let since = since.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).map(Millis);
+        let since = since.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).map(WallTime);
         let Metadata { name, namespace, uid, resource_version, .. } = wire.metadata;
         let identity = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
         Self { identity, placed, since }
@@ -195,7 +195,7 @@ mod tests {
         let bitstreams = ["sobel", "mm"].map(|name| name.parse().unwrap()).to_vec();
         let placed = PlacedPod { uid: "u".into(), owner: Some("rs".into()), node: "n1".into(), bitstreams };
         assert_eq!(pod.placed, Some(placed));
-        assert_eq!(pod.since, Some(Millis(1_767_225_609_000)));
+        assert_eq!(pod.since, Some(WallTime(1_767_225_609_000)));
         assert_eq!((pod.uid(), pod.meta().resource_version.as_deref()), ("u", Some("7")));
     }
 
@@ -206,7 +206,7 @@ mod tests {
             "containers":[{},{"resources":{"limits":{"fpga-scheduling.io/accelerated":"1","cpu":"1"}}}]}}"#,
         );
         assert_eq!(pod.placed.map(|placed| placed.node).as_deref(), Some("n1"));
-        assert_eq!(pod.since, Some(Millis(1_767_225_600_000)));
+        assert_eq!(pod.since, Some(WallTime(1_767_225_600_000)));
     }
 
     #[test]

@@ -83,6 +83,7 @@ mod tests {
     use fpga_core::expected_load::Spot;
     use fpga_core::node_state::decode;
     use fpga_core::staleness::Received;
+    use fpga_core::units::{MonotonicTime, WallTime};
 
     const WALL: u64 = 1_767_225_900_000;
 
@@ -97,13 +98,13 @@ mod tests {
 
     /// After the events: how many pods count, each less the longer it is there.
     async fn after(events: Vec<Event<WatchedPod>>, expectations: &Expectations) -> f64 {
-        let clock = Clock::new(|| Moment { now: Millis(1_000), wall: Millis(WALL) });
+        let clock = Clock::new(|| Moment { now: MonotonicTime(1_000), wall: WallTime(WALL) });
         let events = futures::stream::iter(events.into_iter().map(Ok));
         follow(events, expectations, &clock).await;
         let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
-        let received = Received::new(decode(state).unwrap(), Millis::ZERO, Millis::ZERO);
+        let received = Received::new(decode(state).unwrap(), MonotonicTime::START, Millis::ZERO);
         let fresh = Some((&Spot::default(), &received));
-        let expected = expectations.on([("n", fresh)].into_iter(), Millis(1_000));
+        let expected = expectations.on([("n", fresh)].into_iter(), MonotonicTime(1_000));
         expected.first().map_or(0.0, |expected| expected.unknown)
     }
 

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use fpga_core::record::Verb;
     use fpga_core::requirement::Requirement;
-    use fpga_core::units::Millis;
+    use fpga_core::units::{MonotonicTime, WallTime};
 
     /// A recorder whose writer never takes anything.
     fn stuck(room: usize) -> (Recorder, std::sync::mpsc::Receiver<Item>) {
@@ -235,8 +235,8 @@ mod tests {
     fn item(candidates: usize) -> Item {
         let asked = Asked {
             verb: Verb::Filter,
-            at: Millis(1),
-            now: Millis(1),
+            at: WallTime(1),
+            now: MonotonicTime(1),
             namespace: "d".into(),
             pod: "p".into(),
             uid: "u".into(),

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::clock::Moment;
     use fpga_core::node_state::ANNOTATION;
-    use fpga_core::units::Millis;
+    use fpga_core::units::{MonotonicTime, WallTime};
     use prometheus_client::registry::Registry;
 
     fn node(name: &str, annotation: Option<&str>) -> ObjectMeta {
@@ -100,7 +100,7 @@ mod tests {
 
     async fn after(events: Vec<Result<Event<ObjectMeta>, watcher::Error>>) -> (NodeIndex, Metrics) {
         let (index, metrics) = (NodeIndex::default(), Metrics::register(&mut Registry::default()));
-        let clock = Clock::new(|| Moment { now: Millis(1), wall: Millis(1) });
+        let clock = Clock::new(|| Moment { now: MonotonicTime(1), wall: WallTime(1) });
         follow(futures::stream::iter(events), &index, &metrics, &clock).await;
         (index, metrics)
     }

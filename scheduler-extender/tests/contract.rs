@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use fpga_core::decide::Rules;
-use fpga_core::units::Millis;
+use fpga_core::units::{MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::config::Config;
@@ -37,8 +37,8 @@ fn service(rules: Rules) -> (Router, Arc<App>) {
 
 /// The same at a time that the test sets, in milliseconds since the start.
 fn service_at(rules: Rules, now: Arc<AtomicU64>) -> (Router, Arc<App>) {
-    let now = move || Millis(now.load(Ordering::Relaxed));
-    let clock = Clock::new(move || Moment { now: now(), wall: Millis(1_760_000_000_000) });
+    let now = move || MonotonicTime(now.load(Ordering::Relaxed));
+    let clock = Clock::new(move || Moment { now: now(), wall: WallTime(1_760_000_000_000) });
     let state = Arc::new(App::new(rules, clock));
     let routes = Routes { prefix: "/fpga".into(), max_body_bytes: MAX_BODY_BYTES };
     (app(Arc::clone(&state), &routes), state)
@@ -166,8 +166,8 @@ async fn whole_nodes_go_back_byte_for_byte() {
 #[tokio::test]
 async fn a_bitstream_goes_where_it_is_valid_and_platform_slots_and_loaded_are_asked_of_the_board() {
     let text = "bitstreams: {valid: [{name: sobel, boards: [{vendor: intel}]}]}";
-    let config = Config::of_file(Settings::default(), "extender.yaml".as_ref(), text, Millis(1)).unwrap();
-    let clock = Clock::new(|| Moment { now: Millis(10_000), wall: Millis(1_760_000_000_000) });
+    let config = Config::of_file(Settings::default(), "extender.yaml".as_ref(), text, WallTime(1)).unwrap();
+    let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
     let state = Arc::new(App::with_config(config, clock));
     let router = app(Arc::clone(&state), &Routes { prefix: String::new(), max_body_bytes: MAX_BODY_BYTES });
     show(&state, "a", &[], Some(&node_state("intel", 0, "sobel")));
@@ -192,7 +192,7 @@ async fn a_bitstream_goes_where_it_is_valid_and_platform_slots_and_loaded_are_as
     let metrics = get(&router, "/metrics").await.1;
     assert!(metrics.contains(r#"fpga_extender_rejections_total{reason="invalid_bitstream"} 1"#), "{metrics}");
     // What changes in the file holds for the next decision.
-    state.config.judge("extender.yaml".as_ref(), Ok("bitstreams: {unlisted: reject}"), Millis(2));
+    state.config.judge("extender.yaml".as_ref(), Ok("bitstreams: {unlisted: reject}"), WallTime(2));
     let nowhere = "bitstream is not valid on the FPGA device";
     assert_eq!(rejected(&sobel).await, json!({"a": nowhere, "b": nowhere}));
 }

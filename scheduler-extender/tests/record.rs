@@ -3,7 +3,7 @@
 
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::expected_load::PlacedPod;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
@@ -39,7 +39,7 @@ impl Bed {
             let now = Arc::clone(&now);
             Clock::new(move || {
                 let now = now.load(Ordering::Relaxed);
-                Moment { now: Millis(now), wall: Millis(1_760_000_000_000 + now) }
+                Moment { now: MonotonicTime(now), wall: WallTime(1_760_000_000_000 + now) }
             })
         };
         let mut app = App::new(rules, clock.clone());

@@ -8,7 +8,7 @@ use fpga_core::bitstream::BitstreamId;
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::node_state::{ANNOTATION, encode};
 use fpga_core::staleness::Knowledge;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
@@ -121,8 +121,8 @@ impl Twins {
         let read = {
             let now = Arc::clone(&live_now);
             move || {
-                let now = Millis(now.load(Ordering::Relaxed));
-                Moment { now, wall: now }
+                let now = now.load(Ordering::Relaxed);
+                Moment { now: MonotonicTime(now), wall: WallTime(now) }
             }
         };
         let twins = Self {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use fpga_core::decide::{AntiHerd, Rules};
-use fpga_core::units::Millis;
+use fpga_core::units::{MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
 use fpga_scheduler_extender::index::Shown;
@@ -18,7 +18,7 @@ use std::process::{Command, Output};
 /// An extender that goes by locality alone is asked `asked` times for a node for a pod that uses `sobel`: `busy` has it and
 /// much to do, `idle` has neither.
 fn record(file: &Path, asked: u32) {
-    let clock = Clock::new(|| Moment { now: Millis(10_000), wall: Millis(1_760_000_000_000) });
+    let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
     let rules = Rules { weights: "1-0-0".parse().unwrap(), anti_herd: AntiHerd::Off, ..Rules::default() };
     let mut app = App::new(rules, clock.clone());
     app.recorder = Some(Recorder::start(file.to_owned(), 1 << 30, clock, &mut app.registry).unwrap());

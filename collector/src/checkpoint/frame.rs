@@ -6,7 +6,7 @@
 
 use crate::intake;
 use crate::state::Record;
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
 
 /// Length and checksum.
 const HEADER_BYTES: usize = 8;
@@ -35,11 +35,11 @@ pub enum EncodeError {
     TooLong(usize),
 }
 
-/// Appends `source` of the moment `at` to `journal`.
+/// Appends `source`, made at `at`, to `journal`.
 ///
 /// # Errors
 /// [`EncodeError`]; `journal` is as before then.
-pub fn encode(source: Source<'_>, at: Millis, journal: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn encode(source: Source<'_>, at: WallTime, journal: &mut Vec<u8>) -> Result<(), EncodeError> {
     let made;
     let (kind, body) = match source {
         Source::EventsBody(body) => (b'E', body),
@@ -71,7 +71,7 @@ pub fn encode(source: Source<'_>, at: Millis, journal: &mut Vec<u8>) -> Result<(
 }
 
 /// The first record in `journal`, its moment and its length with all; `None` where there is no whole, undamaged one.
-pub fn decode(journal: &[u8]) -> Option<(Record, Millis, usize)> {
+pub fn decode(journal: &[u8]) -> Option<(Record, WallTime, usize)> {
     let length = u32::from_le_bytes(*journal.first_chunk()?) as usize;
     let crc = u32::from_le_bytes(*journal.get(4..)?.first_chunk()?);
     if !(PREFIX_BYTES..=MAX_RECORD_BYTES).contains(&length) {
@@ -81,7 +81,7 @@ pub fn decode(journal: &[u8]) -> Option<(Record, Millis, usize)> {
     if crc32(payload) != crc {
         return None;
     }
-    let at = Millis(u64::from_le_bytes(*payload.first_chunk()?));
+    let at = WallTime(u64::from_le_bytes(*payload.first_chunk()?));
     let (kind, body) = (payload[8], &payload[PREFIX_BYTES..]);
     let record = match kind {
         b'E' => Record::Events(intake::events(body).ok()?),
@@ -122,7 +122,8 @@ const CRC_TABLE: [u32; 256] = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::window::ClockStep;
+    use crate::timeline::ClockStep;
+    use fpga_core::units::Millis;
 
     #[test]
     fn the_checksum_is_the_usual_one() {
@@ -143,8 +144,8 @@ mod tests {
         ];
         for record in records {
             let mut journal = Vec::new();
-            encode(Source::Record(&record), Millis(9), &mut journal).unwrap();
-            assert_eq!(decode(&journal), Some((record, Millis(9), journal.len())));
+            encode(Source::Record(&record), WallTime(9), &mut journal).unwrap();
+            assert_eq!(decode(&journal), Some((record, WallTime(9), journal.len())));
             for index in 0..journal.len() {
                 assert_eq!(decode(&journal[..index]), None);
                 let mut damaged = journal.clone();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const LENGTH: Millis = Millis::from_secs(300);
-const NOW: Millis = Millis(1_760_000_000_000);
+const NOW: WallTime = WallTime(1_760_000_000_000);
 
 fn body(seq: u64) -> Vec<u8> {
     format!(
@@ -27,7 +27,7 @@ fn apply(checkpoint: &mut Checkpoint, state: &mut State, body: &[u8]) {
 }
 
 fn usage(state: &State) -> u64 {
-    state.window().measure(NOW, &BTreeMap::from([("dm0".to_owned(), 1000)])).usage.0
+    state.window().measure(state.moment(NOW).now, &BTreeMap::from([("dm0".to_owned(), 1000)])).usage.0
 }
 
 fn reopen(dir: &Path) -> Recovered {

@@ -21,7 +21,7 @@ fn with_sobel(usage: u64, reconfiguration: u64) -> NodeFacts {
 
 fn scores(nodes: &[&NodeFacts], rules: &Rules) -> Vec<u32> {
     let candidates: Vec<_> = nodes.iter().map(|node| Some(*node)).collect();
-    let decision = prioritize(&asked(&["sobel"]), &candidates, rules, Millis::ZERO);
+    let decision = prioritize(&asked(&["sobel"]), &candidates, rules, MonotonicTime::START);
     decision.nodes.iter().map(|node| node.score).collect()
 }
 
@@ -34,7 +34,7 @@ fn all(policy: StalePolicy) -> StalePolicies {
 }
 
 /// Older than three heartbeats of the fixtures.
-const LATE: Millis = Millis(180_001);
+const LATE: MonotonicTime = MonotonicTime(180_001);
 
 #[test]
 fn the_papers_formula_with_the_papers_weights() {
@@ -83,8 +83,12 @@ fn further_signals_of_a_node_without_fresh_state_are_worth_what_their_policies_s
 #[test]
 fn every_term_of_a_score_is_told() {
     let (busy, absent) = (with_sobel(300, 7), labelled("intel"));
-    let decision =
-        prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent)], &Rules::default(), Millis(5_000));
+    let decision = prioritize(
+        &asked(&["sobel"]),
+        &[Some(&busy), Some(&absent)],
+        &Rules::default(),
+        MonotonicTime(5_000),
+    );
     let node = decision.nodes[0];
     assert_eq!(node.terms.locality, Term { value: 1.0, basis: Basis::Measured });
     assert_eq!(
@@ -113,7 +117,7 @@ fn a_node_without_fresh_state_never_looks_best() {
     let (busy, absent) = (mk_node(mk_busy(9, 9)), labelled("intel"));
     let neutral = Rules { stale: all(StalePolicy::Neutral), ..rules("1-0-0") };
     let decision =
-        prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent), None], &neutral, Millis::ZERO);
+        prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent), None], &neutral, MonotonicTime::START);
     assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [0, 0, 0]);
     assert_eq!(decision.nodes[1].capped, Capped::Yes);
     let unreadable = NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel") };
@@ -198,7 +202,7 @@ proptest! {
         nodes in prop::collection::vec(any_node(), 0..20), rules in any_rules(),
     ) {
         let candidates: Vec<_> = nodes.iter().map(Some).collect();
-        let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, Millis::ZERO);
+        let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, MonotonicTime::START);
         prop_assert_eq!(decision.nodes.len(), nodes.len());
         let best = |fresh: bool| {
             decision.nodes.iter().filter(|node| node.measured.is_some() == fresh).map(|node| node.score).max()
@@ -215,9 +219,9 @@ proptest! {
     ) {
         let forward: Vec<_> = nodes.iter().map(Some).collect();
         let backward: Vec<_> = nodes.iter().rev().map(Some).collect();
-        let mut reversed = prioritize(&asked(&["sobel"]), &backward, &rules, Millis::ZERO).nodes;
+        let mut reversed = prioritize(&asked(&["sobel"]), &backward, &rules, MonotonicTime::START).nodes;
         reversed.reverse();
-        prop_assert_eq!(prioritize(&asked(&["sobel"]), &forward, &rules, Millis::ZERO).nodes, reversed);
+        prop_assert_eq!(prioritize(&asked(&["sobel"]), &forward, &rules, MonotonicTime::START).nodes, reversed);
     }
 
     #[test]
@@ -243,7 +247,7 @@ proptest! {
         let score = |usage| {
             let own = mk_node(mk_busy(usage, 5));
             let candidates: Vec<_> = nodes.iter().chain([&own]).map(Some).collect();
-            prioritize(&asked(&["sobel"]), &candidates, &rules, Millis::ZERO).nodes.last().unwrap().score
+            prioritize(&asked(&["sobel"]), &candidates, &rules, MonotonicTime::START).nodes.last().unwrap().score
         };
         prop_assert!(score(usage) >= score(usage + 10));
     }

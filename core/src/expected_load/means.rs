@@ -4,7 +4,7 @@
 //! idle function's next pod may be busy.
 
 use super::Bound;
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,7 +111,7 @@ impl Learnt {
     /// From the pods of nodes and the nodes' usage and window.
     pub(super) fn of_nodes<'n>(
         nodes: impl Iterator<Item = (&'n Vec<Bound>, (Millis, Millis))>,
-        now: Millis,
+        now: MonotonicTime,
     ) -> Self {
         let mut owners: HashMap<*const Owner, (&Arc<Owner>, Sum)> = HashMap::new();
         let mut cluster = Sum::default();

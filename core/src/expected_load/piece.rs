@@ -7,14 +7,14 @@
 
 use super::{Bound, means::Means, whole};
 use crate::staleness::Received;
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 
 /// A line, and from when to when it holds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     of: Circumstances,
-    from: Millis,
-    until: Millis,
+    from: MonotonicTime,
+    until: MonotonicTime,
     usage: Line,
     unknown: Line,
     /// As in [`super::Expected`].
@@ -27,7 +27,7 @@ pub(super) struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Circumstances {
     signals: u64,
-    received: (Millis, Millis),
+    received: (MonotonicTime, Millis),
     means: u64,
 }
 
@@ -39,12 +39,12 @@ struct Line {
 
 impl Piece {
     /// The line from `now` on, for these pods, the longest there first.
-    pub(super) fn of(pods: &[Bound], received: &Received, means: &Means, now: Millis) -> Self {
+    pub(super) fn of(pods: &[Bound], received: &Received, means: &Means, now: MonotonicTime) -> Self {
         let window = received.state().window;
         let mut piece = Self {
             of: Circumstances::of(received, means),
             from: now,
-            until: Millis(u64::MAX),
+            until: MonotonicTime::NEVER,
             usage: Line::default(),
             unknown: Line::default(),
             shown: Millis::ZERO,
@@ -71,12 +71,12 @@ impl Piece {
     }
 
     /// Whether the line holds for this state and these means, now.
-    pub(super) fn holds(&self, received: &Received, means: &Means, now: Millis) -> bool {
+    pub(super) fn holds(&self, received: &Received, means: &Means, now: MonotonicTime) -> bool {
         (self.from..self.until).contains(&now) && self.of == Circumstances::of(received, means)
     }
 
     /// Usage that is still expected, in milliseconds, and how many unknown pods.
-    pub(super) fn at(&self, now: Millis) -> (f64, f64) {
+    pub(super) fn at(&self, now: MonotonicTime) -> (f64, f64) {
         let passed = (now - self.from).0 as f64;
         (self.usage.at(passed), self.unknown.at(passed))
     }

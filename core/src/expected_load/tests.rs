@@ -18,7 +18,7 @@ fn owned(uid: &str, owner: &str, node: &str) -> PlacedPod {
 
 /// Measured `at` that moment, and received at once.
 fn received(state: NodeState, at: u64) -> Received {
-    Received::new(state, Millis(at), Millis::ZERO)
+    Received::new(state, MonotonicTime(at), Millis::ZERO)
 }
 
 fn idle() -> Received {
@@ -28,8 +28,8 @@ fn idle() -> Received {
 /// Loads in which one pod of `owner` was found to use so much per window.
 fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
     let mut all = ExpectedLoads::default();
-    all.bound(&owned("old", owner, "elsewhere"), Millis(WINDOW), Millis::ZERO);
-    let learnt = all.learnt(|_| Some((Millis(usage), Millis(WINDOW))), Millis::ZERO);
+    all.bound(&owned("old", owner, "elsewhere"), Millis(WINDOW), MonotonicTime::START);
+    let learnt = all.learnt(|_| Some((Millis(usage), Millis(WINDOW))), MonotonicTime::START);
     all.expect(&learnt);
     all
 }
@@ -37,35 +37,35 @@ fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
 #[test]
 fn what_a_pod_of_the_same_owner_uses_is_expected_less_and_less_for_one_window() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    all.bound(&owned("p", "rs", "n"), Millis::ZERO, Millis(1_000));
+    all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime(1_000));
     for (now, usage) in [(1_000, 60_000), (76_000, 45_000), (151_000, 30_000), (301_000, 0), (900_000, 0)] {
-        assert_eq!(all.on("n", &idle(), Millis(now)).usage, Millis(usage), "at {now}");
+        assert_eq!(all.on("n", &idle(), MonotonicTime(now)).usage, Millis(usage), "at {now}");
     }
-    assert_eq!(all.on("other", &idle(), Millis(1_000)), Expected::default());
+    assert_eq!(all.on("other", &idle(), MonotonicTime(1_000)), Expected::default());
 }
 
 #[test]
 fn a_pod_of_a_new_owner_is_like_the_clusters_and_without_any_it_is_unknown() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    all.bound(&owned("p", "new", "n"), Millis::ZERO, Millis::ZERO);
-    assert_eq!(all.on("n", &idle(), Millis::ZERO).usage, Millis(60_000));
+    all.bound(&owned("p", "new", "n"), Millis::ZERO, MonotonicTime::START);
+    assert_eq!(all.on("n", &idle(), MonotonicTime::START).usage, Millis(60_000));
     all.expect(&Learnt::default());
-    let expected = all.on("n", &idle(), Millis::ZERO);
+    let expected = all.on("n", &idle(), MonotonicTime::START);
     assert_eq!((expected.usage, expected.unknown), (Millis::ZERO, 1.0));
 }
 
 #[test]
 fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
     let mut all = ExpectedLoads::default();
-    let at = Millis(WINDOW);
-    all.bound(&owned("a1", "a", "n1"), Millis::ZERO, Millis::ZERO);
-    all.bound(&owned("a2", "a", "n2"), Millis::ZERO, Millis::ZERO);
-    all.bound(&owned("b1", "b", "n2"), Millis::ZERO, Millis::ZERO);
-    all.bound(&owned("c1", "c", "n1"), Millis::ZERO, Millis(WINDOW / 2));
-    all.bound(&owned("d1", "d", "not-fresh"), Millis::ZERO, Millis::ZERO);
+    let at = MonotonicTime(WINDOW);
+    all.bound(&owned("a1", "a", "n1"), Millis::ZERO, MonotonicTime::START);
+    all.bound(&owned("a2", "a", "n2"), Millis::ZERO, MonotonicTime::START);
+    all.bound(&owned("b1", "b", "n2"), Millis::ZERO, MonotonicTime::START);
+    all.bound(&owned("c1", "c", "n1"), Millis::ZERO, MonotonicTime(WINDOW / 2));
+    all.bound(&owned("d1", "d", "not-fresh"), Millis::ZERO, MonotonicTime::START);
     let usage = |node: &str| match node {
-        "n1" => Some((Millis(9_000), at)),
-        "n2" => Some((Millis(4_000), at)),
+        "n1" => Some((Millis(9_000), Millis(WINDOW))),
+        "n2" => Some((Millis(4_000), Millis(WINDOW))),
         _ => None,
     };
     let learnt = all.learnt(usage, at);
@@ -83,15 +83,15 @@ fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
 #[test]
 fn a_mean_of_nothing_says_nothing() {
     let mut all = where_a_pod_uses(0, "rs");
-    all.bound(&owned("p", "rs", "n"), Millis::ZERO, Millis::ZERO);
-    assert_eq!(all.on("n", &idle(), Millis::ZERO).unknown, 1.0);
+    all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
+    assert_eq!(all.on("n", &idle(), MonotonicTime::START).unknown, 1.0);
 }
 
 #[test]
 fn what_the_measurement_shows_of_the_pod_itself_is_not_expected_any_more() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    all.bound(&owned("p", "rs", "n"), Millis::ZERO, Millis::ZERO);
-    let usage = |of: u64| all.on("n", &received(mk_busy(of, 0), 10_000), Millis(10_000)).usage;
+    all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
+    let usage = |of: u64| all.on("n", &received(mk_busy(of, 0), 10_000), MonotonicTime(10_000)).usage;
     assert_eq!(usage(0), Millis(58_000));
     assert_eq!(usage(1_000), Millis(58_000), "slower than expected: the rest is still to come");
     assert_eq!(usage(40_000), Millis(20_000), "faster: only what is left of e");
@@ -102,19 +102,19 @@ fn what_the_measurement_shows_of_the_pod_itself_is_not_expected_any_more() {
 #[test]
 fn usage_from_before_a_pod_was_bound_shows_nothing_of_it() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    all.bound(&owned("p", "rs", "n"), Millis::ZERO, Millis(10_000));
+    all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime(10_000));
     let before = received(mk_busy(90_000, 0), 10_000);
-    assert_eq!(all.on("n", &before, Millis(10_000)).usage, Millis(60_000));
+    assert_eq!(all.on("n", &before, MonotonicTime(10_000)).usage, Millis(60_000));
 }
 
 #[test]
 fn usage_is_not_the_pods_while_none_of_its_bitstreams_was_used_since() {
     let mut all = where_a_pod_uses(60_000, "rs");
     let bitstreams = vec!["sobel".parse().unwrap(), "mm".parse().unwrap()];
-    all.bound(&PlacedPod { bitstreams, ..owned("p", "rs", "n") }, Millis::ZERO, Millis::ZERO);
+    all.bound(&PlacedPod { bitstreams, ..owned("p", "rs", "n") }, Millis::ZERO, MonotonicTime::START);
     let usage = |bitstreams| {
         let state = NodeState { bitstreams, ..mk_busy(60_000, 0) };
-        all.on("n", &received(state, 10_000), Millis(10_000)).usage
+        all.on("n", &received(state, 10_000), MonotonicTime(10_000)).usage
     };
     assert_eq!(usage(vec![]), Millis(58_000));
     assert_eq!(usage(vec![mk_bitstream("aes", 0)]), Millis(58_000));
@@ -126,22 +126,25 @@ fn usage_is_not_the_pods_while_none_of_its_bitstreams_was_used_since() {
 fn usage_is_shared_by_all_pods_of_the_node() {
     let mut all = where_a_pod_uses(60_000, "rs");
     for uid in ["a", "b", "c"] {
-        all.bound(&owned(uid, "rs", "n"), Millis::ZERO, Millis::ZERO);
+        all.bound(&owned(uid, "rs", "n"), Millis::ZERO, MonotonicTime::START);
     }
-    assert_eq!(all.on("n", &received(mk_busy(90_000, 0), 10_000), Millis(10_000)).usage, Millis(3 * 30_000));
+    assert_eq!(
+        all.on("n", &received(mk_busy(90_000, 0), 10_000), MonotonicTime(10_000)).usage,
+        Millis(3 * 30_000)
+    );
 }
 
 #[test]
 fn a_pod_that_is_gone_is_not_expected_and_one_seen_again_keeps_its_time() {
     let mut all = where_a_pod_uses(60_000, "rs");
     let there = owned("p", "rs", "n");
-    all.bound(&there, Millis::ZERO, Millis::ZERO);
-    all.bound(&there, Millis::ZERO, Millis(150_000));
-    assert_eq!(all.on("n", &idle(), Millis(150_000)).usage, Millis(30_000));
+    all.bound(&there, Millis::ZERO, MonotonicTime::START);
+    all.bound(&there, Millis::ZERO, MonotonicTime(150_000));
+    assert_eq!(all.on("n", &idle(), MonotonicTime(150_000)).usage, Millis(30_000));
     all.listed(&HashSet::from(["old".to_owned(), "p".to_owned()]));
-    assert_eq!(all.on("n", &idle(), Millis(150_000)).usage, Millis(30_000));
+    assert_eq!(all.on("n", &idle(), MonotonicTime(150_000)).usage, Millis(30_000));
     all.listed(&HashSet::from(["old".to_owned()]));
-    assert_eq!(all.on("n", &idle(), Millis(150_000)), Expected::default());
+    assert_eq!(all.on("n", &idle(), MonotonicTime(150_000)), Expected::default());
     all.gone("old");
     all.expect(&Learnt::default());
     assert_eq!((all.pods(), all.nodes.len(), all.means.owners()), (0, 0, 0));
@@ -150,24 +153,24 @@ fn a_pod_that_is_gone_is_not_expected_and_one_seen_again_keeps_its_time() {
 #[test]
 fn a_pod_bound_before_it_was_first_seen_is_as_old_as_it_is() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    all.bound(&owned("new", "rs", "n"), Millis::ZERO, Millis::ZERO);
-    all.bound(&owned("older", "rs", "n"), Millis(WINDOW / 2), Millis::ZERO);
-    all.bound(&owned("oldest", "rs", "n"), Millis(WINDOW), Millis::ZERO);
-    assert_eq!(all.on("n", &idle(), Millis::ZERO).usage, Millis(90_000));
+    all.bound(&owned("new", "rs", "n"), Millis::ZERO, MonotonicTime::START);
+    all.bound(&owned("older", "rs", "n"), Millis(WINDOW / 2), MonotonicTime::START);
+    all.bound(&owned("oldest", "rs", "n"), Millis(WINDOW), MonotonicTime::START);
+    assert_eq!(all.on("n", &idle(), MonotonicTime::START).usage, Millis(90_000));
 }
 
 #[test]
 fn a_hint_is_split_and_ends_with_the_binding_or_after_five_seconds() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    let usage = |all: &ExpectedLoads, node, now| all.on(node, &idle(), Millis(now)).usage.0;
-    all.hint("p", Some("rs"), &["n1", "n2"], Millis::ZERO);
+    let usage = |all: &ExpectedLoads, node, now| all.on(node, &idle(), MonotonicTime(now)).usage.0;
+    all.hint("p", Some("rs"), &["n1", "n2"], MonotonicTime::START);
     assert_eq!((usage(&all, "n1", 0), usage(&all, "n2", 4_999)), (30_000, 30_000));
     assert_eq!(usage(&all, "n1", 5_000), 0);
-    all.hint("p", Some("rs"), &["n2"], Millis(4_000));
+    all.hint("p", Some("rs"), &["n2"], MonotonicTime(4_000));
     assert_eq!((usage(&all, "n1", 4_000), usage(&all, "n2", 6_000)), (0, 60_000));
-    all.bound(&owned("p", "rs", "n1"), Millis::ZERO, Millis(6_000));
+    all.bound(&owned("p", "rs", "n1"), Millis::ZERO, MonotonicTime(6_000));
     assert_eq!((usage(&all, "n1", 6_000), usage(&all, "n2", 6_000)), (60_000, 0));
-    all.hint("p", Some("rs"), &["n2"], Millis(6_000));
+    all.hint("p", Some("rs"), &["n2"], MonotonicTime(6_000));
     assert_eq!(usage(&all, "n2", 6_000), 0, "it is bound already");
     assert_eq!(all.hints(), 0);
 }
@@ -175,11 +178,11 @@ fn a_hint_is_split_and_ends_with_the_binding_or_after_five_seconds() {
 #[test]
 fn hints_that_nobody_ends_are_forgotten() {
     let mut all = ExpectedLoads::default();
-    all.hint("p", None, &["n1", "n2"], Millis::ZERO);
-    all.hint("p", None, &["n1"], Millis(3_000));
-    all.forget_hints(Millis(6_000));
+    all.hint("p", None, &["n1", "n2"], MonotonicTime::START);
+    all.hint("p", None, &["n1"], MonotonicTime(3_000));
+    all.forget_hints(MonotonicTime(6_000));
     assert_eq!(all.hints(), 1, "it was given again meanwhile");
-    all.forget_hints(Millis(8_000));
+    all.forget_hints(MonotonicTime(8_000));
     assert_eq!((all.hints(), all.nodes.len(), all.hinted.len()), (0, 0, 0));
 }
 
@@ -187,19 +190,19 @@ fn hints_that_nobody_ends_are_forgotten() {
 fn memory_is_bounded() {
     let mut all = ExpectedLoads::default();
     for i in 0..MAX_PODS_PER_NODE {
-        assert_eq!(all.bound(&pod(&i.to_string(), "n"), Millis::ZERO, Millis::ZERO), Kept::Yes);
+        assert_eq!(all.bound(&pod(&i.to_string(), "n"), Millis::ZERO, MonotonicTime::START), Kept::Yes);
     }
-    assert_eq!(all.bound(&pod("one-more", "n"), Millis::ZERO, Millis::ZERO), Kept::NoRoom);
+    assert_eq!(all.bound(&pod("one-more", "n"), Millis::ZERO, MonotonicTime::START), Kept::NoRoom);
     assert_eq!(all.pods(), MAX_PODS_PER_NODE);
     let nodes: Vec<String> = (0..=MAX_HINTED_NODES).map(|i| i.to_string()).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    all.hint("everywhere", None, &nodes, Millis::ZERO);
+    all.hint("everywhere", None, &nodes, MonotonicTime::START);
     assert_eq!(all.hints(), 0, "a share of nearly nothing");
-    all.hint(&"u".repeat(1_000), None, &["n"], Millis::ZERO);
+    all.hint(&"u".repeat(1_000), None, &["n"], MonotonicTime::START);
     assert_eq!(all.hints(), 0, "no UID");
     for i in 0..2 * MAX_HINTS {
-        all.hint(&format!("h{i}"), None, &["n"], Millis::ZERO);
-        all.hint("again-and-again", None, &["n"], Millis::ZERO);
+        all.hint(&format!("h{i}"), None, &["n"], MonotonicTime::START);
+        all.hint("again-and-again", None, &["n"], MonotonicTime::START);
     }
     assert!(all.hints() <= MAX_HINTS && all.hinted.len() <= MAX_HINTS, "{}", all.hinted.len());
 }

@@ -6,7 +6,7 @@ use crate::matching::Rejection;
 use crate::node_facts::NodeLabels;
 use crate::node_state::NodeState;
 use crate::requirement::Requirement;
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,7 +42,7 @@ pub struct Header {
     pub program: String,
     /// When, milliseconds since the epoch.
     #[serde(rename = "startedAtMs")]
-    pub started_at: Millis,
+    pub started_at: WallTime,
 }
 
 /// What is known of a node.
@@ -78,7 +78,7 @@ pub enum KnowledgeLine {
     Known {
         /// When it came, on the clock of [`DecisionLine::now`].
         #[serde(rename = "receivedAtMs")]
-        received_at: Millis,
+        received_at: MonotonicTime,
         /// How old it was then.
         #[serde(rename = "ageThenMs")]
         age_then: Millis,
@@ -111,10 +111,10 @@ pub struct Asked {
     pub verb: Verb,
     /// When, milliseconds since the epoch.
     #[serde(rename = "atMs")]
-    pub at: Millis,
+    pub at: WallTime,
     /// When, on the clock by which ages are counted.
     #[serde(rename = "nowMs")]
-    pub now: Millis,
+    pub now: MonotonicTime,
     /// The pod's namespace.
     pub namespace: String,
     /// Its name.
@@ -184,7 +184,7 @@ pub enum Answer {
 impl Header {
     /// That of a recording which begins now.
     #[must_use]
-    pub fn new(program: &str, started_at: Millis) -> Self {
+    pub fn new(program: &str, started_at: WallTime) -> Self {
         Self { format: FORMAT.to_owned(), version: VERSION, program: program.to_owned(), started_at }
     }
 }

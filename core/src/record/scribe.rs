@@ -7,7 +7,7 @@ use crate::decide::Rules;
 use crate::expected_load::Expected;
 use crate::node_facts::NodeFacts;
 use crate::staleness::Knowledge;
-use crate::units::Millis;
+use crate::units::WallTime;
 use std::collections::HashMap;
 
 /// A node as a decision saw it, in whatever its user keeps it.
@@ -51,7 +51,7 @@ impl<W: Witness + Clone> Scribe<W> {
     ///
     /// # Errors
     /// None so far: serde_json's signature.
-    pub fn begin(program: &str, now: Millis, out: &mut Vec<u8>) -> Result<Self, serde_json::Error> {
+    pub fn begin(program: &str, now: WallTime, out: &mut Vec<u8>) -> Result<Self, serde_json::Error> {
         write(&Line::Header(Header::new(program, now)), out)?;
         Ok(Self { rules: None, nodes: HashMap::new() })
     }

@@ -9,7 +9,7 @@ use crate::node_state::NodeState;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, Weights};
 use crate::staleness::{Knowledge, Received, StalePolicies, StalePolicy};
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime, WallTime};
 use proptest::prelude::*;
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ struct Recorder {
 impl Recorder {
     fn new() -> Self {
         let mut text = Vec::new();
-        let scribe = Scribe::begin("test 1", Millis(7), &mut text).unwrap();
+        let scribe = Scribe::begin("test 1", WallTime(7), &mut text).unwrap();
         Self { scribe, text }
     }
 
@@ -59,7 +59,7 @@ impl Recorder {
         };
         let asked = Asked {
             verb,
-            at: Millis(1_760_000_000_000),
+            at: WallTime(1_760_000_000_000),
             now: case.now,
             namespace: "default".into(),
             pod: "p".into(),
@@ -97,16 +97,16 @@ struct Case {
     requirement: Requirement,
     rules: Rules,
     expected: Vec<Expected>,
-    now: Millis,
+    now: MonotonicTime,
 }
 
 fn mk_case() -> Case {
     let requirement = Requirement::default();
-    Case { requirement, rules: Rules::default(), expected: Vec::new(), now: Millis(1_000) }
+    Case { requirement, rules: Rules::default(), expected: Vec::new(), now: MonotonicTime(1_000) }
 }
 
 fn kept(state: NodeState) -> Kept {
-    let received = Received::new(state, Millis(10), Millis(3));
+    let received = Received::new(state, MonotonicTime(10), Millis(3));
     let labels = NodeLabels { vendor: Some("intel".into()), board: None, shell: None };
     Kept(Rc::new(NodeFacts { labels, knowledge: Knowledge::Known(Box::new(received)) }))
 }
@@ -258,7 +258,7 @@ prop_compose! {
             0 => return None,
             1 => Knowledge::Absent,
             2 => Knowledge::Unreadable,
-            _ => Knowledge::Known(Box::new(Received::new(state, Millis(at), Millis(age)))),
+            _ => Knowledge::Known(Box::new(Received::new(state, MonotonicTime(at), Millis(age)))),
         };
         let labels = NodeLabels { vendor: labelled.then(|| "intel".into()), ..NodeLabels::default() };
         Some(Kept(Rc::new(NodeFacts { labels, knowledge })))
@@ -280,7 +280,7 @@ prop_compose! {
         let expected = expected.into_iter().map(|(usage, unknown, shown, pods)| Expected {
             usage: Millis(usage), unknown, shown: Millis(shown), pods,
         });
-        Case { requirement, rules, expected: expected.collect(), now: Millis(now) }
+        Case { requirement, rules, expected: expected.collect(), now: MonotonicTime(now) }
     }
 }
 

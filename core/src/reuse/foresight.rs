@@ -4,7 +4,7 @@
 //! nor which of them is free.
 
 use super::Gaps;
-use crate::units::Millis;
+use crate::units::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -61,7 +61,7 @@ impl<B: Ord + Copy> Foresight<B> {
     }
 
     /// A bitstream is wanted now.
-    pub fn used(&mut self, bitstream: B, now: Millis) {
+    pub fn used(&mut self, bitstream: B, now: MonotonicTime) {
         if let Some(gaps) = self.gaps.get_mut(&bitstream) {
             gaps.used(now);
             return;
@@ -77,7 +77,7 @@ impl<B: Ord + Copy> Foresight<B> {
     }
 
     /// A bitstream had to go.
-    pub fn evicted(&mut self, bitstream: B, now: Millis) {
+    pub fn evicted(&mut self, bitstream: B, now: MonotonicTime) {
         if let Some(last) = self.gaps.get(&bitstream).and_then(Gaps::last) {
             self.horizon.evicted(now - last);
         }
@@ -86,7 +86,7 @@ impl<B: Ord + Copy> Foresight<B> {
     /// What it is worth to keep one of so many copies of a bitstream: how likely it is wanted soon, in millionths, and
     /// divided by them, since another copy helps only when both are wanted at once. Nothing for one that was never seen.
     #[must_use]
-    pub fn worth(&self, bitstream: B, copies: NonZeroU32, now: Millis) -> u32 {
+    pub fn worth(&self, bitstream: B, copies: NonZeroU32, now: MonotonicTime) -> u32 {
         let chance = self.gaps.get(&bitstream).map_or(0, |gaps| gaps.chance_within(self.horizon.get(), now));
         chance / copies
     }
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn what_comes_often_is_worth_more_than_what_was_used_last() {
         let mut seen = Foresight::default();
-        (0..100).for_each(|turn| seen.used('o', Millis(turn * 10_000)));
-        (0..4).for_each(|turn| seen.used('r', Millis(turn * 331_000)));
-        let now = Millis(994_000);
+        (0..100).for_each(|turn| seen.used('o', MonotonicTime(turn * 10_000)));
+        (0..4).for_each(|turn| seen.used('r', MonotonicTime(turn * 331_000)));
+        let now = MonotonicTime(994_000);
         seen.used('r', now);
         let (often, last) = (seen.worth('o', ONE, now), seen.worth('r', ONE, now));
         assert!(often > last, "{often} {last}");
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn a_further_copy_is_worth_less_than_one_of_something_else_that_comes() {
         let mut seen = Foresight::default();
-        (0..100).for_each(|turn| seen.used('o', Millis(turn * 10_000)));
-        (0..33).for_each(|turn| seen.used('r', Millis(turn * 30_000)));
-        let now = Millis(991_000);
+        (0..100).for_each(|turn| seen.used('o', MonotonicTime(turn * 10_000)));
+        (0..33).for_each(|turn| seen.used('r', MonotonicTime(turn * 30_000)));
+        let now = MonotonicTime(991_000);
         let four = NonZeroU32::new(4).unwrap();
         assert!(seen.worth('o', ONE, now) > seen.worth('r', ONE, now));
         assert!(seen.worth('o', four, now) < seen.worth('r', ONE, now));
@@ -138,7 +138,7 @@ mod tests {
         let mut seen = Foresight::default();
         let mut fixed = Foresight::new(Horizon::Fixed(Millis(5_000)));
         for turn in 0..400 {
-            let now = Millis(turn * 600_000);
+            let now = MonotonicTime(turn * 600_000);
             for seen in [&mut seen, &mut fixed] {
                 seen.used('a', now);
                 seen.evicted('a', now + Millis(60_000));
@@ -146,7 +146,7 @@ mod tests {
         }
         assert!((118_000..122_000).contains(&seen.horizon.get().0), "{:?}", seen.horizon);
         assert_eq!(fixed.horizon.get(), Millis(5_000));
-        seen.evicted('?', Millis(900_000_000));
+        seen.evicted('?', MonotonicTime(900_000_000));
         assert!(
             (118_000..122_000).contains(&seen.horizon.get().0),
             "nothing is learnt of what was never seen"
@@ -156,12 +156,12 @@ mod tests {
     #[test]
     fn a_stranger_for_each_moment_takes_no_more_memory_and_costs_only_the_oldest() {
         let mut seen = Foresight::default();
-        seen.used(0_u64, Millis(0));
+        seen.used(0_u64, MonotonicTime::START);
         for stranger in 1..=3 * MOST_KNOWN as u64 {
-            seen.used(stranger, Millis(stranger));
-            seen.used(0, Millis(stranger));
+            seen.used(stranger, MonotonicTime(stranger));
+            seen.used(0, MonotonicTime(stranger));
         }
         assert_eq!(seen.known(), MOST_KNOWN);
-        assert!(seen.worth(0, ONE, Millis(3 * MOST_KNOWN as u64)) > 900_000);
+        assert!(seen.worth(0, ONE, MonotonicTime(3 * MOST_KNOWN as u64)) > 900_000);
     }
 }

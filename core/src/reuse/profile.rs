@@ -2,7 +2,7 @@
 //! each other.
 
 use super::{BINS, Gaps, OPEN, bin_of, edge, middle};
-use crate::units::Millis;
+use crate::units::MonotonicTime;
 
 /// What one function does to the slots of a node, for each time that bitstreams stay there unused: entry `bin` is for as
 /// long as [`edge`] of `bin`.
@@ -24,7 +24,7 @@ pub struct Pressure {
 impl Gaps {
     /// What it does to a node's slots, if its gaps go on as they were.
     #[must_use]
-    pub fn profile(&self, now: Millis) -> Profile {
+    pub fn profile(&self, now: MonotonicTime) -> Profile {
         let mut profile = Profile::default();
         let Some(last) = self.last else { return profile };
         let mut counts = self.counts.map(f64::from);

@@ -2,7 +2,7 @@
 
 use crate::bitstream::{BitstreamId, Digest};
 use crate::node_state::{DigestPrefix, RecentBitstream};
-use crate::units::Millis;
+use crate::units::MonotonicTime;
 use serde::{Deserialize, Serialize};
 
 /// Most bitstreams that are remembered; far fewer fit into the annotation.
@@ -17,12 +17,12 @@ pub(super) struct Recent(Vec<Entry>);
 struct Entry {
     name: Option<String>,
     digest: Option<DigestPrefix>,
-    used: Millis,
+    used: MonotonicTime,
 }
 
 impl Recent {
     /// Notes that a bitstream was used at `used`.
-    pub(super) fn touch(&mut self, id: &BitstreamId, digest: Option<&Digest>, used: Millis) {
+    pub(super) fn touch(&mut self, id: &BitstreamId, digest: Option<&Digest>, used: MonotonicTime) {
         let (name, digest) = match id {
             BitstreamId::Name(name) => (Some(name.as_str()), digest.map(DigestPrefix::from)),
             BitstreamId::Digest(digest) => (None, Some(DigestPrefix::from(digest))),
@@ -31,7 +31,12 @@ impl Recent {
     }
 
     /// Like [`Self::touch`], from the parts of a published state.
-    pub(super) fn touch_parts(&mut self, name: Option<&str>, digest: Option<DigestPrefix>, used: Millis) {
+    pub(super) fn touch_parts(
+        &mut self,
+        name: Option<&str>,
+        digest: Option<DigestPrefix>,
+        used: MonotonicTime,
+    ) {
         // The usual bitstream was used a moment ago and is among the first.
         let found = self.0.iter().position(|entry| match digest {
             Some(_) => entry.digest == digest,
@@ -51,21 +56,14 @@ impl Recent {
     }
 
     /// Forgets what was last used before `oldest`.
-    pub(super) fn forget_before(&mut self, oldest: Millis) {
+    pub(super) fn forget_before(&mut self, oldest: MonotonicTime) {
         while self.0.last().is_some_and(|entry| entry.used < oldest) {
             self.0.pop();
         }
     }
 
-    /// Moves all moments back, as after a step of the clock.
-    pub(super) fn shift(&mut self, moved: impl Fn(Millis) -> Millis) {
-        for entry in &mut self.0 {
-            entry.used = moved(entry.used);
-        }
-    }
-
     /// The list as it is published.
-    pub(super) fn published(&self, now: Millis) -> Vec<RecentBitstream> {
+    pub(super) fn published(&self, now: MonotonicTime) -> Vec<RecentBitstream> {
         self.0
             .iter()
             .map(|entry| RecentBitstream {

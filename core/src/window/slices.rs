@@ -1,6 +1,6 @@
 //! One quantity of the window in time slices of equal length, newest first; and how an amount is spread over them.
 //!
-//! Slice `index` of the time line covers `[index × width, (index + 1) × width)` milliseconds since the epoch.
+//! Slice `index` of the time line covers `[index × width, (index + 1) × width)` milliseconds since the clock began.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -100,7 +100,7 @@ impl Slices {
 
     /// Cuts every slice to what `slots` slots can use of it until `now`.
     pub(super) fn cap(&mut self, line: &Line, now: u64, slots: u64) {
-        // Only the newest is not over; near the epoch none is whole.
+        // Only the newest is not over; near the clock's begin none is whole.
         let newest = now.saturating_sub(line.begin(0)).min(line.width);
         let older = if line.newest == 0 { now.min(line.width) } else { line.width };
         for amount in &mut self.0 {
@@ -204,7 +204,7 @@ mod tests {
             prop_assert_eq!(slices, Slices(expected));
         }
 
-        // Also near the epoch, where a clock that stepped back leaves slices that begin with it.
+        // Also near the clock's begin.
         #[test]
         fn passed_at_once_or_moment_by_moment_steps_are_the_same(
             amounts in prop::collection::vec(prop_oneof![0_u64..5_000, Just(u64::MAX)], 0..40),

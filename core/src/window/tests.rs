@@ -4,11 +4,22 @@ use crate::node_state::{DeviceState, DigestPrefix};
 use proptest::prelude::*;
 
 const LENGTH: Millis = Millis::from_secs(300);
-const NOW: Millis = Millis(1_760_000_000_123);
+const NOW: MonotonicTime = MonotonicTime(1_760_000_123);
+/// How far the wall clock is ahead of the other one.
+const WALL_AHEAD: Millis = Millis(1_758_000_000_000);
 
-fn mk_event(end: Millis, duration: u64) -> Event {
+/// What the wall clock shows at `now`.
+fn wall(now: MonotonicTime) -> WallTime {
+    WallTime(now.0) + WALL_AHEAD
+}
+
+fn at(now: MonotonicTime) -> Moment {
+    Moment { now, wall: wall(now) }
+}
+
+fn mk_event(end: MonotonicTime, duration: u64) -> Event {
     Event {
-        timestamp_ms: end,
+        timestamp_ms: wall(end),
         duration_ms: Millis(duration),
         reconfiguration_ms: Millis::ZERO,
         bitstream_identifier: "sobel".parse().unwrap(),
@@ -23,11 +34,11 @@ fn mk_event(end: Millis, duration: u64) -> Event {
     }
 }
 
-fn mk_progress(task: u64, seq: u64, end: Millis, duration: u64) -> Event {
+fn mk_progress(task: u64, seq: u64, end: MonotonicTime, duration: u64) -> Event {
     Event { phase: Phase::Running, ..mk_final(task, seq, end, duration) }
 }
 
-fn mk_final(task: u64, seq: u64, end: Millis, duration: u64) -> Event {
+fn mk_final(task: u64, seq: u64, end: MonotonicTime, duration: u64) -> Event {
     Event { identity: Some(Identity { reporter: 7, seq }), task: Some(task), ..mk_event(end, duration) }
 }
 
@@ -40,10 +51,10 @@ fn one_board() -> BTreeMap<String, u32> {
 }
 
 fn count(window: &mut Window, event: &Event) {
-    window.count(event, Share::Whole, Order::Newest, NOW);
+    window.count(event, Share::Whole, Order::Newest, at(NOW));
 }
 
-fn usage(window: &Window, now: Millis) -> u64 {
+fn usage(window: &Window, now: MonotonicTime) -> u64 {
     window.measure(now, &one_board()).usage.0
 }
 
@@ -82,7 +93,7 @@ fn a_reconfiguration_is_no_usage_of_its_own() {
 #[test]
 fn a_sum_spreads_from_its_first_to_its_last_moment() {
     let mut window = mk_window();
-    let merged = Merged { first_seq: 1, count: 100, first_ms: NOW - Millis(100_000) };
+    let merged = Merged { first_seq: 1, count: 100, first_ms: wall(NOW - Millis(100_000)) };
     count(&mut window, &Event { merged: Some(merged), ..mk_event(NOW, 50_000) });
     let measured = window.measure(NOW, &one_board());
     assert_eq!(measured.usage, Millis(50_000));
@@ -92,7 +103,7 @@ fn a_sum_spreads_from_its_first_to_its_last_moment() {
 #[test]
 fn a_part_that_was_counted_before_does_not_count_again() {
     let mut window = mk_window();
-    window.count(&mk_event(NOW, 1_000), Share::Part { new: 1, of: 4 }, Order::Newest, NOW);
+    window.count(&mk_event(NOW, 1_000), Share::Part { new: 1, of: 4 }, Order::Newest, at(NOW));
     assert_eq!(usage(&window, NOW), 250);
 }
 
@@ -105,7 +116,7 @@ fn the_final_event_of_a_task_replaces_its_progress() {
     assert_eq!(usage(&window, NOW), 2_000);
     count(&mut window, &mk_final(5, 3, NOW, 3_000));
     assert_eq!(usage(&window, NOW), 3_000);
-    window.count(&mk_progress(5, 2, NOW, 2_000), Share::Whole, Order::Late, NOW);
+    window.count(&mk_progress(5, 2, NOW, 2_000), Share::Whole, Order::Late, at(NOW));
     assert_eq!((usage(&window, NOW), window.counters().progress_skipped), (3_000, 1));
 }
 
@@ -123,7 +134,7 @@ fn events_from_the_future_are_moved_to_the_present_and_counted() {
     count(&mut window, &mk_event(NOW + Millis::from_secs(3600), 1_000));
     assert_eq!((usage(&window, NOW), window.counters().from_future), (1_000, 1));
     assert_eq!(usage(&window, NOW + LENGTH + Millis(2_000)), 0, "it fades like any other");
-    count(&mut window, &mk_event(Millis(u64::MAX), u64::MAX));
+    count(&mut window, &Event { timestamp_ms: WallTime(u64::MAX), ..mk_event(NOW, u64::MAX) });
     assert_eq!(usage(&window, NOW), LENGTH.0 + 1_000);
 }
 
@@ -136,25 +147,28 @@ fn events_from_before_the_window_count_for_nothing() {
 }
 
 #[test]
-fn what_is_in_the_window_keeps_its_age_when_the_clock_steps() {
-    for step in [ClockStep::Back(Millis::from_secs(7200)), ClockStep::Forward(Millis::from_secs(7200))] {
+fn what_is_in_the_window_keeps_its_age_when_the_wall_clock_steps() {
+    for wall_after in
+        [WallTime::UNIX_EPOCH, wall(NOW) - Millis::from_secs(7200), wall(NOW) + Millis::from_secs(7200)]
+    {
         let mut window = mk_window();
         count(&mut window, &mk_event(NOW, 60_000));
-        let now = match step {
-            ClockStep::Back(by) => NOW - by,
-            ClockStep::Forward(by) => {
-                window.step(step);
-                NOW + by
-            }
-        };
-        // A step back shows itself.
-        window.advance(now);
-        assert_eq!(window.counters().clock_jumps, 1);
-        assert!(usage(&window, now).abs_diff(60_000) <= 1_000);
-        assert!(usage(&window, now + Millis::from_secs(100)).abs_diff(60_000) <= 1_000);
-        assert_eq!(usage(&window, now + Millis::from_secs(302)), 0);
-        assert!(window.measure(now, &one_board()).bitstreams[0].last_used_ago <= Millis(1_000));
+        let later = NOW + Millis(500);
+        let ended = Event { timestamp_ms: wall_after, ..mk_event(NOW, 400) };
+        window.count(&ended, Share::Whole, Order::Newest, Moment { now: later, wall: wall_after });
+        assert_eq!((window.counters().from_future, window.counters().too_old), (0, 0));
+        assert!(usage(&window, later).abs_diff(60_400) <= 1_000);
+        assert!(usage(&window, later + Millis::from_secs(100)).abs_diff(60_400) <= 1_000);
+        assert_eq!(usage(&window, later + Millis::from_secs(302)), 0);
     }
+}
+
+#[test]
+fn a_clock_that_is_asked_out_of_order_makes_nothing_younger() {
+    let mut window = mk_window();
+    count(&mut window, &mk_event(NOW, 1_000));
+    assert_eq!(window.advance(NOW - Millis(700)), NOW);
+    assert_eq!(usage(&window, NOW), 1_000);
 }
 
 #[test]
@@ -192,14 +206,14 @@ fn a_flood_of_devices_tasks_and_bitstreams_is_bounded() {
 fn bitstreams_are_listed_by_last_use_and_once() {
     let mut window = mk_window();
     let digest = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
-    let at = |ago: u64, name: &str| Event {
+    let used = |ago: u64, name: &str| Event {
         bitstream_identifier: name.parse().unwrap(),
         ..mk_event(NOW - Millis(ago), 1)
     };
-    count(&mut window, &Event { digest: Some(digest), ..at(5_000, "mm") });
-    count(&mut window, &at(4_000, "sobel"));
-    count(&mut window, &at(3_000, &digest.to_string()));
-    count(&mut window, &at(9_000, "sobel"));
+    count(&mut window, &Event { digest: Some(digest), ..used(5_000, "mm") });
+    count(&mut window, &used(4_000, "sobel"));
+    count(&mut window, &used(3_000, &digest.to_string()));
+    count(&mut window, &used(9_000, "sobel"));
     let bitstreams = window.measure(NOW, &one_board()).bitstreams;
     let mm = RecentBitstream {
         name: Some("mm".to_owned()),
@@ -211,14 +225,14 @@ fn bitstreams_are_listed_by_last_use_and_once() {
     assert_eq!(bitstreams, [mm, sobel]);
 }
 
-fn as_state(window: &Window, now: Millis) -> NodeState {
+fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
     let Measured { usage, reconfiguration, buckets, devices, bitstreams } = window.measure(now, &one_board());
     let of_device = devices.get("dm0").copied().unwrap_or_default();
     NodeState {
         boot: 1,
         seq: 1,
         heartbeat: Millis(60_000),
-        measured_at: now,
+        measured_at: wall(now),
         window: LENGTH,
         usage,
         reconfiguration,
@@ -249,7 +263,7 @@ fn a_published_state_brings_the_window_back_as_far_as_it_goes() {
     count(&mut window, &Event { reconfiguration_ms: Millis(12), ..mk_event(NOW, 0) });
     let later = NOW + Millis(20_000);
     let mut seeded = mk_window();
-    seeded.seed(&as_state(&window, NOW), later);
+    seeded.seed(&as_state(&window, NOW), at(later));
     let (was, is) = (window.measure(later, &one_board()), seeded.measure(later, &one_board()));
     assert_eq!(
         (is.usage, is.reconfiguration, &is.bitstreams),
@@ -271,12 +285,12 @@ prop_compose! {
         device in prop::option::of(0_u8..3), spread in prop::option::of(0_u64..400_000),
         task in 0_u64..5, running in prop::bool::ANY, step in -30_000_i64..30_000,
     ) -> (Event, i64) {
-        let end = Millis(NOW.0.checked_add_signed(-ago).unwrap());
+        let end = MonotonicTime(NOW.0.checked_add_signed(-ago).unwrap());
         let event = Event {
             reconfiguration_ms: Millis(reconfiguration),
             device: device.map(|device| format!("dm{device}")),
             phase: if running { Phase::Running } else { Phase::Final },
-            merged: spread.filter(|_| !running).map(|spread| Merged { first_seq: 1, count: 2, first_ms: end - Millis(spread) }),
+            merged: spread.filter(|_| !running).map(|spread| Merged { first_seq: 1, count: 2, first_ms: wall(end - Millis(spread)) }),
             ..mk_final(task, 1, end, duration)
         };
         (event, step)
@@ -293,8 +307,8 @@ proptest! {
         let mut window = Window::new(Millis(length)).unwrap();
         let mut now = NOW;
         for (event, step) in events {
-            now = Millis(now.0.checked_add_signed(step).unwrap());
-            window.count(&event, Share::Whole, Order::Newest, now);
+            now = MonotonicTime(now.0.checked_add_signed(step).unwrap());
+            window.count(&event, Share::Whole, Order::Newest, at(now));
             let measured = window.measure(now, &slots);
             let all: u64 = slots.values().map(|slots| u64::from(*slots)).sum();
             prop_assert!(measured.usage.0 <= length * all, "{:?}", measured);

@@ -5,7 +5,7 @@ use crate::fork;
 use crate::hold::{Bitstream, Held};
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use hook::{Config, Endpoint, Reporter, WholeMillis};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,12 +140,13 @@ impl FpgaHook {
 }
 
 /// The time of day to within some milliseconds, which is enough for a moment, at a fifth of what the exact one costs.
-fn wall_clock() -> Millis {
+fn wall_clock() -> WallTime {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: there is room for the answer. It doesn't fail for this clock; the epoch would be the collector's to clamp.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
-    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default()).into()
+    let since_epoch = Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default());
+    WallTime::UNIX_EPOCH + since_epoch.into()
 }
 
 /// What a deadline that passed is in C.

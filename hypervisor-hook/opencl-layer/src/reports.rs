@@ -6,11 +6,11 @@ use crate::in_flight::{Command, InFlight};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::device::{DeviceStatus, LoadedBitstream};
 use fpga_core::event::{Event, Phase};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Reporter, StartError, WholeMillis};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// As many loaded bitstreams as a collector takes of one device.
 const MAX_LOADED: usize = 48;
@@ -93,8 +93,7 @@ impl Reports {
 
     fn event(&self, bitstream: &Bitstream) -> Event {
         Event {
-            // A clock before 1970 is the collector's to clamp.
-            timestamp_ms: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            timestamp_ms: WallTime::of(SystemTime::now()),
             duration_ms: Millis::ZERO,
             reconfiguration_ms: Millis::ZERO,
             digest: bitstream.digest.filter(|_| matches!(bitstream.id, BitstreamId::Name(_))),

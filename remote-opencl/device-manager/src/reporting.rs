@@ -11,10 +11,10 @@ use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
 use fpga_core::dispatch::{EndedTask, SlotUsage, Tenant};
 use fpga_core::event::{Event, Phase};
 use fpga_core::slots::SlotIndex;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Reporter, WholeMillis};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// What events call the kernels of programs from source. No accelerator has that name: file names have no `/`.
 pub const SOURCE_NAME: &str = "kube-fpga/source";
@@ -249,7 +249,7 @@ impl Reports {
             None => BitstreamId::Name(SOURCE_NAME.to_owned()),
         };
         Event {
-            timestamp_ms: wall_clock(),
+            timestamp_ms: WallTime::of(SystemTime::now()),
             duration_ms: Millis::ZERO,
             reconfiguration_ms: Millis::ZERO,
             digest: bitstream.filter(|_| matches!(id, BitstreamId::Name(_))),
@@ -285,11 +285,6 @@ impl Inner {
             health: state.health,
         }
     }
-}
-
-fn wall_clock() -> Millis {
-    // A clock before 1970 is the collector's to clamp.
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
 }
 
 #[cfg(test)]

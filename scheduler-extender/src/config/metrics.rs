@@ -2,7 +2,7 @@
 
 use crate::settings::Policy;
 use fpga_core::score::PerSignal;
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
 use fpga_net::label_texts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -61,10 +61,10 @@ impl ConfigMetrics {
         registry.register("config_event_errors", help, self.event_errors.clone());
     }
 
-    pub(super) fn taken(&self, policy: &Policy, at: Millis) {
+    pub(super) fn taken(&self, policy: &Policy, at: WallTime) {
         self.valid.set(1);
         self.changes.get_or_create(&OutcomeLabels { outcome: Outcome::Taken }).inc();
-        self.taken_at.set(Duration::from(at).as_secs_f64());
+        self.taken_at.set(Duration::from(at - WallTime::UNIX_EPOCH).as_secs_f64());
         self.show(policy);
     }
 

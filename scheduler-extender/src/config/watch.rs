@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::clock::Moment;
     use crate::settings::Settings;
-    use fpga_core::units::Millis;
+    use fpga_core::units::{MonotonicTime, WallTime};
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -129,8 +129,8 @@ mod tests {
         mount(folder.path(), "..1", "weights: 1-1-1");
         symlink("..data/extender.yaml", &path).unwrap();
         let text = read(&path).await.unwrap();
-        let config = Config::of_file(Settings::default(), &path, &text, Millis(1)).unwrap();
-        let clock = Clock::new(|| Moment { now: Millis(2), wall: Millis(2) });
+        let config = Config::of_file(Settings::default(), &path, &text, WallTime(1)).unwrap();
+        let clock = Clock::new(|| Moment { now: MonotonicTime(2), wall: WallTime(2) });
         let (mut changes, mut news) = (config.changes(), config.news());
         let steps = async {
             mount(folder.path(), "..2", "weights: 4-1-1");

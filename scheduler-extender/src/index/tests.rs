@@ -1,11 +1,12 @@
 use super::*;
+use fpga_core::units::MonotonicTime;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, Time};
 use k8s_openapi::jiff::Timestamp;
 
 const WALL: u64 = 1_760_000_100_000;
 
 fn at(now: u64) -> Moment {
-    Moment { now: Millis(now), wall: Millis(WALL) }
+    Moment { now: MonotonicTime(now), wall: WallTime(WALL) }
 }
 
 fn annotation(boot: u64, seq: u64) -> String {
@@ -40,7 +41,7 @@ fn known(index: &NodeIndex) -> (Source, Option<(u64, u64)>) {
     let nodes = index.read();
     let node = &nodes["n"];
     let Knowledge::Known(received) = &node.facts.knowledge else { return (node.source, None) };
-    (node.source, Some((received.state().seq, received.age(Millis(1_000)).0)))
+    (node.source, Some((received.state().seq, received.age(MonotonicTime(1_000)).0)))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer, Decided, Recorded, Verb};
-use fpga_core::units::Millis;
+use fpga_core::units::WallTime;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -35,7 +35,7 @@ type PodKey = (String, String, String);
 struct Pods {
     pods: HashSet<PodKey>,
     nodes: HashSet<String>,
-    span: Option<(Millis, Millis)>,
+    span: Option<(WallTime, WallTime)>,
 }
 
 /// A decision that came out otherwise than it was recorded.
@@ -45,7 +45,7 @@ struct Difference {
     namespace: String,
     pod: String,
     verb: Verb,
-    at_ms: Millis,
+    at_ms: WallTime,
     /// Per node what was answered and what is now.
     nodes: Vec<NodeDifference>,
 }
@@ -62,7 +62,7 @@ struct NodeDifference {
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Change {
-    at_ms: Millis,
+    at_ms: WallTime,
     /// Nodes that would no longer pass the filter.
     rejected: Vec<String>,
     /// Nodes that would pass it now.
@@ -334,9 +334,9 @@ fn named(nodes: &[String]) -> String {
     }
 }
 
-fn date(at: Millis) -> String {
+fn date(at: WallTime) -> String {
     let millis = i64::try_from(at.0).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    millis.map_or_else(|| at.to_string(), |date| format!("{date:.3}"))
+    millis.map_or_else(|| format!("{} ms", at.0), |date| format!("{date:.3}"))
 }
 
 /// Columns as wide as their widest cell.

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::expected_load::PlacedPod;
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, MonotonicTime};
 use fpga_scheduler_extender::app::App;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -50,7 +50,7 @@ async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
     now.store(15_000, Ordering::Relaxed);
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p3")).await), measured);
     // The third is: not where it was expected.
-    state.expectations.bound(&placed("p3", "b"), Millis::ZERO, Millis(15_000));
+    state.expectations.bound(&placed("p3", "b"), Millis::ZERO, MonotonicTime(15_000));
     now.store(21_000, Ordering::Relaxed);
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p4")).await), one_on_b);
 
@@ -75,10 +75,10 @@ async fn what_pods_of_the_same_owner_use_is_learnt_and_expected() {
     let (router, state, request) = uneven_cluster(rules, now);
     // Two of them have been on c for a window, where 9 s were used.
     for uid in ["old-1", "old-2"] {
-        state.expectations.bound(&placed(uid, "c"), Millis(300_000), Millis(10_000));
+        state.expectations.bound(&placed(uid, "c"), Millis(300_000), MonotonicTime(10_000));
     }
-    state.expectations.learn(&state.index, Millis(10_000));
-    state.expectations.bound(&placed("new", "a"), Millis::ZERO, Millis(10_000));
+    state.expectations.learn(&state.index, MonotonicTime(10_000));
+    state.expectations.bound(&placed("new", "a"), Millis::ZERO, MonotonicTime(10_000));
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p")).await), [7, 10, 3]);
     let explained: Value = serde_json::from_str(&get(&router, "/explain/d/p").await.1).unwrap();
     assert_eq!(explained["prioritize"]["nodes"][0]["expected"], json!({"usageMs": 4_500, "pods": 1.0}));
@@ -90,7 +90,7 @@ async fn with_anti_herd_off_only_measurements_count_and_pods_are_not_waited_for(
     let rules = Rules { anti_herd: AntiHerd::Off, weights: "0-1-0".parse().unwrap(), ..Rules::default() };
     let (router, state, request) = uneven_cluster(rules, Arc::new(AtomicU64::new(10_000)));
     assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
-    state.expectations.bound(&placed("p0", "a"), Millis::ZERO, Millis(10_000));
+    state.expectations.bound(&placed("p0", "a"), Millis::ZERO, MonotonicTime(10_000));
     for uid in ["p1", "p2"] {
         assert_eq!(scores_of(&ask(&router, "/prioritize", &request(uid)).await), [10, 7, 3]);
     }

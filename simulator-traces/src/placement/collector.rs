@@ -14,12 +14,13 @@ use fpga_core::ledger::Order;
 use fpga_core::node_facts::{NodeFacts, NodeLabels};
 use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState, RecentBitstream, decode, encode};
 use fpga_core::staleness::{Knowledge, Received};
-use fpga_core::units::Millis;
+use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_core::window::{Share, Window};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The begin of the trace on the nodes' clocks: nothing lies before 1970.
-const EPOCH: Millis = Millis(1_700_000_000_000);
+/// The begin of the trace on the clocks of all nodes, which do not step. Both begin far from zero: what a state tells is
+/// rounded by slices that are counted from there.
+const START: Moment = Moment { now: MonotonicTime(1_700_000_000_000), wall: WallTime(1_700_000_000_000) };
 const DEVICE: &str = "fpga0";
 
 /// Everything of one node that is published.
@@ -73,10 +74,17 @@ pub fn number(digest: &Digest) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// A simulated moment on the nodes' clocks.
+/// A simulated moment on the clock that only goes forward.
 #[must_use]
-pub fn clock(at: Micros) -> Millis {
-    EPOCH + Millis(at.0 / 1000)
+pub fn clock(at: Micros) -> MonotonicTime {
+    moment(at).now
+}
+
+/// A simulated moment on both clocks.
+#[must_use]
+pub fn moment(at: Micros) -> Moment {
+    let since_start = Millis(at.0 / 1000);
+    Moment { now: START.now + since_start, wall: START.wall + since_start }
 }
 
 impl Collector {
@@ -92,7 +100,7 @@ impl Collector {
             return Err(ScenarioError::Invalid("freshness.heartbeat_s: write at least 1".to_owned()));
         }
         let event = Event {
-            timestamp_ms: EPOCH,
+            timestamp_ms: START.wall,
             duration_ms: Millis::ZERO,
             reconfiguration_ms: Millis::ZERO,
             bitstream_identifier: BitstreamId::Digest(digest(0)),
@@ -192,8 +200,8 @@ impl Collector {
             }
             self.waiting.pop_front();
             self.changed = true;
-            let at = clock(event.at);
-            self.event.timestamp_ms = at;
+            let at = moment(event.at);
+            self.event.timestamp_ms = at.wall;
             self.event.duration_ms = event.duration.millis();
             self.event.reconfiguration_ms = event.reconfiguration.millis();
             self.event.bitstream_identifier = BitstreamId::Digest(digest(event.bitstream));
@@ -203,7 +211,7 @@ impl Collector {
 
     fn publish(&mut self, at: Micros, shown: &Shown) {
         self.take_in(at + self.delay);
-        let now = clock(at);
+        let Moment { now, wall } = moment(at);
         let measured = self.window.measure(now, &self.devices);
         let of_device = measured.devices.get(DEVICE).copied().unwrap_or_default();
         let mut bitstreams = measured.bitstreams;
@@ -224,7 +232,7 @@ impl Collector {
             boot: 1,
             seq: self.seq,
             heartbeat: self.heartbeat.max(self.interval).millis(),
-            measured_at: now,
+            measured_at: wall,
             window: self.window.length(),
             usage: measured.usage,
             reconfiguration: measured.reconfiguration,

@@ -3,6 +3,7 @@
 
 use super::*;
 use fpga_core::node_state::Buckets;
+use fpga_core::units::WallTime;
 
 const NODES: usize = 5_000;
 const ALONE: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
@@ -71,7 +72,7 @@ impl Cluster {
 
 /// What a busy node says: each time something else.
 fn state(at: Duration) -> NodeState {
-    let measured_at = Millis::from(at);
+    let measured_at = WallTime::UNIX_EPOCH + at.into();
     NodeState {
         boot: 1,
         seq: 1,

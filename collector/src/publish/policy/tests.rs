@@ -1,5 +1,6 @@
 use super::*;
 use fpga_core::node_state::{Buckets, RecentBitstream};
+use fpga_core::units::WallTime;
 
 const INTERVALS: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
 
@@ -24,7 +25,7 @@ fn mk_state(measured_at: u64) -> NodeState {
         boot: 1,
         seq: 1,
         heartbeat: Millis(60_000),
-        measured_at: Millis(measured_at),
+        measured_at: WallTime(measured_at),
         window: Millis(300_000),
         usage: Millis::ZERO,
         reconfiguration: Millis::ZERO,

@@ -21,7 +21,7 @@ fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expec
     let rules = Rules { weights: weights.parse().unwrap(), ..Rules::default() };
     let (mut pods, mut random) = (vec![0; nodes.len()], 1_u64);
     for i in 0..200_u64 {
-        let now = Millis(i * 10);
+        let now = MonotonicTime(i * 10);
         let on = |(name, node): (&String, &NodeFacts)| match &node.knowledge {
             Knowledge::Known(received) if expecting => all.on(name, received, now),
             _ => Expected::default(),
@@ -63,13 +63,13 @@ fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
     let ground = unequal_ground(50);
     let mut all = ExpectedLoads::default();
     for i in 0..50 {
-        all.bound(&pod(&format!("old{i}"), &format!("n{i}")), Millis(WINDOW), Millis::ZERO);
+        all.bound(&pod(&format!("old{i}"), &format!("n{i}")), Millis(WINDOW), MonotonicTime::START);
     }
     let usage = |name: &str| match &ground[name[1..].parse::<usize>().unwrap()].knowledge {
         Knowledge::Known(received) => Some((received.state().usage, Millis(WINDOW))),
         _ => None,
     };
-    all.expect(&all.learnt(usage, Millis::ZERO));
+    all.expect(&all.learnt(usage, MonotonicTime::START));
     let spread = burst_after(all, &ground, "1-2-2", true);
     assert!(spread.iter().all(|pods| *pods <= 8), "{spread:?}");
     assert!(burst(&ground, "1-2-2", true).iter().filter(|pods| **pods == 0).count() >= 25, "a staircase");

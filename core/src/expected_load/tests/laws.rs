@@ -7,10 +7,10 @@ use proptest::prelude::*;
 prop_compose! {
     fn any_placed()(
         pods in prop::collection::vec((0..3_u64, 0..400_000_u64, 0..400_000_u64, 0..3_u64), 0..30),
-    ) -> Vec<(PlacedPod, Millis, Millis)> {
+    ) -> Vec<(PlacedPod, Millis, MonotonicTime)> {
         let pods = pods.into_iter().enumerate();
         pods.map(|(i, (node, elapsed, seen, owner))| {
-            (owned(&i.to_string(), &format!("o{owner}"), &format!("n{node}")), Millis(elapsed), Millis(seen))
+            (owned(&i.to_string(), &format!("o{owner}"), &format!("n{node}")), Millis(elapsed), MonotonicTime(seen))
         }).collect()
     }
 }
@@ -27,10 +27,10 @@ proptest! {
             all.bound(&pod, elapsed, seen);
         }
         let state = received(mk_busy(usage, 0), at);
-        let now = Millis(at + wait);
+        let now = MonotonicTime(at + wait);
         let expected = all.on("n0", &state, now);
         prop_assert!(expected.usage.0 <= mean * on_n0 + 1 && expected.pods <= on_n0 as f64);
-        prop_assert_eq!(all.on("n0", &state, Millis(400_000 + WINDOW)), Expected::default());
+        prop_assert_eq!(all.on("n0", &state, MonotonicTime(400_000 + WINDOW)), Expected::default());
     }
 
     #[test]
@@ -47,11 +47,11 @@ proptest! {
                 let place = format!("settled-{owner}");
                 all.gone(&place);
                 if known {
-                    all.bound(&owned(&place, owner, &place), Millis(WINDOW), Millis::ZERO);
+                    all.bound(&owned(&place, owner, &place), Millis(WINDOW), MonotonicTime::START);
                 }
             }
             let place = |name: &str| owners.iter().position(|owner| name == format!("settled-{owner}"));
-            let learnt = all.learnt(|name| Some((usage(place(name)?), Millis(WINDOW))), Millis::ZERO);
+            let learnt = all.learnt(|name| Some((usage(place(name)?), Millis(WINDOW))), MonotonicTime::START);
             all.expect(&learnt);
         };
         learn(&mut all, known);
@@ -63,7 +63,7 @@ proptest! {
                 _ => vec!["mm".parse().unwrap()],
             };
             let placed = PlacedPod { owner, bitstreams, ..pod(&format!("p{index}"), "n") };
-            all.bound(&placed, Millis(*elapsed), Millis::ZERO);
+            all.bound(&placed, Millis(*elapsed), MonotonicTime::START);
         }
         let mut state = mk_busy(0, 0);
         state.buckets.usage = used.into_iter().map(Millis).collect();
@@ -79,17 +79,17 @@ proptest! {
                 }
                 1 => all.gone(&format!("p{step}")),
                 2 => {
-                    all.bound(&owned(&format!("new-{step}"), "rs-1", "n"), Millis::ZERO, Millis(now));
+                    all.bound(&owned(&format!("new-{step}"), "rs-1", "n"), Millis::ZERO, MonotonicTime(now));
                 }
                 3 => learn(&mut all, [step % 2 == 0, true, step % 3 == 0]),
                 _ => {}
             }
             let received = received(state.clone(), at);
-            let before = all.on("n", &received, Millis(now));
+            let before = all.on("n", &received, MonotonicTime(now));
             if let Some(node) = all.nodes.get_mut("n") {
                 node.forget_piece();
             }
-            let anew = all.on("n", &received, Millis(now));
+            let anew = all.on("n", &received, MonotonicTime(now));
             prop_assert!(before.usage.0.abs_diff(anew.usage.0) <= 1, "{before:?} is {anew:?}");
             prop_assert!((before.unknown - anew.unknown).abs() < 1e-6, "{before:?} is {anew:?}");
             prop_assert_eq!((before.shown, before.pods.round()), (anew.shown, anew.pods.round()));
@@ -100,7 +100,7 @@ proptest! {
     fn pods_that_came_and_went_leave_nothing(placed in any_placed(), hinted in prop::collection::vec(0..40_u64, 0..20)) {
         let mut all = ExpectedLoads::default();
         for uid in hinted {
-            all.hint(&uid.to_string(), None, &["n0", "n2"], Millis(uid * 1_000));
+            all.hint(&uid.to_string(), None, &["n0", "n2"], MonotonicTime(uid * 1_000));
         }
         let uids: Vec<String> = placed.iter().map(|(pod, ..)| pod.uid.clone()).collect();
         for (pod, elapsed, seen) in placed {
@@ -108,7 +108,7 @@ proptest! {
         }
         prop_assert_eq!(all.pods(), uids.len());
         uids.iter().for_each(|uid| all.gone(uid));
-        all.forget_hints(Millis(100_000));
+        all.forget_hints(MonotonicTime(100_000));
         prop_assert_eq!((all.pods(), all.hints(), all.nodes.len(), all.hinted.len()), (0, 0, 0, 0));
     }
 

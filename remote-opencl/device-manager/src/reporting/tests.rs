@@ -71,7 +71,7 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
         Reports::new(Some(reporter.clone()), facts(), catalogue, Metrics::default(), Trace::default());
     let dispatcher = Dispatcher::new(NonZeroU32::new(2).unwrap(), Rules::default(), reports.clone());
 
-    let before = wall_clock();
+    let before = WallTime::of(SystemTime::now());
     let started = Instant::now();
     let grant = dispatcher.submit(request(1, 1, &[sobel, other], OtherKernels::None)).unwrap().unwrap();
     let granted = Instant::now();
