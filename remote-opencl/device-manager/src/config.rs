@@ -50,6 +50,10 @@ pub struct Config {
     pub board: Board,
     /// How long clients over a network may be silent.
     pub keepalive: Keepalive,
+    /// How long tasks of a client that has gone may run on.
+    pub abandoned_grace: Duration,
+    /// How long running tasks get when the manager ends.
+    pub drain_timeout: Duration,
     /// How long a client that lost its connection may take to come back; zero: it can't.
     pub reconnect_grace: Duration,
     /// Whether clients on this node share memory with the manager.

@@ -160,7 +160,8 @@ impl Confinement {
         for path in HARMLESS_FILES {
             allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
         }
-        allow(&rules, own, all, all)?;
+        // What a tenant writes it can't start.
+        allow(&rules, own, all & !EXECUTE, all)?;
         Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: Vec::new() })) })
     }
 
@@ -179,6 +180,34 @@ impl Confinement {
             unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.set.as_raw_fd(), 0_u32) };
         if restricted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
+}
+
+/// Whether this kernel has what confines builds.
+///
+/// # Errors
+/// What the kernel says.
+pub fn is_there() -> io::Result<()> {
+    version().map(|_| ())
+}
+
+/// Gives up all capabilities of the calling thread, and of what it starts: those of a manager that runs as root.
+///
+/// # Errors
+/// The system's.
+pub fn drop_capabilities() -> io::Result<()> {
+    /// `struct __user_cap_header_struct`.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = Header { version: VERSION_3, pid: 0 };
+    // Effective, permitted and inheritable, 32 bits each, twice.
+    let none = [0_u32; 6];
+    // SAFETY: the kernel reads both during the call; the layouts are its own.
+    let dropped = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    if dropped == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Where PoCL keeps what it has built; the first that is set counts.

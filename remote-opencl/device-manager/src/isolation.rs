@@ -9,10 +9,12 @@
 
 pub mod child;
 pub mod folder;
+mod guard;
 pub mod packets;
 pub mod pool;
 pub mod process;
 pub mod relay;
+pub mod seccomp;
 pub mod tenant_process;
 
 use clap::ValueEnum;

@@ -83,6 +83,12 @@ impl Credentials {
         Ok(Self { uid: credentials.uid(), pid: credentials.pid() })
     }
 
+    /// The process, where this process sees it.
+    #[must_use]
+    pub fn process(self) -> Option<u32> {
+        u32::try_from(self.pid).ok().filter(|pid| *pid != 0)
+    }
+
     #[cfg(test)]
     pub(crate) fn new(uid: u32, pid: i32) -> Self {
         Self { uid, pid }

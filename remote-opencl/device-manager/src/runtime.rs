@@ -18,7 +18,7 @@ use std::str::FromStr;
 pub const INTEL_FOLDER_VARIABLE: &str = "FPGA_INTEL_OPENCL";
 
 /// Set while the environment is the runtime's: the private folder with its one `.icd` file.
-const ENTERED_VARIABLE: &str = "FPGA_DEVICE_MANAGER_ENTERED";
+pub const ENTERED_VARIABLE: &str = "FPGA_DEVICE_MANAGER_ENTERED";
 
 /// Where Intel's runtimes lie below the folder that `make setup` was called in.
 const INTEL_SUBFOLDER: &str = "build/intel-opencl/lib";
@@ -29,7 +29,7 @@ const OUR_SUFFIX: &[u8] = b"FPGA";
 const CL_PLATFORM_ICD_SUFFIX_KHR: u32 = 0x0920;
 
 /// Settings of the C library's allocator that programs can't make themselves.
-const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
+pub const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
 /// How many freed pieces of one size a thread keeps: a batch of 100 commands frees as many of each at once, and what is
 /// not kept goes to the one arena (see `memory.rs`) that all threads share.
 const KEPT_PIECES: &str = "glibc.malloc.tcache_count=127";

@@ -130,6 +130,12 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
 
+    /// How long the tasks of a client that has gone may run on: then its tenant's process is ended, with
+    /// --isolate process; else the device is reported unhealthy, and the manager drains and ends with status 1, for
+    /// whoever started it to start it anew, since no OpenCL runtime can end a kernel.
+    #[arg(long, env = "FPGA_ABANDONED_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
+    abandoned_timeout: Duration,
+
     /// How long running tasks get to end after SIGTERM.
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
     drain_timeout: Duration,
@@ -205,6 +211,7 @@ impl ServeArgs {
             collector,
             collector_token_file: token_file,
             metrics_listen,
+            abandoned_timeout,
             drain_timeout,
             own_folder,
             trace,
@@ -328,6 +335,8 @@ impl ServeArgs {
             metrics,
             reconfiguration_time,
             keepalive: doors.keepalive(),
+            abandoned_grace: abandoned_timeout,
+            drain_timeout,
             reconnect_grace: gate.reconnect_grace,
             shared_memory,
             sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
@@ -347,6 +356,9 @@ impl ServeArgs {
             if let Err(unsent) = flushed.and_then(|()| reporter.shutdown(LAST_REPORTS)) {
                 warn!(%unsent, "Last reports were not delivered");
             }
+        }
+        if shutdown.has_failed() {
+            signals::end(&at_end, 1);
         }
         at_end.drop_all();
         served

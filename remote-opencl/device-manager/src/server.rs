@@ -14,7 +14,7 @@ use crate::isolation::pool::{Plan, TenantProcesses};
 use crate::link::Links;
 use crate::listen::Listener;
 use crate::memory;
-use crate::peer::Accepted;
+use crate::peer::{Accepted, Credentials};
 use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::segments::{Pool, Sides};
@@ -102,11 +102,19 @@ pub fn serve(
         if let Some(processes) = &shared.processes {
             processes.drain();
         }
-        connections.all_closed().await;
+        if shutdown.has_failed() {
+            // The task that doesn't end keeps its session's connection.
+            let _ = tokio::time::timeout(shared.config.drain_timeout, connections.all_closed()).await;
+        } else {
+            connections.all_closed().await;
+        }
         if let Some(processes) = &shared.processes {
             processes.end().await;
         }
-        shared.lender.end();
+        if !shutdown.has_failed() {
+            // It may work in the runtime for the task that doesn't end.
+            shared.lender.end();
+        }
         Ok(())
     })
 }
@@ -223,11 +231,23 @@ async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
     }
 }
 
+/// Whether a kernel has connected: it would be taken for the manager's own user.
+fn is_of_a_tenants_process(accepted: &Accepted, shared: &Shared) -> bool {
+    let Some(processes) = &shared.processes else { return false };
+    accepted.credentials().is_ok_and(|process| {
+        process.and_then(Credentials::process).is_some_and(|process| processes.have(process))
+    })
+}
+
 fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
     let peer = match accepted.peer(shared.config.keepalive) {
         Ok(peer) => peer,
         Err(error) => return tracing::debug!(%error, "A connection failed"),
     };
+    if is_of_a_tenants_process(&accepted, shared.as_ref()) {
+        shared.config.metrics.access_refusals.inc();
+        return tracing::warn!(?peer, "A connection was closed: a tenant's process made it");
+    }
     let Some(open) = connections.open(&peer) else {
         return tracing::warn!(?peer, "A connection was closed: there are too many");
     };

@@ -48,25 +48,26 @@ pub fn handle(shutdown: Shutdown, at_end: AtEnd, drain: Duration) -> io::Result<
         let deadline = thread::Builder::new().name("drain-deadline".to_owned()).spawn(move || {
             thread::sleep(drain);
             warn!(?drain, "Sessions did not end in time; ending without them");
-            end(&of_deadline, first);
+            end(&of_deadline, 128 + first as i32);
         });
         if deadline.is_err() {
-            end(&at_end, first);
+            end(&at_end, 128 + first as i32);
         }
         while let Ok(second) = signals.wait() {
             if came.elapsed() < SAME_WISH {
                 continue;
             }
             warn!(signal = %second, "Second signal; ending at once");
-            end(&at_end, second);
+            end(&at_end, 128 + second as i32);
         }
     })?;
     Ok(())
 }
 
-fn end(at_end: &AtEnd, signal: Signal) -> ! {
+/// Ends the process with this status, whatever runs.
+pub fn end(at_end: &AtEnd, status: i32) -> ! {
     at_end.drop_all();
     // No destructors: a vendor's runtime may wait in them for kernels that don't end.
     // SAFETY: `_exit` takes any status and touches no memory of ours.
-    unsafe { libc::_exit(128 + signal as i32) }
+    unsafe { libc::_exit(status) }
 }

@@ -1,15 +1,17 @@
 //! A tenant process: sessions of one tenant over a vendor context of its own, as the manager tells it.
 //!
-//! It decides nothing about the device: its dispatcher asks the manager for slots and hears of them. It gives up the
-//! manager's files, connections and signals (Landlock) before it loads the vendor, and ends with the control socket.
+//! It decides nothing about the device: its dispatcher asks the manager for slots and hears of them. Before it loads the
+//! vendor it gives up the manager's files (Landlock), its capabilities, and all system calls but those of an OpenCL runtime
+//! ([`seccomp`]). It ends with the control socket.
 
 use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
+use super::seccomp::{self, Programs};
 use crate::board::Board;
 use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
-use crate::confine::{ConfineBuilds, Confinement};
+use crate::confine::{self, ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::greeting::Access;
@@ -37,7 +39,7 @@ use clap::Args;
 use futures::StreamExt as _;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -46,6 +48,8 @@ use tonic::Status;
 
 /// How often the manager hears what was counted.
 const COUNTED_INTERVAL: Duration = Duration::from_secs(1);
+/// The highest `oom_score_adj`.
+const FIRST_TO_END: &str = "1000";
 
 /// Serves the sessions of one tenant for `serve --isolate process`, which starts it.
 #[derive(Debug, Args)]
@@ -157,7 +161,10 @@ impl TenantProcessArgs {
             let confinement = Confinement::of(&runtime, &folder).unwrap_or_else(|_| Confinement::off());
             (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
-        confine(&setup, &runtime)?;
+        let listener = confine(&setup, &runtime)?;
+        manager.0.send(&Up::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
+        // The manager alone answers.
+        drop(listener);
         entered.load()?;
         memory::keep_freed();
         let built = (confinement, includes);
@@ -186,17 +193,32 @@ fn control() -> io::Result<Control> {
     Ok(Control::of(control))
 }
 
-fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<()> {
-    if setup.common.confine == ConfineBuilds::Off {
-        return Ok(());
+/// Gives up what the process doesn't need, for good; the descriptor over which the kernel asks for new threads and
+/// processes, where it does.
+fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<Option<OwnedFd>> {
+    // Where memory runs out it is a tenant's process that ends, the one with most memory, and never the manager.
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", FIRST_TO_END) {
+        tracing::warn!(%error, "The process can't be made the first to end where memory runs out");
     }
+    if setup.common.confine == ConfineBuilds::Off {
+        return Ok(None);
+    }
+    let wanted = setup.common.confine == ConfineBuilds::Wanted;
+    confine::drop_capabilities().context("the process can't give up its capabilities")?;
     match Confinement::of_tenant(runtime, &setup.folder).and_then(|confinement| confinement.enter()) {
-        Ok(()) => Ok(()),
-        Err(error) if setup.common.confine == ConfineBuilds::Wanted => {
+        Ok(()) => {}
+        Err(error) if wanted => {
             tracing::warn!(%error, "The kernel has no Landlock: kernels can open what the manager can");
-            Ok(())
         }
-        Err(error) => Err(error).context("--confine-builds required: this kernel has no Landlock"),
+        Err(error) => return Err(error).context("--confine-builds required: this kernel has no Landlock"),
+    }
+    match seccomp::is_there() {
+        Ok(()) => Ok(Some(seccomp::restrict(Programs::of(runtime))?)),
+        Err(error) if wanted => {
+            tracing::warn!(%error, "The kernel has no seccomp: kernels can make any system call");
+            Ok(None)
+        }
+        Err(error) => Err(error).context("--confine-builds required: this kernel has no seccomp"),
     }
 }
 
@@ -243,6 +265,9 @@ fn shared(
             metrics,
             reconfiguration_time: setup.common.reconfiguration_time,
             keepalive: Keepalive::within(Duration::ZERO),
+            // The manager ends this process.
+            abandoned_grace: Duration::MAX,
+            drain_timeout: Duration::MAX,
             reconnect_grace: Duration::ZERO,
             board: Board::default(),
             shared_memory: SharedMemory::On,

@@ -1,7 +1,8 @@
 //! The control socket between the manager and a tenant process: whole packets, a descriptor beside some of them; and the
 //! frames of a session's link.
 //!
-//! Packets are JSON, which is read with bounds and without trust. Descriptors go down only.
+//! Packets are JSON, which is read with bounds and without trust. Descriptors go down only, but for the one beside the
+//! first packet that comes up, before any code of the tenant's runs.
 
 use crate::command_ring::CommandRing;
 use crate::confine::ConfineBuilds;
@@ -60,6 +61,9 @@ pub enum Down {
 /// From a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Up {
+    /// The first one: the process has given up what it doesn't need. The descriptor beside it, where the kernel has filters
+    /// of system calls, is the one over which the kernel asks for new threads and processes.
+    Confined,
     /// A task wants to start.
     Submit {
         /// Whose it is.

@@ -3,18 +3,20 @@
 //! A thread for each process starts it, hears it, and waits for its end; so it lives as long as the process, which the
 //! kernel ends with that thread (`PR_SET_PDEATHSIG`). What a process says is the business of [`TenantProcess`].
 
+use super::guard;
 use super::packets::{Common, Control, Down, Setup};
-use super::process;
+use super::process::{self, MemoryLimits};
 use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
 use crate::dispatcher::{SessionId, Tenant};
 use crate::log::LogArgs;
 use crate::objects::lock;
 use crate::runtime::Runtime;
 use crate::session::{Locality, Shared};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -22,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long processes may take to go when the manager ends.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How far up parents are looked at.
+const MAX_GENERATIONS: usize = 64;
 
 /// How tenant processes are.
 #[derive(Debug, Clone)]
@@ -32,8 +36,8 @@ pub struct Plan {
     pub log: LogArgs,
     /// Most of them at a time.
     pub most: usize,
-    /// Most bytes of address space of each.
-    pub memory_limit: Option<u64>,
+    /// How much memory each may have.
+    pub memory: MemoryLimits,
     /// Where each gets a folder.
     pub folder: PathBuf,
     /// What they are told.
@@ -45,6 +49,8 @@ pub struct Plan {
 pub struct TenantProcesses {
     plan: Plan,
     by_tenant: Mutex<BTreeMap<Tenant, Arc<TenantProcess>>>,
+    /// The processes' numbers; each leads the session of all that it starts.
+    leaders: Mutex<BTreeSet<u32>>,
     /// Counts them.
     last: AtomicU64,
 }
@@ -64,7 +70,7 @@ impl TenantProcesses {
     /// None yet.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
-        Self { plan, by_tenant: Mutex::default(), last: AtomicU64::new(0) }
+        Self { plan, by_tenant: Mutex::default(), leaders: Mutex::default(), last: AtomicU64::new(0) }
     }
 
     /// Begins a session in its tenant's process, which is started if there is none.
@@ -122,17 +128,19 @@ impl TenantProcesses {
         let of_thread = (self.clone(), shared.clone(), process.clone());
         thread::Builder::new().name("tenant".to_owned()).spawn(move || {
             let (all, shared, process) = of_thread;
-            let Plan { runtime, log, memory_limit, .. } = &all.plan;
-            match process::start(runtime, log, &folder, theirs, *memory_limit) {
+            let Plan { runtime, log, memory, .. } = &all.plan;
+            match process::start(runtime, log, &folder, theirs, *memory) {
                 Ok(mut child) => {
                     let tenant = process.tenant().as_str();
                     tracing::info!(tenant, pid = child.id(), "A tenant's process has started");
                     shared.config.metrics.tenant_processes.inc();
-                    let ending = process.serve(&all, &shared);
+                    lock(&all.leaders).insert(child.id());
+                    let ending = process.serve(child.id(), &all, &shared);
                     process.retire();
-                    // It may have ended by itself; it is waited for here only.
-                    let _ = child.kill();
-                    process.say_end(&ending, child.wait(), &shared);
+                    end_all(&mut child);
+                    let status = child.wait();
+                    lock(&all.leaders).remove(&child.id());
+                    process.say_end(&ending, status, &shared);
                     shared.config.metrics.tenant_processes.dec();
                 }
                 Err(error) => tracing::error!(%error, "A tenant's process can't be started"),
@@ -146,6 +154,20 @@ impl TenantProcesses {
             }
         })?;
         Ok(process)
+    }
+
+    /// Whether a process, as the kernel names the other end of a connection, is one of these or was started by one: what
+    /// connects from there is a tenant's kernel under the manager's own user. 0 is none of this machine's view.
+    #[must_use]
+    pub fn have(&self, pid: u32) -> bool {
+        let leaders = lock(&self.leaders);
+        // Where the kernel has no seccomp a process can leave its session, but not change who its parents are.
+        let family =
+            std::iter::successors(Some(pid), |child| guard::parent_of(*child).filter(|parent| *parent > 1));
+        pid != 0
+            && !leaders.is_empty()
+            && (guard::session_of(pid).is_some_and(|leader| leaders.contains(&leader))
+                || family.take(MAX_GENERATIONS).any(|process| leaders.contains(&process)))
     }
 
     /// Whether the process has had nothing to do for long, and so retires. Under this lock nobody gives it a session.
@@ -183,4 +205,15 @@ impl TenantProcesses {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
+}
+
+/// Ends a tenant's process and all that it has started, which are of its session and so of its group. It may have ended by
+/// itself, but is waited for by the caller only: the number is still its own.
+fn end_all(child: &mut Child) {
+    if let Ok(group) = i32::try_from(child.id()) {
+        // Nobody may be left.
+        let _ =
+            nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
+    }
+    let _ = child.kill();
 }

@@ -1,16 +1,45 @@
-//! Starting a tenant process: this same program, bound to the manager, with bounds of its own and nothing of the
-//! manager's settings.
+//! Starting a tenant process: this same program, bound to the manager, with bounds of its own and an environment of
+//! what a runtime needs.
 
 use crate::log::LogArgs;
 use crate::process::{Inherited, Terminal, bind_to_parent};
-use crate::runtime::{INTEL_FOLDER_VARIABLE, Runtime};
+use crate::runtime::{ENTERED_VARIABLE, INTEL_FOLDER_VARIABLE, Runtime, TUNABLES_VARIABLE};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+/// Variables that it gets, beside those that begin as [`KEPT_PREFIXES`] say: what the dynamic linker, the ICD loader and the
+/// C library look at. All others may be secrets of the manager's or of whoever started it.
+const KEPT: &[&str] = &[
+    "PATH",
+    "LANG",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "RUST_BACKTRACE",
+    TUNABLES_VARIABLE,
+    ENTERED_VARIABLE,
+    INTEL_FOLDER_VARIABLE,
+    "ALTERAOCLSDKROOT",
+    "INTELFPGAOCLSDKROOT",
+    "XILINX_XRT",
+];
+/// Settings of runtimes.
+const KEPT_PREFIXES: &[&str] =
+    &["LC_", "OCL_ICD_", "POCL_", "CL_", "AOCL_", "ACL_", "XCL_", "XRT_", "OMP_", "TBB_", "KMP_"];
+
+/// How much memory a tenant process may have, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryLimits {
+    /// What it writes to and shares with nobody (`RLIMIT_DATA`).
+    pub private: u64,
+    /// Its address space (`RLIMIT_AS`), where that is bounded.
+    pub address_space: Option<u64>,
+}
 
 /// Starts it; call it from a thread that lives as long as the process is to. The control socket is its standard input.
 ///
@@ -21,17 +50,12 @@ pub fn start(
     log: &LogArgs,
     folder: &Path,
     control: OwnedFd,
-    memory_limit: Option<u64>,
+    memory: MemoryLimits,
 ) -> io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("fpga-device-manager").arg("tenant-process");
     command.arg("--runtime").arg(runtime.to_string()).args(log.to_arguments());
-    for (name, _) in std::env::vars_os() {
-        // Tokens and addresses may be among them.
-        if name.as_encoded_bytes().starts_with(b"FPGA_") && name != INTEL_FOLDER_VARIABLE {
-            command.env_remove(&name);
-        }
-    }
+    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
     // What a runtime keeps of one tenant's programs is no other tenant's.
     for variable in ["TMPDIR", "HOME", "XDG_CACHE_HOME", "POCL_CACHE_DIR"] {
         command.env(variable, folder);
@@ -42,11 +66,17 @@ pub fn start(
     unsafe {
         command.pre_exec(move || {
             setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-            if let Some(bytes) = memory_limit {
+            setrlimit(Resource::RLIMIT_DATA, memory.private, memory.private)?;
+            if let Some(bytes) = memory.address_space {
                 setrlimit(Resource::RLIMIT_AS, bytes, bytes)?;
             }
             Ok(())
         });
     }
     command.spawn()
+}
+
+fn is_kept(name: &OsStr) -> bool {
+    let begins = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    KEPT.iter().any(|kept| name == *kept) || KEPT_PREFIXES.iter().any(begins)
 }

@@ -177,7 +177,10 @@ pub async fn run(
     };
     let (from_process, to_process) = link.into_split();
     let last = {
-        let down = downwards(client, to_process, &outgoing);
+        let abandoned = async {
+            downwards(client, to_process, &outgoing).await;
+            tokio::time::sleep(shared.config.abandoned_grace).await;
+        };
         let inputs = async {
             while let Some(input) = inputs.recv().await {
                 pass_on(&process, session, input);
@@ -190,8 +193,12 @@ pub async fn run(
         };
         tokio::select! {
             last = upwards(Frames::of(from_process), &outgoing, &budget, expect) => last,
-            // The first ends with the client, the second never.
-            _ = async { tokio::join!(down, inputs) } => None,
+            () = abandoned => {
+                process.is_stuck();
+                None
+            }
+            // It never ends.
+            () = inputs => None,
         }
     };
     shared.router.remove(session);

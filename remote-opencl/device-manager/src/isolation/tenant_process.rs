@@ -4,6 +4,7 @@
 
 mod heard;
 
+use super::guard;
 use super::packets::{Control, Down, Received, Room, Up};
 use super::pool::TenantProcesses;
 use crate::dispatcher::{Grant, SessionId, TaskId, Tenant};
@@ -58,6 +59,8 @@ struct State {
 enum Life {
     Lives,
     Over,
+    /// Over, for commands that don't end.
+    Stuck,
 }
 
 /// How a process ended.
@@ -67,6 +70,8 @@ pub(super) enum Ending {
     Retired,
     /// By itself, or by its tenant's kernels.
     Died,
+    /// Its tenant's commands don't end, and their client has gone.
+    Stuck,
     /// It broke the rules.
     Broke(Violation),
 }
@@ -94,7 +99,7 @@ impl TenantProcess {
     /// Begins a session, unless the process is over.
     pub(super) fn begin(&self, session: SessionId, locality: Locality, link: &OwnedFd) -> io::Result<bool> {
         let mut state = lock(&self.state);
-        if state.life == Life::Over {
+        if state.life != Life::Lives {
             return Ok(false);
         }
         let shares_memory_with = match locality {
@@ -123,7 +128,17 @@ impl TenantProcess {
 
     /// It gets no more sessions, and is told so; its thread does the rest.
     pub(super) fn retire(&self) {
-        lock(&self.state).life = Life::Over;
+        let mut state = lock(&self.state);
+        if state.life == Life::Lives {
+            state.life = Life::Over;
+        }
+        drop(state);
+        self.control.hang_up();
+    }
+
+    /// Commands of a session whose client has gone don't end: nothing but the end of the process ends them.
+    pub(super) fn is_stuck(&self) {
+        lock(&self.state).life = Life::Stuck;
         self.control.hang_up();
     }
 
@@ -191,10 +206,22 @@ impl TenantProcess {
         }
     }
 
-    /// Hears the process until it ends, breaks the rules, or has nothing to do.
-    pub(super) fn serve(self: &Arc<Self>, all: &TenantProcesses, shared: &Shared) -> Ending {
+    /// Hears the process `pid` until it ends, breaks the rules, or has nothing to do.
+    pub(super) fn serve(self: &Arc<Self>, pid: u32, all: &TenantProcesses, shared: &Shared) -> Ending {
+        let mut confined = false;
         loop {
-            let result = match self.control.receive::<Up>() {
+            let received = if confined {
+                self.control.receive::<Up>()
+            } else {
+                self.control.receive_with_descriptor::<Up>()
+            };
+            let result = match received {
+                // Before this nothing of the tenant's runs in the process.
+                Ok(Received::Packet(Up::Confined, listener)) if !confined => {
+                    confined = true;
+                    listener.map_or(Ok(()), |listener| guard::start(pid, listener)).map_err(Violation::from)
+                }
+                Ok(Received::Packet(_, _)) if !confined => Err(Violation::First),
                 Ok(Received::Packet(packet, _)) => self.heard(packet, shared),
                 Ok(Received::Nothing) => {
                     if all.retires(self) {
@@ -203,8 +230,11 @@ impl TenantProcess {
                     Ok(())
                 }
                 Ok(Received::End) => {
-                    let retired = lock(&self.state).life == Life::Over;
-                    return if retired { Ending::Retired } else { Ending::Died };
+                    return match lock(&self.state).life {
+                        Life::Lives => Ending::Died,
+                        Life::Over => Ending::Retired,
+                        Life::Stuck => Ending::Stuck,
+                    };
                 }
                 Err(error) => Err(error.into()),
             };
@@ -222,6 +252,12 @@ impl TenantProcess {
             Ending::Retired => {
                 tracing::info!(tenant, "A tenant's process has ended");
                 return;
+            }
+            Ending::Stuck => {
+                tracing::warn!(
+                    tenant,
+                    "A tenant's process was ended: commands of a client that has gone ran on"
+                );
             }
             Ending::Died => tracing::warn!(tenant, status, "A tenant's process died; its sessions are over"),
             Ending::Broke(why) => tracing::error!(tenant, %why, "A tenant's process broke the rules"),

@@ -3,6 +3,7 @@
 use super::{Building, Closed, Session};
 use crate::dispatcher::Grant;
 use crate::router::Input;
+use fpga_core::device::Health;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 impl Session {
@@ -17,8 +18,21 @@ impl Session {
         for task in self.backlog.clear() {
             self.give_back(dispatcher.finished(task));
         }
+        let grace = tokio::time::sleep(self.shared.config.abandoned_grace);
+        tokio::pin!(grace);
+        let mut patient = true;
         while !self.executor.is_idle() || self.building == Building::Yes {
-            let Some(next) = input.recv().await else { break };
+            let next = tokio::select! {
+                next = input.recv() => next,
+                () = &mut grace, if patient => {
+                    patient = false;
+                    if !self.executor.is_idle() {
+                        self.device_is_stuck();
+                    }
+                    continue;
+                }
+            };
+            let Some(next) = next else { break };
             self.wind_up(next);
         }
         while let Ok(next) = input.try_recv() {
@@ -27,6 +41,19 @@ impl Session {
         self.outgoing.reports(&mut self.reports);
         self.closed = Closed::Yes;
         tracing::debug!(session = self.id.0, "Session closed");
+    }
+
+    /// The client has gone, and its commands run on and on with their slots. A runtime can't end a kernel, so that only a
+    /// new process gets the device back: this one tells that the device is unhealthy, drains, and ends as failed.
+    fn device_is_stuck(&self) {
+        let (session, tenant) = (self.id.0, self.tenant.as_str());
+        tracing::error!(
+            session,
+            tenant,
+            "Commands of a client that has gone do not end; the device manager ends, to be started anew"
+        );
+        self.shared.config.reports.health(Health::Unhealthy);
+        self.shared.shutdown.fail();
     }
 
     fn wind_up(&mut self, input: Input) {

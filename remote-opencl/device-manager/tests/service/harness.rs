@@ -141,12 +141,19 @@ impl Client {
 
     /// The completion of an event, with the data of a read.
     pub async fn completion(&mut self, event: u64) -> (v1::Completion, Vec<u8>) {
+        self.try_completion(event).await.unwrap()
+    }
+
+    /// The same, or with what the session ended before.
+    pub async fn try_completion(&mut self, event: u64) -> Result<(v1::Completion, Vec<u8>), Status> {
         loop {
             if let Some(mut completion) = self.completions.remove(&event) {
                 let data = completion.data.take().map(|data| self.take(data)).unwrap_or_default();
-                return (completion, data);
+                return Ok((completion, data));
             }
-            self.receive().await.unwrap();
+            if !self.receive().await? {
+                return Err(Status::cancelled("the session has ended"));
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! `--isolate process`: what a tenant's kernels do to their runtime is that tenant's affair.
 
+mod machine_code;
+
 use crate::harness::{Client, DEADLINE, Manager, Ready};
 use crate::sharing::{SPIN, tenants_file};
 use crate::{INCREASE, ints, scalar};

@@ -26,6 +26,8 @@ const MAX_RECONFIGURATION: Duration = Duration::from_secs(600);
 /// How a process breaks the rules; it ends with that.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::isolation) enum Violation {
+    #[error("its first packet is another than it should be, or comes again")]
+    First,
     #[error("it uses an id of a task that it has not")]
     Task,
     #[error("it has too many tasks")]
@@ -36,7 +38,7 @@ pub(in crate::isolation) enum Violation {
     Bitstream,
     #[error("a task was refused: {0}")]
     Refused(#[from] crate::dispatcher::Refusal),
-    #[error("it does not listen: {0}")]
+    #[error("it does not listen, or says what is no packet: {0}")]
     Deaf(#[from] io::Error),
 }
 
@@ -44,6 +46,7 @@ impl TenantProcess {
     pub(super) fn heard(self: &Arc<Self>, packet: Up, shared: &Shared) -> Result<(), Violation> {
         let dispatcher = &shared.config.dispatcher;
         match packet {
+            Up::Confined => return Err(Violation::First),
             Up::Submit { session, task, kind: number, demand } => {
                 let (session, id) = (SessionId(session), TaskId(task));
                 if task.checked_sub(self.first_task).is_none_or(|at| at == 0 || at >= TASK_IDS) {

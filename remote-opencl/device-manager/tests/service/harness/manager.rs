@@ -110,6 +110,11 @@ impl Manager {
     pub fn stop(&mut self) -> std::process::ExitStatus {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.ends()
+    }
+
+    /// Waits for its end.
+    pub fn ends(&mut self) -> std::process::ExitStatus {
         let since = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
