@@ -10,6 +10,7 @@
 pub mod child;
 pub mod folder;
 mod guard;
+pub mod outbound;
 pub mod packets;
 pub mod pool;
 pub mod process;

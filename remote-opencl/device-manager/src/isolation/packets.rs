@@ -267,6 +267,15 @@ pub fn kind(number: Option<u64>) -> Option<Kind> {
     number.map(Kind)
 }
 
+/// A packet as it is sent.
+///
+/// # Errors
+/// That it is too long.
+pub fn encode(packet: &impl Serialize) -> io::Result<Vec<u8>> {
+    let bytes = serde_json::to_vec(packet)?;
+    if bytes.len() > MAX_PACKET_BYTES { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(bytes) }
+}
+
 impl Control {
     /// This end and the other.
     ///
@@ -304,10 +313,14 @@ impl Control {
     /// # Errors
     /// The system's; that it is too long; that there is no room now.
     pub fn send(&self, packet: &impl Serialize, fd: Option<BorrowedFd<'_>>, room: Room) -> io::Result<()> {
-        let bytes = serde_json::to_vec(packet)?;
-        if bytes.len() > MAX_PACKET_BYTES {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        self.send_encoded(&encode(packet)?, fd, room)
+    }
+
+    /// Sends a packet that [`encode`] made, whole.
+    ///
+    /// # Errors
+    /// The system's; that there is no room now.
+    pub fn send_encoded(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>, room: Room) -> io::Result<()> {
         let fds: Vec<RawFd> = fd.iter().map(|fd| fd.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&fds)];
         let beside: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
@@ -316,7 +329,7 @@ impl Control {
             flags |= MsgFlags::MSG_DONTWAIT;
         }
         loop {
-            match sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(&bytes)], beside, flags, None) {
+            match sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(bytes)], beside, flags, None) {
                 Ok(_) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),

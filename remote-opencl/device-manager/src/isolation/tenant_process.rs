@@ -5,7 +5,8 @@
 mod heard;
 
 use super::guard;
-use super::packets::{Control, Down, Received, Room, Up};
+use super::outbound::Outbound;
+use super::packets::{Control, Down, Received, Up};
 use super::pool::TenantProcesses;
 use crate::dispatcher::{Grant, SessionId, TaskId, Tenant};
 use crate::objects::lock;
@@ -36,7 +37,7 @@ pub struct TenantProcess {
     tenant: Tenant,
     /// Ids of its tasks come after this.
     first_task: u64,
-    control: Control,
+    control: Outbound,
     state: Mutex<State>,
 }
 
@@ -88,7 +89,7 @@ impl TenantProcess {
             loads: 0,
             idle_since: Instant::now(),
         };
-        Self { tenant, first_task, control, state: Mutex::new(state) }
+        Self { tenant, first_task, control: Outbound::new(control), state: Mutex::new(state) }
     }
 
     /// Whose it is.
@@ -107,7 +108,7 @@ impl TenantProcess {
             Locality::Remote => None,
         };
         let open = Down::Open { session: session.0, shares_memory_with };
-        self.control.send(&open, Some(link.as_fd()), Room::Now)?;
+        self.control.send(&open, Some(link.as_fd()))?;
         state.sessions.insert(session);
         Ok(true)
     }
@@ -147,7 +148,7 @@ impl TenantProcess {
     /// # Errors
     /// That the process doesn't listen.
     pub(super) fn say(&self, packet: &Down) -> io::Result<()> {
-        self.control.send(packet, None, Room::Now)
+        self.control.send(packet, None)
     }
 
     /// Says something; a process that doesn't listen ends.
@@ -165,7 +166,7 @@ impl TenantProcess {
 
     /// The session's client has connected for descriptors.
     pub fn side(&self, session: SessionId, side: &Side) {
-        if self.control.send(&Down::Side { session: session.0 }, Some(side.as_fd()), Room::Now).is_err() {
+        if self.control.send(&Down::Side { session: session.0 }, Some(side.as_fd())).is_err() {
             self.retire();
         }
     }
