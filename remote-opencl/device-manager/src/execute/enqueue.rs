@@ -106,7 +106,10 @@ fn whole_or_own(
 ) -> ClResult<Enqueued> {
     if buffer.is_first_and_whole(offset, size) {
         let enqueued = enqueue(&references(wait))?;
-        buffer.owned_by(enqueued.event());
+        // Where a later piece was refused the rest of the buffer still holds what was there before.
+        if enqueued.is_whole() {
+            buffer.owned_by(enqueued.event());
+        }
         return Ok(enqueued);
     }
     wait.extend(buffer.own_contents()?);

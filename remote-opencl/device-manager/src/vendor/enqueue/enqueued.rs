@@ -95,6 +95,12 @@ impl Enqueued {
         Some(Bytes::from(bytes))
     }
 
+    /// Whether the vendor has taken all of its pieces.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.refused.is_none()
+    }
+
     /// Whether its event is all there is: the command has succeeded when that has.
     #[must_use]
     pub fn is_one_event(&self) -> bool {
