@@ -48,6 +48,15 @@ pub(crate) struct Receiving {
     frames: Frames,
 }
 
+/// Why nothing more can be sent.
+#[derive(Debug, thiserror::Error)]
+enum SendError {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error("a message can't be encoded: {0}")]
+    Unencodable(#[from] prost::EncodeError),
+}
+
 /// Why a ring ends its session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RingError {
@@ -93,20 +102,24 @@ impl RingWriter {
         if bell == Bell::Ring {
             self.bell.ring();
         }
-        if sent.is_err() {
-            // Who reads hears of it by the end of the bell, and loses the session.
+        if let Err(error) = sent {
+            tracing::warn!(%error, "A session's messages can't be sent");
+            // Who reads hears of it by the end of the bell, and loses the session: all that waits fails.
             self.encoded.clear();
             self.bell.close();
         }
     }
 
-    fn write(&mut self, next: &mut impl FnMut() -> Option<Outgoing>, bell: &mut Bell) -> Result<(), Broken> {
+    fn write(
+        &mut self,
+        next: &mut impl FnMut() -> Option<Outgoing>,
+        bell: &mut Bell,
+    ) -> Result<(), SendError> {
         loop {
             while self.encoded.len() < GATHERED_BYTES
                 && let Some(outgoing) = next()
             {
-                // A message of ours that can't be encoded is none: that needs no more than memory.
-                let _ = frame(&mut self.encoded, |out| encode(outgoing, out));
+                frame(&mut self.encoded, |out| encode(outgoing, out))?;
             }
             if self.encoded.is_empty() {
                 return Ok(());

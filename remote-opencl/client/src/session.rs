@@ -20,7 +20,9 @@ use crate::segments::{Purpose, Range, Segments};
 use crate::sync::lock;
 use crate::transport::Connection;
 use bytes::{Bytes, BytesMut};
+use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form};
+use prost::Message as _;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -32,6 +34,9 @@ use tonic::transport::Channel;
 
 /// Set in the ids of transfers that aren't a command's data.
 const OTHER_TRANSFER: u64 = 1 << 63;
+
+/// Most ids in one Release: far below the longest message.
+const MAX_RELEASED: usize = 1 << 16;
 
 /// A session with a manager.
 #[derive(Debug)]
@@ -125,13 +130,14 @@ impl Session {
     pub(crate) fn call(&self, method: Method) -> Result<v1::Reply> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
         let id = self.new_id();
+        let call = sendable(v1::Call { id, method: Some(method) })?;
         let (sender, mut receiver) = oneshot::channel();
         {
             let mut state = lock(&self.state);
             self.check(ClError::DEVICE_NOT_AVAILABLE)?;
             state.calls.insert(id, sender);
             self.send_locked(&mut state);
-            self.outbox.push(Kind::Call(v1::Call { id, method: Some(method) }));
+            self.outbox.push(call);
         }
         let wait = self.habit.wait();
         if self.ring.is_some() {
@@ -151,7 +157,7 @@ impl Session {
     /// Calls a method that nobody waits for; it is sent before anything that is enqueued after this.
     pub(crate) fn cast(&self, method: Method) -> Result<()> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
-        self.outbox.push(Kind::Call(v1::Call { id: 0, method: Some(method) }));
+        self.outbox.push(sendable(v1::Call { id: 0, method: Some(method) })?);
         Ok(())
     }
 
@@ -194,6 +200,10 @@ impl Session {
         upload: Option<Arc<Upload>>,
         access: &Access,
     ) -> Result<Sent> {
+        // With the room that the message around it and what `access` adds to its wait list need.
+        if command.encoded_len() > MAX_MESSAGE_BYTES / 2 {
+            return Err(ClError::OUT_OF_RESOURCES);
+        }
         let mut state = lock(&self.state);
         self.check(ClError::OUT_OF_RESOURCES)?;
         let mut sent = Sent::No;
@@ -303,9 +313,17 @@ impl Session {
             }
             sent = Sent::Yes;
         }
-        let releases = std::mem::take(&mut *lock(&self.releases));
-        if !releases.objects.is_empty() || !releases.events.is_empty() {
-            self.outbox.push(Kind::Call(v1::Call { id: 0, method: Some(Method::Release(releases)) }));
+        let v1::Release { objects, events } = std::mem::take(&mut *lock(&self.releases));
+        let release = |objects: &[u64], events: &[u64]| {
+            let release = v1::Release { objects: objects.to_vec(), events: events.to_vec() };
+            self.outbox.push(Kind::Call(v1::Call { id: 0, method: Some(Method::Release(release)) }));
+        };
+        let (mut objects, mut events) = (objects.chunks(MAX_RELEASED), events.chunks(MAX_RELEASED));
+        loop {
+            match (objects.next(), events.next()) {
+                (None, None) => break,
+                (objects, events) => release(objects.unwrap_or_default(), events.unwrap_or_default()),
+            }
             sent = Sent::Yes;
         }
         sent
@@ -380,6 +398,20 @@ impl Session {
         // Their callers see the closed channel.
         drop(calls);
     }
+}
+
+/// A call as it is sent.
+///
+/// # Errors
+/// `CL_OUT_OF_RESOURCES` where it is longer than a manager takes, which would end the session.
+fn sendable(call: v1::Call) -> Result<Kind> {
+    /// What is around it in its message.
+    const ENVELOPE_BYTES: usize = 16;
+    if call.encoded_len() > MAX_MESSAGE_BYTES - ENVELOPE_BYTES {
+        tracing::warn!(bytes = call.encoded_len(), "A call is longer than any message");
+        return Err(ClError::OUT_OF_RESOURCES);
+    }
+    Ok(Kind::Call(call))
 }
 
 impl Drop for Session {

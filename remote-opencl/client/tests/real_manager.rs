@@ -238,6 +238,17 @@ fn what_the_vendor_refuses_comes_back_as_its_error() {
 }
 
 #[test]
+fn a_call_that_is_longer_than_any_message_is_an_error_of_its_own_and_the_session_goes_on() {
+    for ring in ["auto", "off"] {
+        let setup = Setup::of(Manager::start_with(&["--command-ring", ring]));
+        let program = setup.program();
+        let options = format!("-DLONG={}", "1".repeat(5 << 20));
+        assert_eq!(program.build(&[], &options).unwrap_err(), ClError::OUT_OF_RESOURCES);
+        setup.add(&program, 100);
+    }
+}
+
+#[test]
 fn the_two_programs_that_break_simple_schedulers_end() {
     let setup = Setup::new();
     let other = Queue::new(&setup.context, &setup.device, 0).unwrap();

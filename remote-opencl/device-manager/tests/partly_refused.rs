@@ -13,8 +13,8 @@ use fpga_device_manager::objects::{Buffer, Context, Queue};
 use fpga_device_manager::ready::{EventId, Fence, Item, QueueId, QueueOrder, Ready};
 use fpga_device_manager::task::Need;
 use fpga_device_manager::transfers::Source;
-use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const SIZE: usize = 1 << 16;
@@ -88,7 +88,12 @@ impl Setup {
 
     fn write(&self, pieces: &[usize]) -> Operation {
         let pieces = pieces.iter().map(|length| Bytes::from(vec![0xA5; *length])).collect();
-        Operation::Write { buffer: self.buffer.clone(), offset: 0, source: Source::Pieces(pieces), size: SIZE }
+        Operation::Write {
+            buffer: self.buffer.clone(),
+            offset: 0,
+            source: Source::Pieces(pieces),
+            size: SIZE,
+        }
     }
 }
 
