@@ -2,11 +2,15 @@
 //!
 //! In memory, and in a folder too where one is given, so that they outlive the process. What was used longest ago goes
 //! first. Callers pass bytes of their own: nothing is hashed in memory that a client can still write to.
+//!
+//! A digest is no secret: it is in node states, pods and logs. So a tenant gets the bytes, and hears that they are here, only
+//! after it has brought them once itself, however many others have; the operator's own are everybody's.
 
+use crate::dispatcher::Tenant;
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 use sha2::{Digest as _, Sha256};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +19,12 @@ use tracing::warn;
 
 /// How files that are being written are called.
 const UNFINISHED: &str = ".unfinished-";
+/// What the name of the file ends with that says who has brought a bitstream.
+const TENANTS: &str = ".tenants";
+/// Most tenants that are remembered of a bitstream; others bring the bytes each time.
+const MAX_TENANTS: usize = 1024;
+/// Longest file of tenants.
+const MAX_TENANTS_BYTES: u64 = 1 << 20;
 
 /// The bitstreams that the manager has.
 #[derive(Debug)]
@@ -37,6 +47,16 @@ struct Entry {
     /// Nothing while they are in the folder only.
     bytes: Option<Bytes>,
     last_use: u64,
+    access: Access,
+}
+
+/// Who may have a bitstream's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Access {
+    /// It is the operator's.
+    Everybody,
+    /// Those who have brought it.
+    Tenants(BTreeSet<Tenant>),
 }
 
 /// Why a bitstream was not stored.
@@ -101,12 +121,20 @@ impl BitstreamStore {
                 continue;
             };
             let size = file.metadata().map_err(failed)?.len();
-            held.add(digest, Entry { size, bytes: None, last_use: 0 });
+            let access = Access::Tenants(read_tenants(folder, &digest));
+            held.add(digest, Entry { size, bytes: None, last_use: 0, access });
         }
         let evicted = held.evict(limit);
         let store = Self { limit, folder: Some(folder.to_owned()), held: Mutex::new(held) };
         store.delete_files(&evicted);
         Ok(store)
+    }
+
+    /// The bytes of `digest` for a tenant that has brought them, or where they are the operator's. Counts as a use.
+    #[must_use]
+    pub fn get_for(&self, tenant: &Tenant, digest: &Digest) -> Option<Bytes> {
+        let may = self.lock().bitstreams.get(digest).is_some_and(|entry| entry.access.includes(tenant));
+        if may { self.get(digest) } else { None }
     }
 
     /// Whether the bytes of `digest` are here, and intact. Counts as a use.
@@ -145,28 +173,28 @@ impl BitstreamStore {
         }
     }
 
-    /// Stores `bytes`; the same bytes again cost nothing.
+    /// Stores `bytes` of the operator's, which all tenants may have; the same bytes again cost nothing.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`].
     pub fn insert(&self, bytes: Bytes) -> Result<Digest, StoreError> {
         self.fits(bytes.len() as u64)?;
         let digest = digest_of(&bytes);
-        self.put(digest, bytes);
+        self.put(digest, bytes, &Access::Everybody);
         Ok(digest)
     }
 
-    /// Stores `bytes` that a client announced as `announced`.
+    /// Stores `bytes` that a client of `tenant` announced as `announced`.
     ///
     /// # Errors
     /// [`StoreError::OtherBytes`] if they are not those, [`StoreError::TooLarge`].
-    pub fn insert_as(&self, announced: Digest, bytes: Bytes) -> Result<(), StoreError> {
+    pub fn insert_as(&self, announced: Digest, bytes: Bytes, tenant: &Tenant) -> Result<(), StoreError> {
         self.fits(bytes.len() as u64)?;
         let actual = digest_of(&bytes);
         if actual != announced {
             return Err(StoreError::OtherBytes { announced, actual });
         }
-        self.put(actual, bytes);
+        self.put(actual, bytes, &Access::Tenants([tenant.clone()].into()));
         Ok(())
     }
 
@@ -184,22 +212,27 @@ impl BitstreamStore {
         if size > self.limit { Err(StoreError::TooLarge { size, limit: self.limit }) } else { Ok(()) }
     }
 
-    fn put(&self, digest: Digest, bytes: Bytes) {
+    fn put(&self, digest: Digest, bytes: Bytes, access: &Access) {
         let evicted = {
             let mut held = self.lock();
             if let Some(entry) = held.touch(&digest) {
                 entry.bytes.get_or_insert(bytes);
+                if entry.access.widen(access) {
+                    self.remember(&digest, &entry.access);
+                }
                 return;
             }
             let last_use = held.uses;
-            held.add(digest, Entry { size: bytes.len() as u64, bytes: Some(bytes.clone()), last_use });
+            let (size, access) = (bytes.len() as u64, access.clone());
+            held.add(digest, Entry { size, bytes: Some(bytes.clone()), last_use, access });
             held.evict(self.limit)
         };
         if let Some(folder) = &self.folder
-            && let Err(error) = write_whole(folder, &digest, &bytes)
+            && let Err(error) = write_whole(folder, &file_of(folder, &digest), &bytes)
         {
             warn!(%error, %digest, "Bitstream is kept in memory only");
         }
+        self.remember(&digest, access);
         self.delete_files(&evicted);
         // Another thread may have evicted it before its file was there.
         if !self.lock().bitstreams.contains_key(&digest) {
@@ -207,20 +240,58 @@ impl BitstreamStore {
         }
     }
 
+    /// Writes down who may have a bitstream, for the next manager. It is a short file: other tenants wait meanwhile.
+    fn remember(&self, digest: &Digest, access: &Access) {
+        let (Some(folder), Access::Tenants(tenants)) = (&self.folder, access) else { return };
+        let names: Vec<_> = tenants.iter().map(Tenant::as_str).collect();
+        let written = serde_json::to_vec(&names)
+            .map_err(io::Error::from)
+            .and_then(|text| write_whole(folder, &tenants_file_of(folder, digest), &text));
+        if let Err(error) = written {
+            warn!(%error, %digest, "Who has brought a bitstream is kept in memory only");
+        }
+    }
+
     fn delete_files(&self, digests: &[Digest]) {
         let Some(folder) = &self.folder else { return };
         for digest in digests {
-            let file = file_of(folder, digest);
-            if let Err(error) = fs::remove_file(&file)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                warn!(%error, file = %file.display(), "Evicted bitstream can't be deleted");
+            for file in [file_of(folder, digest), tenants_file_of(folder, digest)] {
+                if let Err(error) = fs::remove_file(&file)
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    warn!(%error, file = %file.display(), "Evicted bitstream can't be deleted");
+                }
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Access {
+    fn includes(&self, tenant: &Tenant) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Tenants(tenants) => tenants.contains(tenant),
+        }
+    }
+
+    /// Takes in those of another; whether that changed anything.
+    fn widen(&mut self, other: &Self) -> bool {
+        match (&mut *self, other) {
+            (Self::Everybody, _) => false,
+            (Self::Tenants(_), Self::Everybody) => {
+                *self = Self::Everybody;
+                true
+            }
+            (Self::Tenants(known), Self::Tenants(more)) => {
+                let before = known.len();
+                known.extend(more.iter().take(MAX_TENANTS.saturating_sub(before)).cloned());
+                known.len() > before
+            }
+        }
     }
 }
 
@@ -260,6 +331,21 @@ fn file_of(folder: &Path, digest: &Digest) -> PathBuf {
     folder.join(text.strip_prefix("sha256:").unwrap_or(&text))
 }
 
+fn tenants_file_of(folder: &Path, digest: &Digest) -> PathBuf {
+    let mut file = file_of(folder, digest).into_os_string();
+    file.push(TENANTS);
+    file.into()
+}
+
+/// Who has brought a bitstream, as it was written down; nobody where that can't be read.
+fn read_tenants(folder: &Path, digest: &Digest) -> BTreeSet<Tenant> {
+    let mut text = Vec::new();
+    let file = fs::File::open(tenants_file_of(folder, digest));
+    let read = file.and_then(|file| file.take(MAX_TENANTS_BYTES).read_to_end(&mut text));
+    let names: Vec<String> = read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    names.iter().take(MAX_TENANTS).map(|name| Tenant::new(name)).collect()
+}
+
 /// The file's bytes, if they still are what its name says: others may have had the folder in their hands.
 fn read_intact(file: &Path, digest: &Digest, size: u64) -> Option<Bytes> {
     let mut bytes = Vec::new();
@@ -277,12 +363,12 @@ fn read_intact(file: &Path, digest: &Digest, size: u64) -> Option<Bytes> {
     }
 }
 
-fn write_whole(folder: &Path, digest: &Digest, bytes: &[u8]) -> io::Result<()> {
+fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(bytes)?;
     // Before it has its name: what has one is whole, also after the machine lost its power.
     file.as_file().sync_data()?;
-    file.persist(file_of(folder, digest))?;
+    file.persist(path)?;
     Ok(())
 }
 

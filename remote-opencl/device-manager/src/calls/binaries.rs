@@ -117,10 +117,12 @@ impl Calls<'_> {
         }
         // Copied: the pieces would keep the messages that they came in.
         let bytes = Bytes::copy_from_slice(bytes);
-        self.config.store.insert_as(announced, bytes.clone()).map_err(|error: StoreError| {
-            tracing::warn!(%announced, %error, "A bitstream can't be stored");
-            ClError(CL_OUT_OF_RESOURCES)
-        })?;
+        self.config.store.insert_as(announced, bytes.clone(), &self.asker.tenant).map_err(
+            |error: StoreError| {
+                tracing::warn!(%announced, %error, "A bitstream can't be stored");
+                ClError(CL_OUT_OF_RESOURCES)
+            },
+        )?;
         program.keep_also(announced, bytes);
         Ok(())
     }
@@ -130,7 +132,7 @@ impl Calls<'_> {
         let mut missing: Vec<Bytes> = Vec::new();
         let mut present = Vec::new();
         for digest in program.digests() {
-            match program.kept(digest).or_else(|| self.config.store.get(digest)) {
+            match program.kept(digest).or_else(|| self.config.store.get_for(&self.asker.tenant, digest)) {
                 Some(bytes) => present.push((*digest, bytes)),
                 None if missing.iter().any(|other| other.as_ref() == digest.as_bytes()) => {}
                 None => missing.push(Bytes::copy_from_slice(digest.as_bytes())),

@@ -4,6 +4,49 @@ fn bytes(n: u8, size: usize) -> Bytes {
     vec![n; size].into()
 }
 
+fn tenant(name: &str) -> Tenant {
+    Tenant::new(name)
+}
+
+/// The names of the files of bitstreams in a folder.
+fn bitstreams_in(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_none());
+    files.sort();
+    files
+}
+
+#[test]
+fn a_tenant_gets_what_it_has_brought_and_what_is_the_operators() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = (tenant("alice"), tenant("uid:7"));
+    let (alices, operators) = (digest_of(&bytes(1, 10)), digest_of(&bytes(2, 10)));
+    {
+        let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
+        store.insert_as(alices, bytes(1, 10), &alice).unwrap();
+        store.insert(bytes(2, 10)).unwrap();
+        assert_eq!(
+            (store.get_for(&alice, &alices), store.get_for(&bob, &alices)),
+            (Some(bytes(1, 10)), None)
+        );
+        assert!([&alice, &bob].iter().all(|tenant| store.get_for(tenant, &operators).is_some()));
+        // Other bytes under the same digest prove nothing.
+        assert!(store.insert_as(alices, bytes(3, 10), &bob).is_err());
+        assert_eq!(store.get_for(&bob, &alices), None);
+        store.insert_as(alices, bytes(1, 10), &bob).unwrap();
+        assert_eq!((store.get_for(&bob, &alices), store.bytes()), (Some(bytes(1, 10)), 20));
+    }
+    // The next manager knows who has brought what; the operator's is everybody's when it is there again.
+    let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
+    assert!([&alice, &bob].iter().all(|tenant| store.get_for(tenant, &alices).is_some()));
+    assert_eq!(store.get_for(&tenant("carol"), &alices), None);
+    assert_eq!(store.get_for(&alice, &operators), None);
+    store.insert(bytes(2, 10)).unwrap();
+    assert!(store.get_for(&alice, &operators).is_some());
+    let smaller = BitstreamStore::in_folder(5, dir.path()).unwrap();
+    assert_eq!((smaller.bytes(), fs::read_dir(dir.path()).unwrap().count()), (0, 0), "nothing stays behind");
+}
+
 #[test]
 fn what_was_used_longest_ago_goes_when_the_limit_is_reached() {
     let store = BitstreamStore::in_memory(25);
@@ -22,9 +65,12 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_reached() {
 fn bytes_that_are_not_what_was_announced_are_refused() {
     let store = BitstreamStore::in_memory(100);
     let announced = digest_of(&bytes(1, 10));
-    assert!(matches!(store.insert_as(announced, bytes(2, 10)), Err(StoreError::OtherBytes { .. })));
+    assert!(matches!(
+        store.insert_as(announced, bytes(2, 10), &tenant("a")),
+        Err(StoreError::OtherBytes { .. })
+    ));
     assert_eq!((store.contains(&announced), store.bytes()), (false, 0));
-    store.insert_as(announced, bytes(1, 10)).unwrap();
+    store.insert_as(announced, bytes(1, 10), &tenant("a")).unwrap();
     assert_eq!(store.get(&announced).unwrap(), bytes(1, 10));
 }
 
@@ -55,7 +101,7 @@ fn what_a_crash_left_half_written_is_removed_and_never_taken_for_a_bitstream() {
     let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
     assert_eq!(store.get(&digest), None);
     assert_eq!((store.bytes(), fs::read_dir(dir.path()).unwrap().count()), (0, 0));
-    store.insert_as(digest, bytes(1, 10)).unwrap();
+    store.insert_as(digest, bytes(1, 10), &tenant("a")).unwrap();
     let again = BitstreamStore::in_folder(100, dir.path()).unwrap();
     assert_eq!(again.get(&digest).unwrap(), bytes(1, 10));
 }
@@ -89,9 +135,8 @@ fn threads_that_evict_each_others_bitstreams_leave_the_limit_and_the_folder_inta
             });
         }
     });
-    let mut on_disk: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path()).collect();
+    let on_disk = bitstreams_in(dir.path());
     let mut held: Vec<_> = store.lock().bitstreams.keys().map(|digest| file_of(dir.path(), digest)).collect();
-    on_disk.sort();
     held.sort();
     assert_eq!(on_disk, held);
 }

@@ -144,3 +144,24 @@ async fn use_all(other: &mut Client, hers: &Owned) {
         vec![hers.context, hers.program, hers.ready.queue, hers.ready.kernel, hers.ready.buffer, context];
     other.cast(Method::Release(v1::Release { objects, events: vec![hers.user, hers.waits] })).await;
 }
+
+#[tokio::test]
+async fn a_digest_alone_gets_no_tenant_the_bitstream_that_another_has_brought() {
+    const TOKENS: [&str; 2] = ["token-of-alice-0123456789", "token-of-mallory-0123456789"];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, token) in ["alice", "mallory"].into_iter().zip(TOKENS) {
+        std::fs::write(folder.path().join(name), token).unwrap();
+    }
+    let manager = Manager::start(&["--tokens", folder.path().to_str().unwrap()]);
+    let mut alice = Client::with_token(manager.channel().await, TOKENS[0]).await;
+    let context = alice.context().await;
+    let program = alice.source(context, INCREASE).await;
+    assert_eq!(alice.build(program).await.0, 0);
+    let bitstream = alice.binary(program).await;
+    // Who has brought it is not asked for it again; who has not is asked, whatever others have.
+    for (token, missing) in [(TOKENS[0], 1), (TOKENS[0], 0), (TOKENS[1], 1), (TOKENS[1], 0)] {
+        let mut client = Client::with_token(manager.channel().await, token).await;
+        let context = client.context().await;
+        assert_eq!(client.program_from(context, &bitstream).await.1, missing, "{token}");
+    }
+}
