@@ -1,6 +1,7 @@
 //! What the service needs to run, put together by `serve`.
 
 use crate::board::Board;
+use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
@@ -34,6 +35,8 @@ pub struct Config {
     pub trace: Trace,
     /// Where programs are built.
     pub confinement: Confinement,
+    /// How many of them are built at a time.
+    pub builds: Builds,
     /// Where what they include of the clients' files is laid out.
     pub includes: Includes,
     /// TLS on TCP; without it whoever reaches the port is taken for who its address says.

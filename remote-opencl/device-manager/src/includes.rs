@@ -3,11 +3,14 @@
 //! Each build's files have a folder of their own, whose name nobody else can guess and which goes when nobody builds with
 //! it any more. The same files are in the same folder as long as the manager lives, so that a runtime which remembers
 //! builds by their options finds them again.
+//!
+//! Files are written under the lock of their own folder, so that no build waits for another's. How many files and folders one
+//! build and one session have there is bounded.
 
 use crate::objects::lock;
 use fpga_protocol::{include, v1};
 use sha2::{Digest as _, Sha256};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _};
@@ -23,17 +26,52 @@ struct Place {
     folder: PathBuf,
     /// Without it whoever knows the files would know where they are.
     secret: [u8; 32],
-    laid: Mutex<HashMap<String, Weak<Laid>>>,
+    /// The folders, by name. Held to look one up only.
+    folders: Mutex<HashMap<String, Arc<Entry>>>,
 }
 
-/// The files of a build; they go with the last of these.
+/// The lock of one folder, and the folder while somebody builds with it.
+type Entry = Mutex<Weak<Folder>>;
+
+/// A folder of files; it goes with the last of these.
 #[derive(Debug)]
-pub struct Laid {
+struct Folder {
     place: Arc<Place>,
+    entry: Arc<Entry>,
     name: String,
-    folder: PathBuf,
+    path: PathBuf,
     identity: String,
 }
+
+/// Where the files of one session are laid out, with its account. Clones are the same session's.
+#[derive(Debug, Clone)]
+pub struct SessionIncludes {
+    place: Option<Arc<Place>>,
+    account: Arc<Mutex<Size>>,
+}
+
+/// The files of a build.
+#[derive(Debug)]
+pub struct Laid {
+    folder: Arc<Folder>,
+    /// What it adds to the session's account.
+    size: Size,
+    account: Arc<Mutex<Size>>,
+}
+
+/// How much is laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Size {
+    /// Files and folders.
+    entries: usize,
+    /// Bytes in files.
+    bytes: u64,
+}
+
+/// Most folders of one build.
+const MAX_FOLDERS: usize = 4096;
+/// Most that the programs of one session have together.
+const MAX_OF_SESSION: Size = Size { entries: 1 << 16, bytes: 256 << 20 };
 
 /// What keeps files from being laid out.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +79,12 @@ pub enum LayOutError {
     /// Too many, or a name that is none.
     #[error("{0:?} can't be the name of a file to include")]
     Name(String),
+    /// The build has too many folders.
+    #[error("the files to include are in more than {MAX_FOLDERS} folders")]
+    Folders,
+    /// The session has too much.
+    #[error("the session's programs include more than is kept for one session; release some")]
+    Session,
     /// The system's.
     #[error("files to include can't be laid out: {0}")]
     Io(#[from] io::Error),
@@ -54,7 +98,7 @@ impl Includes {
     pub fn below(folder: PathBuf) -> io::Result<Self> {
         let mut secret = [0; 32];
         fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        Ok(Self(Some(Arc::new(Place { folder, secret, laid: Mutex::default() }))))
+        Ok(Self(Some(Arc::new(Place { folder, secret, folders: Mutex::default() }))))
     }
 
     /// Nowhere: sources include what the manager's files offer.
@@ -63,35 +107,119 @@ impl Includes {
         Self(None)
     }
 
+    /// Those of a new session.
+    #[must_use]
+    pub fn of_session(&self) -> SessionIncludes {
+        SessionIncludes { place: self.0.clone(), account: Arc::default() }
+    }
+}
+
+impl SessionIncludes {
     /// Lays these out; nothing where they are ignored.
     ///
     /// # Errors
     /// [`LayOutError`]; nothing is left of them.
     pub fn lay_out(&self, includes: &v1::Includes) -> Result<Option<Arc<Laid>>, LayOutError> {
-        let Some(place) = &self.0 else { return Ok(None) };
+        let Some(place) = &self.place else { return Ok(None) };
         if includes.files.len() > include::MAX_FILES {
             return Err(LayOutError::Name(format!("{} files", includes.files.len())));
         }
         if let Some(file) = includes.files.iter().find(|file| !include::is_name(&file.path)) {
             return Err(LayOutError::Name(file.path.clone()));
         }
+        let size = size_of(includes).ok_or(LayOutError::Folders)?;
+        lock(&self.account).add(size).ok_or(LayOutError::Session)?;
+        match Folder::of(place, includes) {
+            Ok(folder) => Ok(Some(Arc::new(Laid { folder, size, account: self.account.clone() }))),
+            Err(error) => {
+                lock(&self.account).subtract(size);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Size {
+    /// Adds to an account, unless it becomes more than a session may have.
+    fn add(&mut self, more: Self) -> Option<()> {
+        let sum = Self { entries: self.entries + more.entries, bytes: self.bytes + more.bytes };
+        if sum.entries > MAX_OF_SESSION.entries || sum.bytes > MAX_OF_SESSION.bytes {
+            return None;
+        }
+        *self = sum;
+        Some(())
+    }
+
+    fn subtract(&mut self, less: Self) {
+        self.entries -= less.entries;
+        self.bytes -= less.bytes;
+    }
+}
+
+/// How much these files take; nothing where they are in too many folders.
+fn size_of(includes: &v1::Includes) -> Option<Size> {
+    let mut folders = BTreeSet::new();
+    let mut bytes = 0;
+    for file in &includes.files {
+        bytes += file.content.len() as u64;
+        for (at, _) in file.path.match_indices('/').rev() {
+            // Those above are known, too.
+            if !folders.insert(&file.path[..at]) {
+                break;
+            }
+        }
+        if folders.len() > MAX_FOLDERS {
+            return None;
+        }
+    }
+    Some(Size { entries: includes.files.len() + folders.len(), bytes })
+}
+
+impl Folder {
+    /// The folder with these files, which are written unless they are there.
+    fn of(place: &Arc<Place>, includes: &v1::Includes) -> io::Result<Arc<Self>> {
         let identity = digest(&parts(includes));
         let name = digest(&[&place.secret, identity.as_bytes()]);
-        let mut laid = lock(&place.laid);
-        if let Some(there) = laid.get(&name).and_then(Weak::upgrade) {
-            return Ok(Some(there));
+        let entry = lock(&place.folders).entry(name.clone()).or_default().clone();
+        let mut known = lock(&entry);
+        if let Some(there) = known.upgrade() {
+            return Ok(there);
         }
-        let folder = place.folder.join(&name);
+        let path = place.folder.join(&name);
         // Of one that is just going.
-        remove(&folder);
-        if let Err(error) = write_all(&folder, includes) {
-            remove(&folder);
-            return Err(error.into());
+        remove(&path);
+        let written = write_all(&path, includes);
+        let new = Arc::new(Self { place: place.clone(), entry: entry.clone(), name, path, identity });
+        if written.is_ok() {
+            *known = Arc::downgrade(&new);
         }
-        let new = Arc::new(Laid { place: place.clone(), name: name.clone(), folder, identity });
-        laid.insert(name, Arc::downgrade(&new));
-        drop(laid);
-        Ok(Some(new))
+        drop(known);
+        // One that could not be written is removed as it is dropped.
+        written.map(|()| new)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        {
+            let known = lock(&self.entry);
+            // The same may have been laid out anew.
+            if known.strong_count() > 0 {
+                return;
+            }
+            remove(&self.path);
+        }
+        let mut folders = lock(&self.place.folders);
+        // The map and this one have it: nobody is about to lay it out.
+        if Arc::strong_count(&self.entry) == 2 {
+            folders.remove(&self.name);
+        }
+    }
+}
+
+impl Drop for Laid {
+    fn drop(&mut self) {
+        lock(&self.account).subtract(self.size);
     }
 }
 
@@ -120,29 +248,18 @@ impl Laid {
     /// Tells these files from others, wherever they are.
     #[must_use]
     pub fn identity(&self) -> &str {
-        &self.identity
+        &self.folder.identity
     }
 
     /// A text of the compiler's, with the client's names of the files.
     #[must_use]
     pub fn as_the_client_knows_them(&self, text: &str) -> String {
-        text.replace(&*self.folder.to_string_lossy(), "")
+        text.replace(&*self.folder.path.to_string_lossy(), "")
     }
 
     fn folder_of(&self, folder: &str, path: &str) -> Option<PathBuf> {
-        let laid = self.folder.join(include::named(folder, path)?);
+        let laid = self.folder.path.join(include::named(folder, path)?);
         laid.is_dir().then_some(laid)
-    }
-}
-
-impl Drop for Laid {
-    fn drop(&mut self) {
-        let mut laid = lock(&self.place.laid);
-        // The same may have been laid out anew.
-        if laid.get(&self.name).is_none_or(|there| there.strong_count() == 0) {
-            laid.remove(&self.name);
-            remove(&self.folder);
-        }
     }
 }
 
@@ -202,14 +319,14 @@ mod tests {
     #[test]
     fn files_are_there_as_long_as_somebody_builds_with_them() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Includes::below(folder.path().to_owned()).unwrap();
+        let place = Includes::below(folder.path().to_owned()).unwrap().of_session();
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let files = includes(&[("home/me/inc/a.h", "1"), ("home/me/in c/b.h", "2")]);
         let one = place.lay_out(&files).unwrap().unwrap();
         let two = place.lay_out(&files).unwrap().unwrap();
         let other = place.lay_out(&includes(&[("home/me/inc/a.h", "3")])).unwrap().unwrap();
         assert_eq!((count(), one.identity() == two.identity()), (2, true));
-        let laid = one.folder.to_str().unwrap().to_owned();
+        let laid = one.folder.path.to_str().unwrap().to_owned();
         let options = one.options("-w -I inc -I \"/home/me/in c\" -Inone -DX", "/home/me");
         let expected = format!(
             "-w -I{laid}/home/me/inc -I inc -I\"{laid}/home/me/in c\" -I \"/home/me/in c\" -Inone -DX -I{laid}/home/me"
@@ -220,12 +337,12 @@ mod tests {
             "/home/me/inc/a.h:1: no"
         );
         drop(one);
-        assert_eq!(fs::read_to_string(two.folder.join("home/me/inc/a.h")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(two.folder.path.join("home/me/inc/a.h")).unwrap(), "1");
         drop(two);
         assert_eq!(count(), 1);
         drop(other);
         assert_eq!(count(), 0);
-        assert!(Includes::ignored().lay_out(&files).unwrap().is_none());
+        assert!(Includes::ignored().of_session().lay_out(&files).unwrap().is_none());
     }
 
     #[test]
@@ -233,7 +350,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("below");
         fs::create_dir(&below).unwrap();
-        let place = Includes::below(below.clone()).unwrap();
+        let place = Includes::below(below.clone()).unwrap().of_session();
         for files in [
             &[("a/../../../x.h", "")][..],
             &[("/etc/x.h", "")],
@@ -250,5 +367,55 @@ mod tests {
             (fs::read_dir(&below).unwrap().count(), fs::read_dir(folder.path()).unwrap().count()),
             (0, 1)
         );
+    }
+
+    #[test]
+    fn folders_of_a_build_and_files_of_a_session_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = Includes::below(folder.path().to_owned()).unwrap();
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        // Short parts: two million folders in 4 MiB of names, were they allowed.
+        let file = |path: String| v1::IncludeFile { path, content: "x".into() };
+        let includes = |files| v1::Includes { folder: String::new(), files };
+        let wide = |build: usize, folders: usize| {
+            (0..folders).map(|n| file(format!("{build}/{n}/a.h"))).collect::<Vec<_>>()
+        };
+        let place = all.of_session();
+        let too_many = place.lay_out(&includes(wide(0, MAX_FOLDERS)));
+        assert!(matches!(too_many, Err(LayOutError::Folders)), "{too_many:?}");
+        // The session's account, and nothing on the disk for the last one.
+        let each = size_of(&includes(wide(0, 100))).unwrap();
+        assert_eq!(each, Size { entries: 201, bytes: 100 });
+        *lock(&place.account) = Size { entries: MAX_OF_SESSION.entries - 2 * each.entries, bytes: 0 };
+        let laid: Vec<_> = (0..2).map(|n| place.lay_out(&includes(wide(n, 100))).unwrap()).collect();
+        assert!(matches!(place.lay_out(&includes(wide(2, 100))), Err(LayOutError::Session)));
+        assert!(
+            all.of_session().lay_out(&includes(wide(2, 100))).is_ok(),
+            "another session has its own account"
+        );
+        assert_eq!(count(), 2);
+        drop(laid);
+        assert_eq!(count(), 0);
+        assert!(place.lay_out(&includes(wide(2, 100))).is_ok());
+    }
+
+    #[test]
+    fn threads_that_lay_out_and_drop_the_same_files_find_them_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = Includes::below(folder.path().to_owned()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..50 {
+                        let content = (round % 3).to_string();
+                        let files = includes(&[("a/b.h", &content)]);
+                        let laid = all.of_session().lay_out(&files).unwrap().unwrap();
+                        assert_eq!(fs::read_to_string(laid.folder.path.join("a/b.h")).unwrap(), content);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(all.0.is_some_and(|place| lock(&place.folders).is_empty()));
     }
 }

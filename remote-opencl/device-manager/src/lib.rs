@@ -9,6 +9,7 @@ pub mod backlog;
 pub mod board;
 pub mod budget;
 pub mod build_bitstream;
+pub mod builds;
 pub mod calls;
 pub mod catalogue;
 pub mod clock;

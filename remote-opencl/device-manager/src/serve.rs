@@ -4,6 +4,7 @@ mod doors;
 mod isolation;
 
 use crate::board::Board;
+use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::command_ring::CommandRing;
 use crate::config::{Config, SharedMemory, Sources};
@@ -148,6 +149,11 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_TRACE", value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Most programs that are built at a time; one tenant's builds leave a place free for others. With --isolate process a
+    /// tenant's process has as many as one tenant would have [default: the processors, and one].
+    #[arg(long, env = "FPGA_BUILDS", value_name = "NUMBER")]
+    builds: Option<std::num::NonZeroUsize>,
+
     /// Whether programs are built where sources can include no file of the manager, but for the runtime's own.
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     confine_builds: ConfineBuilds,
@@ -215,12 +221,14 @@ impl ServeArgs {
             drain_timeout,
             own_folder,
             trace,
+            builds,
             confine_builds,
             isolation,
             tenant_args,
             gate,
             log,
         } = self;
+        let builds = builds.map_or_else(Builds::by_processors, Builds::at_most);
         if isolation.isolate == Isolate::Process && store.is_some() {
             bail!(
                 "--store can't be had with --isolate process: what a tenant brings is kept in its process; leave \
@@ -255,6 +263,7 @@ impl ServeArgs {
             bitstreams: bitstreams.clone(),
             store_limit,
             confine: confine_builds,
+            builds: builds.most_of_tenant(),
             command_ring,
         };
         let isolation = isolation.plan(common, &runtime, log, &at_end)?;
@@ -325,6 +334,7 @@ impl ServeArgs {
             access,
             trace,
             confinement,
+            builds,
             includes,
             tls,
             settings: Settings::new(tenants),

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Measured, Report};
 use crate::gate::Asker;
+use crate::includes::SessionIncludes;
 use crate::inventory::Inventory;
 use crate::isolation::pool::TenantProcesses;
 use crate::lender::Lender;
@@ -115,6 +116,7 @@ pub struct Session {
     /// What came while the board was closed.
     put_off: Option<v1::ClientMessage>,
     building: Building,
+    includes: SessionIncludes,
     asker: Asker,
     /// What the client has not been told yet.
     reports: Vec<Report>,
@@ -230,6 +232,7 @@ impl Session {
             deciding: None,
             put_off: None,
             building: Building::No,
+            includes: shared.config.includes.of_session(),
             asker,
             reports: Vec::new(),
             ring: Ring::None,

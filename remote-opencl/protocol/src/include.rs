@@ -10,6 +10,8 @@ pub const MAX_FILES: usize = 4096;
 pub const MAX_PATH_BYTES: usize = 4096;
 /// Longest part of one, between two slashes.
 const MAX_PART_BYTES: usize = 255;
+/// Most parts of one.
+const MAX_PARTS: usize = 64;
 
 /// An `-I` among build options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +80,9 @@ pub fn named(folder: &str, path: &str) -> Option<String> {
 pub fn is_name(path: &str) -> bool {
     let is_part =
         |part: &str| !matches!(part, "" | "." | "..") && part.len() <= MAX_PART_BYTES && !part.contains('\0');
-    path.len() <= MAX_PATH_BYTES && path.split('/').all(is_part)
+    path.len() <= MAX_PATH_BYTES
+        && path.split('/').take(MAX_PARTS + 1).count() <= MAX_PARTS
+        && path.split('/').all(is_part)
 }
 
 #[cfg(test)]
@@ -106,7 +110,9 @@ mod tests {
             assert!(is_name(name), "{name}");
         }
         let long = "x".repeat(MAX_PART_BYTES + 1);
-        for name in ["", "/a", "a/", "a//b", "../a", "a/../b", "a/./b", "a\0b", &long] {
+        let deep = |parts| vec!["d"; parts].join("/");
+        assert!(is_name(&deep(MAX_PARTS)));
+        for name in ["", "/a", "a/", "a//b", "../a", "a/../b", "a/./b", "a\0b", &long, &deep(MAX_PARTS + 1)] {
             assert!(!is_name(name), "{name}");
         }
     }

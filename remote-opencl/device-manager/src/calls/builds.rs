@@ -2,7 +2,7 @@
 
 use super::{CallError, Calls};
 use crate::gate::Asker;
-use crate::includes::{Includes, Laid, LayOutError};
+use crate::includes::{Laid, LayOutError, SessionIncludes};
 use crate::inventory::Device;
 use crate::objects::Object;
 use crate::programs::{Options, Program};
@@ -113,7 +113,7 @@ impl Build {
     ///
     /// # Errors
     /// [`LayOutError`]; there can be no build then.
-    pub fn lay_out(&self, place: &Includes) -> Result<Option<Arc<Laid>>, LayOutError> {
+    pub fn lay_out(&self, place: &SessionIncludes) -> Result<Option<Arc<Laid>>, LayOutError> {
         let laid = self.includes.as_ref().map(|includes| place.lay_out(includes)).transpose();
         laid.map(Option::flatten)
     }

@@ -9,6 +9,7 @@ use super::relay::{Frames, Up as Frame, write_up};
 use super::seccomp::{self, Programs};
 use crate::board::Board;
 use crate::budget::Budget;
+use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{self, ConfineBuilds, Confinement};
@@ -258,6 +259,7 @@ fn shared(
             access: Access::Connection,
             trace: Trace::default(),
             confinement,
+            builds: Builds::of_tenant(setup.common.builds),
             includes,
             tls: None,
             settings,

@@ -150,6 +150,8 @@ pub struct Common {
     pub store_limit: u64,
     /// Whether they give up the manager's files, as builds do.
     pub confine: ConfineBuilds,
+    /// How many programs each builds at a time.
+    pub builds: usize,
     /// Whether they offer command rings.
     pub command_ring: CommandRing,
 }

@@ -91,10 +91,12 @@ impl Session {
                         let used = used.another();
                         let inbox = self.inbox.clone();
                         let confinement = self.shared.config.confinement.clone();
-                        let includes = self.shared.config.includes.clone();
+                        let includes = self.includes.clone();
+                        let (builds, tenant) = (self.shared.config.builds.clone(), self.tenant.clone());
                         let thread = std::thread::Builder::new().name("build".to_owned());
                         let started = thread.spawn(move || {
                             // The session waits for it, so the inbox is open.
+                            let place = builds.enter(&tenant);
                             // Before the thread gives up all files.
                             let laid = build.lay_out(&includes);
                             let included = laid.as_ref().ok().cloned().flatten();
@@ -105,7 +107,7 @@ impl Session {
                                     reply(id, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None)
                                 }
                             };
-                            drop(used);
+                            drop((place, used));
                             let _ = inbox.0.send(Input::Built(Box::new(built), included));
                         });
                         match started {

@@ -1,0 +1,204 @@
+//! How many builds run at a time, in all and for one tenant; those that wait are taken from the tenants in turn.
+//!
+//! A compiler takes a processor and hundreds of MiB, and a source can have it run for ever. One tenant gets one place less
+//! than there are, so that its builds never take all places.
+
+use crate::dispatcher::Tenant;
+use crate::objects::lock;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// The places for builds. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Builds(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    most: usize,
+    most_of_tenant: usize,
+    state: Mutex<State>,
+    granted: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: HashMap<Tenant, usize>,
+    all_running: usize,
+    /// Builds that wait, by tenant, and whose turn is next.
+    waiting: HashMap<Tenant, VecDeque<Number>>,
+    turns: VecDeque<Tenant>,
+    /// Those that may run and have not noticed yet.
+    granted: BTreeSet<Number>,
+    last: Number,
+}
+
+/// Tells builds apart.
+type Number = u64;
+
+/// A build's place, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    inner: Arc<Inner>,
+    tenant: Tenant,
+}
+
+impl Builds {
+    /// At most this many at a time.
+    #[must_use]
+    pub fn at_most(most: NonZeroUsize) -> Self {
+        let most_of_tenant = (most.get() - 1).max(1);
+        Self::with(most.get(), most_of_tenant)
+    }
+
+    /// As many as the process has processors, and one.
+    #[must_use]
+    pub fn by_processors() -> Self {
+        let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self::at_most(processors.saturating_add(1))
+    }
+
+    /// At most this many at a time, all of them of one tenant.
+    #[must_use]
+    pub fn of_tenant(most: usize) -> Self {
+        Self::with(most.max(1), most.max(1))
+    }
+
+    /// How many builds of one tenant may run at a time.
+    #[must_use]
+    pub fn most_of_tenant(&self) -> usize {
+        self.0.most_of_tenant
+    }
+
+    fn with(most: usize, most_of_tenant: usize) -> Self {
+        let (state, granted) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Inner { most, most_of_tenant, state, granted }))
+    }
+
+    /// Waits for a place, on the calling thread.
+    #[must_use]
+    pub fn enter(&self, tenant: &Tenant) -> Place {
+        let inner = &self.0;
+        let mut state = lock(&inner.state);
+        state.last += 1;
+        let number = state.last;
+        let of_tenant = state.waiting.entry(tenant.clone()).or_default();
+        of_tenant.push_back(number);
+        if of_tenant.len() == 1 {
+            state.turns.push_back(tenant.clone());
+        }
+        inner.grant(&mut state);
+        while !state.granted.remove(&number) {
+            state = inner.granted.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        Place { inner: inner.clone(), tenant: tenant.clone() }
+    }
+}
+
+impl Inner {
+    /// Gives free places to builds that wait, to one of each tenant in turn.
+    fn grant(&self, state: &mut State) {
+        while state.all_running < self.most {
+            let may = |tenant: &Tenant| {
+                state.running.get(tenant).is_none_or(|running| *running < self.most_of_tenant)
+            };
+            let Some(at) = state.turns.iter().position(may) else { break };
+            let Some(tenant) = state.turns.remove(at) else { break };
+            let Some(waiting) = state.waiting.get_mut(&tenant) else { continue };
+            if let Some(number) = waiting.pop_front() {
+                state.granted.insert(number);
+                state.all_running += 1;
+                *state.running.entry(tenant.clone()).or_default() += 1;
+            }
+            if waiting.is_empty() {
+                state.waiting.remove(&tenant);
+            } else {
+                state.turns.push_back(tenant);
+            }
+        }
+        self.granted.notify_all();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = lock(&self.inner.state);
+        state.all_running -= 1;
+        if let Some(running) = state.running.get_mut(&self.tenant) {
+            *running -= 1;
+            if *running == 0 {
+                state.running.remove(&self.tenant);
+            }
+        }
+        self.inner.grant(&mut state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    /// Waits for a place on a thread of its own, tells when it has it, and keeps it until it is told.
+    fn build(builds: &Builds, tenant: &'static str, begun: &Sender<&'static str>) -> Sender<()> {
+        let (end, ended) = channel::<()>();
+        let (waiting, builds, begun) = (builds.waiting(), builds.clone(), begun.clone());
+        let of_thread = builds.clone();
+        thread::spawn(move || {
+            let place = of_thread.enter(&Tenant::new(tenant));
+            begun.send(tenant).unwrap();
+            let _ = ended.recv();
+            drop(place);
+        });
+        // It waits, or has its place: later ones come behind it.
+        while builds.waiting() == waiting {
+            thread::yield_now();
+        }
+        end
+    }
+
+    impl Builds {
+        /// How many have come.
+        fn waiting(&self) -> u64 {
+            lock(&self.0.state).last
+        }
+    }
+
+    fn next(begun: &Receiver<&'static str>) -> &'static str {
+        begun.recv_timeout(DEADLINE).unwrap()
+    }
+
+    #[test]
+    fn builds_of_one_tenant_leave_a_place_to_the_others_and_those_that_wait_take_turns() {
+        let builds = Builds::at_most(NonZeroUsize::new(3).unwrap());
+        let (begun, begins) = channel();
+        // Two run, and two wait for ever as far as the others know.
+        let mut hostile: Vec<_> = (0..4).map(|_| build(&builds, "hostile", &begun)).collect();
+        assert_eq!([next(&begins), next(&begins)], ["hostile"; 2]);
+        let alice: Vec<_> = (0..2).map(|_| build(&builds, "alice", &begun)).collect();
+        let _bob = build(&builds, "bob", &begun);
+        assert_eq!(next(&begins), "alice");
+        assert!(begins.try_recv().is_err(), "three run");
+        drop(hostile.remove(0));
+        assert_eq!(next(&begins), "hostile", "the turn of who waited longest");
+        drop(alice);
+        let mut last = [next(&begins), next(&begins)];
+        last.sort_unstable();
+        assert_eq!(last, ["alice", "bob"]);
+        drop(hostile);
+    }
+
+    #[test]
+    fn a_process_of_one_tenant_has_as_many_places_as_the_tenant_would_have_of_the_managers() {
+        let one = NonZeroUsize::MIN;
+        assert_eq!(Builds::at_most(one).most_of_tenant(), 1);
+        let many = Builds::of_tenant(Builds::at_most(one.saturating_add(4)).most_of_tenant());
+        let places: Vec<_> = (0..4).map(|_| many.enter(&Tenant::new("alice"))).collect();
+        assert_eq!(places.len(), many.most_of_tenant());
+    }
+}
