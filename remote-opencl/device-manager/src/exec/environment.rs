@@ -108,9 +108,8 @@ impl Environment {
             .args(arguments)
             .env("OCL_ICD_VENDORS", vendors(self.folder()))
             .env("FPGA_DEVICE_MANAGERS", addresses)
-            // Another way into Khronos' loader, and another way to a manager.
-            .env_remove("OCL_ICD_FILENAMES")
-            .env_remove("FPGA_REGISTRY");
+            // Another way into Khronos' loader.
+            .env_remove("OCL_ICD_FILENAMES");
         if let Library::DropIn(folder) = &self.library {
             let mut folders = folder.as_os_str().to_owned();
             if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
