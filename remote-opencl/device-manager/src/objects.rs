@@ -3,7 +3,7 @@
 //! An object is shared by the registry and by the commands that still need it, so releasing an id never pulls
 //! something from under a command. A failed object answers every use with its own error.
 
-use crate::arguments::{Argument, Kernel};
+use crate::arguments::Kernel;
 use crate::clock;
 use crate::images::{Image, Sampler};
 use crate::inventory::Device;
@@ -219,13 +219,7 @@ impl Objects {
 
     /// The id names nothing from now on.
     pub fn release(&mut self, id: u64) {
-        let Some(argument) = self.by_id.remove(&id).and_then(Argument::of) else { return };
-        // A kernel does not keep what it was given: it would keep it for ever.
-        for object in self.by_id.values() {
-            if let Object::Kernel(kernel) = object {
-                lock(kernel).forget(&argument);
-            }
-        }
+        self.by_id.remove(&id);
     }
 
     /// Whether there are none.
