@@ -10,6 +10,7 @@ use crate::dispatcher::Kind;
 use crate::images::Image;
 use crate::metrics::DataPath;
 use crate::objects::{Buffer, Queue};
+use crate::rects::{Extent, Layout};
 use crate::segments::Slice;
 use crate::task::Need;
 use crate::transfers::Source;
@@ -40,7 +41,9 @@ impl Body {
     pub fn received(&self, path: DataPath) -> u64 {
         let (source, size) = match &self.operation {
             Operation::Write { size, source, .. } => (source, *size as u64),
-            Operation::WriteImage { source, .. } => (source, source.len() as u64),
+            Operation::WriteImage { source, .. } | Operation::WriteRect { source, .. } => {
+                (source, source.len() as u64)
+            }
             _ => return 0,
         };
         match (source, path) {
@@ -55,6 +58,7 @@ impl Body {
         match &self.operation {
             Operation::Read { size, into: Some(_), .. }
             | Operation::ReadImage { size, into: Some(_), .. } => *size as u64,
+            Operation::ReadRect { extent, into: Some(_), .. } => extent.bytes as u64,
             _ => 0,
         }
     }
@@ -106,6 +110,37 @@ pub enum Operation {
         offset: usize,
         /// How many.
         size: usize,
+    },
+    /// Writes a rectangle of bytes.
+    WriteRect {
+        /// To.
+        buffer: Arc<Buffer>,
+        /// Where.
+        layout: Layout,
+        /// How large it is.
+        extent: Extent,
+        /// The bytes, as many as it has.
+        source: Source,
+    },
+    /// Reads a rectangle of bytes.
+    ReadRect {
+        /// From.
+        buffer: Arc<Buffer>,
+        /// Where.
+        layout: Layout,
+        /// How large it is.
+        extent: Extent,
+        /// Where to; nothing where they go with the completion.
+        into: Option<Slice>,
+    },
+    /// Copies a rectangle of bytes.
+    CopyRect {
+        /// From.
+        source: (Arc<Buffer>, Layout),
+        /// To.
+        target: (Arc<Buffer>, Layout),
+        /// How large it is.
+        extent: Extent,
     },
     /// Writes pixels.
     WriteImage {
@@ -181,6 +216,9 @@ impl Operation {
             Self::Read { .. } => "read",
             Self::Copy { .. } => "copy",
             Self::Fill { .. } => "fill",
+            Self::WriteRect { .. } => "write rectangle",
+            Self::ReadRect { .. } => "read rectangle",
+            Self::CopyRect { .. } => "copy rectangle",
             Self::WriteImage { .. } => "write image",
             Self::ReadImage { .. } => "read image",
             Self::CopyImage { .. } => "copy image",

@@ -14,7 +14,7 @@ use crate::commands::{Body, Operation, Waits};
 use crate::dispatcher::TaskId;
 use crate::lender::{Expected, Lender};
 use crate::objects::{Moments, Queue, Times, Waiting};
-use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
+use crate::ready::{Cause, Command, DEPENDENCY_FAILED, EventId, Failed, QueueId, QueueOrder, Ready};
 use crate::vendor::{self, Enqueued, Event};
 use bytes::Bytes;
 use direct::Direct;
@@ -68,6 +68,8 @@ pub struct Ended {
     pub received: u64,
     /// Whether the client knows.
     pub told: Told,
+    /// What an error goes back to.
+    pub cause: Cause,
 }
 
 /// Whether the client knows already that a command has ended.
@@ -91,7 +93,15 @@ impl Ended {
             operation: "not run",
             received: 0,
             told: Told::No,
+            cause: Cause::Command,
         }
+    }
+
+    /// One that failed before it was handed over.
+    #[must_use]
+    pub fn failed(failed: Failed) -> Self {
+        let Failed { event, status, cause } = failed;
+        Self { cause, ..Self::at_once(event, status) }
     }
 }
 
@@ -190,6 +200,7 @@ impl<N: Notify> Executor<N> {
             let is_alone = overtakes_nothing && outstanding == 0 && commands.peek().is_none();
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
                 || wait.iter().any(|event| ready.has_failed(*event));
+            ready.begun(&wait);
             let measured_from = self.is_measured(&body).then(clock::now_ns);
             let enqueued =
                 if dependency_failed { Err(DEPENDENCY_FAILED) } else { self.enqueue(&wait, &body) };
@@ -269,7 +280,8 @@ impl<N: Notify> Executor<N> {
         });
         ready.ended(event, status);
         let (operation, received) = (body.operation.name(), body.received_at);
-        reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told }));
+        let cause = Cause::Command;
+        reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told, cause }));
         for follower in &followers {
             self.leaders.remove(&follower.event);
             let ended = follower.ended(status, told);
@@ -315,7 +327,9 @@ impl<N: Notify> Executor<N> {
     ) -> Option<Arc<Direct>> {
         let gives_data = matches!(
             body.operation,
-            Operation::Read { into: None, .. } | Operation::ReadImage { into: None, .. }
+            Operation::Read { into: None, .. }
+                | Operation::ReadImage { into: None, .. }
+                | Operation::ReadRect { into: None, .. }
         );
         if gives_data || body.queue.times == Times::Shown || !enqueued.is_one_event() {
             return None;
@@ -378,7 +392,12 @@ impl Running {
     }
 
     fn got(&mut self, event: EventId, reports: &mut Vec<Report>) -> Option<Got> {
-        if let Operation::ReadImage { size, into: None, .. } = self.body.operation {
+        let whole = match self.body.operation {
+            Operation::ReadImage { size, into: None, .. } => Some(size),
+            Operation::ReadRect { extent, into: None, .. } => Some(extent.bytes),
+            _ => None,
+        };
+        if let Some(size) = whole {
             let bytes = self.enqueued.take_piece(0)?;
             if size <= MAX_INLINE_BYTES {
                 return Some(Got::Bytes(bytes));

@@ -45,6 +45,7 @@ pub mod process;
 pub mod programs;
 pub mod quotas;
 pub mod ready;
+pub mod rects;
 pub mod reporting;
 pub mod router;
 pub mod runtime;

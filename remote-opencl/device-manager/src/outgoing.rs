@@ -6,6 +6,7 @@ use crate::dispatcher::{SessionId, Tenant};
 use crate::execute::{Ended, Got, Report, Told};
 use crate::metrics::{DataPath, Direction, Metrics};
 use crate::objects::Moments;
+use crate::ready::Cause;
 use crate::transfers::chunks;
 use bytes::Bytes;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
@@ -193,6 +194,7 @@ impl Outgoing {
 }
 
 fn completion(ended: Ended) -> v1::Completion {
+    let by_user_event = ended.status < 0 && ended.cause == Cause::UserEvent;
     let Ended { event, status, moments, data, .. } = ended;
     let Moments { queued, submitted, started, ended } = moments.unwrap_or_default();
     let form = data.map(|data| match data {
@@ -207,6 +209,7 @@ fn completion(ended: Ended) -> v1::Completion {
         started_ns: started,
         ended_ns: ended,
         data: form.map(|form| v1::Data { form: Some(form) }),
+        by_user_event,
     }
 }
 

@@ -5,8 +5,10 @@
 //! Events of commands that were handed over as ready hold nobody back, since the vendor's runtime orders by them.
 //! Nothing here knows OpenCL objects: a command's body is whatever the caller makes it.
 
+mod deferred;
+
+use deferred::{Deferred, Free};
 use std::collections::HashMap;
-use std::mem::take;
 
 /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`: something that the command depends on has failed.
 pub const DEPENDENCY_FAILED: i32 = -14;
@@ -82,8 +84,28 @@ pub struct Command<C> {
 pub struct Step<C> {
     /// These can run, in this order.
     pub ready: Vec<Command<C>>,
-    /// These have failed, with the code.
-    pub failed: Vec<(EventId, i32)>,
+    /// These have failed.
+    pub failed: Vec<Failed>,
+}
+
+/// A command that has failed before it could run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// Its event.
+    pub event: EventId,
+    /// The code.
+    pub status: i32,
+    /// What that goes back to.
+    pub cause: Cause,
+}
+
+/// What a failure goes back to; where there are several causes, the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// A user event that the client set to an error.
+    UserEvent,
+    /// A command that was refused, or whose run failed.
+    Command,
 }
 
 /// An event id that is in use was taken again: the client breaks the protocol.
@@ -95,10 +117,7 @@ pub struct UsedTwice(pub EventId);
 #[derive(Debug)]
 pub struct Ready<C> {
     events: HashMap<EventId, State>,
-    /// In the order in which they were flushed.
-    deferred: Vec<Item<C>>,
-    /// What of each queue is deferred; only queues that have something.
-    held: HashMap<QueueId, Held>,
+    deferred: Deferred<C>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +125,8 @@ struct State {
     stage: Stage,
     /// The client will not name it again.
     forgotten: bool,
+    /// How often it is named by commands that have not begun: these have to see how it ended.
+    awaited: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,34 +137,22 @@ enum Stage {
     Deferred,
     /// Its command was handed over.
     Running,
-    /// With this status.
-    Ended(i32),
+    /// With 0.
+    Complete,
+    /// With an error, for this cause.
+    Failed(Cause),
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Held {
-    any: bool,
-    barrier: bool,
-}
-
-/// Where the wait list of an item was checked before.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// Nowhere: it is new, and an unknown event is an error.
-    New,
-    /// When it was new: an event that is gone since has ended well.
-    Before,
-}
-
-enum Verdict {
-    Ready,
-    Defer,
-    Fail(i32),
+/// The commands of a queue that have failed in one step: those behind them fail with them.
+#[derive(Debug, Clone, Copy)]
+struct Broken {
+    any: Cause,
+    barrier: Option<Cause>,
 }
 
 impl<C> Default for Ready<C> {
     fn default() -> Self {
-        Self { events: HashMap::new(), deferred: Vec::new(), held: HashMap::new() }
+        Self { events: HashMap::new(), deferred: Deferred::default() }
     }
 }
 
@@ -156,10 +165,27 @@ impl<C> Ready<C> {
         let items = items.into_iter();
         let mut step = Step { ready: Vec::with_capacity(items.size_hint().0), failed: Vec::new() };
         let mut broken = HashMap::new();
-        for item in items {
-            let verdict = self.judge(&item, &broken, Seen::New);
+        for mut item in items {
+            if item.wait.iter().any(|event| !self.events.contains_key(event)) {
+                item.body = Err(UNKNOWN_EVENT);
+            }
             self.learn(item.event)?;
-            self.place(item, verdict, &mut broken, &mut step);
+            for event in &item.wait {
+                if let Some(state) = self.events.get_mut(event) {
+                    state.awaited += 1;
+                }
+            }
+            let events = &self.events;
+            let is_open = |event: &EventId| {
+                events.get(event).is_some_and(|state| matches!(state.stage, Stage::User | Stage::Deferred))
+            };
+            let open = item.wait.iter().copied().filter(|event| *event != item.event && is_open(event));
+            let open: Vec<EventId> = open.collect();
+            let event = item.event;
+            match self.deferred.defer(item, &open) {
+                Some(item) => self.place(item, &mut broken, &mut step),
+                None => self.stage(event, Stage::Deferred),
+            }
         }
         Ok(step)
     }
@@ -174,47 +200,54 @@ impl<C> Ready<C> {
         Ok(())
     }
 
-    /// Sets a user event to 0 or a negative status; what that lets run, and what it makes fail.
+    /// Sets a user event to 0 or a negative status; what that lets run, and what it makes fail. Only what waited for it is
+    /// looked at.
     ///
     /// # Errors
     /// The code of the standard where there is no such user event, or it was set before.
     pub fn set_user_event(&mut self, event: EventId, status: i32) -> Result<Step<C>, i32> {
         match self.events.get(&event).map(|state| state.stage) {
             Some(Stage::User) => {}
-            Some(Stage::Ended(_)) => return Err(SET_TWICE),
+            Some(Stage::Complete | Stage::Failed(_)) => return Err(SET_TWICE),
             _ => return Err(NO_SUCH_EVENT),
         }
-        self.end(event, status.min(0));
+        self.end(event, status, Cause::UserEvent);
         let mut step = Step { ready: Vec::new(), failed: Vec::new() };
         let mut broken = HashMap::new();
-        self.held.clear();
-        for item in take(&mut self.deferred) {
-            let verdict = self.judge(&item, &broken, Seen::Before);
-            self.place(item, verdict, &mut broken, &mut step);
+        let mut free = Free::default();
+        self.deferred.settled(event, &mut free);
+        while let Some(item) = self.deferred.take(&mut free) {
+            self.place(item, &mut broken, &mut step);
         }
         Ok(step)
+    }
+
+    /// A command that was handed over will not look at its wait list any more.
+    pub fn begun(&mut self, wait: &[EventId]) {
+        for event in wait {
+            self.no_longer_awaited(*event);
+        }
     }
 
     /// A command that was handed over has ended with this status.
     pub fn ended(&mut self, event: EventId, status: i32) {
         if self.events.get(&event).is_some_and(|state| state.stage == Stage::Running) {
-            self.end(event, status);
+            self.end(event, status, Cause::Command);
         }
     }
 
-    /// The client will name this event in no wait list again.
+    /// The client will name this event in no wait list again, and not set it.
     pub fn forget(&mut self, event: EventId) {
-        let Some(state) = self.events.get_mut(&event) else { return };
-        state.forgotten = true;
-        if state.stage == Stage::Ended(0) {
-            self.events.remove(&event);
+        if let Some(state) = self.events.get_mut(&event) {
+            state.forgotten = true;
+            self.drop_if_over(event);
         }
     }
 
     /// Whether the event is that of a command, or a user event, that has failed.
     #[must_use]
     pub fn has_failed(&self, event: EventId) -> bool {
-        matches!(self.events.get(&event), Some(State { stage: Stage::Ended(status), .. }) if *status < 0)
+        self.events.get(&event).is_some_and(|state| matches!(state.stage, Stage::Failed(_)))
     }
 
     /// How many commands wait aside.
@@ -230,67 +263,55 @@ impl<C> Ready<C> {
     }
 
     fn learn(&mut self, event: EventId) -> Result<(), UsedTwice> {
-        let state = State { stage: Stage::Running, forgotten: false };
+        let state = State { stage: Stage::Running, forgotten: false, awaited: 0 };
         match self.events.insert(event, state) {
             None => Ok(()),
             Some(_) => Err(UsedTwice(event)),
         }
     }
 
-    fn judge(&self, item: &Item<C>, broken: &HashMap<QueueId, Held>, seen: Seen) -> Verdict {
-        let after_all = item.fence != Fence::None && item.wait.is_empty();
-        let before = |of: &HashMap<QueueId, Held>| match of.get(&item.queue) {
-            None => false,
-            Some(held) if item.order == QueueOrder::InOrder || after_all => held.any,
-            Some(held) => held.barrier,
+    /// Hands over a command that nothing holds back, or fails it.
+    fn place(&mut self, item: Item<C>, broken: &mut HashMap<QueueId, Broken>, step: &mut Step<C>) {
+        let comes_after_all = item.comes_after_all();
+        let Item { event, queue, order, fence, mut wait, body } = item;
+        let before = broken.get(&queue).and_then(|broken| match comes_after_all {
+            true => Some(broken.any),
+            false => broken.barrier,
+        });
+        let failed = |event: &EventId| match self.events.get(event)?.stage {
+            Stage::Failed(cause) => Some(cause),
+            _ => None,
         };
-        let mut failure = if before(broken) { Some(DEPENDENCY_FAILED) } else { None };
-        if before(&self.held) {
-            return Verdict::Defer;
-        }
-        for event in &item.wait {
-            match self.events.get(event).map(|state| state.stage) {
-                Some(Stage::User | Stage::Deferred) => return Verdict::Defer,
-                Some(Stage::Ended(status)) if status < 0 => failure = Some(DEPENDENCY_FAILED),
-                None if seen == Seen::New => failure = Some(UNKNOWN_EVENT),
-                Some(Stage::Running | Stage::Ended(_)) | None => {}
-            }
-        }
-        match (&item.body, failure) {
-            (_, Some(code)) => Verdict::Fail(code),
-            (Err(code), None) => Verdict::Fail(*code),
-            (Ok(_), None) => Verdict::Ready,
-        }
-    }
-
-    fn place(
-        &mut self,
-        item: Item<C>,
-        verdict: Verdict,
-        broken: &mut HashMap<QueueId, Held>,
-        step: &mut Step<C>,
-    ) {
-        let Item { event, queue, order, fence, wait, body } = item;
-        let mark = |of: &mut HashMap<QueueId, Held>| {
-            let held = of.entry(queue).or_default();
-            held.any = true;
-            held.barrier |= fence == Fence::Barrier;
+        let dependency = wait.iter().filter_map(failed).chain(before).max();
+        let failure = match (&body, dependency) {
+            (Err(UNKNOWN_EVENT), _) => Some((UNKNOWN_EVENT, Cause::Command)),
+            (_, Some(cause)) => Some((DEPENDENCY_FAILED, cause)),
+            (Err(status), None) => Some((*status, Cause::Command)),
+            (Ok(_), None) => None,
         };
-        match (verdict, body) {
-            (Verdict::Ready, Ok(body)) => {
+        match (body, failure) {
+            (Ok(body), None) => {
                 self.stage(event, Stage::Running);
-                let wait = wait.into_iter().filter(|event| self.may_run(*event)).collect();
+                wait.retain(|event| {
+                    let may_run = self.may_run(*event);
+                    if !may_run {
+                        self.no_longer_awaited(*event);
+                    }
+                    may_run
+                });
                 step.ready.push(Command { event, queue, order, wait, body });
             }
-            (Verdict::Defer, body) => {
-                self.stage(event, Stage::Deferred);
-                mark(&mut self.held);
-                self.deferred.push(Item { event, queue, order, fence, wait, body });
-            }
-            (Verdict::Fail(code), _) | (Verdict::Ready, Err(code)) => {
-                mark(broken);
-                step.failed.push((event, code));
-                self.end(event, code);
+            (_, failure) => {
+                // Without a body there is a failure.
+                let (status, cause) = failure.unwrap_or((DEPENDENCY_FAILED, Cause::Command));
+                let broken = broken.entry(queue).or_insert(Broken { any: cause, barrier: None });
+                broken.any = broken.any.max(cause);
+                if fence == Fence::Barrier {
+                    broken.barrier = broken.barrier.max(Some(cause));
+                }
+                self.begun(&wait);
+                step.failed.push(Failed { event, status, cause });
+                self.end(event, status, cause);
             }
         }
     }
@@ -305,11 +326,28 @@ impl<C> Ready<C> {
         }
     }
 
-    /// A failure stays known after it was forgotten: commands that were flushed before still have to see it.
-    fn end(&mut self, event: EventId, status: i32) {
-        let Some(state) = self.events.get_mut(&event) else { return };
-        state.stage = Stage::Ended(status);
-        if state.forgotten && status == 0 {
+    fn end(&mut self, event: EventId, status: i32, cause: Cause) {
+        self.stage(event, if status < 0 { Stage::Failed(cause) } else { Stage::Complete });
+        self.drop_if_over(event);
+    }
+
+    fn no_longer_awaited(&mut self, event: EventId) {
+        if let Some(state) = self.events.get_mut(&event) {
+            state.awaited = state.awaited.saturating_sub(1);
+            self.drop_if_over(event);
+        }
+    }
+
+    /// A failure stays known after it was forgotten for as long as a command that names it has not begun; one that is gone
+    /// has ended well.
+    fn drop_if_over(&mut self, event: EventId) {
+        let Some(State { stage, forgotten: true, awaited }) = self.events.get(&event) else { return };
+        let over = match stage {
+            Stage::Complete => true,
+            Stage::Failed(_) | Stage::User => *awaited == 0,
+            Stage::Deferred | Stage::Running => false,
+        };
+        if over {
             self.events.remove(&event);
         }
     }

@@ -259,6 +259,7 @@ impl Session {
             buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
             ring_words: if side_key.is_empty() || !command_ring::is_wanted() { 0 } else { RING_WORDS },
             side_key,
+            buffer_rects: true,
             ..v1::Welcome::default()
         });
         self.shared.router.add(self.id, self.inbox.clone());

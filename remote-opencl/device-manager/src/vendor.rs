@@ -18,7 +18,7 @@ mod sub_device;
 
 pub use api::{LoadError, load};
 pub use callbacks::on_end;
-pub use enqueue::{Enqueued, Profile};
+pub use enqueue::{Enqueued, Profile, Rect};
 pub use handles::{Context, Event, Memory, Queue};
 pub use image::{Format, Region, Sampler, Shape, image_formats};
 pub use info::{DeviceId, PlatformId, device_info, devices, platform_info, platforms};

@@ -8,7 +8,7 @@ use crate::metrics::{DataPath, Direction};
 use crate::objects::Object;
 use crate::programs::{Program, digest};
 use crate::quotas::Resource;
-use crate::store::{StoreError, digest_of};
+use crate::store::StoreError;
 use crate::transfers::{TransferError, join};
 use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
@@ -112,17 +112,15 @@ impl Calls<'_> {
         announced: fpga_core::bitstream::Digest,
         bytes: &Bytes,
     ) -> ClResult<()> {
-        if digest_of(bytes) != announced {
-            return Err(ClError(CL_INVALID_BINARY));
-        }
         // Copied: the pieces would keep the messages that they came in.
         let bytes = Bytes::copy_from_slice(bytes);
-        self.config.store.insert_as(announced, bytes.clone(), &self.asker.tenant).map_err(
-            |error: StoreError| {
-                tracing::warn!(%announced, %error, "A bitstream can't be stored");
-                ClError(CL_OUT_OF_RESOURCES)
-            },
-        )?;
+        self.config.store.insert_as(announced, bytes.clone(), &self.asker.tenant).map_err(|error| {
+            tracing::warn!(%announced, %error, "A bitstream can't be stored");
+            match error {
+                StoreError::OtherBytes { .. } => ClError(CL_INVALID_BINARY),
+                _ => ClError(CL_OUT_OF_RESOURCES),
+            }
+        })?;
         program.keep_also(announced, bytes);
         Ok(())
     }

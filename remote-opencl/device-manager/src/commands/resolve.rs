@@ -9,6 +9,7 @@ use crate::images::triple;
 use crate::kinds;
 use crate::objects::{Buffer, Objects, Queue, lock};
 use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
+use crate::rects::{Extent, Layout};
 use crate::segments::Slice;
 use crate::task::Need;
 use crate::transfers::{Source, TransferError, Transfers};
@@ -35,6 +36,9 @@ enum Asked {
     Read(v1::ReadBuffer, Option<Slice>),
     Copy(v1::CopyBuffer),
     Fill(v1::FillBuffer),
+    WriteRect(v1::WriteBufferRect, Source),
+    ReadRect(v1::ReadBufferRect, Option<Slice>),
+    CopyRect(v1::CopyBufferRect),
     WriteImage(v1::WriteImage, Source),
     ReadImage(v1::ReadImage, Option<Slice>),
     CopyImage(v1::CopyImage),
@@ -74,6 +78,15 @@ pub fn item(
         }
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
+        Some(Wire::WriteBufferRect(mut write)) => match source(write.data.take(), transfers)? {
+            Ok(source) => Asked::WriteRect(write, source),
+            Err(refused) => Asked::Refused(refused),
+        },
+        Some(Wire::ReadBufferRect(read)) => {
+            let into = read.into.as_ref().map(|range| transfers.segments.slice(range)).transpose()?;
+            Asked::ReadRect(read, into)
+        }
+        Some(Wire::CopyBufferRect(copy)) => Asked::CopyRect(copy),
         Some(Wire::WriteImage(mut write)) => match source(write.data.take(), transfers)? {
             Ok(source) => Asked::WriteImage(write, source),
             Err(refused) => Asked::Refused(refused),
@@ -179,6 +192,35 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
                 return Err(ClError(CL_INVALID_VALUE));
             }
             Operation::Fill { buffer, pattern: fill.pattern, offset, size }
+        }
+        Asked::WriteRect(write, source) => {
+            let (buffer, extent) = (buffer(write.buffer)?, Extent::new(&write.region)?);
+            let layout = Layout::new(write.layout.as_ref(), extent, buffer.size)?;
+            if source.len() != extent.bytes {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            if let Source::Pieces(_) = source {
+                held = extent.bytes as u64;
+            }
+            Operation::WriteRect { buffer, layout, extent, source }
+        }
+        Asked::ReadRect(read, into) => {
+            let (buffer, extent) = (buffer(read.buffer)?, Extent::new(&read.region)?);
+            let layout = Layout::new(read.layout.as_ref(), extent, buffer.size)?;
+            if into.as_ref().is_some_and(|into| into.len() != extent.bytes) {
+                return Err(ClError(CL_INVALID_VALUE));
+            }
+            if into.is_none() {
+                held = extent.bytes as u64;
+            }
+            Operation::ReadRect { buffer, layout, extent, into }
+        }
+        Asked::CopyRect(copy) => {
+            let extent = Extent::new(&copy.region)?;
+            let (source, target) = (buffer(copy.source)?, buffer(copy.target)?);
+            let from = Layout::new(copy.source_layout.as_ref(), extent, source.size)?;
+            let to = Layout::new(copy.target_layout.as_ref(), extent, target.size)?;
+            Operation::CopyRect { source: (source, from), target: (target, to), extent }
         }
         Asked::WriteImage(write, source) => {
             let image = image(write.image)?;

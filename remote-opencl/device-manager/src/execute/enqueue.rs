@@ -3,7 +3,7 @@
 use crate::commands::{Body, Launch, Operation};
 use crate::objects::{Buffer, lock};
 use crate::transfers::{Source, join};
-use crate::vendor::{self, ClResult, Enqueued, Event};
+use crate::vendor::{self, ClResult, Enqueued, Event, Rect};
 use fpga_protocol::limits::MAX_CHUNK_BYTES;
 use std::sync::Arc;
 
@@ -42,6 +42,29 @@ pub(super) fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enque
             }
             let (from, to) = ((&source.0.vendor, source.1), (&target.0.vendor, target.1));
             queue.copy(from, to, *size, &references(wait))
+        }
+        Operation::WriteRect { buffer, layout, extent, source } => {
+            wait.extend(buffer.own_contents()?);
+            let rect = Rect { memory: &buffer.vendor, layout: *layout, extent: *extent };
+            match source {
+                Source::Pieces(pieces) => queue.write_rect(rect, join(pieces.clone()), &references(wait)),
+                Source::Shared(slice) => queue.write_rect_shared(rect, slice.clone(), &references(wait)),
+            }
+        }
+        Operation::ReadRect { buffer, layout, extent, into } => {
+            wait.extend(buffer.own_contents()?);
+            let rect = Rect { memory: &buffer.vendor, layout: *layout, extent: *extent };
+            match into {
+                Some(slice) => queue.read_rect_shared(rect, slice.clone(), &references(wait)),
+                None => queue.read_rect(rect, &references(wait)),
+            }
+        }
+        Operation::CopyRect { source: (source, from), target: (target, to), extent } => {
+            for buffer in [source, target] {
+                wait.extend(buffer.own_contents()?);
+            }
+            let rect = Rect { memory: &source.vendor, layout: *from, extent: *extent };
+            queue.copy_rect(rect, (&target.vendor, *to), &references(wait))
         }
         Operation::WriteImage { image, region, source } => {
             wait.extend(image.own_contents()?);

@@ -6,7 +6,7 @@
 
 use super::{Ended, Told};
 use crate::commands::{Body, Operation};
-use crate::ready::{Command, DEPENDENCY_FAILED, EventId, QueueId};
+use crate::ready::{Cause, Command, DEPENDENCY_FAILED, EventId, QueueId};
 use std::iter::Peekable;
 
 /// A command that ends with the one before it.
@@ -38,6 +38,6 @@ impl Follower {
     pub(super) fn ended(&self, status_before: i32, told: Told) -> Ended {
         let status = if status_before < 0 { DEPENDENCY_FAILED } else { status_before };
         let Self { event, operation, received } = *self;
-        Ended { event, status, moments: None, data: None, operation, received, told }
+        Ended { event, status, moments: None, data: None, operation, received, told, cause: Cause::Command }
     }
 }

@@ -19,6 +19,10 @@ fn out_of_order(event: u64, fence: Fence, wait: &[u64]) -> Item<u64> {
     Item { order: QueueOrder::OutOfOrder, fence, ..item(event, 9, wait) }
 }
 
+fn failures(step: &Step<u64>) -> Vec<(u64, i32)> {
+    step.failed.iter().map(|failed| (failed.event.0, failed.status)).collect()
+}
+
 fn names(step: &Step<u64>) -> Vec<u64> {
     step.ready.iter().map(|command| command.body).collect()
 }
@@ -62,7 +66,8 @@ fn a_failed_user_event_fails_all_that_depends_on_it() {
     ready.flush([item(1, 1, &[7]), item(2, 1, &[]), item(3, 2, &[1]), item(4, 3, &[])]).unwrap();
     let step = ready.set_user_event(EventId(7), -5).unwrap();
     assert_eq!(names(&step), [] as [u64; 0]);
-    assert_eq!(step.failed, [(EventId(1), -14), (EventId(2), -14), (EventId(3), -14)]);
+    assert_eq!(failures(&step), [(1, -14), (2, -14), (3, -14)]);
+    assert!(step.failed.iter().all(|failed| failed.cause == Cause::UserEvent));
     assert_eq!(names(&ready.flush([item(5, 1, &[])]).unwrap()), [5], "the queue goes on afterwards");
 }
 
@@ -89,14 +94,15 @@ fn an_out_of_order_queue_is_held_by_its_barriers_and_markers_only() {
 fn an_event_that_nobody_made_fails_the_command() {
     let mut ready = Ready::default();
     let step = ready.flush([item(1, 1, &[99]), item(2, 1, &[]), item(3, 2, &[])]).unwrap();
-    assert_eq!(step.failed, [(EventId(1), UNKNOWN_EVENT), (EventId(2), DEPENDENCY_FAILED)]);
+    assert_eq!(failures(&step), [(1, UNKNOWN_EVENT), (2, DEPENDENCY_FAILED)]);
+    assert!(step.failed.iter().all(|failed| failed.cause == Cause::Command));
     assert_eq!(names(&step), [3]);
 }
 
 #[test]
 fn a_command_can_wait_for_itself_as_little_as_for_the_future() {
     let mut ready = Ready::default();
-    assert_eq!(ready.flush([item(1, 1, &[1])]).unwrap().failed, [(EventId(1), UNKNOWN_EVENT)]);
+    assert_eq!(failures(&ready.flush([item(1, 1, &[1])]).unwrap()), [(1, UNKNOWN_EVENT)]);
 }
 
 #[test]
@@ -135,7 +141,65 @@ fn a_failure_is_seen_by_those_flushed_before_it_was_forgotten() {
     ready.forget(EventId(1));
     ready.ended(EventId(1), -5);
     let step = ready.set_user_event(EventId(7), 0).unwrap();
-    assert_eq!(step.failed, [(EventId(2), -14)]);
+    assert_eq!(failures(&step), [(2, -14)]);
+    ready.forget(EventId(2));
+    ready.forget(EventId(7));
+    assert_eq!(ready.events(), 0, "nobody else can ask for it");
+}
+
+#[test]
+fn failures_that_were_released_leave_nothing_behind() {
+    let mut ready = Ready::default();
+    let mut refused = item(1, 1, &[]);
+    refused.body = Err(-5);
+    ready.create_user_event(EventId(9)).unwrap();
+    ready.flush([refused, item(2, 2, &[1]), item(3, 3, &[]), item(4, 4, &[3]), item(5, 5, &[9])]).unwrap();
+    for event in [1, 2, 3, 4, 5, 9] {
+        ready.forget(EventId(event));
+    }
+    ready.set_user_event(EventId(9), -1).unwrap();
+    ready.ended(EventId(3), -5);
+    assert!(ready.has_failed(EventId(3)), "a command that names it has not begun");
+    ready.begun(&[EventId(3)]);
+    ready.ended(EventId(4), -14);
+    assert_eq!(ready.events(), 0);
+    ready.create_user_event(EventId(10)).unwrap();
+    ready.forget(EventId(10));
+    assert_eq!(ready.events(), 0, "a user event that nobody can set any more");
+}
+
+#[test]
+fn a_command_fails_by_a_user_event_only_where_nothing_else_failed() {
+    let mut ready = Ready::default();
+    for event in [7, 8] {
+        ready.create_user_event(EventId(event)).unwrap();
+    }
+    let step = ready.flush([item(1, 1, &[]), item(2, 2, &[1, 7]), item(3, 3, &[7])]).unwrap();
+    assert_eq!(names(&step), [1]);
+    ready.ended(EventId(1), -5);
+    let step = ready.set_user_event(EventId(7), -1).unwrap();
+    let causes: Vec<Cause> = step.failed.iter().map(|failed| failed.cause).collect();
+    assert_eq!(causes, [Cause::Command, Cause::UserEvent]);
+}
+
+#[test]
+fn setting_a_user_event_looks_at_what_waited_for_it_alone() {
+    let mut ready = Ready::default();
+    let count = 1000;
+    for user in 0..count {
+        ready.create_user_event(EventId(user)).unwrap();
+    }
+    // Out-of-order, in-order, and both kinds of fences.
+    for user in 0..count {
+        let waits = out_of_order(count + user, Fence::None, &[user]);
+        let queued = item(2 * count + user, 100 + user, &[user]);
+        ready.flush([waits, queued]).unwrap();
+    }
+    for user in (0..count).rev() {
+        let before = ready.deferred.looked_at();
+        assert_eq!(names(&ready.set_user_event(EventId(user), 0).unwrap()), [count + user, 2 * count + user]);
+        assert_eq!(ready.deferred.looked_at() - before, 2);
+    }
 }
 
 /// A command of a random program: its queue, fence and the things before it that it waits for.
@@ -227,7 +291,7 @@ proptest! {
         for (at, item) in items.iter().enumerate() {
             batch.push(item.clone());
             if plan[at].flush_after || at + 1 == items.len() {
-                let step = ready.flush(take(&mut batch)).unwrap();
+                let step = ready.flush(std::mem::take(&mut batch)).unwrap();
                 run(&mut ready, step, &set, at + 1);
             }
         }

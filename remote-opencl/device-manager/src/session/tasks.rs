@@ -18,8 +18,7 @@ impl Session {
     /// Submits what can run and notes what has failed.
     pub(super) fn go(&mut self, step: Step<Body>) {
         let Step { ready, failed } = step;
-        let failed = failed.into_iter().map(|(event, status)| Report::Ended(Ended::at_once(event, status)));
-        self.reports.extend(failed);
+        self.reports.extend(failed.into_iter().map(|failed| Report::Ended(Ended::failed(failed))));
         if ready.is_empty() {
             return;
         }
@@ -54,7 +53,8 @@ impl Session {
 
     /// Commands that will not run.
     fn refuse(&mut self, commands: Vec<Command<Body>>, error: ClError) {
-        for Command { event, .. } in commands {
+        for Command { event, wait, .. } in commands {
+            self.ready.begun(&wait);
             self.ready.ended(event, error.0);
             self.reports.push(Report::Ended(Ended::at_once(event, error.0)));
         }

@@ -4,9 +4,11 @@ mod enqueued;
 mod host_memory;
 mod images;
 mod profile;
+mod rects;
 
 pub use enqueued::Enqueued;
 pub use profile::Profile;
+pub use rects::Rect;
 
 use super::api::call;
 use super::handles::Handle as _;

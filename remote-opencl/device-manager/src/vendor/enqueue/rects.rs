@@ -1,0 +1,160 @@
+//! Commands on rectangles of bytes in buffers. In the memory of this process they lie without gaps.
+
+use super::{Enqueued, WaitList};
+use crate::rects::{Extent, Layout};
+use crate::segments::Slice;
+use crate::vendor::api::call;
+use crate::vendor::handles::Handle as _;
+use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
+use bytes::Bytes;
+use opencl_sys::CL_FALSE;
+use std::ptr;
+
+/// A rectangle of a buffer; the layouts of a buffer and an extent are made together, and so fit.
+#[derive(Debug, Clone, Copy)]
+pub struct Rect<'a> {
+    /// The buffer.
+    pub memory: &'a Memory,
+    /// Where in it.
+    pub layout: Layout,
+    /// How large.
+    pub extent: Extent,
+}
+
+impl Queue {
+    /// Writes a rectangle; there must be as many bytes as it has, which the caller has checked.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn write_rect(&self, rect: Rect<'_>, bytes: Bytes, wait: &[&Event]) -> ClResult<Enqueued> {
+        let address = bytes.as_ptr();
+        // SAFETY: `bytes` has the rectangle's bytes and is kept until the event has ended.
+        let event = unsafe { self.write_rect_from(rect, address, wait)? };
+        Ok(Enqueued::reading(event, bytes))
+    }
+
+    /// As [`Self::write_rect`], from shared memory.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn write_rect_shared(&self, rect: Rect<'_>, slice: Slice, wait: &[&Event]) -> ClResult<Enqueued> {
+        let address = slice.address().cast_const().cast();
+        // SAFETY: the slice has the rectangle's bytes and is kept until the event has ended.
+        let event = unsafe { self.write_rect_from(rect, address, wait)? };
+        Ok(Enqueued::shared(event, slice))
+    }
+
+    /// # Safety
+    /// `address` is valid for reads of the rectangle's bytes until the event has ended.
+    unsafe fn write_rect_from(&self, rect: Rect<'_>, address: *const u8, wait: &[&Event]) -> ClResult<Event> {
+        let Rect { memory, layout, extent } = rect;
+        let (wait, host) = (WaitList::new(wait), Layout::tight(extent));
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        let status = unsafe {
+            call!(clEnqueueWriteBufferRect(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                layout.origin.as_ptr(),
+                host.origin.as_ptr(),
+                extent.size.as_ptr(),
+                layout.row_pitch,
+                layout.slice_pitch,
+                host.row_pitch,
+                host.slice_pitch,
+                address.cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Event::of_command(event, status)
+    }
+
+    /// Reads a rectangle; [`Enqueued::take_piece`] 0 has all of it.
+    ///
+    /// # Errors
+    /// The vendor's, and -6 where there is no memory.
+    pub fn read_rect(&self, rect: Rect<'_>, wait: &[&Event]) -> ClResult<Enqueued> {
+        let size = rect.extent.bytes;
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        let address = bytes.as_mut_ptr();
+        // SAFETY: `bytes` has room for the rectangle and is kept, unmoved, until the event has ended.
+        let event = unsafe { self.read_rect_to(rect, address, wait)? };
+        Ok(Enqueued::writing(event, bytes, size))
+    }
+
+    /// As [`Self::read_rect`], into shared memory of the rectangle's size.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn read_rect_shared(&self, rect: Rect<'_>, slice: Slice, wait: &[&Event]) -> ClResult<Enqueued> {
+        let address = slice.address().cast();
+        // SAFETY: the slice has room for the rectangle and is kept until the event has ended.
+        let event = unsafe { self.read_rect_to(rect, address, wait)? };
+        Ok(Enqueued::shared(event, slice))
+    }
+
+    /// # Safety
+    /// `address` is valid for writes of the rectangle's bytes until the event has ended.
+    unsafe fn read_rect_to(&self, rect: Rect<'_>, address: *mut u8, wait: &[&Event]) -> ClResult<Event> {
+        let Rect { memory, layout, extent } = rect;
+        let (wait, host) = (WaitList::new(wait), Layout::tight(extent));
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        let status = unsafe {
+            call!(clEnqueueReadBufferRect(
+                self.raw(),
+                memory.raw(),
+                CL_FALSE,
+                layout.origin.as_ptr(),
+                host.origin.as_ptr(),
+                extent.size.as_ptr(),
+                layout.row_pitch,
+                layout.slice_pitch,
+                host.row_pitch,
+                host.slice_pitch,
+                address.cast(),
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Event::of_command(event, status)
+    }
+
+    /// Copies a rectangle to another buffer, or elsewhere in the same one.
+    ///
+    /// # Errors
+    /// The vendor's, `CL_MEM_COPY_OVERLAP` among them.
+    pub fn copy_rect(
+        &self,
+        source: Rect<'_>,
+        (target, layout): (&Memory, Layout),
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
+        let wait = WaitList::new(wait);
+        let mut event = ptr::null_mut();
+        // SAFETY: all handles are live, the arrays have three entries.
+        let status = unsafe {
+            call!(clEnqueueCopyBufferRect(
+                self.raw(),
+                source.memory.raw(),
+                target.raw(),
+                source.layout.origin.as_ptr(),
+                layout.origin.as_ptr(),
+                source.extent.size.as_ptr(),
+                source.layout.row_pitch,
+                source.layout.slice_pitch,
+                layout.row_pitch,
+                layout.slice_pitch,
+                wait.len(),
+                wait.pointer(),
+                &raw mut event
+            ))
+        };
+        Ok(Enqueued::new(Event::of_command(event, status)?))
+    }
+}
