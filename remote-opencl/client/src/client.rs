@@ -136,7 +136,7 @@ impl Client {
         });
         let connecting: Vec<_> = connecting.collect();
         // An error: this thread must not block. Nothing is known of the managers then.
-        let Ok(connected) = driver.block_on(join_all(connecting)) else { return };
+        let Some(connected) = driver.try_drive(join_all(connecting)) else { return };
         for ((manager, state), result) in managers.into_iter().zip(states).zip(connected) {
             **state = match result {
                 Ok((session, platforms)) if driver.look_after(&session).is_ok() => {

@@ -3,7 +3,8 @@
 //! An application thread that waits drives the sockets itself ([`Driver::block_on`]): no thread hop between it and the
 //! manager. When no application thread has driven for a while (1 ms with commands outstanding, 50 ms without), a
 //! background thread does, blocked in `epoll` while nothing happens, and lets go as soon as an application thread
-//! wants to. While application threads drive, the background thread looks once a second.
+//! wants to. While application threads drive, the background thread looks once a second. A thread that can't drive sleeps
+//! until the background thread, or another application thread, has brought what it waits for.
 
 use crate::error::{ClError, Result};
 use crate::session::Session;
@@ -11,8 +12,10 @@ use crate::signals::spawn_with_signals_blocked;
 use crate::sync::lock;
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -74,22 +77,53 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// A thread that sleeps while another drives.
+#[derive(Debug, Default)]
+struct Sleeper {
+    woken: Mutex<bool>,
+    signal: Condvar,
+}
+
+impl Sleeper {
+    /// Until it is woken, or it is time to see that somebody drives.
+    fn sleep(&self) {
+        let woken = lock(&self.woken);
+        let waited = self.signal.wait_timeout_while(woken, IDLE_GRACE, |woken| !*woken);
+        let (mut woken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *woken = false;
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.woken) = true;
+        self.signal.notify_one();
+    }
+}
+
+/// Whether this thread can drive: not inside another tokio runtime, which it would have to leave, and not after its
+/// thread-locals are gone, as in the destructors that run at a program's exit.
+fn can_drive() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_missing_context())
+}
+
 impl Driver {
     pub(crate) fn new() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         Ok(Self { runtime, turns: Arc::default(), background: OnceLock::new() })
     }
 
-    /// Drives until `future` is ready.
-    ///
-    /// # Errors
-    /// `CL_INVALID_OPERATION` on a thread that is itself inside a tokio runtime, where it would block that, and on one
-    /// whose thread-locals are gone: destructors of a C++ program's globals run there.
-    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
-        match Handle::try_current() {
-            Err(error) if error.is_missing_context() => {}
-            Ok(_) | Err(_) => return Err(ClError::INVALID_OPERATION),
-        }
+    /// Drives until `future` is ready. Where this thread can't drive, it sleeps while another does.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        if can_drive() { self.drive(future) } else { self.sleep_until(future) }
+    }
+
+    /// Drives until `future` is ready, which needs the runtime; `None` where this thread can't drive.
+    pub(crate) fn try_drive<F: Future>(&self, future: F) -> Option<F::Output> {
+        can_drive().then(|| self.drive(future))
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
         let turns = &self.turns;
         let waiting = Waiting::begin(&turns.waiting);
         turns.taken.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +136,25 @@ impl Driver {
         if turns.outstanding.load(Ordering::Relaxed) > 0 {
             self.arm();
         }
-        Ok(output)
+        output
+    }
+
+    fn sleep_until<F: Future>(&self, future: F) -> F::Output {
+        let sleeper = Arc::new(Sleeper::default());
+        let waker = Waker::from(Arc::clone(&sleeper));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        // Whoever drives and stops calls the background thread then.
+        self.add_outstanding(1);
+        let output = loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                break output;
+            }
+            self.arm();
+            sleeper.sleep();
+        };
+        self.remove_outstanding(1);
+        output
     }
 
     /// Lets everything happen that can without waiting: bytes out, completions in. If somebody drives already, that
@@ -111,9 +163,10 @@ impl Driver {
         if self.is_driven() {
             return;
         }
-        // Everything that is ready runs before a task that yields runs again. Inside somebody's runtime (an error
-        // here) the background thread does it.
-        if self.block_on(tokio::task::yield_now()).is_err() {
+        if can_drive() {
+            // Everything that is ready runs before a task that yields runs again.
+            self.drive(tokio::task::yield_now());
+        } else {
             self.arm();
         }
     }

@@ -159,28 +159,45 @@ impl Event {
             // Lost, and so ended or about to be.
             return if self.now() <= cl::COMPLETE { self.now() } else { ClError::OUT_OF_RESOURCES.0 };
         }
-        self.now()
+        let status = self.now();
+        if status < cl::COMPLETE {
+            self.failure_seen();
+        }
+        status
     }
 
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` when it failed.
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` when it failed, or a command before it in its queue that the program
+    /// has not heard of.
     pub fn wait(&self) -> Result<()> {
-        match self.end_status()? {
-            cl::COMPLETE => Ok(()),
-            _ => Err(ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+        const FAILED: ClError = ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+        if self.end_status()? != cl::COMPLETE {
+            self.failure_seen();
+            return Err(FAILED);
         }
+        let before = self.queue.as_ref().and_then(|queue| queue.failures().take_before(self.id));
+        before.map_or(Ok(()), |_| Err(FAILED))
     }
 
     /// Waits until it has ended, for blocking calls.
     ///
     /// # Errors
-    /// The command's own negative status.
+    /// The first failure of a command of its queue that the program has not heard of, the command's own negative status.
     pub fn wait_for_status(&self) -> Result<()> {
-        match self.end_status()? {
-            cl::COMPLETE => Ok(()),
-            status => Err(ClError(status)),
+        let status = self.end_status()?;
+        match self.queue.as_ref().and_then(|queue| queue.failures().take()) {
+            Some(error) => Err(error),
+            None if status < cl::COMPLETE => Err(ClError(status)),
+            None => Ok(()),
+        }
+    }
+
+    /// The program learns from the event itself that its command has failed.
+    fn failure_seen(&self) {
+        if let Some(queue) = &self.queue {
+            queue.failures().seen(self.id);
         }
     }
 
@@ -195,10 +212,12 @@ impl Event {
         }
         let mut result = Ok(());
         for event in events {
-            result = match event.end_status()? {
-                cl::COMPLETE => result,
-                _ => Err(ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
-            };
+            match event.wait() {
+                Err(ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) => {
+                    result = Err(ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+                }
+                waited => waited?,
+            }
         }
         result
     }
@@ -212,7 +231,7 @@ impl Event {
             return Ok(self.now());
         }
         session.send();
-        session.wait(|| self.now() <= cl::COMPLETE, poll_fn(|cx| self.poll_ended(cx)))?;
+        session.wait(|| self.now() <= cl::COMPLETE, poll_fn(|cx| self.poll_ended(cx)));
         Ok(self.now())
     }
 
@@ -328,6 +347,9 @@ impl Event {
         if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
             status = ClError::OUT_OF_RESOURCES.0;
         }
+        if let (true, false, Some(queue)) = (status < cl::COMPLETE, completion.by_user_event, &self.queue) {
+            queue.failures().note(self.id, ClError(status));
+        }
         let ran = completion.ended_ns != 0;
         let times = ran.then(|| (offset.apply(completion.started_ns), offset.apply(completion.ended_ns)));
         self.end(status, times);
@@ -399,6 +421,9 @@ impl Event {
         };
         // Buffers may be destroyed here, and their callbacks come before the event's.
         drop(uses);
+        if status < cl::COMPLETE && !callbacks.is_empty() {
+            self.failure_seen();
+        }
         run_callbacks(callbacks, status);
         if let Some(queue) = &self.queue {
             queue.ended(self.id);

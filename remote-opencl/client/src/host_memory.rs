@@ -82,6 +82,17 @@ impl HostSource {
         self.len() == 0
     }
 
+    /// The part `offset..offset + len`, with the same promise; `None` where there is no such part.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
+        match &self.0 {
+            Source::Owned(bytes) => {
+                let end = offset.checked_add(len).filter(|end| *end <= bytes.len())?;
+                Some(Self(Source::Owned(bytes.slice(offset..end))))
+            }
+            Source::Borrowed(region) => region.part(offset, len).map(|region| Self(Source::Borrowed(region))),
+        }
+    }
+
     /// A copy of all bytes.
     pub(crate) fn capture(&self) -> Bytes {
         match &self.0 {

@@ -103,12 +103,19 @@ impl Kernel {
         &self.info
     }
 
-    /// Its work-group limits on `device`; `None` if it isn't built for that.
+    /// Its work-group limits on `device`, with the local memory of its arguments as they are set now; `None` if it isn't
+    /// built for that.
     pub fn work_group_info(&self, device: &Arc<Device>) -> Option<WorkGroupInfo> {
         if !self.program.context().has(device) {
             return None;
         }
-        self.info.work_group(device.id())
+        let mut info = self.info.work_group(device.id())?;
+        for (index, arg) in lock(&self.args).iter().enumerate() {
+            let kind = self.info.args.get(index).map_or(ArgKind::Unknown, ArgInfo::kind);
+            let bytes = arg.value.as_ref().map_or(0, |value| value.local_bytes(kind));
+            info.local_mem_size = info.local_mem_size.saturating_add(bytes);
+        }
+        Some(info)
     }
 
     /// `clGetKernelSubGroupInfo`: the answer to a question with these sizes, for which there is that much room.

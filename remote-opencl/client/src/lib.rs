@@ -40,6 +40,7 @@ mod progress;
 pub mod proof;
 pub mod queue;
 mod reconnect;
+pub mod rect;
 pub mod sampler;
 mod segments;
 mod session;

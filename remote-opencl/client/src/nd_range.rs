@@ -26,9 +26,12 @@ pub(crate) fn check(
         return Err(ClError::INVALID_GLOBAL_OFFSET);
     }
     let work_group = kernel.work_group_info(device).ok_or(ClError::INVALID_PROGRAM_EXECUTABLE)?;
+    let compiled = work_group.compile_work_group_size;
     let local = local.iter().map(|size| *size as u64);
     if local.len() == 0 {
-        return Ok(());
+        // Since OpenCL 2.0 the size is the one that was compiled; all known runtimes refuse that still, and say so later.
+        let refused = compiled != [0; 3] && device.is_of_version_1();
+        return if refused { Err(ClError::INVALID_WORK_GROUP_SIZE) } else { Ok(()) };
     }
     if local.len() != dimensions || local.clone().any(|size| size == 0) {
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
@@ -39,14 +42,13 @@ pub(crate) fn check(
     }
     let items = local.clone().try_fold(1u64, u64::checked_mul);
     let allowed = |items| items <= work_group.work_group_size || work_group.work_group_size == 0;
-    let compiled = work_group.compile_work_group_size;
     let as_compiled =
         compiled == [0; 3] || local.clone().zip(compiled).all(|(size, compiled)| size == compiled);
     if !items.is_some_and(allowed) || !as_compiled {
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
     }
     let uneven = global.iter().zip(local).any(|(global, local)| !(*global as u64).is_multiple_of(local));
-    if uneven && (device.refuses_partial_groups() || !kernel.program().may_have_partial_groups()) {
+    if uneven && (device.refuses_partial_groups() || !kernel.program().may_have_partial_groups(device)) {
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
     }
     Ok(())

@@ -4,6 +4,7 @@
 
 use crate::error::{ClError, Result};
 use crate::host_memory::{HostSource, HostTarget};
+use crate::rect::Layout;
 use bytes::{Bytes, BytesMut};
 use fpga_protocol::images::kind;
 
@@ -48,6 +49,11 @@ impl Pitches {
         }
         let pitches = Self { line, rows, slices, row, slice };
         pitches.checked_span().map(|_| pitches)
+    }
+
+    /// A rectangle of bytes.
+    pub(crate) fn of_rect(layout: Layout, [line, rows, slices]: [usize; 3]) -> Self {
+        Self { line, rows, slices, row: layout.row_pitch, slice: layout.slice_pitch }
     }
 
     fn checked_span(&self) -> Result<usize> {

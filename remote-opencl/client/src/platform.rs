@@ -183,8 +183,13 @@ impl Device {
     }
 
     /// Whether a range may be empty: since OpenCL 2.1, of which only 3.0 is claimed.
-    pub(crate) fn may_have_empty_ranges(&self) -> bool {
+    pub fn may_have_empty_ranges(&self) -> bool {
         self.info(cl::DEVICE_VERSION).is_some_and(|version| version.starts_with(b"OpenCL 3."))
+    }
+
+    /// Whether it is one of OpenCL 1.x.
+    pub(crate) fn is_of_version_1(&self) -> bool {
+        self.info(cl::DEVICE_VERSION).is_some_and(|version| version.starts_with(b"OpenCL 1."))
     }
 
     /// Whether it says that work-groups can't differ in size.

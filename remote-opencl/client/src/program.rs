@@ -306,14 +306,17 @@ impl Program {
         self.id
     }
 
-    /// Whether work-groups may differ in size: an OpenCL C 2.0 feature that the source's options ask for; of a binary
-    /// nobody knows.
-    pub(crate) fn may_have_partial_groups(&self) -> bool {
+    /// Whether work-groups may differ in size: an OpenCL C 2.0 feature that the source's options ask for, unless they
+    /// promise that none do; of a binary nobody knows.
+    pub(crate) fn may_have_partial_groups(&self, device: &Device) -> bool {
         let build = lock(&self.build);
+        let info = self.position(device).and_then(|position| build.devices.get(position));
+        let options = info.map_or("", |info| &info.options);
+        if options.split_whitespace().any(|option| option == "-cl-uniform-work-group-size") {
+            return false;
+        }
         self.source.is_empty()
-            || build.devices.iter().any(|info| {
-                ["-cl-std=CL2", "-cl-std=CL3", "-cl-std=CLC++"].iter().any(|std| info.options.contains(std))
-            })
+            || ["-cl-std=CL2", "-cl-std=CL3", "-cl-std=CLC++"].iter().any(|std| options.contains(std))
     }
 
     /// The kernel `name`, which counts as attached until [`Self::detach_kernel`].

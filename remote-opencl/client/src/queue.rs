@@ -1,7 +1,9 @@
 //! Command queues: what can be enqueued, and the order of it.
 
+mod failures;
 mod images;
 mod mapping;
+mod rects;
 mod transfers;
 
 pub use mapping::Mapped;
@@ -17,8 +19,10 @@ use crate::kernel::{Held, Kernel};
 use crate::nd_range;
 use crate::platform::Device;
 use crate::progress::Progress;
+use crate::rect::Layout;
 use crate::session::{Sent, Session};
 use crate::sync::lock;
+use failures::Failures;
 use fpga_protocol::v1::{self, call::Method, command};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -30,6 +34,7 @@ pub struct Queue {
     device: Arc<Device>,
     properties: u64,
     progress: Progress,
+    failures: Failures,
     /// The last barrier of an out-of-order queue, for commands that complete in the client.
     last_barrier: Mutex<Weak<Event>>,
 }
@@ -54,6 +59,12 @@ pub enum Operation<'a> {
         target_offset: usize,
         size: usize,
     },
+    /// `clEnqueueWriteBufferRect`; `data` begins with the rectangle's first byte.
+    WriteRect { buffer: &'a Arc<Buffer>, layout: Layout, host: Layout, region: [usize; 3], data: HostSource },
+    /// `clEnqueueReadBufferRect`; `target` begins with the rectangle's first byte.
+    ReadRect { buffer: &'a Arc<Buffer>, layout: Layout, host: Layout, region: [usize; 3], target: HostTarget },
+    /// `clEnqueueCopyBufferRect`.
+    CopyRect { source: (&'a Arc<Buffer>, Layout), target: (&'a Arc<Buffer>, Layout), region: [usize; 3] },
     /// `clEnqueueFillBuffer`.
     Fill { buffer: &'a Arc<Buffer>, pattern: &'a [u8], offset: usize, size: usize },
     /// `clEnqueueMarkerWithWaitList`.
@@ -90,6 +101,7 @@ impl Queue {
             device: Arc::clone(device),
             properties,
             progress: Progress::default(),
+            failures: Failures::default(),
             last_barrier: Mutex::default(),
         }))
     }
@@ -114,8 +126,24 @@ impl Queue {
     /// # Errors
     /// The codes of the C call. Wait list of another context: `CL_INVALID_CONTEXT`.
     pub fn enqueue(self: &Arc<Self>, operation: Operation<'_>, wait: &[Arc<Event>]) -> Result<Arc<Event>> {
-        let wait = self.checked_wait_list(wait)?;
+        let list = wait;
+        let wait = self.checked_wait_list(list)?;
         match operation {
+            Operation::WriteRect { buffer, layout, host, region, data } => {
+                self.check_rect(buffer, layout, region)?;
+                buffer.check_host_access(cl::MEM_HOST_READ_ONLY)?;
+                self.write_rect(buffer, [layout, host], region, data, (wait, list))
+            }
+            Operation::ReadRect { buffer, layout, host, region, target } => {
+                self.check_rect(buffer, layout, region)?;
+                buffer.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
+                self.read_rect(buffer, [layout, host], region, target, (wait, list))
+            }
+            Operation::CopyRect { source, target, region } => {
+                self.check_rect(source.0, source.1, region)?;
+                self.check_rect(target.0, target.1, region)?;
+                self.copy_rect(source, target, region, (wait, list))
+            }
             Operation::NdRange { kernel, offset, global, local } => {
                 self.check_context(kernel.program().context())?;
                 nd_range::check(kernel, &self.device, offset, global, local)?;
@@ -194,15 +222,21 @@ impl Queue {
     /// `clFinish`: waits for everything that was enqueued in this queue so far.
     ///
     /// # Errors
-    /// `CL_OUT_OF_RESOURCES` when the manager is gone.
+    /// `CL_OUT_OF_RESOURCES` when the manager is gone; the first failure of a command that the program has not heard of.
     pub fn finish(&self) -> Result<()> {
         let session = self.session();
         session.check(ClError::OUT_OF_RESOURCES)?;
         session.send();
         if let Some(last) = self.progress.last() {
-            session.wait(|| self.progress.have_ended(last), self.progress.ended_until(last))?;
+            session.wait(|| self.progress.have_ended(last), self.progress.ended_until(last));
         }
-        session.check(ClError::OUT_OF_RESOURCES)
+        session.check(ClError::OUT_OF_RESOURCES)?;
+        self.failures.take().map_or(Ok(()), Err)
+    }
+
+    /// What the program has not heard of.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// A command of this queue has ended.
@@ -234,6 +268,11 @@ impl Queue {
         self.check_context(buffer.context())?;
         let fits = offset.checked_add(size).is_some_and(|end| end <= buffer.size());
         if size > 0 && fits { Ok(()) } else { Err(ClError::INVALID_VALUE) }
+    }
+
+    fn check_rect(&self, buffer: &Buffer, layout: Layout, region: [usize; 3]) -> Result<()> {
+        self.check_context(buffer.context())?;
+        if layout.end(region)? <= buffer.size() { Ok(()) } else { Err(ClError::INVALID_VALUE) }
     }
 
     // === commands ===
@@ -306,8 +345,7 @@ impl Queue {
     /// What was sent without a flush point gets out at once, or it would be in vain.
     fn after(&self, sent: Sent) {
         if sent == Sent::Yes {
-            // An error: this thread must not wait, and so may fill the memory.
-            let _ = self.session().push_out_and_wait_for_room();
+            self.session().push_out_and_wait_for_room();
         }
     }
 }

@@ -1,30 +1,29 @@
 //! The geometry of rectangular transfers: which bytes they are, row by row.
 //!
-//! Pure arithmetic on numbers of the application; every step is checked. The transfers themselves are the client's
-//! ordinary reads, writes and copies.
+//! Pure arithmetic on numbers of the application; every step is checked.
 
-use crate::cl;
-use fpga_client::ClError;
+use crate::error::{ClError, Result};
+use fpga_protocol::v1;
 
-const INVALID: ClError = ClError(cl::CL_INVALID_VALUE);
+const INVALID: ClError = ClError::INVALID_VALUE;
 
 /// How a rectangle lies in one memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     origin: [usize; 3],
-    row_pitch: usize,
-    slice_pitch: usize,
+    pub(crate) row_pitch: usize,
+    pub(crate) slice_pitch: usize,
 }
 
 /// One contiguous stretch of a transfer between two memories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stretch {
+pub(crate) struct Stretch {
     /// Offset in the first memory.
-    pub from: usize,
+    pub(crate) from: usize,
     /// Offset in the second.
-    pub to: usize,
+    pub(crate) to: usize,
     /// Length in bytes.
-    pub length: usize,
+    pub(crate) length: usize,
 }
 
 impl Layout {
@@ -37,7 +36,7 @@ impl Layout {
         region: [usize; 3],
         row_pitch: usize,
         slice_pitch: usize,
-    ) -> Result<Self, ClError> {
+    ) -> Result<Self> {
         if region.contains(&0) {
             return Err(INVALID);
         }
@@ -55,7 +54,7 @@ impl Layout {
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` where no memory has so many bytes.
-    pub fn end(&self, region: [usize; 3]) -> Result<usize, ClError> {
+    pub fn end(&self, region: [usize; 3]) -> Result<usize> {
         let at = |step: usize, pitch: usize| step.checked_mul(pitch).ok_or(INVALID);
         let sum =
             |a: usize, b: usize| a.checked_add(b).filter(|end| isize::try_from(*end).is_ok()).ok_or(INVALID);
@@ -67,8 +66,19 @@ impl Layout {
         Ok(end)
     }
 
-    fn start(&self) -> usize {
+    /// Offset of the rectangle's first byte.
+    pub fn start(&self) -> usize {
+        // `new` has reckoned with more.
         self.origin[0] + self.origin[1] * self.row_pitch + self.origin[2] * self.slice_pitch
+    }
+
+    /// For a message.
+    pub(crate) fn message(&self) -> v1::RectLayout {
+        v1::RectLayout {
+            origin: wide(self.origin),
+            row_pitch: self.row_pitch as u64,
+            slice_pitch: self.slice_pitch as u64,
+        }
     }
 
     fn has_pitches_of(&self, other: &Self) -> bool {
@@ -76,8 +86,13 @@ impl Layout {
     }
 }
 
+/// Three numbers, for a message.
+pub(crate) fn wide(numbers: [usize; 3]) -> Vec<u64> {
+    numbers.map(|number| number as u64).to_vec()
+}
+
 /// The stretches of a transfer of `region` between two memories, as few as there can be.
-pub fn stretches(from: Layout, to: Layout, region: [usize; 3]) -> impl Iterator<Item = Stretch> {
+pub(crate) fn stretches(from: Layout, to: Layout, region: [usize; 3]) -> impl Iterator<Item = Stretch> {
     let [mut length, mut rows, mut slices] = region;
     let tight = |from_pitch, to_pitch, length| from_pitch == length && to_pitch == length;
     // Rows without a gap are one, and so are slices. (`Layout::end` has shown that the products are in range.)
@@ -102,7 +117,7 @@ pub fn stretches(from: Layout, to: Layout, region: [usize; 3]) -> impl Iterator<
 ///
 /// # Errors
 /// `CL_INVALID_VALUE` for different pitches, `CL_MEM_COPY_OVERLAP`.
-pub fn check_copy_inside(from: Layout, to: Layout, region: [usize; 3]) -> Result<(), ClError> {
+pub(crate) fn check_copy_inside(from: Layout, to: Layout, region: [usize; 3]) -> Result<()> {
     if !from.has_pitches_of(&to) {
         return Err(INVALID);
     }
@@ -122,7 +137,7 @@ pub fn check_copy_inside(from: Layout, to: Layout, region: [usize; 3]) -> Result
     {
         Ok(())
     } else {
-        Err(ClError(cl::CL_MEM_COPY_OVERLAP))
+        Err(ClError::MEM_COPY_OVERLAP)
     }
 }
 
@@ -181,7 +196,7 @@ mod tests {
     fn overlap_is_seen_and_interleaving_is_allowed() {
         let region = [4, 4, 1];
         let at = |x, y| layout([x, y, 0], region, 16, 256);
-        assert_eq!(check_copy_inside(at(0, 0), at(2, 2), region), Err(ClError(cl::CL_MEM_COPY_OVERLAP)));
+        assert_eq!(check_copy_inside(at(0, 0), at(2, 2), region), Err(ClError::MEM_COPY_OVERLAP));
         assert_eq!(check_copy_inside(at(0, 0), at(4, 0), region), Ok(()), "beside");
         assert_eq!(check_copy_inside(at(0, 0), at(0, 4), region), Ok(()), "below");
         assert_eq!(check_copy_inside(at(0, 0), layout([0; 3], region, 8, 0), region), Err(INVALID));

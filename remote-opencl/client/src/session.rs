@@ -18,7 +18,7 @@ use crate::outbox::{Outbox, Upload};
 use crate::patience::{Habit, Wait};
 use crate::segments::{Purpose, Range, Segments};
 use crate::sync::lock;
-use crate::transport::Connection;
+use crate::transport::{Connection, Rects};
 use bytes::{Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form};
@@ -51,6 +51,7 @@ pub(crate) struct Session {
     releases: Mutex<v1::Release>,
     segments: Segments,
     ring: Option<Arc<RingReader>>,
+    rects: Rects,
     habit: Habit,
     _channel: Channel,
 }
@@ -80,7 +81,7 @@ pub(crate) enum Sent {
 impl Session {
     /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection { outbox, inbox, platforms: _, offset, side, buffers, channel, way } = connection;
+        let Connection { outbox, inbox, platforms: _, offset, side, buffers, rects, channel, way } = connection;
         let session = Arc::new(Self {
             generation: fork::generation(),
             driver,
@@ -92,6 +93,7 @@ impl Session {
             releases: Mutex::default(),
             segments: Segments::new(side, buffers),
             ring: inbox.ring.clone(),
+            rects,
             habit: Habit::default(),
             _channel: channel,
         });
@@ -117,6 +119,11 @@ impl Session {
     /// Whether this process made it.
     pub(crate) fn is_own(&self) -> bool {
         self.generation == fork::generation()
+    }
+
+    /// Whether the manager knows commands on rectangles.
+    pub(crate) fn takes_rects(&self) -> bool {
+        self.rects == Rects::Known
     }
 
     /// `Err(error)` where it can't be used.
@@ -151,7 +158,7 @@ impl Session {
             self.outbox.wake();
             self.patiently(wait.as_ref(), receiver).await
         });
-        reply?.map_err(|_| ClError::DEVICE_NOT_AVAILABLE)
+        reply.map_err(|_| ClError::DEVICE_NOT_AVAILABLE)
     }
 
     /// Calls a method that nobody waits for; it is sent before anything that is enqueued after this.
@@ -229,23 +236,20 @@ impl Session {
     }
 
     /// Sends what is in the outbox, and waits for the answer: for `future`, which is ready when `is_done`.
-    ///
-    /// # Errors
-    /// As [`Driver::block_on`], where it has to sleep.
-    pub(crate) fn wait<F: Future>(&self, is_done: impl Fn() -> bool, future: F) -> Result<()> {
+    pub(crate) fn wait<F: Future>(&self, is_done: impl Fn() -> bool, future: F) {
         let wait = self.habit.wait();
         if self.ring.is_some() {
             self.outbox.wake();
             self.watch_ring(wait.as_ref(), &is_done);
             if is_done() {
                 self.driver.arm_if_outstanding();
-                return Ok(());
+                return;
             }
         }
         self.driver.block_on(async {
             self.outbox.wake();
             self.patiently(wait.as_ref(), future).await;
-        })
+        });
     }
 
     /// `future`, on the thread that drives. Where it comes by the stream this thread looks for it before it sleeps, if that
@@ -286,15 +290,15 @@ impl Session {
     }
 
     /// As [`Self::push_out`], and waits while far too much waits to be sent already (T-5).
-    pub(crate) fn push_out_and_wait_for_room(&self) -> Result<()> {
+    pub(crate) fn push_out_and_wait_for_room(&self) {
         if self.outbox.has_room() {
             self.push_out();
-            return Ok(());
+            return;
         }
         self.driver.block_on(async {
             self.outbox.wake();
             poll_fn(|cx| self.outbox.poll_room(cx)).await;
-        })
+        });
     }
 
     fn send_locked(&self, state: &mut State) -> Sent {

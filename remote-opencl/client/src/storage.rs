@@ -62,6 +62,18 @@ impl Storage {
         lock(&self.users).if_none(|| self.range.read_at(offset, target))
     }
 
+    /// As [`Self::write_if_idle`], of several parts with their offsets.
+    pub(crate) fn write_parts_if_idle(&self, parts: impl Iterator<Item = (usize, HostSource)>) -> bool {
+        let mut parts = parts;
+        lock(&self.users).if_none(|| parts.all(|(offset, source)| self.range.write_at(offset, &source)))
+    }
+
+    /// As [`Self::read_if_idle`], of several parts with their offsets.
+    pub(crate) fn read_parts_if_idle(&self, parts: impl Iterator<Item = (usize, HostTarget)>) -> bool {
+        let mut parts = parts;
+        lock(&self.users).if_none(|| parts.all(|(offset, mut target)| self.range.read_at(offset, &mut target)))
+    }
+
     /// Reads now: what orders that is the caller's.
     pub(crate) fn read(&self, offset: usize, target: &mut HostTarget) -> bool {
         self.range.read_at(offset, target)

@@ -58,10 +58,18 @@ pub(crate) struct Connection {
     pub(crate) side: Option<Side>,
     /// Whether buffers can lie in it.
     pub(crate) buffers: Buffers,
+    pub(crate) rects: Rects,
     /// Kept, since the connection may end with its last handle.
     pub(crate) channel: Channel,
     /// The way back to it, where that is wanted and the manager keeps it.
     pub(crate) way: Option<Way>,
+}
+
+/// Whether a manager takes commands on rectangles of bytes; one of before version 0.2 does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rects {
+    Known,
+    Unknown,
 }
 
 /// Where a manager's messages come from: the stream, and the command ring once there is one. The end is the stream's.
@@ -200,9 +208,10 @@ async fn connect_alone(
         None
     };
     let buffers = if welcome.buffers_in_segments { Buffers::InSegments } else { Buffers::WithTheManager };
+    let rects = if welcome.buffer_rects { Rects::Known } else { Rects::Unknown };
     let inbox = Inbox { stream, ring: None };
     let platforms = welcome.platforms;
-    let mut connection = Connection { outbox, inbox, platforms, offset, side, buffers, channel, way };
+    let mut connection = Connection { outbox, inbox, platforms, offset, side, buffers, rects, channel, way };
     // Messages that may have to be said again are those of the stream.
     let ring_words = if connection.way.is_none() { welcome.ring_words } else { 0 };
     if ring_words > 0 && command_ring::is_wanted() && connection.side.is_some() {

@@ -17,7 +17,6 @@ mod masks;
 mod memory;
 mod objects;
 mod platforms;
-mod rect;
 mod unsupported;
 
 /// The dispatch table, for the library that has the standard's names itself (`fpga-opencl-drop-in`).

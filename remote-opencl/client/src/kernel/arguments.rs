@@ -142,6 +142,16 @@ impl Value {
         }
     }
 
+    /// How much local memory it takes.
+    pub(super) fn local_bytes(&self, kind: ArgKind) -> u64 {
+        match (kind, self) {
+            (ArgKind::Local, Self::NullOfSize(size)) => *size,
+            // NULL of the size of a handle may be a buffer.
+            (ArgKind::Unknown, Self::NullOfSize(size)) if *size != HANDLE_BYTES => *size,
+            _ => 0,
+        }
+    }
+
     pub(super) fn to_message(&self) -> kernel_arg::Value {
         match self {
             Self::Scalar(bytes) => kernel_arg::Value::Scalar(bytes.clone()),

@@ -102,7 +102,7 @@ impl Queue {
 
     /// The event of a command that was carried out here and now, on a buffer in shared memory. Where something comes
     /// before it in the queue's order, or `at_once` finds the buffer in use, it has to go to the manager.
-    fn in_place(
+    pub(super) fn in_place(
         self: &Arc<Self>,
         command_type: u32,
         buffer: &Buffer,

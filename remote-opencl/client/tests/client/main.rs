@@ -14,8 +14,10 @@ mod events;
 mod failures;
 mod maps;
 mod random_programs;
+mod rects;
 mod scripted_manager;
 mod transfers;
+mod unheard;
 mod waiting;
 
 use fpga_client::{Buffer, Client, Context, Device, HostSource, HostTarget, Initial, Queue};
@@ -39,7 +41,10 @@ impl Setup {
     }
 
     fn with_properties(properties: u64) -> Self {
-        let manager = ScriptedManager::start();
+        Self::of(ScriptedManager::start(), properties)
+    }
+
+    fn of(manager: ScriptedManager, properties: u64) -> Self {
         let client = Client::with_managers(manager.address()).unwrap();
         let platforms = client.platforms();
         let device = Arc::clone(&platforms[0].devices()[0]);

@@ -4,7 +4,7 @@
 use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
 use fpga_protocol::v1::{self, call::Method, client_message, command::Operation, data::Form, server_message};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,6 +43,10 @@ pub struct Script {
     pub released_events: Mutex<Vec<u64>>,
     /// Binaries that it has.
     pub binaries: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    /// With which code barriers fail; 0 where they don't.
+    pub barriers_fail_with: AtomicI32,
+    /// As a manager of before there were commands on rectangles.
+    pub knows_no_rects: AtomicBool,
     changed: Notify,
 }
 
@@ -173,7 +177,8 @@ impl State {
         match kind {
             client_message::Kind::Hello(hello) => {
                 assert_eq!(hello.protocol_version, fpga_protocol::limits::PROTOCOL_VERSION);
-                self.send(server_message::Kind::Welcome(welcome()));
+                let buffer_rects = !self.script.knows_no_rects.load(Ordering::SeqCst);
+                self.send(server_message::Kind::Welcome(v1::Welcome { buffer_rects, ..welcome() }));
             }
             client_message::Kind::Ack(_) => {}
             client_message::Kind::Call(call) => self.call(call),
@@ -310,7 +315,15 @@ impl State {
             let command = self.waiting.remove(ready);
             let failed = command.wait.iter().any(|event| self.ended[event] < 0);
             let event = command.event;
-            let (status, data) = if failed { (-14, None) } else { (0, self.execute(command)) };
+            let refused = match command.operation {
+                Some(Operation::Barrier(_)) => self.script.barriers_fail_with.load(Ordering::SeqCst),
+                _ => 0,
+            };
+            let (status, data) = match (failed, refused) {
+                (true, _) => (-14, None),
+                (false, 0) => (0, self.execute(command)),
+                (false, refused) => (refused, None),
+            };
             self.ended.insert(event, status);
             completions.push(v1::Completion {
                 event,
@@ -320,6 +333,8 @@ impl State {
                 started_ns: 3_000,
                 ended_ns: 3_500,
                 data,
+                // Nothing else makes a command fail for another one here.
+                by_user_event: failed,
             });
         }
         if !completions.is_empty() {
@@ -358,6 +373,36 @@ impl State {
                 }
                 None
             }
+            Operation::WriteBufferRect(write) => {
+                let bytes = self.data(write.data.unwrap());
+                let rows = rows(&write.layout.unwrap(), &write.region);
+                for (at, row) in rows.into_iter().zip(bytes.chunks(write.region[0] as usize)) {
+                    self.bytes(write.buffer, at, write.region[0]).copy_from_slice(row);
+                }
+                None
+            }
+            Operation::ReadBufferRect(read) => {
+                let mut bytes = Vec::new();
+                for at in rows(&read.layout.unwrap(), &read.region) {
+                    bytes.extend_from_slice(self.bytes(read.buffer, at, read.region[0]));
+                }
+                let form = if bytes.len() <= fpga_protocol::limits::MAX_INLINE_BYTES {
+                    Form::Inline(bytes.into())
+                } else {
+                    self.send_chunks(command.event, &bytes, 256 * 1024);
+                    Form::Transfer(v1::Transfer { id: command.event, length: bytes.len() as u64 })
+                };
+                Some(v1::Data { form: Some(form) })
+            }
+            Operation::CopyBufferRect(copy) => {
+                let from = rows(&copy.source_layout.unwrap(), &copy.region);
+                let to = rows(&copy.target_layout.unwrap(), &copy.region);
+                for (from, to) in from.into_iter().zip(to) {
+                    let row = self.bytes(copy.source, from, copy.region[0]).to_vec();
+                    self.bytes(copy.target, to, copy.region[0]).copy_from_slice(&row);
+                }
+                None
+            }
             Operation::NdRange(_) | Operation::Marker(_) | Operation::Barrier(_) => None,
             other => panic!("this manager has no images: {other:?}"),
         }
@@ -368,6 +413,14 @@ impl State {
         let begin = origin + offset as usize;
         &mut self.buffers.get_mut(&buffer).unwrap()[begin..begin + size as usize]
     }
+}
+
+/// Where the rows of a rectangle begin.
+fn rows(layout: &v1::RectLayout, region: &[u64]) -> Vec<u64> {
+    let v1::RectLayout { origin, row_pitch, slice_pitch } = layout;
+    let start = origin[0] + origin[1] * row_pitch + origin[2] * slice_pitch;
+    let slice = |slice: u64| (0..region[1]).map(move |row| start + slice * slice_pitch + row * row_pitch);
+    (0..region[2]).flat_map(slice).collect()
 }
 
 fn welcome() -> v1::Welcome {

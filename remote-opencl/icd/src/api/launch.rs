@@ -29,10 +29,13 @@ entry_points! {
         if !(1..=3).contains(&dimensions) {
             return Err(ClError(cl::CL_INVALID_WORK_DIMENSION));
         }
-        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL.
-        if global.is_null() {
-            return Err(ClError(cl::CL_INVALID_GLOBAL_WORK_SIZE));
-        }
+        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL, before OpenCL 2.1; since then it is as zeroes.
+        let zeroes = [0; 3];
+        let global = match global.is_null() {
+            true if queue.client.device().may_have_empty_ranges() => zeroes.as_ptr(),
+            true => return Err(ClError(cl::CL_INVALID_GLOBAL_WORK_SIZE)),
+            false => global,
+        };
         // SAFETY: the caller's lists have `dimensions` entries, the list of events `num_waits`.
         let (offset, global, local, waits) = unsafe {
             (

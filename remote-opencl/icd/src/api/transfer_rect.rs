@@ -1,16 +1,14 @@
-//! Rectangular reads, writes and copies, as ordinary commands for each stretch of bytes.
+//! Rectangular reads, writes and copies.
 
 use crate::api::wait_list;
 use crate::cl;
 use crate::entry::entry_points;
-use crate::handle::{Handle, lookup};
+use crate::handle::lookup;
 use crate::memory;
 use crate::objects::{Memory, Queue};
-use crate::rect::{Layout, Stretch, check_copy_inside, stretches};
-use fpga_client as client;
+use fpga_client::rect::Layout;
 use fpga_client::{ClError, HostSource, HostTarget, Operation};
 use std::ffi::c_void;
-use std::sync::Arc;
 
 entry_points! {
     fn clEnqueueReadBufferRect(
@@ -38,13 +36,13 @@ entry_points! {
         };
         let here = Layout::new(buffer_origin, region, buffer_row_pitch, buffer_slice_pitch)?;
         let there = Layout::new(host_origin, region, host_row_pitch, host_slice_pitch)?;
-        check_bounds(here, region, buffer)?;
         check_host(host)?;
-        let done = enqueue_all(&queue, &waits, stretches(here, there, region), |stretch| {
-            // SAFETY: the caller's memory has the whole rectangle until the command has completed.
-            let target = unsafe { HostTarget::borrowed(host.cast::<u8>().add(stretch.to), stretch.length) };
-            Operation::Read { buffer, offset: stretch.from, target }
-        })?;
+        // SAFETY: the caller's memory has the whole rectangle until the command has completed.
+        let target = unsafe {
+            HostTarget::borrowed(host.cast::<u8>().add(there.start()), there.end(region)? - there.start())
+        };
+        let read = Operation::ReadRect { buffer, layout: here, host: there, region, target };
+        let done = queue.client.enqueue(read, &waits)?;
         wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_READ_BUFFER_RECT, event) };
@@ -76,13 +74,13 @@ entry_points! {
         };
         let here = Layout::new(buffer_origin, region, buffer_row_pitch, buffer_slice_pitch)?;
         let there = Layout::new(host_origin, region, host_row_pitch, host_slice_pitch)?;
-        check_bounds(here, region, buffer)?;
         check_host(host)?;
-        let done = enqueue_all(&queue, &waits, stretches(there, here, region), |stretch| {
-            // SAFETY: the caller's memory has the whole rectangle, unchanged until the command has completed.
-            let data = unsafe { HostSource::borrowed(host.cast::<u8>().add(stretch.from), stretch.length) };
-            Operation::Write { buffer, offset: stretch.to, data }
-        })?;
+        // SAFETY: the caller's memory has the whole rectangle, unchanged until the command has completed.
+        let data = unsafe {
+            HostSource::borrowed(host.cast::<u8>().add(there.start()), there.end(region)? - there.start())
+        };
+        let write = Operation::WriteRect { buffer, layout: here, host: there, region, data };
+        let done = queue.client.enqueue(write, &waits)?;
         wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_WRITE_BUFFER_RECT, event) };
@@ -113,44 +111,11 @@ entry_points! {
         };
         let from = Layout::new(source_origin, region, source_row_pitch, source_slice_pitch)?;
         let to = Layout::new(target_origin, region, target_row_pitch, target_slice_pitch)?;
-        check_bounds(from, region, source)?;
-        check_bounds(to, region, target)?;
-        if Arc::ptr_eq(source, target) {
-            check_copy_inside(from, to, region)?;
-        }
-        let done = enqueue_all(&queue, &waits, stretches(from, to, region), |stretch| Operation::Copy {
-            source,
-            target,
-            source_offset: stretch.from,
-            target_offset: stretch.to,
-            size: stretch.length,
-        })?;
+        let copy = Operation::CopyRect { source: (source, from), target: (target, to), region };
+        let done = queue.client.enqueue(copy, &waits)?;
         // SAFETY: NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_COPY_BUFFER_RECT, event) };
         Ok(())
-    }
-}
-
-/// Enqueues a command per stretch; the event of the whole. Each waits for the list, so that all fail if it does.
-fn enqueue_all<'a>(
-    queue: &Handle<Queue>,
-    waits: &[Arc<client::Event>],
-    stretches: impl Iterator<Item = Stretch>,
-    operation: impl Fn(Stretch) -> Operation<'a>,
-) -> Result<Arc<client::Event>, ClError> {
-    let in_order = queue.client.properties() & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
-    let mut events = Vec::new();
-    for stretch in stretches {
-        let event = queue.client.enqueue(operation(stretch), waits)?;
-        if in_order {
-            events.clear();
-        }
-        events.push(event);
-    }
-    match events.as_slice() {
-        // The last one of an in-order queue, or the only one.
-        [only] => Ok(Arc::clone(only)),
-        several => queue.client.enqueue(Operation::Marker, several),
     }
 }
 
@@ -162,11 +127,6 @@ pub unsafe fn triple(array: *const usize) -> Result<[usize; 3], ClError> {
     // SAFETY: three entries by this function's contract.
     let entries = unsafe { memory::array(array, 3)? };
     entries.try_into().map_err(|_| ClError(cl::CL_INVALID_VALUE))
-}
-
-/// CL_INVALID_VALUE if the rectangle is out of bounds.
-fn check_bounds(layout: Layout, region: [usize; 3], buffer: &client::Buffer) -> Result<(), ClError> {
-    if layout.end(region)? > buffer.size() { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }
 
 /// CL_INVALID_VALUE if ptr is NULL.

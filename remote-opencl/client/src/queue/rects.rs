@@ -1,0 +1,155 @@
+//! Rectangles of bytes: one command each, whose bytes travel without gaps.
+
+use super::{Operation, Queue};
+use crate::buffer::{Buffer, InUse};
+use crate::cl;
+use crate::error::{ClError, Result};
+use crate::event::{Event, Uses};
+use crate::host_memory::{HostSource, HostTarget, Shadow};
+use crate::pitches::{Pitches, Scatter};
+use crate::rect::{Layout, Stretch, check_copy_inside, stretches, wide};
+use crate::segments::Range;
+use crate::storage::Storage;
+use fpga_protocol::limits::MAX_INLINE_BYTES;
+use fpga_protocol::v1::{self, command};
+use std::sync::Arc;
+
+/// A wait list: the ids of the events that have not completed, and all events.
+type WaitList<'a> = (Vec<u64>, &'a [Arc<Event>]);
+
+impl Queue {
+    pub(super) fn write_rect(
+        self: &Arc<Self>,
+        buffer: &Arc<Buffer>,
+        [layout, host]: [Layout; 2],
+        region: [usize; 3],
+        data: HostSource,
+        (wait, list): WaitList<'_>,
+    ) -> Result<Arc<Event>> {
+        let rows = || {
+            stretches(host, layout, region).filter_map(|row| {
+                Some((row.to, data.part(row.from - host.start(), row.length)?))
+            })
+        };
+        let at_once = |(storage, origin): (&Storage, usize)| {
+            storage.write_parts_if_idle(rows().map(|(at, part)| (origin + at, part)))
+        };
+        if let Some(event) = self.in_place(cl::COMMAND_WRITE_BUFFER_RECT, buffer, &wait, at_once) {
+            return Ok(event);
+        }
+        if !self.session().takes_rects() {
+            return self.row_by_row(list, rows().map(|(offset, data)| Operation::Write { buffer, offset, data }));
+        }
+        let pitches = Pitches::of_rect(host, region);
+        let data = if pitches.is_tight() { data } else { HostSource::owned(pitches.pack(&data)) };
+        let id = self.session().new_id();
+        let (data, mut uses) = self.carry(id, data)?;
+        uses.buffers.push(InUse::new(buffer));
+        let operation = command::Operation::WriteBufferRect(v1::WriteBufferRect {
+            buffer: buffer.id(),
+            layout: Some(layout.message()),
+            region: wide(region),
+            data: Some(data),
+        });
+        let (event, sent) = self.append(id, cl::COMMAND_WRITE_BUFFER_RECT, operation, uses, wait)?;
+        self.after(sent);
+        Ok(event)
+    }
+
+    pub(super) fn read_rect(
+        self: &Arc<Self>,
+        buffer: &Arc<Buffer>,
+        [layout, host]: [Layout; 2],
+        region: [usize; 3],
+        target: HostTarget,
+        (wait, list): WaitList<'_>,
+    ) -> Result<Arc<Event>> {
+        let rows = || {
+            stretches(layout, host, region).filter_map(|row| {
+                Some((row.from, target.part(row.to - host.start(), row.length)?))
+            })
+        };
+        let at_once = |(storage, origin): (&Storage, usize)| {
+            storage.read_parts_if_idle(rows().map(|(at, part)| (origin + at, part)))
+        };
+        if let Some(event) = self.in_place(cl::COMMAND_READ_BUFFER_RECT, buffer, &wait, at_once) {
+            return Ok(event);
+        }
+        if !self.session().takes_rects() {
+            let rows = rows().map(|(offset, target)| Operation::Read { buffer, offset, target });
+            return self.row_by_row(list, rows);
+        }
+        let pitches = Pitches::of_rect(host, region);
+        let size = pitches.bytes();
+        let (target, scatter) = if pitches.is_tight() {
+            (target, None)
+        } else {
+            let packed = Shadow::allocate(size).ok_or(ClError::OUT_OF_HOST_MEMORY)?;
+            (packed, Some(Scatter { target, pitches }))
+        };
+        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size) } else { None };
+        let operation = command::Operation::ReadBufferRect(v1::ReadBufferRect {
+            buffer: buffer.id(),
+            layout: Some(layout.message()),
+            region: wide(region),
+            into: range.as_ref().map(Range::message),
+        });
+        let buffers = vec![InUse::new(buffer)];
+        let uses = Uses { target: Some(target), range, scatter, buffers, ..Uses::default() };
+        self.submit(cl::COMMAND_READ_BUFFER_RECT, operation, uses, wait)
+    }
+
+    pub(super) fn copy_rect(
+        self: &Arc<Self>,
+        (source, from): (&Arc<Buffer>, Layout),
+        (target, to): (&Arc<Buffer>, Layout),
+        region: [usize; 3],
+        (wait, list): WaitList<'_>,
+    ) -> Result<Arc<Event>> {
+        if Arc::ptr_eq(source, target) {
+            check_copy_inside(from, to, region)?;
+        }
+        if !self.session().takes_rects() {
+            let row = |Stretch { from, to, length }| Operation::Copy {
+                source,
+                target,
+                source_offset: from,
+                target_offset: to,
+                size: length,
+            };
+            return self.row_by_row(list, stretches(from, to, region).map(row));
+        }
+        let operation = command::Operation::CopyBufferRect(v1::CopyBufferRect {
+            source: source.id(),
+            source_layout: Some(from.message()),
+            target: target.id(),
+            target_layout: Some(to.message()),
+            region: wide(region),
+        });
+        let uses = Uses { buffers: vec![InUse::new(source), InUse::new(target)], ..Uses::default() };
+        self.submit(cl::COMMAND_COPY_BUFFER_RECT, operation, uses, wait)
+    }
+
+    /// For a manager that knows no rectangles: a command per row, and the event of the whole. Each waits for the list, so
+    /// that all fail if it does.
+    fn row_by_row<'a>(
+        self: &Arc<Self>,
+        list: &[Arc<Event>],
+        rows: impl Iterator<Item = Operation<'a>>,
+    ) -> Result<Arc<Event>> {
+        let in_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        let mut events = Vec::new();
+        for row in rows {
+            let event = self.enqueue(row, list)?;
+            if in_order {
+                events.clear();
+            }
+            events.push(event);
+        }
+        match events.as_slice() {
+            // The last one of an in-order queue, or the only one.
+            [only] => Ok(Arc::clone(only)),
+            several => self.enqueue(Operation::Marker, several),
+        }
+    }
+}
