@@ -105,11 +105,52 @@ programs! {
     programs_are_compiled_and_linked_apart: "compile_link" [];
     objects_live_as_long_as_they_are_used: "retain_release" [];
     threads_share_context_queues_and_buffers: "threads" [];
+    no_failed_launch_is_hidden: "hidden_failure" [];
+    blocking_reads_at_exit_have_ended_when_they_return: "at_exit" [];
+    many_buffers_are_released_one_by_one: "many_buffers" [];
 }
 
 #[tokio::test]
 async fn a_host_in_rust_needs_no_change_either() {
     runs_in_all_ways(built("examples/rust_host").unwrap(), &[]).await;
+}
+
+/// Where runtimes differ from the standard, or among each other, and what the standard says.
+const BY_THE_STANDARD: [(&str, i32); 4] = [
+    // CL_INVALID_WORK_GROUP_SIZE
+    ("local size 0", -54),
+    // CL_INVALID_VALUE
+    ("fill with three bytes", -30),
+    ("rectangle beyond the end", -30),
+    // CL_INVALID_OPERATION
+    ("map what the host may only write", -59),
+];
+
+#[tokio::test]
+async fn wrong_and_empty_enqueue_calls_get_the_same_codes_natively_and_remotely() {
+    let program = artifacts::opencl_programs().unwrap().join("enqueue_errors");
+    let lines = async |way| {
+        let output = run(way, program.clone(), &[]).await;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{way:?}, {}:\n{error}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let native = lines(Way::Native).await;
+    let expected: Vec<String> = native
+        .lines()
+        .map(|line| {
+            let name = line.split(": ").next().unwrap();
+            match BY_THE_STANDARD.iter().find(|(known, _)| *known == name) {
+                Some((name, code)) => format!("{name}: {code}"),
+                None => line.to_owned(),
+            }
+        })
+        .collect();
+    assert!(expected.len() > 60, "{native}");
+    for way in [Way::Unix, Way::UnixWithoutSharedMemory, Way::Tcp] {
+        let remote = lines(way).await;
+        assert_eq!(remote.lines().collect::<Vec<_>>(), expected, "{way:?}");
+    }
 }
 
 /// `FPGA_DIFFERENTIAL_CASES` asks for more programs, `FPGA_DIFFERENTIAL_SEED` for others.

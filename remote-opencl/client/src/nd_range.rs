@@ -36,16 +36,16 @@ pub(crate) fn check(
     if local.len() != dimensions || local.clone().any(|size| size == 0) {
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
     }
-    let limits = device.max_work_item_sizes();
-    if local.clone().zip(limits).any(|(size, limit)| size > limit) {
-        return Err(ClError::INVALID_WORK_ITEM_SIZE);
-    }
     let items = local.clone().try_fold(1u64, u64::checked_mul);
     let allowed = |items| items <= work_group.work_group_size || work_group.work_group_size == 0;
     let as_compiled =
         compiled == [0; 3] || local.clone().zip(compiled).all(|(size, compiled)| size == compiled);
     if !items.is_some_and(allowed) || !as_compiled {
         return Err(ClError::INVALID_WORK_GROUP_SIZE);
+    }
+    let limits = device.max_work_item_sizes();
+    if local.clone().zip(limits).any(|(size, limit)| size > limit) {
+        return Err(ClError::INVALID_WORK_ITEM_SIZE);
     }
     let uneven = global.iter().zip(local).any(|(global, local)| !(*global as u64).is_multiple_of(local));
     if uneven && (device.refuses_partial_groups() || !kernel.program().may_have_partial_groups(device)) {

@@ -2,6 +2,7 @@
 
 use crate::harness::{Client, Manager, after};
 use crate::{INCREASE, ints, scalar};
+use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
 
 #[tokio::test]
@@ -54,7 +55,21 @@ async fn a_failed_user_event_fails_what_waits_for_it_and_nothing_else() {
     client.flush(vec![after(waits, &[user]), behind, other]).await;
     assert_eq!(client.status(events[2]).await, 0);
     assert_eq!(client.set(user, -1).await, 0);
-    assert_eq!((client.status(events[0]).await, client.status(events[1]).await), (-14, -14));
+    for event in &events[..2] {
+        let (failed, _) = client.completion(*event).await;
+        assert_eq!((failed.status, failed.by_user_event), (-14, true));
+    }
+    let buffer = client.buffer(context, 4).await;
+    let mut refused = client.read(one, buffer, 4);
+    let Some(Operation::ReadBuffer(read)) = &mut refused.operation else { panic!("a read") };
+    read.size = 5;
+    let follows = client.read(one, buffer, 4);
+    let events = [refused.event, follows.event];
+    client.flush(vec![refused, follows]).await;
+    for (event, status) in events.into_iter().zip([-30, -14]) {
+        let (failed, _) = client.completion(event).await;
+        assert_eq!((failed.status, failed.by_user_event), (status, false));
+    }
 }
 
 #[tokio::test]

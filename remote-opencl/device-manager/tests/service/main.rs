@@ -16,6 +16,7 @@ mod isolation;
 mod lending;
 mod newer;
 mod random;
+mod rects;
 mod shared_memory;
 mod sharing;
 mod tenants;
