@@ -31,12 +31,7 @@ impl Layout {
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` for an empty region or pitches that it doesn't fit into.
-    pub fn new(
-        origin: [usize; 3],
-        region: [usize; 3],
-        row_pitch: usize,
-        slice_pitch: usize,
-    ) -> Result<Self> {
+    pub fn new(origin: [usize; 3], region: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Result<Self> {
         if region.contains(&0) {
             return Err(INVALID);
         }

@@ -81,7 +81,8 @@ pub(crate) enum Sent {
 impl Session {
     /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
-        let Connection { outbox, inbox, platforms: _, offset, side, buffers, rects, channel, way } = connection;
+        let Connection { outbox, inbox, platforms: _, offset, side, buffers, rects, channel, way } =
+            connection;
         let session = Arc::new(Self {
             generation: fork::generation(),
             driver,

@@ -71,7 +71,8 @@ impl Storage {
     /// As [`Self::read_if_idle`], of several parts with their offsets.
     pub(crate) fn read_parts_if_idle(&self, parts: impl Iterator<Item = (usize, HostTarget)>) -> bool {
         let mut parts = parts;
-        lock(&self.users).if_none(|| parts.all(|(offset, mut target)| self.range.read_at(offset, &mut target)))
+        lock(&self.users)
+            .if_none(|| parts.all(|(offset, mut target)| self.range.read_at(offset, &mut target)))
     }
 
     /// Reads now: what orders that is the caller's.

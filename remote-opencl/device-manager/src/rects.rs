@@ -53,7 +53,8 @@ impl Layout {
         let origin = triple(&layout.origin)?;
         let [line, rows, slices] = extent.size;
         let times = |a: usize, b: usize| a.checked_mul(b).ok_or(INVALID);
-        if row_pitch < line || slice_pitch < times(rows, row_pitch)? || !slice_pitch.is_multiple_of(row_pitch) {
+        if row_pitch < line || slice_pitch < times(rows, row_pitch)? || !slice_pitch.is_multiple_of(row_pitch)
+        {
             return Err(INVALID);
         }
         let last = |origin: usize, count: usize| origin.checked_add(count - 1).ok_or(INVALID);

@@ -27,9 +27,8 @@ impl Queue {
         (wait, list): WaitList<'_>,
     ) -> Result<Arc<Event>> {
         let rows = || {
-            stretches(host, layout, region).filter_map(|row| {
-                Some((row.to, data.part(row.from - host.start(), row.length)?))
-            })
+            stretches(host, layout, region)
+                .filter_map(|row| Some((row.to, data.part(row.from - host.start(), row.length)?)))
         };
         let at_once = |(storage, origin): (&Storage, usize)| {
             storage.write_parts_if_idle(rows().map(|(at, part)| (origin + at, part)))
@@ -38,7 +37,8 @@ impl Queue {
             return Ok(event);
         }
         if !self.session().takes_rects() {
-            return self.row_by_row(list, rows().map(|(offset, data)| Operation::Write { buffer, offset, data }));
+            return self
+                .row_by_row(list, rows().map(|(offset, data)| Operation::Write { buffer, offset, data }));
         }
         let pitches = Pitches::of_rect(host, region);
         let data = if pitches.is_tight() { data } else { HostSource::owned(pitches.pack(&data)) };
@@ -65,9 +65,8 @@ impl Queue {
         (wait, list): WaitList<'_>,
     ) -> Result<Arc<Event>> {
         let rows = || {
-            stretches(layout, host, region).filter_map(|row| {
-                Some((row.from, target.part(row.to - host.start(), row.length)?))
-            })
+            stretches(layout, host, region)
+                .filter_map(|row| Some((row.from, target.part(row.to - host.start(), row.length)?)))
         };
         let at_once = |(storage, origin): (&Storage, usize)| {
             storage.read_parts_if_idle(rows().map(|(at, part)| (origin + at, part)))

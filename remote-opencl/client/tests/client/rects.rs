@@ -41,7 +41,10 @@ fn there_and_back(setup: &Setup) -> usize {
 #[test]
 fn a_rectangle_is_one_message_however_many_rows_it_has() {
     assert_eq!(there_and_back(&Setup::new()), 3);
-    assert_eq!(there_and_back(&Setup::with_properties(fpga_client::cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)), 3);
+    assert_eq!(
+        there_and_back(&Setup::with_properties(fpga_client::cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)),
+        3
+    );
 }
 
 #[test]

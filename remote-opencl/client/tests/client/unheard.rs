@@ -53,7 +53,8 @@ fn a_blocking_read_and_a_blocking_map_tell_a_failure_before_they_give_stale_byte
     assert_eq!(read(&setup, &buffer), Err(REFUSED));
     assert_eq!(read(&setup, &buffer), Ok(()));
     refuse(&setup);
-    let map = || setup.queue.map(&buffer, fpga_client::cl::MAP_READ, 0, 64, &[]).unwrap().event.wait_for_status();
+    let map =
+        || setup.queue.map(&buffer, fpga_client::cl::MAP_READ, 0, 64, &[]).unwrap().event.wait_for_status();
     assert_eq!(map(), Err(REFUSED));
     assert_eq!(map(), Ok(()));
 }

@@ -21,15 +21,14 @@ async fn rectangles_are_written_copied_and_read() {
     assert!(client.welcome.buffer_rects);
     let context = client.context().await;
     let queue = client.queue(context, 0).await;
-    let [first, second] = [
-        client.buffer(context, PITCH * ROWS).await,
-        client.buffer(context, PITCH * ROWS).await,
-    ];
+    let [first, second] =
+        [client.buffer(context, PITCH * ROWS).await, client.buffer(context, PITCH * ROWS).await];
     let bytes: Vec<u8> = (0..LINE * ROWS).map(|n| u8::try_from(n % 251).unwrap()).collect();
     assert!(bytes.len() > MAX_INLINE_BYTES);
     let region = vec![LINE, ROWS, 1];
     let data = Some(client.data(bytes.clone()).await);
-    let write = v1::WriteBufferRect { buffer: first, layout: layout([7, 0, 0]), region: region.clone(), data };
+    let write =
+        v1::WriteBufferRect { buffer: first, layout: layout([7, 0, 0]), region: region.clone(), data };
     let write = client.command(queue, Operation::WriteBufferRect(write));
     let copy = v1::CopyBufferRect {
         source: first,
@@ -79,7 +78,8 @@ async fn rectangles_beyond_a_buffer_never_reach_the_vendor() {
         assert_eq!(client.run(read).await, -30, "{origin:?} {region:?}");
         let layouts = (layout(origin), layout([0; 3]));
         let (source_layout, target_layout) = layouts;
-        let copy = v1::CopyBufferRect { source: buffer, source_layout, target: buffer, target_layout, region };
+        let copy =
+            v1::CopyBufferRect { source: buffer, source_layout, target: buffer, target_layout, region };
         let copy = client.command(queue, Operation::CopyBufferRect(copy));
         assert_eq!(client.run(copy).await, -30);
     }
