@@ -91,13 +91,32 @@ static cl_ulong local_size(cl_kernel kernel, cl_device_id device)
     return bytes;
 }
 
-/* Prints how much the answer grows, since runtimes differ in what they add themselves. */
-static void local_memory(struct device *d, cl_mem mem)
+/* The same program from its binary, of whose arguments runtimes say nothing. */
+static cl_program from_binary(struct device *d, cl_program built)
 {
-    cl_program program = build_with(d, "");
-    EXPECT(program != NULL, "the program is not built");
+    size_t size = 0;
+    cl_int code = CL_SUCCESS;
+    CHECK(clGetProgramInfo, built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL);
+    unsigned char *binary = malloc(size);
+    EXPECT(binary != NULL, "no memory");
+    CHECK(clGetProgramInfo, built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL);
+    cl_program program =
+        clCreateProgramWithBinary(d->context, 1, &d->id, &size, (const unsigned char **)&binary, NULL, &code);
+    check("clCreateProgramWithBinary", code);
+    free(binary);
+    CHECK(clBuildProgram, program, 1, &d->id, "", NULL, NULL);
+    CHECK(clReleaseProgram, built);
+    return program;
+}
+
+/* Prints how much the answer grows, since runtimes differ in what they add themselves. */
+static void local_memory(struct device *d, cl_mem mem, cl_program program)
+{
     cl_kernel scratch = kernel_of(program, "scratch"), own = kernel_of(program, "own");
     cl_ulong all = 0, none = local_size(scratch, d->id);
+    printf("local memory before arguments are set: %llu\n", (unsigned long long)none);
+    CHECK(clSetKernelArg, scratch, 1, 8, NULL);
+    printf("local memory with an argument of 8: %+lld\n", (long long)(local_size(scratch, d->id) - none));
     printf("own local memory: %s\n", local_size(own, d->id) >= none + 256 ? "counted" : "not counted");
     CHECK(clSetKernelArg, scratch, 1, 256, NULL);
     printf("local memory with an argument of 256: %+lld\n", (long long)(local_size(scratch, d->id) - none));
@@ -202,7 +221,12 @@ int main(int argc, char **argv)
     launches(&d, mem, "1.2", "-cl-std=CL1.2");
     launches(&d, mem, "3.0", "-cl-std=CL3.0");
     launches(&d, mem, "uniform", "-cl-std=CL3.0 -cl-uniform-work-group-size");
-    local_memory(&d, mem);
+    cl_program program = build_with(&d, "");
+    EXPECT(program != NULL, "the program is not built");
+    CHECK(clRetainProgram, program);
+    local_memory(&d, mem, program);
+    puts("[binary]");
+    local_memory(&d, mem, from_binary(&d, program));
     other_context(&d, mem);
     transfers(&d, mem);
     rectangles(&d, mem);

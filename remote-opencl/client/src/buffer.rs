@@ -96,6 +96,9 @@ impl Buffer {
             initial: content.map(|content| session.data(content)),
             storage: storage.as_ref().map(Storage::message),
         }))?;
+        if storage.is_none() {
+            session.prepare_shared_memory(size);
+        }
         let kind = Kind::Root { application, storage, shadow: Mutex::default() };
         Ok(Arc::new(Self::with_kind(id, context, flags, size, kind)))
     }

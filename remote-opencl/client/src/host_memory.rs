@@ -19,7 +19,20 @@ const TWO_THREADS_FROM: usize = 8 << 20;
 
 /// Where the bytes of a write come from.
 #[derive(Debug)]
-pub struct HostSource(Source);
+pub struct HostSource {
+    source: Source,
+    awaited: Awaited,
+}
+
+/// Whether the application waits for the command in the call that enqueues it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Awaited {
+    /// The call may wait for something else, too.
+    Yes,
+    /// The call returns without a round trip.
+    #[default]
+    No,
+}
 
 #[derive(Debug)]
 enum Source {
@@ -29,7 +42,10 @@ enum Source {
 
 /// Where the bytes of a read go; also the application's memory behind a `CL_MEM_USE_HOST_PTR` buffer.
 #[derive(Debug)]
-pub struct HostTarget(Region);
+pub struct HostTarget {
+    region: Region,
+    awaited: Awaited,
+}
 
 /// What keeps memory where it is.
 pub(crate) trait Keep: std::fmt::Debug + Send + Sync {}
@@ -51,7 +67,7 @@ unsafe impl Sync for Region {}
 impl HostSource {
     /// Bytes that this crate owns.
     pub fn owned(bytes: impl Into<Bytes>) -> Self {
-        Self(Source::Owned(bytes.into()))
+        Self::of(Source::Owned(bytes.into()))
     }
 
     /// `len` bytes at `address`, read until the command's event has ended (small ones are captured at once).
@@ -59,19 +75,33 @@ impl HostSource {
     /// # Safety
     /// The bytes must stay readable until the event of the command that gets this source has completed or failed.
     pub unsafe fn borrowed(address: *const u8, len: usize) -> Self {
-        Self(Source::Borrowed(Region { address: address.cast_mut(), len, keep: None }))
+        Self::of(Source::Borrowed(Region { address: address.cast_mut(), len, keep: None }))
     }
 
     /// Lends a slice to `use_source` as a source.
     pub(crate) fn with_slice<T>(bytes: &[u8], use_source: impl FnOnce(&Self) -> T) -> T {
         let (address, len) = (bytes.as_ptr().cast_mut(), bytes.len());
         // It can't be kept: it is neither cloned nor taken apart by reference, and ends before the slice.
-        use_source(&Self(Source::Borrowed(Region { address, len, keep: None })))
+        use_source(&Self::of(Source::Borrowed(Region { address, len, keep: None })))
+    }
+
+    fn of(source: Source) -> Self {
+        Self { source, awaited: Awaited::No }
+    }
+
+    /// The same bytes of a command that the application waits for, or not.
+    #[must_use]
+    pub fn awaited(self, awaited: Awaited) -> Self {
+        Self { awaited, ..self }
+    }
+
+    pub(crate) fn is_awaited(&self) -> Awaited {
+        self.awaited
     }
 
     /// Number of bytes.
     pub fn len(&self) -> usize {
-        match &self.0 {
+        match &self.source {
             Source::Owned(bytes) => bytes.len(),
             Source::Borrowed(region) => region.len,
         }
@@ -84,18 +114,20 @@ impl HostSource {
 
     /// The part `offset..offset + len`, with the same promise; `None` where there is no such part.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
-        match &self.0 {
+        match &self.source {
             Source::Owned(bytes) => {
                 let end = offset.checked_add(len).filter(|end| *end <= bytes.len())?;
-                Some(Self(Source::Owned(bytes.slice(offset..end))))
+                Some(Self::of(Source::Owned(bytes.slice(offset..end))))
             }
-            Source::Borrowed(region) => region.part(offset, len).map(|region| Self(Source::Borrowed(region))),
+            Source::Borrowed(region) => {
+                region.part(offset, len).map(|region| Self::of(Source::Borrowed(region)))
+            }
         }
     }
 
     /// A copy of all bytes.
     pub(crate) fn capture(&self) -> Bytes {
-        match &self.0 {
+        match &self.source {
             Source::Owned(bytes) => bytes.clone(),
             // SAFETY: the constructor's caller promised that the bytes are readable.
             Source::Borrowed(region) => Bytes::copy_from_slice(unsafe { region.bytes() }),
@@ -107,7 +139,7 @@ impl HostSource {
     /// # Safety
     /// `to` must be valid for writes of [`Self::len`] bytes.
     pub(crate) unsafe fn copy_all_to(&self, to: *mut u8) {
-        let (from, len) = match &self.0 {
+        let (from, len) = match &self.source {
             Source::Owned(bytes) => (bytes.as_ptr(), bytes.len()),
             Source::Borrowed(region) => (region.address.cast_const(), region.len),
         };
@@ -118,7 +150,7 @@ impl HostSource {
 
     /// Appends `len` bytes from `offset` on; zeroes where the source has no such bytes.
     pub(crate) fn copy_to(&self, offset: usize, len: usize, out: &mut impl BufMut) {
-        let all = match &self.0 {
+        let all = match &self.source {
             Source::Owned(bytes) => bytes.as_ref(),
             // SAFETY: the constructor's caller promised that the bytes are readable.
             Source::Borrowed(region) => unsafe { region.bytes() },
@@ -138,7 +170,7 @@ impl HostTarget {
     /// this target has completed or failed. For a buffer's host memory: until the buffer is destroyed, and nobody may
     /// access them except as the standard allows.
     pub unsafe fn borrowed(address: *mut u8, len: usize) -> Self {
-        Self(Region { address, len, keep: None })
+        Self::of(Region { address, len, keep: None })
     }
 
     /// `len` bytes at `address` that are there as long as `keep` is.
@@ -146,12 +178,26 @@ impl HostTarget {
     /// # Safety
     /// As [`Self::borrowed`], for as long as `keep` lives.
     pub(crate) unsafe fn kept(address: *mut u8, len: usize, keep: Arc<dyn Keep>) -> Self {
-        Self(Region { address, len, keep: Some(keep) })
+        Self::of(Region { address, len, keep: Some(keep) })
+    }
+
+    fn of(region: Region) -> Self {
+        Self { region, awaited: Awaited::No }
+    }
+
+    /// The same memory for a command that the application waits for, or not.
+    #[must_use]
+    pub fn awaited(self, awaited: Awaited) -> Self {
+        Self { awaited, ..self }
+    }
+
+    pub(crate) fn is_awaited(&self) -> Awaited {
+        self.awaited
     }
 
     /// Number of bytes.
     pub fn len(&self) -> usize {
-        self.0.len
+        self.region.len
     }
 
     /// Whether there are none.
@@ -161,16 +207,16 @@ impl HostTarget {
 
     /// Address of the first byte.
     pub(crate) fn address(&self) -> usize {
-        self.0.address as usize
+        self.region.address as usize
     }
 
     /// Copies `bytes` to `offset`; false, and nothing is written, where they don't fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> bool {
-        let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.0.len);
+        let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.region.len);
         if fits {
             // SAFETY: the range lies in the target, which the constructor's caller promised to be writable and nobody
             // else's; `bytes` is memory of ours and so doesn't overlap it.
-            unsafe { self.0.address.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            unsafe { self.region.address.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
         fits
     }
@@ -182,23 +228,23 @@ impl HostTarget {
     pub(crate) unsafe fn copy_all_from(&mut self, from: *const u8) {
         // SAFETY: the constructor's caller promised that the target is writable and nobody else's; the rest is this
         // function's caller's promise.
-        unsafe { Copying { from, to: self.0.address, len: self.0.len }.run_in_two() };
+        unsafe { Copying { from, to: self.region.address, len: self.region.len }.run_in_two() };
     }
 
     /// A copy of its bytes.
     pub(crate) fn capture(&self) -> Bytes {
         // SAFETY: the constructor's caller promised that the bytes are there; writable memory is readable.
-        Bytes::copy_from_slice(unsafe { self.0.bytes() })
+        Bytes::copy_from_slice(unsafe { self.region.bytes() })
     }
 
     /// The part `offset..offset + len` as a target; `None` where there is no such part.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
-        self.0.part(offset, len).map(Self)
+        self.region.part(offset, len).map(Self::of)
     }
 
     /// The part `offset..offset + len` as a source; `None` where there is no such part.
     pub(crate) fn part_as_source(&self, offset: usize, len: usize) -> Option<HostSource> {
-        self.0.part(offset, len).map(|region| HostSource(Source::Borrowed(region)))
+        self.region.part(offset, len).map(|region| HostSource::of(Source::Borrowed(region)))
     }
 }
 
@@ -286,7 +332,7 @@ impl Shadow {
         // SAFETY: the layout's size isn't 0.
         let address = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let shadow = Arc::new(Self { address, layout });
-        Some(HostTarget(Region { address: address.as_ptr(), len, keep: Some(shadow) }))
+        Some(HostTarget::of(Region { address: address.as_ptr(), len, keep: Some(shadow) }))
     }
 }
 

@@ -204,6 +204,7 @@ impl Image {
             initial: data,
         }))?;
         check_status(reply.status)?;
+        session.prepare_shared_memory(image.pitches.bytes());
         Ok(image)
     }
 

@@ -74,8 +74,7 @@ impl Kernel {
         if index >= self.info.num_args {
             return Err(ClError::INVALID_ARG_INDEX);
         }
-        let info = usize::try_from(index).ok().and_then(|index| self.info.args.get(index));
-        Ok(info.map_or(ArgKind::Unknown, ArgInfo::kind))
+        Ok(self.info.arg_kind(index))
     }
 
     /// `clSetKernelArg`.
@@ -110,8 +109,8 @@ impl Kernel {
             return None;
         }
         let mut info = self.info.work_group(device.id())?;
-        for (index, arg) in lock(&self.args).iter().enumerate() {
-            let kind = self.info.args.get(index).map_or(ArgKind::Unknown, ArgInfo::kind);
+        for (index, arg) in (0..).zip(lock(&self.args).iter()) {
+            let kind = self.info.arg_kind(index);
             let bytes = arg.value.as_ref().map_or(0, |value| value.local_bytes(kind));
             info.local_mem_size = info.local_mem_size.saturating_add(bytes);
         }

@@ -56,7 +56,7 @@ pub use context::Context;
 pub use device_queue::DeviceQueue;
 pub use error::{ClError, Result};
 pub use event::{Event, Profiling};
-pub use host_memory::{HostSource, HostTarget};
+pub use host_memory::{Awaited, HostSource, HostTarget};
 pub use image::{Image, ImageFormat, ImageInitial, ImageRegion, ImageShape};
 pub use kernel::{ArgKind, ArgValue, Kernel, KernelInfo, WorkGroupInfo};
 pub use pipe::Pipe;

@@ -14,7 +14,7 @@ pub(crate) use free_ranges::FreeRanges;
 pub(crate) use ring_memory::RingMemory;
 pub(crate) use side::{Side, is_wanted};
 
-use crate::host_memory::{HostSource, HostTarget, Keep};
+use crate::host_memory::{Awaited, HostSource, HostTarget, Keep};
 use crate::session::Session;
 use crate::sync::lock;
 use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES};
@@ -23,6 +23,7 @@ use free_ranges::Taken;
 use mapping::Mapping;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 /// A segment has at least this many bytes, so that small ranges share one.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -51,8 +52,17 @@ pub(crate) struct Segments {
     side: Option<Side>,
     buffers: Buffers,
     state: Mutex<State>,
-    /// Held while a new one is asked for.
-    asking: Mutex<()>,
+    /// The one that was asked for and has not come. Locked while somebody waits for it.
+    asked: Mutex<Option<Asked>>,
+}
+
+/// A segment that was asked for.
+#[derive(Debug)]
+struct Asked {
+    id: u64,
+    purpose: Purpose,
+    bytes: u64,
+    reply: oneshot::Receiver<v1::Reply>,
 }
 
 #[derive(Debug, Default)]
@@ -96,8 +106,15 @@ impl Segments {
         Self { side, buffers, ..Self::default() }
     }
 
-    /// A range of `len` bytes that hold anything; `None` where they have to travel in messages. May ask the manager.
-    pub(crate) fn take(&self, session: &Session, purpose: Purpose, len: usize) -> Option<Range> {
+    /// A range of `len` bytes that hold anything; `None` where they have to travel in messages. Asks the manager for more
+    /// where there is no room, and waits for that only where the command is awaited anyway.
+    pub(crate) fn take(
+        &self,
+        session: &Session,
+        purpose: Purpose,
+        len: usize,
+        awaited: Awaited,
+    ) -> Option<Range> {
         let side = self.side.as_ref()?;
         if purpose == Purpose::Storage && self.buffers == Buffers::WithTheManager {
             return None;
@@ -105,15 +122,61 @@ impl Segments {
         if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
-        let asking = lock(&self.asking);
+        let mut asked = match awaited {
+            Awaited::Yes => lock(&self.asked),
+            Awaited::No => self.asked.try_lock().ok()?,
+        };
+        self.settle(session, side, &mut asked, awaited);
         if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
         let bytes = (len as u64).checked_next_multiple_of(PAGE_BYTES)?.max(SEGMENT_BYTES);
-        if !lock(&self.state).may_ask(purpose, bytes) {
+        self.ask(session, &mut asked, purpose, bytes);
+        if awaited == Awaited::No {
+            session.push_out();
             return None;
         }
-        let created = create(session, side, purpose, bytes);
+        self.settle(session, side, &mut asked, awaited);
+        lock(&self.state).take(purpose, len)
+    }
+
+    /// Asks for the first segment for data on its way, and does not wait for it.
+    pub(crate) fn prepare(&self, session: &Session) {
+        if self.side.is_some()
+            && *lock(&self.state).bytes_of(Purpose::Staging) == 0
+            && let Ok(mut asked) = self.asked.try_lock()
+        {
+            self.ask(session, &mut asked, Purpose::Staging, SEGMENT_BYTES);
+        }
+    }
+
+    /// Asks for a segment, unless one is asked for already.
+    fn ask(&self, session: &Session, asked: &mut Option<Asked>, purpose: Purpose, bytes: u64) {
+        if asked.is_none() && lock(&self.state).may_ask(purpose, bytes) {
+            let id = session.new_id();
+            let create = v1::CreateSegment { segment: id, size: bytes };
+            let reply = session.ask(Method::CreateSegment(create)).ok();
+            *asked = reply.map(|reply| Asked { id, purpose, bytes, reply });
+        }
+    }
+
+    /// Takes the segment that was asked for, if it has come or the command is awaited.
+    fn settle(&self, session: &Session, side: &Side, asked: &mut Option<Asked>, awaited: Awaited) {
+        let Some(Asked { id, purpose, bytes, mut reply }) = asked.take() else { return };
+        let reply = match awaited {
+            Awaited::Yes => session.answer(reply).ok(),
+            Awaited::No => {
+                session.push_out();
+                match reply.try_recv() {
+                    Err(TryRecvError::Empty) => {
+                        *asked = Some(Asked { id, purpose, bytes, reply });
+                        return;
+                    }
+                    reply => reply.ok(),
+                }
+            }
+        };
+        let created = reply.and_then(|reply| created(session, side, (id, purpose, bytes), &reply));
         let mut state = lock(&self.state);
         match created {
             Some(segment) => {
@@ -125,9 +188,6 @@ impl Segments {
                 state.refused = Some((smallest, Instant::now()));
             }
         }
-        let range = state.take(purpose, len);
-        drop(asking);
-        range
     }
 
     /// A buffer is gone: gives back what is far more than the program uses.
@@ -156,6 +216,9 @@ impl State {
 
     fn trim(&mut self) -> Vec<u64> {
         let [_, storage] = &mut self.bytes;
+        if *storage <= KEPT_BYTES {
+            return Vec::new();
+        }
         let gone = self.all.extract_if(.., |segment| {
             let bytes = segment.mapping.len() as u64;
             // Nobody else has a range of it, and nobody can take one: that needs this lock.
@@ -181,10 +244,13 @@ impl State {
     }
 }
 
-fn create(session: &Session, side: &Side, purpose: Purpose, bytes: u64) -> Option<Segment> {
-    let id = session.new_id();
-    let create = v1::CreateSegment { segment: id, size: bytes };
-    let reply = session.call(Method::CreateSegment(create)).ok()?;
+/// The segment of that id, purpose and size, as the reply says.
+fn created(
+    session: &Session,
+    side: &Side,
+    (id, purpose, bytes): (u64, Purpose, u64),
+    reply: &v1::Reply,
+) -> Option<Segment> {
     if reply.status != 0 {
         tracing::debug!(reply.status, bytes, "The manager shares no more memory");
         return None;

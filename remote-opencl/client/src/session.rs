@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::error::{ClError, Result};
 use crate::event::Event;
 use crate::fork;
+use crate::host_memory::Awaited;
 use crate::in_place::Access;
 use crate::outbox::{Outbox, Upload};
 use crate::patience::{Habit, Wait};
@@ -136,17 +137,26 @@ impl Session {
 
     /// Calls a method and waits for the reply, whatever its status.
     pub(crate) fn call(&self, method: Method) -> Result<v1::Reply> {
+        let receiver = self.ask(method)?;
+        self.answer(receiver)
+    }
+
+    /// Calls a method whose reply somebody will look for.
+    pub(crate) fn ask(&self, method: Method) -> Result<oneshot::Receiver<v1::Reply>> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
         let id = self.new_id();
         let call = sendable(v1::Call { id, method: Some(method) })?;
-        let (sender, mut receiver) = oneshot::channel();
-        {
-            let mut state = lock(&self.state);
-            self.check(ClError::DEVICE_NOT_AVAILABLE)?;
-            state.calls.insert(id, sender);
-            self.send_locked(&mut state);
-            self.outbox.push(call);
-        }
+        let (sender, receiver) = oneshot::channel();
+        let mut state = lock(&self.state);
+        self.check(ClError::DEVICE_NOT_AVAILABLE)?;
+        state.calls.insert(id, sender);
+        self.send_locked(&mut state);
+        self.outbox.push(call);
+        Ok(receiver)
+    }
+
+    /// Waits for the reply to [`Self::ask`].
+    pub(crate) fn answer(&self, mut receiver: oneshot::Receiver<v1::Reply>) -> Result<v1::Reply> {
         let wait = self.habit.wait();
         if self.ring.is_some() {
             self.outbox.wake();
@@ -184,13 +194,20 @@ impl Session {
     }
 
     /// Shared memory for bulk data; `None` where it has to travel in messages.
-    pub(crate) fn shared_memory(&self, len: usize) -> Option<Range> {
-        self.segments.take(self, Purpose::Staging, len)
+    pub(crate) fn shared_memory(&self, len: usize, awaited: Awaited) -> Option<Range> {
+        self.segments.take(self, Purpose::Staging, len, awaited)
+    }
+
+    /// Bulk data of this size will travel: has the manager share memory for it, and does not wait.
+    pub(crate) fn prepare_shared_memory(&self, len: usize) {
+        if len > fpga_protocol::limits::MAX_INLINE_BYTES && self.is_usable() {
+            self.segments.prepare(self);
+        }
     }
 
     /// Shared memory for a buffer to lie in; `None` where it has to lie with the manager.
     pub(crate) fn storage(&self, len: usize) -> Option<Range> {
-        self.segments.take(self, Purpose::Storage, len)
+        self.segments.take(self, Purpose::Storage, len, Awaited::Yes)
     }
 
     /// A buffer that lay in shared memory is gone.

@@ -21,7 +21,7 @@ use direct::Direct;
 use enqueue::enqueue;
 use followers::Follower;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Something to tell the client, in this order.
@@ -183,9 +183,9 @@ impl<N: Notify> Executor<N> {
         ready: &mut Ready<Body>,
         reports: &mut Vec<Report>,
     ) -> bool {
-        let mut broken: Vec<QueueId> = Vec::new();
+        let mut broken: HashSet<QueueId> = HashSet::new();
         // With the last command in each.
-        let mut queues: Vec<(Arc<Queue>, Arc<Event>)> = Vec::new();
+        let mut queues: BTreeMap<QueueId, (Arc<Queue>, Arc<Event>)> = BTreeMap::new();
         let mut expected = Expected::default();
         let mut outstanding = 0;
         // A single command behind which nothing is that the client doesn't know of: its end overtakes nothing.
@@ -217,17 +217,14 @@ impl<N: Notify> Executor<N> {
                         self.lender.expect(kind, &mut expected);
                     }
                     let last = enqueued.event().clone();
-                    match queues.iter_mut().find(|(queue, _)| Arc::ptr_eq(queue, &body.queue)) {
-                        Some((_, event)) => *event = last,
-                        None => queues.push((body.queue.clone(), last)),
-                    }
+                    queues.insert(queue, (body.queue.clone(), last));
                     outstanding += 1 + followers.len();
                     self.leaders.extend(followers.iter().map(|follower| (follower.event, event)));
                     let running = Running { task, enqueued, measured_from, told: 0, direct, body, followers };
                     self.running.insert(event, running);
                 }
                 Err(status) => {
-                    broken.push(queue);
+                    broken.insert(queue);
                     let failed = followers.iter().map(|follower| (follower.event, DEPENDENCY_FAILED));
                     for (event, status) in [(event, status)].into_iter().chain(failed) {
                         ready.ended(event, status);
@@ -236,7 +233,7 @@ impl<N: Notify> Executor<N> {
                 }
             }
         }
-        for (queue, last) in queues {
+        for (queue, last) in queues.into_values() {
             if let Err(error) = queue.vendor.flush() {
                 tracing::warn!(%error, "A vendor queue can't be flushed");
             }

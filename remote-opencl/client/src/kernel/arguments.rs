@@ -146,8 +146,6 @@ impl Value {
     pub(super) fn local_bytes(&self, kind: ArgKind) -> u64 {
         match (kind, self) {
             (ArgKind::Local, Self::NullOfSize(size)) => *size,
-            // NULL of the size of a handle may be a buffer.
-            (ArgKind::Unknown, Self::NullOfSize(size)) if *size != HANDLE_BYTES => *size,
             _ => 0,
         }
     }

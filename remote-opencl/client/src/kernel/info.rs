@@ -4,6 +4,7 @@ use super::arguments::ArgKind;
 use crate::arg_types::scalar_size;
 use crate::cl;
 use fpga_protocol::v1;
+use std::collections::BTreeSet;
 
 /// What the runtime says of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct KernelInfo {
     /// What is known of each argument; empty where the runtime tells nothing (programs from binaries).
     pub args: Vec<ArgInfo>,
     work_groups: Vec<(u64, WorkGroupInfo)>,
+    /// The arguments that take local memory, also where `args` is empty.
+    local_args: BTreeSet<u32>,
 }
 
 /// What the runtime says of an argument (`clGetKernelArgInfo`).
@@ -72,6 +75,17 @@ impl KernelInfo {
             attributes: info.attributes,
             args: info.args.into_iter().map(arg).collect(),
             work_groups: info.work_groups.into_iter().map(work_group).collect(),
+            local_args: info.local_args.into_iter().collect(),
+        }
+    }
+
+    /// What argument `index` takes.
+    pub(super) fn arg_kind(&self, index: u32) -> ArgKind {
+        let info = usize::try_from(index).ok().and_then(|index| self.args.get(index));
+        match info {
+            Some(info) => info.kind(),
+            None if self.local_args.contains(&index) => ArgKind::Local,
+            None => ArgKind::Unknown,
         }
     }
 

@@ -250,7 +250,9 @@ impl Queue {
         data: HostSource,
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
+        let awaited = data.is_awaited();
         let data = if pitches.is_tight() { data } else { HostSource::owned(pitches.pack(&data)) };
+        let data = data.awaited(awaited);
         let id = self.session().new_id();
         let (data, mut uses) = self.carry(id, data)?;
         let of_image = uses_of(&[image]);
@@ -275,14 +277,14 @@ impl Queue {
         target: HostTarget,
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
-        let size = pitches.bytes();
+        let (size, awaited) = (pitches.bytes(), target.is_awaited());
         let (target, scatter) = if pitches.is_tight() {
             (target, None)
         } else {
             let packed = Shadow::allocate(size).ok_or(ClError::OUT_OF_HOST_MEMORY)?;
             (packed, Some(Scatter { target, pitches }))
         };
-        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size) } else { None };
+        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size, awaited) } else { None };
         let operation = command::Operation::ReadImage(v1::ReadImage {
             image: image.id(),
             region: Some(region.message()),

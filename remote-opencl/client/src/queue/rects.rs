@@ -41,7 +41,9 @@ impl Queue {
                 .row_by_row(list, rows().map(|(offset, data)| Operation::Write { buffer, offset, data }));
         }
         let pitches = Pitches::of_rect(host, region);
+        let awaited = data.is_awaited();
         let data = if pitches.is_tight() { data } else { HostSource::owned(pitches.pack(&data)) };
+        let data = data.awaited(awaited);
         let id = self.session().new_id();
         let (data, mut uses) = self.carry(id, data)?;
         uses.buffers.push(InUse::new(buffer));
@@ -79,14 +81,14 @@ impl Queue {
             return self.row_by_row(list, rows);
         }
         let pitches = Pitches::of_rect(host, region);
-        let size = pitches.bytes();
+        let (size, awaited) = (pitches.bytes(), target.is_awaited());
         let (target, scatter) = if pitches.is_tight() {
             (target, None)
         } else {
             let packed = Shadow::allocate(size).ok_or(ClError::OUT_OF_HOST_MEMORY)?;
             (packed, Some(Scatter { target, pitches }))
         };
-        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size) } else { None };
+        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size, awaited) } else { None };
         let operation = command::Operation::ReadBufferRect(v1::ReadBufferRect {
             buffer: buffer.id(),
             layout: Some(layout.message()),

@@ -48,7 +48,7 @@ impl Queue {
         let mut uses = Uses::default();
         let form = if data.len() <= MAX_INLINE_BYTES {
             Form::Inline(data.capture())
-        } else if let Some(range) = self.session().shared_memory(data.len()) {
+        } else if let Some(range) = self.session().shared_memory(data.len(), data.is_awaited()) {
             if !range.write_at(0, &data) {
                 return Err(ClError::OUT_OF_RESOURCES);
             }
@@ -89,7 +89,8 @@ impl Queue {
             return Ok(event);
         }
         let large = target.len() > MAX_INLINE_BYTES;
-        let range = if large { self.session().shared_memory(target.len()) } else { None };
+        let range =
+            if large { self.session().shared_memory(target.len(), target.is_awaited()) } else { None };
         let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
             buffer: buffer.id(),
             offset: offset as u64,

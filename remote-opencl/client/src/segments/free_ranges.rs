@@ -1,7 +1,8 @@
-//! Which pages of a segment are free: first fit, neighbours join. No memory is touched here.
+//! Which pages of a segment are free: the smallest range that is long enough is taken, neighbours join. No memory is touched
+//! here, and no step takes longer where there are more ranges, but for the logarithm.
 
 use fpga_protocol::segments::PAGE_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A page, as a size in memory.
 #[expect(clippy::cast_possible_truncation, reason = "4096")]
@@ -12,6 +13,8 @@ const PAGE: usize = PAGE_BYTES as usize;
 pub(crate) struct FreeRanges {
     /// Where each begins, and how long it is. None touches another.
     by_offset: BTreeMap<usize, usize>,
+    /// The same, by length and then by offset.
+    by_length: BTreeSet<(usize, usize)>,
     len: usize,
     /// Nothing from here on was ever taken: all zeroes.
     touched: usize,
@@ -28,17 +31,18 @@ pub(crate) struct Taken {
 impl FreeRanges {
     /// All of a segment of `len` bytes, whole pages.
     pub(crate) fn new(len: usize) -> Self {
-        Self { by_offset: BTreeMap::from([(0, len)]), len, touched: 0 }
+        let mut free = Self { by_offset: BTreeMap::new(), by_length: BTreeSet::new(), len, touched: 0 };
+        free.insert(0, len);
+        free
     }
 
-    /// Takes the first range that has `len` bytes.
+    /// Takes from the smallest range that has `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Option<Taken> {
         let pages = len.checked_next_multiple_of(PAGE).filter(|pages| *pages > 0)?;
-        let (offset, found) =
-            self.by_offset.iter().find(|(_, found)| **found >= pages).map(|(a, b)| (*a, *b))?;
-        self.by_offset.remove(&offset);
+        let (found, offset) = self.by_length.range((pages, 0)..).next().copied()?;
+        self.remove(offset);
         if found > pages {
-            self.by_offset.insert(offset + pages, found - pages);
+            self.insert(offset + pages, found - pages);
         }
         let used_before = self.touched.saturating_sub(offset).min(len);
         self.touched = self.touched.max(offset + pages);
@@ -56,13 +60,24 @@ impl FreeRanges {
         if let Some((before, found)) = self.by_offset.range(..begin).next_back().map(|(a, b)| (*a, *b))
             && before + found == begin
         {
-            self.by_offset.remove(&before);
+            self.remove(before);
             begin = before;
         }
-        if let Some(found) = self.by_offset.remove(&end) {
+        if let Some(found) = self.remove(end) {
             end += found;
         }
-        self.by_offset.insert(begin, end - begin);
+        self.insert(begin, end - begin);
+    }
+
+    fn insert(&mut self, offset: usize, found: usize) {
+        self.by_offset.insert(offset, found);
+        self.by_length.insert((found, offset));
+    }
+
+    fn remove(&mut self, offset: usize) -> Option<usize> {
+        let found = self.by_offset.remove(&offset)?;
+        self.by_length.remove(&(found, offset));
+        Some(found)
     }
 }
 

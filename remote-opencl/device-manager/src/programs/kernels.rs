@@ -39,6 +39,7 @@ impl Program {
             attributes: kernel.attributes().unwrap_or_default(),
             args: args.unwrap_or_default(),
             work_groups: work_groups.collect(),
+            local_args: (0..count).filter(|index| kernel.is_local(*index)).collect(),
         }
     }
 }

@@ -34,6 +34,8 @@ const MAX_ARGS: u64 = 4096;
 pub struct Kernel {
     raw: RawKernel,
     kinds: Vec<ArgKind>,
+    /// How much local memory it counts for arguments that were set to find out what they are.
+    tried_local: u64,
 }
 
 /// What may be given to an argument.
@@ -114,7 +116,7 @@ impl Kernel {
     /// Takes a kernel over and finds out what its arguments are.
     pub(super) fn learn(raw: cl_kernel) -> ClResult<Self> {
         let raw = RawKernel::own(raw, CL_SUCCESS)?;
-        let mut kernel = Self { raw, kinds: Vec::new() };
+        let mut kernel = Self { raw, kinds: Vec::new(), tried_local: 0 };
         let count = query_u64(|size, value, needed| kernel.info(CL_KERNEL_NUM_ARGS, size, value, needed))?;
         if count > MAX_ARGS {
             return Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES));
@@ -134,7 +136,13 @@ impl Kernel {
         &self.kinds
     }
 
-    fn kind_of(&self, index: u32) -> ArgKind {
+    /// Whether an argument takes local memory.
+    #[must_use]
+    pub fn is_local(&self, index: u32) -> bool {
+        self.kind(index) == Ok(ArgKind::Local)
+    }
+
+    fn kind_of(&mut self, index: u32) -> ArgKind {
         if let Ok(info) = self.arg_info(index) {
             let is_pipe = info.type_qualifier & u64::from(CL_KERNEL_ARG_TYPE_PIPE) != 0;
             if info.type_name == "sampler_t" {
@@ -160,7 +168,10 @@ impl Kernel {
         let odd = self.set(index, 3, ptr::null());
         let handle = self.set(index, size_of::<cl_mem>(), ptr::null());
         match (odd.is_ok(), handle.is_ok()) {
-            (true, _) => ArgKind::Local,
+            (true, is_last) => {
+                self.tried_local += if is_last { size_of::<cl_mem>() as u64 } else { 3 };
+                ArgKind::Local
+            }
             (false, true) => ArgKind::Buffer,
             (false, false) => self.value_or_handle(index),
         }
@@ -343,7 +354,7 @@ impl Kernel {
         })
     }
 
-    /// What the vendor tells of the kernel on a device; zeros where it tells nothing.
+    /// What the vendor tells of a kernel on a device, before its arguments are set; zeros where it tells nothing.
     #[must_use]
     pub fn work_group_info(&self, device: DeviceId) -> WorkGroupInfo {
         let ask = |param| {
@@ -360,7 +371,7 @@ impl Kernel {
         WorkGroupInfo {
             work_group_size: word(CL_KERNEL_WORK_GROUP_SIZE),
             compile_work_group_size: sizes.chunks_exact(8).map(super::info::number).collect(),
-            local_mem_size: word(CL_KERNEL_LOCAL_MEM_SIZE),
+            local_mem_size: word(CL_KERNEL_LOCAL_MEM_SIZE).saturating_sub(self.tried_local),
             preferred_multiple: word(CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
             private_mem_size: word(CL_KERNEL_PRIVATE_MEM_SIZE),
         }

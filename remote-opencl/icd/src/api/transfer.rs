@@ -33,7 +33,7 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         // SAFETY: the caller's memory has `size` bytes until the command has completed.
-        let target = unsafe { HostTarget::borrowed(target.cast(), size) };
+        let target = unsafe { HostTarget::borrowed(target.cast(), size) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.enqueue(Operation::Read { buffer: buffer.buffer()?, offset, target }, &waits)?;
         wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
@@ -58,7 +58,7 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         // SAFETY: the caller's memory has `size` bytes that stay as they are until the command has completed.
-        let data = unsafe { HostSource::borrowed(source.cast(), size) };
+        let data = unsafe { HostSource::borrowed(source.cast(), size) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.enqueue(Operation::Write { buffer: buffer.buffer()?, offset, data }, &waits)?;
         wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.

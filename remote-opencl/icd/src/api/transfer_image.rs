@@ -35,7 +35,7 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
         // SAFETY: the caller's memory has the region until the command has completed.
-        let target = unsafe { HostTarget::borrowed(target.cast(), bytes) };
+        let target = unsafe { HostTarget::borrowed(target.cast(), bytes) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.read_image(image, region, (row_pitch, slice_pitch), target, &waits)?;
         wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.
@@ -66,7 +66,7 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
         // SAFETY: the caller's memory has the region, unchanged until the command has completed.
-        let data = unsafe { HostSource::borrowed(source.cast(), bytes) };
+        let data = unsafe { HostSource::borrowed(source.cast(), bytes) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.write_image(image, region, (row_pitch, slice_pitch), data, &waits)?;
         wait_list::wait_if(blocking, &done)?;
         // SAFETY: NULL or writable.

@@ -41,6 +41,7 @@ entry_points! {
         let target = unsafe {
             HostTarget::borrowed(host.cast::<u8>().add(there.start()), there.end(region)? - there.start())
         };
+        let target = target.awaited(wait_list::awaited(blocking));
         let read = Operation::ReadRect { buffer, layout: here, host: there, region, target };
         let done = queue.client.enqueue(read, &waits)?;
         wait_list::wait_if(blocking, &done)?;
@@ -79,6 +80,7 @@ entry_points! {
         let data = unsafe {
             HostSource::borrowed(host.cast::<u8>().add(there.start()), there.end(region)? - there.start())
         };
+        let data = data.awaited(wait_list::awaited(blocking));
         let write = Operation::WriteRect { buffer, layout: here, host: there, region, data };
         let done = queue.client.enqueue(write, &waits)?;
         wait_list::wait_if(blocking, &done)?;

@@ -30,6 +30,11 @@ pub unsafe fn read(
     handles.iter().map(event).collect()
 }
 
+/// Whether the application waits for the command.
+pub fn awaited(blocking: cl::cl_bool) -> client::Awaited {
+    if blocking == cl::CL_FALSE { client::Awaited::No } else { client::Awaited::Yes }
+}
+
 /// Waits for the end of an enqueued command if the application asked to.
 pub fn wait_if(blocking: cl::cl_bool, command: &client::Event) -> Result<(), ClError> {
     if blocking == cl::CL_FALSE { Ok(()) } else { command.wait_for_status() }
