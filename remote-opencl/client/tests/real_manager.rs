@@ -18,6 +18,8 @@ mod proof;
 mod reconnect;
 #[path = "real_manager/shared_memory.rs"]
 mod shared_memory;
+#[path = "real_manager/unheard.rs"]
+mod unheard;
 
 use fpga_client::cl::{MAP_WRITE, MEM_COPY_HOST_PTR, QUEUE_PROFILING_ENABLE};
 use fpga_client::{

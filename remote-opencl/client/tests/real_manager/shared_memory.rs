@@ -6,8 +6,11 @@ use fpga_client::cl::{MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION, MEM_ALLO
 use fpga_client::{
     ArgValue, Buffer, Client, Event, HostSource, HostTarget, Initial, Kernel, Operation, Program, Queue,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 const SIZE: usize = 1_200_000;
 /// Where the sub-buffer of the first buffer begins.
@@ -316,9 +319,9 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         .enqueue(Operation::Fill { buffer: &buffer, pattern: &[7], offset: 0, size: LEN }, &[])
         .unwrap();
     setup.queue.finish().unwrap();
-    let manager = nix::unistd::Pid::from_raw(i32::try_from(setup.manager.pid()).unwrap());
-    let signal = |signal| nix::sys::signal::kill(manager, signal).unwrap();
-    signal(nix::sys::signal::Signal::SIGSTOP);
+    let manager = Pid::from_raw(i32::try_from(setup.manager.pid()).unwrap());
+    let signal = |signal| kill(manager, signal).unwrap();
+    signal(Signal::SIGSTOP);
     let (done, is_done) = std::sync::mpsc::channel();
     let (queue, idle) = (Arc::clone(&setup.queue), Arc::clone(&buffer));
     std::thread::spawn(move || {
@@ -340,8 +343,8 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         assert!(read.iter().all(|byte| *byte == 1));
         done.send(()).unwrap();
     });
-    let alone = is_done.recv_timeout(std::time::Duration::from_secs(20));
-    signal(nix::sys::signal::Signal::SIGCONT);
+    let alone = is_done.recv_timeout(Duration::from_secs(20));
+    signal(Signal::SIGCONT);
     assert!(alone.is_ok(), "something waits for the manager");
     // And the device sees what was written.
     let copy = Buffer::new(&setup.context, 0, LEN, Initial::Nothing).unwrap();
@@ -350,4 +353,51 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
     setup.queue.enqueue(all, &[]).unwrap();
     let seen = setup.read(&copy);
     assert_eq!((seen[0], seen[LEN / 2], seen[LEN - 1]), (1, 7, 57));
+}
+
+/// A manager that is stopped, until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(manager: &Manager) -> Self {
+        let pid = Pid::from_raw(manager.pid().cast_signed());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}
+
+#[test]
+fn a_non_blocking_transfer_waits_for_no_shared_memory() {
+    let setup = Setup::new();
+    // One lies with the manager. The other is in use, so that it can't be written in place.
+    let buffers =
+        [20_000, 1 << 20].map(|size| Buffer::new(&setup.context, 0, size, Initial::Nothing).unwrap());
+    let stopped = Stopped::new(&setup.manager);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let queue = Arc::clone(&setup.queue);
+    let enqueuing = std::thread::spawn(move || {
+        let [small, large] = &buffers;
+        queue
+            .enqueue(Operation::Fill { buffer: large, pattern: &[1], offset: 0, size: 1 << 20 }, &[])
+            .unwrap();
+        for buffer in &buffers {
+            let data = HostSource::owned(vec![7; small.size()]);
+            queue.enqueue(Operation::Write { buffer, offset: 0, data }, &[]).unwrap();
+        }
+        sender.send(()).unwrap();
+        buffers
+    });
+    let returned = receiver.recv_timeout(Duration::from_secs(20));
+    drop(stopped);
+    returned.expect("an enqueue call waits for the manager");
+    let [small, large] = enqueuing.join().unwrap();
+    assert!(setup.read(&small).iter().all(|byte| *byte == 7));
+    let bytes = setup.read(&large);
+    assert!(bytes[..20_000].iter().all(|byte| *byte == 7) && bytes[20_000..].iter().all(|byte| *byte == 1));
 }
