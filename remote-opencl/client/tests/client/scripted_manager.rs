@@ -459,6 +459,7 @@ fn kernel_info() -> v1::KernelInfo {
             arg(fpga_client::cl::KERNEL_ARG_ADDRESS_GLOBAL, "float*"),
             arg(fpga_client::cl::KERNEL_ARG_ADDRESS_PRIVATE, "int"),
         ],
+        local_args: Vec::new(),
         work_groups: vec![v1::KernelWorkGroupInfo {
             device: 1,
             work_group_size: 64,
