@@ -9,8 +9,8 @@ pub const MAX_WEIGHT: f64 = 1_000_000.0;
 /// Largest end of the score's scale that is taken.
 pub const MAX_MAX_SCORE: u32 = 1_000_000;
 
-/// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`; with the three
-/// further signals behind it `<locality>-<usage>-<reconfiguration>-<free slots>-<queue>-<loaded>`.
+/// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`. One, two or three
+/// of the further signals may follow, `<free slots>-<queue>-<loaded>`; those that are left out have weight 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PerSignal<f64>")]
 pub struct Weights(PerSignal<f64>);
@@ -44,9 +44,9 @@ pub struct MaxScore(u32);
 /// Why something can't be [`Weights`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidWeights {
-    /// Neither three numbers nor six.
+    /// Not three to six numbers.
     #[error(
-        "{0:?} is not a setting of weights; write locality, usage and reconfiguration with `-` between, as in `1-2-2`, or with free slots, queue and loaded behind them, as in `1-2-2-0-1-0`"
+        "{0:?} is not a setting of weights; write locality, usage and reconfiguration with `-` between, as in `1-2-2`; those of free slots, queue and loaded may follow, as in `0.5-2-2-1`"
     )]
     Form(String),
     /// Negative, not finite or too large.
@@ -203,8 +203,9 @@ impl FromStr for Weights {
         let weights: Vec<f64> =
             text.split('-').map(|part| part.trim().parse().map_err(|_| form())).collect::<Result<_, _>>()?;
         match weights[..] {
-            [locality, usage, reconfiguration] => Self::new(locality, usage, reconfiguration),
-            [locality, usage, reconfiguration, free_slots, queue, loaded] => {
+            [locality, usage, reconfiguration, ref further @ ..] if further.len() <= 3 => {
+                let further = |index: usize| further.get(index).copied().unwrap_or_default();
+                let (free_slots, queue, loaded) = (further(0), further(1), further(2));
                 Self::of(PerSignal { locality, usage, reconfiguration, free_slots, queue, loaded })
             }
             _ => Err(form()),
@@ -292,8 +293,17 @@ mod tests {
     }
 
     #[test]
+    fn the_further_signals_that_are_left_out_have_no_weight() {
+        for (text, all) in
+            [("0.5-2-2-1", "0.5-2-2-1-0-0"), ("1-2-2-0-3", "1-2-2-0-3-0"), ("1-2-2-0", "1-2-2")]
+        {
+            assert_eq!(text.parse::<Weights>().unwrap().to_string(), all);
+        }
+    }
+
+    #[test]
     fn what_is_no_weight_is_refused_with_what_to_write() {
-        for text in ["", "1-2", "1-2-3-4", "1-2-3-4-5", "a-b-c", "1--2-2"] {
+        for text in ["", "1-2", "1-2-3-4-5-6-7", "a-b-c", "1--2-2", "1-2-2-x"] {
             assert!(matches!(text.parse::<Weights>(), Err(InvalidWeights::Form(_))), "{text}");
         }
         for weight in [f64::NAN, f64::INFINITY, -1.0, 1e7] {

@@ -37,8 +37,8 @@ pub struct RulesArgs {
     /// YAML file with the settings of this section, read again when it changes; see below.
     #[arg(long, env = "FPGA_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Weights of locality, usage and reconfiguration in short form; with those of free slots, queue and loaded behind them if
-    /// six are given [default: 1-2-2].
+    /// Weights of locality, usage and reconfiguration in short form; those of free slots, queue and loaded may follow
+    /// [default: 1-2-2].
     #[arg(long, env = "FPGA_WEIGHTS", value_parser = short_form)]
     weights: Option<ShortForm>,
     /// Weight of bitstream locality, instead of that in --weights.
@@ -94,7 +94,7 @@ pub struct RulesArgs {
     scheduler_weight: Option<SchedulerWeight>,
 }
 
-/// Weights in short form: three of them leave the others open.
+/// Weights in short form: those that are not written stay open.
 #[derive(Debug, Clone, Copy)]
 struct ShortForm(PerSignal<Option<f64>>);
 

@@ -237,14 +237,17 @@ impl<'de> Deserialize<'de> for FileWeights {
     }
 }
 
-/// What weights in short form say: three leave the further signals open.
+/// What weights in short form say: the further signals that they leave out stay open.
 #[must_use]
 pub fn short_form(weights: Weights, text: &str) -> PerSignal<Option<f64>> {
+    let written = text.split('-').count();
     let all = weights.per_signal().map(Some);
-    if text.split('-').count() > 3 {
-        return all;
+    PerSignal {
+        free_slots: all.free_slots.filter(|_| written > 3),
+        queue: all.queue.filter(|_| written > 4),
+        loaded: all.loaded.filter(|_| written > 5),
+        ..all
     }
-    PerSignal { free_slots: None, queue: None, loaded: None, ..all }
 }
 
 impl<'de> Deserialize<'de> for Bitstreams {
