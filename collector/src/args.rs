@@ -1,6 +1,7 @@
 //! The command line, and what it sets going.
 
 use crate::checkpoint::Checkpoint;
+use crate::clock::Clock;
 use crate::http::{App, Limits};
 use crate::metrics::Metrics;
 use crate::owner;
@@ -12,11 +13,11 @@ use crate::server::{Listeners, Phase};
 use crate::state::Silence;
 use crate::stream::options::StreamArgs;
 use crate::stream::{Link, Streamer};
-use crate::{clock::Clock, duration};
 use anyhow::{Context, bail};
 use clap::{Parser, ValueEnum};
 use fpga_core::node_state::codec::MAX_HEARTBEAT;
 use fpga_core::units::Millis;
+use fpga_net::duration;
 use prometheus_client::registry::Registry;
 use std::io::IsTerminal;
 use std::net::SocketAddr;

@@ -14,7 +14,6 @@
 mod args;
 mod checkpoint;
 mod clock;
-mod duration;
 mod http;
 pub mod intake;
 mod jitter;

@@ -17,6 +17,7 @@ const SOCKET_MODE: u32 = 0o660;
 /// A node has a handful of device runtimes, each with a connection or two.
 const LIMITS: Limits = Limits {
     connections: 256,
+    buffer_bytes: 64 * 1024,
     head: Duration::from_secs(10),
     // Reporters speak every 15 s.
     idle: Duration::from_secs(60),

@@ -2,13 +2,15 @@
 //! the time that the end may take.
 //!
 //! When all places are taken, a newcomer gets that of the connection that has been idle for longest, so that nobody keeps
-//! others out by connections alone. Bodies are the handlers' matter.
+//! others out by connections alone. A handler reads its request's body by a [`Budget`] that all requests of a service share.
 
+mod budget;
 mod places;
 mod watched;
 
 use crate::tls::{HandshakeError, ServerTls};
 use axum::Router;
+pub use budget::{BodyError, BodyLimits, Budget, Charge, MAX_WAIT, NoRoom};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -29,14 +31,14 @@ use watched::Watched;
 
 /// Pause after a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What one connection buffers of heads and bodies at most.
-const BUFFER_BYTES: usize = 128 * 1024;
 
 /// Bounds on all connections of a [`Server`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once, over all ports.
     pub connections: usize,
+    /// What one connection buffers of heads and bodies at most, and of answers; 8 KiB or more.
+    pub buffer_bytes: usize,
     /// How long a head may take, from its first byte; the first head of a connection from the connection's begin.
     pub head: Duration,
     /// How long a connection may rest between requests, or an answer between two packets of it. Longer than clients keep
@@ -51,7 +53,7 @@ pub struct Limits {
 pub enum Refusal {
     /// All places are taken by requests in progress.
     Full,
-    /// It was idle for longest when a newcomer needed a place.
+    /// It was idle for longest when a newcomer needed a place, or its answer held most bytes when a newcomer needed some.
     Evicted,
     /// TLS was not agreed upon.
     Handshake,
@@ -242,7 +244,7 @@ impl Connection {
 
     async fn speak(mut self, stream: Box<dyn Io>, peer: Peer) -> Result<(), Refusal> {
         let pulse = self.place.pulse();
-        let Limits { head, idle, .. } = self.server.limits;
+        let Limits { head, idle, buffer_bytes, .. } = self.server.limits;
         let stream = Watched::new(stream, Arc::clone(&pulse));
         let watch = {
             let pulse = Arc::clone(&pulse);
@@ -252,6 +254,7 @@ impl Connection {
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let in_request = pulse.begin();
             request.extensions_mut().insert(peer.clone());
+            request.extensions_mut().insert(budget::Connection(Arc::clone(&pulse)));
             let answer = router.clone().call(request);
             async move {
                 let answer = answer.await;
@@ -261,7 +264,7 @@ impl Connection {
         });
         let mut builder = http1::Builder::new();
         // Its own timer does not tell slow heads from idle connections.
-        builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER_BYTES);
+        builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(buffer_bytes);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let result = tokio::select! {
@@ -275,7 +278,7 @@ impl Connection {
             } => result,
             slow = watch => match slow {
                 Doing::Beginning(_) | Doing::Head(_) => return Err(Refusal::TooSlow),
-                Doing::Request | Doing::Resting(_) => return Ok(()),
+                Doing::Body(_) | Doing::Request | Doing::Resting(_) => return Ok(()),
             }
         };
         result.map_err(|error| {

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 const DEADLINE: Duration = Duration::from_secs(20);
 const LIMITS: Limits = Limits {
     connections: 4,
+    buffer_bytes: 64 * 1024,
     head: Duration::from_millis(300),
     idle: Duration::from_secs(10),
     drain: Duration::from_secs(10),

@@ -40,6 +40,8 @@ pub enum Doing {
     Beginning(Instant),
     /// A head is coming.
     Head(Instant),
+    /// The body of a request is coming, for which the handler has a patience of its own.
+    Body(Instant),
     /// A request is worked on.
     Request,
     /// The answer is on its way, or has arrived.
@@ -64,7 +66,7 @@ impl Places {
             let idle = taken.pulses.iter().filter_map(|(number, pulse)| Some((pulse.idle_since()?, *number)));
             let (_, longest) = idle.min()?;
             if let Some(pulse) = taken.pulses.remove(&longest) {
-                pulse.evict.notify_one();
+                pulse.give_up();
             }
         }
         let number = taken.next;
@@ -108,7 +110,26 @@ impl Pulse {
         match *doing {
             Doing::Beginning(since) => *doing = Doing::Head(since),
             Doing::Resting(_) => *doing = Doing::Head(Instant::now()),
-            Doing::Head(_) | Doing::Request => {}
+            Doing::Head(_) | Doing::Body(_) | Doing::Request => {}
+        }
+    }
+
+    /// A handler waits for the body of its request: until that is there, a newcomer may take the place.
+    pub fn body_begins(&self) {
+        self.change(Doing::Request, Doing::Body(Instant::now()));
+    }
+
+    /// The body is there.
+    pub fn body_ends(&self) {
+        if let doing @ Doing::Body(_) = self.doing() {
+            self.change(doing, Doing::Request);
+        }
+    }
+
+    fn change(&self, before: Doing, after: Doing) {
+        let mut doing = lock(&self.doing);
+        if *doing == before {
+            *doing = after;
         }
     }
 
@@ -120,6 +141,11 @@ impl Pulse {
         }
     }
 
+    /// The connection ends.
+    pub fn give_up(&self) {
+        self.evict.notify_one();
+    }
+
     /// What it is doing.
     pub fn doing(&self) -> Doing {
         *lock(&self.doing)
@@ -128,7 +154,9 @@ impl Pulse {
     fn idle_since(&self) -> Option<Instant> {
         match self.doing() {
             Doing::Request => None,
-            Doing::Beginning(since) | Doing::Head(since) | Doing::Resting(since) => Some(since),
+            Doing::Beginning(since) | Doing::Head(since) | Doing::Body(since) | Doing::Resting(since) => {
+                Some(since)
+            }
         }
     }
 }
@@ -163,6 +191,22 @@ mod tests {
         assert_eq!(lock(&places.taken).pulses.len(), 2, "who was evicted frees nothing");
         drop((also_working, third, fourth));
         assert_eq!(lock(&places.taken).pulses.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_body_has_not_come_keeps_no_place_from_a_newcomer() {
+        let places = Arc::new(Places::new(1));
+        let uploading = places.take().unwrap();
+        let pulse = uploading.pulse();
+        let _in_request = pulse.begin();
+        pulse.body_begins();
+        let newcomer = places.take().unwrap();
+        uploading.evicted().await;
+        let pulse = newcomer.pulse();
+        let _in_request = pulse.begin();
+        pulse.body_begins();
+        pulse.body_ends();
+        assert!(places.take().is_none(), "its body is there, and it is worked on");
     }
 
     #[tokio::test]

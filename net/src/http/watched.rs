@@ -23,7 +23,7 @@ pub async fn too_slow(pulse: &Pulse, head: Duration, idle: Duration) -> Doing {
         let doing = pulse.doing();
         let deadline = match doing {
             // The handler has its own patience.
-            Doing::Request => now + head,
+            Doing::Request | Doing::Body(_) => now + head,
             Doing::Beginning(since) | Doing::Head(since) => since + head,
             Doing::Resting(since) => since + idle,
         };

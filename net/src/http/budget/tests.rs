@@ -1,0 +1,165 @@
+use super::*;
+use std::pin::pin;
+use tokio::sync::mpsc;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+const LIMITS: BodyLimits = BodyLimits { bytes: 1000, time: DEADLINE };
+
+/// A body that arrives as the test sends it.
+struct Slow {
+    pieces: mpsc::Receiver<Bytes>,
+    declared: Option<u64>,
+}
+
+impl hyper::body::Body for Slow {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.pieces.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.declared.map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}
+
+fn upload(declared: Option<u64>) -> (mpsc::Sender<Bytes>, Request) {
+    let (sender, pieces) = mpsc::channel(100);
+    (sender, Request::new(Body::new(Slow { pieces, declared })))
+}
+
+fn whole(bytes: usize) -> Request {
+    Request::new(Body::from(vec![b'x'; bytes]))
+}
+
+/// Lets everything that can go on do so.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_declared_body_is_charged_before_it_comes_and_given_back_with_its_answer() {
+    let budget = Budget::new(2000);
+    let (sender, request) = upload(Some(900));
+    let reading = tokio::spawn({
+        let budget = budget.clone();
+        async move { budget.read(request, LIMITS).await }
+    });
+    settle().await;
+    assert_eq!(budget.taken(), 900, "nothing of it has come");
+    sender.send(Bytes::from(vec![1; 900])).await.unwrap();
+    drop(sender);
+    let (body, charge) = reading.await.unwrap().unwrap();
+    assert_eq!((body.len(), body.capacity()), (900, 900));
+    charge.grow(500).await.unwrap();
+    assert_eq!(budget.taken(), 1400);
+    let answer = charge.answer(Response::new(Body::from("yes")), 950);
+    assert_eq!(budget.taken(), 950);
+    let text = axum::body::to_bytes(answer.into_body(), 10).await.unwrap();
+    assert_eq!((text.as_ref(), budget.taken()), (b"yes".as_slice(), 0));
+}
+
+#[tokio::test]
+async fn a_body_of_undeclared_length_is_charged_as_it_grows_and_bounded() {
+    let budget = Budget::new(100_000);
+    for (pieces, whole) in [(3, Ok(300)), (10, Ok(1000)), (11, Err(BodyError::TooLarge))] {
+        let (sender, request) = upload(None);
+        for _ in 0..pieces {
+            sender.send(Bytes::from(vec![1; 100])).await.unwrap();
+        }
+        drop(sender);
+        let read = budget.read(request, LIMITS).await;
+        let read = read.map(|(body, charge)| {
+            assert!(charge.bytes() >= body.capacity(), "{} for {}", charge.bytes(), body.capacity());
+            body.len()
+        });
+        assert_eq!(read, whole);
+        assert_eq!(budget.taken(), 0);
+    }
+    assert_eq!(budget.read(whole(1001), LIMITS).await.unwrap_err(), BodyError::TooLarge);
+    let small = Budget::new(100);
+    assert_eq!(small.read(whole(101), LIMITS).await.unwrap_err(), BodyError::NoRoom(NoRoom));
+}
+
+#[tokio::test]
+async fn a_small_request_gets_its_room_from_the_largest_that_still_arrives() {
+    let budget = Budget::new(2000);
+    let uploads: Vec<_> = [1000, 900]
+        .into_iter()
+        .map(|bytes| {
+            let (sender, request) = upload(Some(bytes));
+            let budget = budget.clone();
+            (sender, tokio::spawn(async move { budget.read(request, LIMITS).await }))
+        })
+        .collect();
+    settle().await;
+    assert_eq!(budget.taken(), 1900);
+    let (body, charge) = budget.read(whole(200), LIMITS).await.unwrap();
+    assert_eq!((body.len(), budget.taken()), (200, 1100));
+    let mut uploads = uploads.into_iter();
+    let (_largest, refused) = uploads.next().unwrap();
+    assert_eq!(refused.await.unwrap().unwrap_err(), BodyError::NoRoom(NoRoom));
+    let (other, reading) = uploads.next().unwrap();
+    other.send(Bytes::from(vec![1; 900])).await.unwrap();
+    drop(other);
+    assert_eq!(reading.await.unwrap().unwrap().0.len(), 900, "one giving way was enough");
+    drop(charge);
+    assert_eq!(budget.taken(), 0);
+}
+
+#[tokio::test]
+async fn nobody_gives_way_to_a_larger_one_and_what_is_worked_on_is_waited_for() {
+    let budget = Budget::new(1000);
+    let (_sender, request) = upload(Some(400));
+    let uploading = tokio::spawn({
+        let budget = budget.clone();
+        async move { budget.read(request, LIMITS).await }
+    });
+    settle().await;
+    assert_eq!(budget.take(700).await.unwrap_err(), NoRoom, "400 are on their way, and 700 are more");
+    let working = budget.take(600).await.unwrap();
+    let mut newcomer = pin!(budget.take(500));
+    assert!(futures_now(newcomer.as_mut()).await.is_none());
+    drop(working);
+    assert_eq!(newcomer.await.unwrap().bytes(), 500);
+    assert!(!uploading.is_finished());
+    uploading.abort();
+}
+
+/// What a future has come to after everything else went on.
+async fn futures_now<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = settle() => None,
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_in_time_gives_its_room_back() {
+    let budget = Budget::new(1000);
+    let (_sender, request) = upload(Some(400));
+    let limits = BodyLimits { time: Duration::from_millis(10), ..LIMITS };
+    assert_eq!(budget.read(request, limits).await.unwrap_err(), BodyError::Interrupted);
+    assert_eq!(budget.taken(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_is_handed_over_in_small_pieces() {
+    let budget = Budget::new(1 << 20);
+    let charge = budget.take(1 << 19).await.unwrap();
+    let answer = charge.answer(Response::new(Body::from(vec![7; 3 * PIECE_BYTES + 1])), 1 << 19);
+    let mut body = answer.into_body();
+    assert_eq!(body.size_hint().exact(), Some(3 * PIECE_BYTES as u64 + 1));
+    let mut pieces = Vec::new();
+    while let Some(frame) = next_frame(&mut body).await {
+        pieces.push(frame.unwrap().into_data().unwrap().len());
+    }
+    assert_eq!(pieces, [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]);
+}
