@@ -2,7 +2,9 @@
 //!
 //! `load = measured + Σ e × max(0, 1 − elapsed / window)` over the pods seen bound on the node, `elapsed` since they were.
 //! `e` is what a pod is expected to use in a window: the mean of its owner's pods, else that of the cluster's, else the
-//! least that costs one rank ([`loads`]). Between a decision and its binding, a hint is split over the best nodes.
+//! least that costs one rank ([`loads`]). Between a decision and its binding, a hint is split over the best nodes; it counts
+//! only while the pod is known to wait for a node ([`ExpectedLoads::waits`]), so that requests about pods that nobody
+//! created add nothing to any node.
 //!
 //! **`e` ends early when the measurement shows the pod's own tasks.** A node's state does not say whose its usage is, so
 //! a pod's own is: of what the state measured since the pod was bound, an equal share among the node's pods; nothing
@@ -17,6 +19,7 @@ mod rank_cost;
 mod spots;
 #[cfg(test)]
 mod tests;
+mod unconfirmed;
 
 pub use means::Learnt;
 pub use rank_cost::loads;
@@ -31,11 +34,14 @@ use piece::Piece;
 use spots::Spots;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use unconfirmed::Unconfirmed;
 
 /// Most pods of one node that are kept; Kubernetes recommends at most 110 on a node.
 pub const MAX_PODS_PER_NODE: usize = 1024;
 /// Most decisions that wait for their binding.
 pub const MAX_HINTS: usize = 4096;
+/// Most pods that are known to wait for a node.
+pub const MAX_WAITING: usize = 65_536;
 /// Most nodes that a hint is split over: a smaller share than that of one in so many says nothing.
 pub const MAX_HINTED_NODES: usize = 64;
 /// Longest UID that is taken from a request; the API server's have 36 bytes.
@@ -51,6 +57,10 @@ pub struct ExpectedLoads {
     hints: HashMap<Arc<str>, Hinted>,
     /// When each was given, the oldest first; also those that have ended or were given anew since.
     hinted: VecDeque<(MonotonicTime, Arc<str>)>,
+    /// UIDs of the pods that wait for a node.
+    waiting: HashSet<Box<str>>,
+    /// Decisions for pods that are not known to wait.
+    unconfirmed: Unconfirmed,
     means: means::Means,
 }
 
@@ -129,6 +139,7 @@ impl ExpectedLoads {
     /// `pod` was seen bound now, `elapsed_then` after it was: zero, but at first sight what the API server's date says.
     /// A pod that is known keeps its time.
     pub fn bound(&mut self, pod: &PlacedPod, elapsed_then: Millis, now: MonotonicTime) -> Kept {
+        self.waiting.remove(pod.uid.as_str());
         self.end_hint(&pod.uid);
         if self.places.get(pod.uid.as_str()).is_some_and(|node| **node == *pod.node) {
             return Kept::Yes;
@@ -154,8 +165,22 @@ impl ExpectedLoads {
         Kept::Yes
     }
 
+    /// The pod was seen waiting for a node: what was or will be decided for it counts.
+    pub fn waits(&mut self, uid: &str, now: MonotonicTime) {
+        let is_uid = !uid.is_empty() && uid.len() <= MAX_UID_BYTES;
+        if !is_uid || self.places.contains_key(uid) || self.waiting.len() >= MAX_WAITING {
+            return;
+        }
+        self.waiting.insert(uid.into());
+        if let Some(decision) = self.unconfirmed.take(uid, now) {
+            let best: Vec<&str> = decision.best.iter().map(|node| &**node).collect();
+            self.put_hint(uid, decision.owner.as_deref(), &best, decision.since);
+        }
+    }
+
     /// The pod ended, or was deleted: nothing more is expected of it.
     pub fn gone(&mut self, uid: &str) {
+        self.waiting.remove(uid);
         self.end_hint(uid);
         let Some(name) = self.places.remove(uid) else { return };
         self.on_node(&name, |node| node.pods.retain(|pod| &*pod.uid != uid));
@@ -163,6 +188,7 @@ impl ExpectedLoads {
 
     /// A list was shown to its end: who was not in it is gone.
     pub fn listed(&mut self, uids: &HashSet<String>) {
+        self.waiting.retain(|uid| uids.contains(&**uid));
         let gone: Vec<Arc<str>> =
             self.places.keys().filter(|uid| !uids.contains(&***uid)).map(Arc::clone).collect();
         for uid in gone {
@@ -171,7 +197,7 @@ impl ExpectedLoads {
     }
 
     /// A pod was scored just now and `best` are the nodes with the greatest score: one of them is likely to get it. Holds
-    /// for [`HINT`], until the pod is seen bound, or until it is scored again.
+    /// for [`HINT`], until the pod is seen bound, or until it is scored again; and counts once the pod is known to wait.
     pub fn hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
         self.forget_hints(now);
         self.end_hint(uid);
@@ -182,6 +208,14 @@ impl ExpectedLoads {
         if uid.is_empty() || uid.len() > MAX_UID_BYTES {
             return;
         }
+        if self.waiting.contains(uid) {
+            self.put_hint(uid, owner, best, now);
+        } else {
+            self.unconfirmed.put(uid, owner, best, now);
+        }
+    }
+
+    fn put_hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], since: MonotonicTime) {
         if self.hinted.len() >= MAX_HINTS {
             self.forget_oldest_hint();
         }
@@ -191,34 +225,43 @@ impl ExpectedLoads {
         let hint_at = |name: &&str| {
             let (name, node) = self.nodes.of(name);
             let (uid, owner) = (Arc::clone(&uid), owner.clone());
-            node.hints.push(Hint { uid, owner, share, since: now });
+            node.hints.push(Hint { uid, owner, share, since });
             name
         };
         let names = best.iter().map(hint_at).collect();
-        self.hints.insert(Arc::clone(&uid), Hinted { since: now, nodes: names });
-        self.hinted.push_back((now, uid));
+        self.hints.insert(Arc::clone(&uid), Hinted { since, nodes: names });
+        self.hinted.push_back((since, uid));
     }
 
     /// What is still expected on the node of this state.
     #[must_use]
     pub fn on(&self, node: &str, received: &Received, now: MonotonicTime) -> Expected {
-        self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, received, now))
+        self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, "", received, now))
     }
 
-    /// The same, for who keeps a [`Spot`] for this name and asks often.
+    /// The same for a decision about the pod with the UID `asking`, whose own hint is not counted against it. `spot` is
+    /// kept for this node's name by who asks often.
     #[must_use]
-    pub fn on_spot(&self, spot: &Spot, node: &str, received: &Received, now: MonotonicTime) -> Expected {
-        self.nodes.at(spot, node).map_or_else(Expected::default, |node| self.of(node, received, now))
+    pub fn on_spot(
+        &self,
+        spot: &Spot,
+        node: &str,
+        asking: &str,
+        received: &Received,
+        now: MonotonicTime,
+    ) -> Expected {
+        self.nodes.at(spot, node).map_or_else(Expected::default, |node| self.of(node, asking, received, now))
     }
 
-    fn of(&self, node: &NodePods, received: &Received, now: MonotonicTime) -> Expected {
+    fn of(&self, node: &NodePods, asking: &str, received: &Received, now: MonotonicTime) -> Expected {
         let mut expected = Expected::default();
         let mut usage = 0.0;
         node.with_piece(received, &self.means, now, |piece| {
             (usage, expected.unknown) = piece.at(now);
             (expected.pods, expected.shown) = (piece.pods, piece.shown);
         });
-        for hint in node.hints.iter().filter(|hint| now - hint.since < HINT) {
+        let counts = |hint: &&Hint| now - hint.since < HINT && *hint.uid != *asking;
+        for hint in node.hints.iter().filter(counts) {
             expected.pods += hint.share;
             match self.means.expected(hint.owner.as_deref()) {
                 Some(mean) => usage += mean * hint.share,
@@ -258,6 +301,7 @@ impl ExpectedLoads {
         while self.hinted.front().is_some_and(|(since, _)| now - *since >= HINT) {
             self.forget_oldest_hint();
         }
+        self.unconfirmed.forget(now);
     }
 
     fn forget_oldest_hint(&mut self) {
@@ -269,6 +313,7 @@ impl ExpectedLoads {
     }
 
     fn end_hint(&mut self, uid: &str) {
+        self.unconfirmed.remove(uid);
         let Some(hint) = self.hints.remove(uid) else { return };
         for name in &hint.nodes {
             self.on_node(name, |node| node.hints.retain(|hint| &*hint.uid != uid));

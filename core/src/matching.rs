@@ -40,6 +40,8 @@ pub enum Rejection {
     NoSingleDevice,
     /// Its state is not fresh, and the policy excludes such nodes.
     NotFresh,
+    /// What the pod asks for can't be understood, so that no node is known to have it.
+    Misunderstood,
 }
 
 /// What becomes of a node that has neither state nor label.
@@ -60,7 +62,7 @@ pub struct InvalidUnlabelledNodes(String);
 
 impl Rejection {
     /// All there are.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::UnknownNode,
         Self::Unlabelled,
         Self::NoDevice,
@@ -74,6 +76,7 @@ impl Rejection {
         Self::Unhealthy,
         Self::NoSingleDevice,
         Self::NotFresh,
+        Self::Misunderstood,
     ];
 
     /// The text for people.
@@ -93,6 +96,9 @@ impl Rejection {
             Self::Unhealthy => "FPGA device is unhealthy",
             Self::NoSingleDevice => "no single FPGA device meets all requirements",
             Self::NotFresh => "FPGA state of the node is not fresh",
+            Self::Misunderstood => {
+                "what the pod asks of an FPGA can't be understood (see kubectl fpga explain)"
+            }
         }
     }
 }

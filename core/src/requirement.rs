@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most bitstreams that one pod may name.
 pub const MAX_BITSTREAMS: usize = 64;
+/// Longest name of a vendor, board, shell or platform, in bytes.
+pub const MAX_KIND_BYTES: usize = 1024;
 
 /// What a pod asks for. Everything that is asked of the board must be met by one single device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +68,9 @@ pub enum InvalidRequirement {
     /// More than [`MAX_BITSTREAMS`].
     #[error("annotation {0}: it names more than {MAX_BITSTREAMS} bitstreams")]
     TooManyBitstreams(&'static str),
+    /// Longer than [`MAX_KIND_BYTES`].
+    #[error("the {0} has more than {MAX_KIND_BYTES} bytes")]
+    TooLong(&'static str),
     /// The annotation is not a small whole number.
     #[error(
         "annotation {SLOTS_ANNOTATION}: {0:?} is no number of slots; write a whole number from 1, for example \"2\""
@@ -134,14 +139,18 @@ impl Requirement {
         if !found.is_fpga_pod && !asks_resource {
             return Ok(None);
         }
-        let given = |own: Option<&str>, alias: Option<&str>| {
-            own.or(alias).map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
+        let given = |what, own: Option<&str>, alias: Option<&str>| {
+            let value = own.or(alias).map(str::trim).filter(|value| !value.is_empty());
+            match value {
+                Some(value) if value.len() > MAX_KIND_BYTES => Err(InvalidRequirement::TooLong(what)),
+                value => Ok(value.map(str::to_owned)),
+            }
         };
         Ok(Some(Self {
-            vendor: given(found.vendor, found.vendor_alias),
-            board: given(found.board, found.board_alias),
-            shell: given(found.shell, None),
-            platform: given(found.platform, found.platform_alias),
+            vendor: given("vendor", found.vendor, found.vendor_alias)?,
+            board: given("board", found.board, found.board_alias)?,
+            shell: given("shell version", found.shell, None)?,
+            platform: given("platform", found.platform, found.platform_alias)?,
             slots: match found.slots {
                 Some(text) => slots_annotation(text)?,
                 None => slots(pod.containers, pod.init_containers)?,
@@ -328,6 +337,10 @@ mod tests {
         assert!(
             of(&[], &[(BITSTREAMS_ANNOTATION, &many.join(","))], &[]).unwrap_err().contains("more than 64")
         );
+        let long = "x".repeat(MAX_KIND_BYTES + 1);
+        for kind in [VENDOR_ALIAS, BOARD_ALIAS, PLATFORM_ANNOTATION] {
+            assert!(of(&[], &[(kind, &long)], &[]).unwrap_err().contains("more than 1024 bytes"), "{kind}");
+        }
         for quantity in ["", "-1", "1.5", "1k", "99999999999"] {
             assert!(of(&[], &[], &[quantity]).unwrap_err().contains("whole number"), "{quantity}");
         }

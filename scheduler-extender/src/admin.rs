@@ -5,7 +5,9 @@ use crate::clock::Moment;
 use crate::explain::{Explanation, PodName};
 use crate::index::{Node, Source};
 use crate::outvote::Votes;
+use crate::verbs::Refusal;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -30,8 +32,12 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_ready() {
         return "ok\n".into_response();
     }
-    let unknown = if app.index.is_synced() { "pods" } else { "nodes" };
-    let reason = format!("the {unknown} of the cluster are not known yet\n");
+    let reason = if app.is_ending() {
+        "the extender is about to end\n".to_owned()
+    } else {
+        let unknown = if app.index.is_synced() { "pods" } else { "nodes" };
+        format!("the {unknown} of the cluster are not known yet\n")
+    };
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
@@ -52,16 +58,69 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// All nodes as a decision made now would see them.
+/// All nodes as a decision made now would see them, as an array in pieces: the index is locked only for as long as it takes
+/// to list the nodes, and no more than a piece of the answer is in memory.
 pub async fn nodes(State(app): State<Arc<App>>) -> Response {
     let at = app.clock.read();
-    let body = {
-        let known = app.index.read();
-        let mut nodes: Vec<_> = known.iter().map(|(name, node)| NodeView::of(name, node, at)).collect();
-        nodes.sort_by_key(|node| node.name);
-        serde_json::to_vec(&nodes)
-    };
-    respond(body)
+    let mut nodes: Vec<(Box<str>, Arc<Node>)> =
+        app.index.read().iter().map(|(name, node)| (name.clone(), Arc::clone(node))).collect();
+    nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let bytes = nodes.len() * NODE_BYTES + PIECE_BYTES;
+    let Ok(charge) = app.budget.take(bytes).await else { return Refusal::Busy.into_response() };
+    let pieces = Pieces { nodes: nodes.into_iter(), at, next: Next::Begin };
+    charge.answer(json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces))), bytes)
+}
+
+/// What the answer keeps per node that it has still to tell of, its name included.
+const NODE_BYTES: usize = 128;
+
+/// The array of nodes, piece by piece.
+struct Pieces {
+    nodes: std::vec::IntoIter<(Box<str>, Arc<Node>)>,
+    at: Moment,
+    next: Next,
+}
+
+/// What the next piece begins with.
+enum Next {
+    Begin,
+    Continue,
+    Nothing,
+}
+
+/// A piece has at least so many bytes, but for the last one.
+const PIECE_BYTES: usize = 32 * 1024;
+
+impl Iterator for Pieces {
+    type Item = serde_json::Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut piece = match self.next {
+            Next::Begin => vec![b'['],
+            Next::Continue => vec![b','],
+            Next::Nothing => return None,
+        };
+        self.next = Next::Continue;
+        for index in 0.. {
+            let Some((name, node)) = self.nodes.next() else {
+                // There was one more to come, or none at all.
+                piece.push(b']');
+                self.next = Next::Nothing;
+                break;
+            };
+            if index > 0 {
+                piece.push(b',');
+            }
+            if let Err(error) = serde_json::to_writer(&mut piece, &NodeView::of(&name, &node, self.at)) {
+                self.next = Next::Nothing;
+                return Some(Err(error));
+            }
+            if piece.len() >= PIECE_BYTES && self.nodes.len() > 0 {
+                break;
+            }
+        }
+        Some(Ok(piece))
+    }
 }
 
 /// The program's version.
@@ -75,6 +134,10 @@ pub async fn config(State(app): State<Arc<App>>) -> Response {
     respond(serde_json::to_vec(&app.config.view()))
 }
 
+/// More than an explanation takes as text without its nodes, and than each node adds.
+const EXPLANATION_BYTES: usize = 64 * 1024;
+const ROW_BYTES: usize = 2048;
+
 /// The last decisions for a pod.
 pub async fn explain(
     State(app): State<Arc<App>>,
@@ -83,11 +146,17 @@ pub async fn explain(
     let pod = PodName { namespace, name };
     match app.explanations.of(&pod) {
         Some(explanation) => {
+            let Ok(charge) = app.budget.take(EXPLANATION_BYTES + explanation.rows() * ROW_BYTES).await else {
+                return Refusal::Busy.into_response();
+            };
             let scores = explanation.prioritize.as_deref();
             let scores = scores.map(|decided| decided.verdicts.iter().map(|node| node.score));
             let policy = explanation.policy.as_ref();
             let votes = scores.map(|scores| Votes::of(policy, scores));
-            respond(serde_json::to_vec(&Explained { rules: &policy.rules, votes, explanation: &explanation }))
+            let explained = Explained { rules: &policy.rules, votes, explanation: &explanation };
+            let body = serde_json::to_vec(&explained);
+            let bytes = body.as_ref().map_or(0, Vec::capacity);
+            charge.answer(respond(body), bytes)
         }
         None => {
             let error = format!(

@@ -10,18 +10,17 @@ use crate::metrics::{ErrorKind, Metrics, ModeLabel, Outcome, Verb};
 use crate::record::Recorder;
 use crate::settings::Policy;
 use crate::verbs::{self, Refusal};
-use axum::body::{Body, Bytes, HttpBody as _};
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::CONTENT_TYPE;
+use crate::wire::{MAX_WORKING_BYTES, working_bytes};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{RequestExt as _, Router};
 use fpga_core::decide::{AntiHerd, Rules};
-use futures::StreamExt as _;
-use http_body_util::LengthLimitError;
+use fpga_net::http::{BodyError, BodyLimits, Budget, Charge};
 use prometheus_client::registry::Registry;
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -49,7 +48,10 @@ pub struct App {
     pub registry: Registry,
     /// What time it is.
     pub clock: Clock,
+    /// What all requests may hold together.
+    pub budget: Budget,
     was_ready: AtomicBool,
+    is_ending: AtomicBool,
 }
 
 /// How the routes are laid out.
@@ -60,6 +62,9 @@ pub struct Routes {
     /// Longest request body in bytes.
     pub max_body_bytes: usize,
 }
+
+/// Most bytes that requests hold together where nobody says otherwise: two bodies with 5,000 whole nodes fit.
+pub const MAX_BYTES_IN_FLIGHT: usize = 64 << 20;
 
 impl App {
     /// A service that knows no nodes yet, and goes by these rules.
@@ -78,55 +83,94 @@ impl App {
         let expectations = Arc::new(Expectations::register(&mut registry));
         let index = Arc::new(NodeIndex::default());
         let explanations = Explanations::default();
-        let (recorder, was_ready) = (None, AtomicBool::default());
-        Self { index, expectations, config, explanations, recorder, metrics, registry, clock, was_ready }
+        let budget = Budget::new(MAX_BYTES_IN_FLIGHT);
+        Self {
+            index,
+            expectations,
+            config,
+            explanations,
+            recorder: None,
+            metrics,
+            registry,
+            clock,
+            budget,
+            was_ready: AtomicBool::default(),
+            is_ending: AtomicBool::default(),
+        }
     }
 
     /// Whether everything has been seen that decisions look at. Who was ready stays so: when anti-herd is switched on,
-    /// decisions by measurements alone are better than none.
+    /// decisions by measurements alone are better than none. Who is about to end is not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
+        if self.is_ending() {
+            return false;
+        }
         let needs_pods = || self.config.policy().rules.anti_herd == AntiHerd::On;
         if self.index.is_synced() && (self.expectations.is_synced() || !needs_pods()) {
             self.was_ready.store(true, Ordering::Relaxed);
         }
         self.was_ready.load(Ordering::Relaxed)
     }
+
+    /// From now on [`Self::is_ready`] says no, so that nobody new is sent here; requests are still answered.
+    pub fn begin_to_end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the process is about to end.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
 }
 
-/// The routes over `app`.
+/// All routes over `app`.
 pub fn app(app: Arc<App>, routes: &Routes) -> Router {
-    let mut router = Router::new()
-        .route("/healthz", get(admin::healthz))
-        .route("/readyz", get(admin::readyz))
-        .route("/metrics", get(admin::metrics))
-        .route("/nodes", get(admin::nodes))
-        .route("/config", get(admin::config))
-        .route("/version", get(admin::version))
-        .route("/explain/{namespace}/{pod}", get(admin::explain));
+    let limits = BodyLimits { bytes: routes.max_body_bytes, time: BODY_TIMEOUT };
+    let mut router = Router::new();
     let mut prefixes = vec![""];
     if !routes.prefix.is_empty() {
         prefixes.push(&routes.prefix);
     }
     for prefix in prefixes {
         for verb in [Verb::Filter, Verb::Prioritize, Verb::Preempt] {
-            let handler = move |State(app): State<Arc<App>>, request: Request| handle(app, verb, request);
+            let handler =
+                move |State(app): State<Arc<App>>, request: Request| handle(app, verb, request, limits);
             router = router.route(&format!("{prefix}/{}", verb.name()), post(handler));
         }
     }
-    router.layer(DefaultBodyLimit::max(routes.max_body_bytes)).with_state(app)
+    router.with_state(Arc::clone(&app)).merge(reading(app))
 }
 
-async fn handle(app: Arc<App>, verb: Verb, request: Request) -> Response {
+/// The routes for people and their tools, which change nothing: all but the verbs.
+pub fn reading(app: Arc<App>) -> Router {
+    let router = Router::new()
+        .route("/nodes", get(admin::nodes))
+        .route("/config", get(admin::config))
+        .route("/version", get(admin::version))
+        .route("/explain/{namespace}/{pod}", get(admin::explain));
+    router.with_state(Arc::clone(&app)).merge(admin::probes(app))
+}
+
+async fn handle(app: Arc<App>, verb: Verb, request: Request, limits: BodyLimits) -> Response {
     let started = Instant::now();
     let unfinished = Unfinished { app: &app, verb };
-    let answer = match read_body(request).await {
-        Ok(body) => verbs::answer(&app, verb, &body),
+    let answer = match read_body(&app, request, limits).await {
+        Ok((body, charge)) => {
+            let held = body.len();
+            let answer = verbs::answer(&app, verb, &body);
+            answer.map(|answer| {
+                // A reply shares the request's bytes, so both count until it is sent.
+                let bytes = held + answer.body.len();
+                (answer.mode, charge.answer(json(StatusCode::OK, Body::new(answer.body)), bytes))
+            })
+        }
         Err(refusal) => Err(refusal),
     };
     std::mem::forget(unfinished);
     let (mode, outcome, response) = match answer {
-        Ok(answer) => (answer.mode, Outcome::Answered, json(StatusCode::OK, Body::new(answer.body))),
+        Ok((mode, response)) => (mode, Outcome::Answered, response),
         Err(refusal) => {
             warn!(verb = verb.name(), %refusal, "Request refused");
             app.metrics.error(verb, refusal.kind());
@@ -149,41 +193,21 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-async fn read_body(request: Request) -> Result<Bytes, Refusal> {
-    match tokio::time::timeout(BODY_TIMEOUT, put_together(request.into_limited_body())).await {
-        Ok(Ok(body)) => Ok(body.into()),
-        Ok(Err(error)) if is_too_long(&error) => Err(Refusal::TooLarge),
-        Ok(Err(_)) | Err(_) => Err(Refusal::Interrupted),
-    }
+/// The body, charged with what will be worked out from it.
+async fn read_body(app: &App, request: Request, limits: BodyLimits) -> Result<(Bytes, Charge), Refusal> {
+    let (body, charge) = app.budget.read(request, limits).await.map_err(|error| match error {
+        BodyError::TooLarge => Refusal::TooLarge,
+        BodyError::Interrupted => Refusal::Interrupted,
+        BodyError::NoRoom(_) => Refusal::Busy,
+    })?;
+    charge.grow(working_bytes(body.len())).await.map_err(|_| Refusal::Busy)?;
+    Ok((body.into(), charge))
 }
 
-/// The body as it comes, piece after piece: kept until the last one is there, the pieces of 5,000 whole nodes would take twice
-/// their room.
-async fn put_together(body: Body) -> Result<Vec<u8>, axum::Error> {
-    // Not above the limit, which the body knows.
-    let announced = body.size_hint().lower();
-    let mut whole = Vec::new();
-    let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece?;
-        if whole.is_empty() {
-            // Who only announces gets no room.
-            whole.reserve_exact(usize::try_from(announced).unwrap_or_default().max(piece.len()));
-        }
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole)
-}
-
-fn is_too_long(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if error.is::<LengthLimitError>() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+/// The longest body for which there is room in a budget of so many bytes.
+#[must_use]
+pub fn longest_body(budget: usize) -> usize {
+    budget.saturating_sub(MAX_WORKING_BYTES)
 }
 
 /// A response with `body`, which is JSON.
@@ -198,9 +222,13 @@ impl IntoResponse for Refusal {
             ErrorKind::Malformed | ErrorKind::Requirement => StatusCode::BAD_REQUEST,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Interrupted | ErrorKind::Abandoned => StatusCode::REQUEST_TIMEOUT,
-            ErrorKind::NotSynced => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::NotSynced | ErrorKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Answer => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        json(status, serde_json::json!({ "error": self.to_string() }).to_string())
+        let mut response = json(status, serde_json::json!({ "error": self.to_string() }).to_string());
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 }

@@ -1,25 +1,29 @@
 //! Command line and wiring.
 
 use crate::admin;
-use crate::app::{App, Routes, app};
+use crate::app::{App, MAX_BYTES_IN_FLIGHT, Routes, app, longest_body, reading};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
 use crate::config::watch::LOOK;
-use crate::ports::PortArgs;
+use crate::ports::{PortArgs, Routers};
 use crate::record::RecordArgs;
 use crate::replay::{self, ReplayArgs};
 use crate::rules_args::{PRECEDENCE, RulesArgs};
 use crate::serve::Signals;
 use crate::stream::options::StreamArgs;
+use crate::wire::MAX_WORKING_BYTES;
 use crate::{pod_reflector, reflector};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use fpga_core::decide::AntiHerd;
+use fpga_net::http::Budget;
+use fpga_net::memory::MemoryLimit;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 
@@ -61,7 +65,7 @@ struct ServeArgs {
     #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9461")]
     listen: SocketAddr,
     /// File with the bound address, written when the port is open; further lines have those of
-    /// others as metrics:ADDRESS and stream:ADDRESS.
+    /// others as read:ADDRESS, metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
     /// Configuration of the API server's client; else the pod's own, or KUBECONFIG.
@@ -70,9 +74,17 @@ struct ServeArgs {
     /// Second path under which the verbs are found, beside the root.
     #[arg(long, env = "FPGA_PATH_PREFIX", default_value = "/fpga", value_parser = path_prefix)]
     path_prefix: String,
-    /// Longest request body in bytes; 5,000 whole nodes are about 31 MB.
-    #[arg(long, env = "FPGA_MAX_BODY_BYTES", default_value_t = 64 << 20)]
-    max_body_bytes: usize,
+    /// Longest request body in bytes; 5,000 whole nodes are about 31 MB [default: as --max-bytes-in-flight allows, 38 MiB].
+    #[arg(long, env = "FPGA_MAX_BODY_BYTES", value_name = "BYTES")]
+    max_body_bytes: Option<usize>,
+    /// Bytes that all requests may hold together: bodies, what is worked out from them (up to 25 MiB each), answers. More are
+    /// answered with 503 [default: 64 MiB, or a quarter of the memory limit if that is less].
+    #[arg(long, env = "FPGA_MAX_BYTES_IN_FLIGHT", value_name = "BYTES")]
+    max_bytes_in_flight: Option<usize>,
+    /// How long requests are still answered after SIGTERM while /readyz says no, so that those who choose among replicas have
+    /// turned away before the port closes. SIGINT, or a second signal, does not wait.
+    #[arg(long, env = "FPGA_SHUTDOWN_DELAY", default_value = "5s", value_parser = fpga_net::duration::parse)]
+    shutdown_delay: Duration,
     #[command(flatten)]
     ports: PortArgs,
     #[command(flatten)]
@@ -129,6 +141,8 @@ impl ServeArgs {
             kubeconfig,
             path_prefix,
             max_body_bytes,
+            max_bytes_in_flight,
+            shutdown_delay,
             ports,
             stream,
             rules,
@@ -136,6 +150,8 @@ impl ServeArgs {
             record,
             log: _,
         } = self;
+        let budget = budget(max_bytes_in_flight, MemoryLimit::of_this_process());
+        let max_body_bytes = max_body(max_body_bytes, budget)?;
         let clock = Clock::system();
         let (config, file) = rules.config(clock.read()).await?;
         let rules = config.policy().rules;
@@ -148,7 +164,7 @@ impl ServeArgs {
             ready += &format!("stream:{}\n", port.address()?);
         }
         info!(
-            listen = %ready.lines().collect::<Vec<_>>().join(" "), tls = ports.protection(), path_prefix, max_body_bytes,
+            listen = %ready.lines().collect::<Vec<_>>().join(" "), tls = ports.protection(), path_prefix, max_body_bytes, max_bytes_in_flight = budget,
             weights = %rules.weights, max_score = %rules.max_score,
             stale_usage = %rules.stale.usage, stale_reconfiguration = %rules.stale.reconfiguration,
             stale_locality = %rules.stale.locality, unlabelled_nodes = %rules.unlabelled,
@@ -156,6 +172,7 @@ impl ServeArgs {
             version = env!("CARGO_PKG_VERSION"), "Starting"
         );
         let mut state = App::with_config(config, clock.clone());
+        state.budget = Budget::new(budget);
         state.recorder = record.start(&clock, &mut state.registry)?;
         let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
@@ -193,11 +210,15 @@ impl ServeArgs {
             async move { events::run(client, pod, config.news(), &config.metrics().event_errors, SPACING).await }
         };
         let reflector = reflector::run(client, Arc::clone(&state.index), Arc::clone(&state.metrics), clock);
-        let (probes, port_metrics) = (admin::probes(Arc::clone(&state)), state.metrics.ports.clone());
-        let router = app(state, &Routes { prefix: path_prefix, max_body_bytes });
+        let port_metrics = state.metrics.ports.clone();
+        let routers = Routers {
+            reading: reading(Arc::clone(&state)),
+            probes: admin::probes(Arc::clone(&state)),
+            all: app(Arc::clone(&state), &Routes { prefix: path_prefix, max_body_bytes }),
+        };
         let (second, cut) = tokio::sync::oneshot::channel::<()>();
         let stop = async move {
-            signals.next().await;
+            signals.until_ports_close(shutdown_delay, || state.begin_to_end()).await;
             tokio::spawn(async move {
                 signals.next().await;
                 // Nobody listens if the server has ended meanwhile.
@@ -213,7 +234,7 @@ impl ServeArgs {
             write_ready_file(&path, &ready).with_context(|| format!("can't write {}", path.display()))?;
         }
         tokio::select! {
-            () = ports.serve(router, probes, &port_metrics, stop, cut) => Ok(()),
+            () = ports.serve(routers, &port_metrics, stop, cut) => Ok(()),
             () = reflector => bail!("the watch on nodes ended"),
             () = pods => bail!("the watch on pods ended"),
             () = config_watch => bail!("the watch on the configuration ended"),
@@ -223,6 +244,28 @@ impl ServeArgs {
                 bail!("the streams' listener ended")
             }
         }
+    }
+}
+
+/// How many bytes all requests may hold together.
+fn budget(given: Option<usize>, memory: Option<MemoryLimit>) -> usize {
+    let quarter = memory.map(|memory| usize::try_from(memory.bytes / 4).unwrap_or(usize::MAX));
+    given.unwrap_or_else(|| quarter.unwrap_or(usize::MAX).min(MAX_BYTES_IN_FLIGHT))
+}
+
+/// The longest body, for which there must be room.
+fn max_body(given: Option<usize>, budget: usize) -> Result<usize> {
+    let most = longest_body(budget);
+    match given {
+        None if most == 0 => bail!(
+            "--max-bytes-in-flight {budget} leaves no room for a request; write at least {}",
+            MAX_WORKING_BYTES + (1 << 20)
+        ),
+        Some(given) if given > most => bail!(
+            "--max-body-bytes {given} needs --max-bytes-in-flight {} or more, and it is {budget}",
+            given.saturating_add(MAX_WORKING_BYTES)
+        ),
+        given => Ok(given.unwrap_or(most)),
     }
 }
 
@@ -319,6 +362,7 @@ mod tests {
         };
         assert_eq!(weights(&["--weights", "4-1-1", "--usage-weight", "0.5"]).unwrap(), "4-0.5-1");
         assert_eq!(weights(&["--weights", "4-1-1", "--queue-weight", "3"]).unwrap(), "4-1-1-0-3-0");
+        assert_eq!(weights(&["--weights", "0.5-2-2-1"]).unwrap(), "0.5-2-2-1-0-0");
         assert_eq!(weights(&["--weights", "1-2-3-4-5-6", "--loaded-weight", "0"]).unwrap(), "1-2-3-4-5-0");
         assert!(weights(&["--usage-weight=-1"]).is_err());
     }
@@ -337,6 +381,23 @@ mod tests {
             let error = parse(&args).unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
         }
+    }
+
+    #[test]
+    fn requests_hold_a_quarter_of_the_memory_at_most_and_the_longest_body_fits() {
+        let limit = |mebibytes: u64| {
+            let source = fpga_net::memory::LimitSource::Cgroup;
+            Some(MemoryLimit { bytes: mebibytes << 20, source })
+        };
+        let bytes = |mebibytes: usize| mebibytes << 20;
+        assert_eq!(budget(None, limit(512)), bytes(64));
+        assert_eq!(budget(None, limit(128)), bytes(32));
+        assert_eq!(budget(Some(7), limit(512)), 7);
+        assert_eq!(max_body(None, bytes(64)).unwrap(), bytes(64) - MAX_WORKING_BYTES);
+        assert_eq!(max_body(Some(1000), bytes(64)).unwrap(), 1000);
+        let error = max_body(Some(bytes(64)), bytes(64)).unwrap_err().to_string();
+        assert!(error.contains("needs --max-bytes-in-flight"), "{error}");
+        assert!(max_body(None, bytes(8)).unwrap_err().to_string().contains("write at least"));
     }
 
     #[tokio::test]
@@ -366,9 +427,7 @@ mod tests {
             () = while_on(&config, watch) => unreachable!("the watch never ends"),
             () = steps => {}
         }
-        tokio::time::timeout(std::time::Duration::from_secs(8), while_on(&config, async || {}))
-            .await
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(8), while_on(&config, async || {})).await.unwrap();
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Expectations {
         }
     }
 
+    /// A pod that waits for a node was seen.
+    pub fn waits(&self, uid: &str, now: MonotonicTime) {
+        self.change(|loads| loads.waits(uid, now));
+    }
+
     /// A pod ended or was deleted.
     pub fn gone(&self, uid: &str) {
         self.change(|loads| loads.gone(uid));
@@ -92,10 +97,11 @@ impl Expectations {
         self.change(|loads| loads.hint(uid, owner, best, now));
     }
 
-    /// What is expected on each of these, of which the fresh ones have a state; nothing at all if nothing is expected
-    /// anywhere.
+    /// What is expected on each of these, of which the fresh ones have a state, for a decision about the pod `asking`;
+    /// nothing at all if nothing is expected anywhere.
     pub fn on<'n>(
         &self,
+        asking: &str,
         nodes: impl Iterator<Item = (&'n str, Option<(&'n Spot, &'n Received)>)>,
         now: MonotonicTime,
     ) -> Vec<Expected> {
@@ -104,7 +110,9 @@ impl Expectations {
             return Vec::new();
         }
         let on = |(name, fresh): (&str, Option<(&Spot, &Received)>)| {
-            fresh.map_or_else(Expected::default, |(spot, received)| loads.on_spot(spot, name, received, now))
+            fresh.map_or_else(Expected::default, |(spot, received)| {
+                loads.on_spot(spot, name, asking, received, now)
+            })
         };
         nodes.map(on).collect()
     }

@@ -1,6 +1,6 @@
 //! The last decisions, to be told to people: per pod the latest filter and prioritize with every term.
 //!
-//! Bounded twice, by pods and by nodes spoken of, for a decision over thousands of nodes is no small thing.
+//! Bounded twice, by pods and by the memory that they take, for a decision over thousands of nodes is no small thing.
 
 use crate::index::Source;
 use crate::settings::Policy;
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most pods that are remembered.
 pub const MAX_PODS: usize = 1024;
-/// Most nodes in all remembered decisions together.
-pub const MAX_ROWS: usize = 250_000;
+/// Most memory that all remembered decisions take together.
+pub const MAX_BYTES: usize = 24 << 20;
 
 /// Remembers decisions.
 #[derive(Debug, Default)]
@@ -42,6 +42,9 @@ pub struct Explanation {
     pub uid: String,
     /// What it asks for.
     pub requirement: Requirement,
+    /// What is wrong with that, if it can't be understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// What was in force when the last of these decisions was made.
     #[serde(skip)]
     pub policy: Arc<Policy>,
@@ -73,6 +76,17 @@ pub struct Names {
     ends: Vec<usize>,
 }
 
+/// What a decision went by.
+#[derive(Debug, Clone, Default)]
+pub struct Considered {
+    /// What the pod asks for.
+    pub requirement: Requirement,
+    /// What is wrong with that, if it can't be understood.
+    pub problem: Option<String>,
+    /// What was in force.
+    pub policy: Arc<Policy>,
+}
+
 /// A decision to be remembered.
 #[derive(Debug)]
 pub enum Decision {
@@ -86,12 +100,12 @@ pub enum Decision {
 struct Ring {
     pods: HashMap<PodName, Explanation>,
     oldest_first: VecDeque<PodName>,
-    rows: usize,
+    bytes: usize,
 }
 
 impl Explanations {
     /// Remembers a decision, and forgets the oldest pods if there is no room.
-    pub fn remember(&self, pod: PodName, uid: &str, by: (Requirement, Arc<Policy>), decision: Decision) {
+    pub fn remember(&self, pod: PodName, uid: &str, by: Considered, decision: Decision) {
         // What is forgotten is freed after the lock is: others decide meanwhile.
         let _forgotten = {
             let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +125,7 @@ impl Ring {
         &mut self,
         pod: PodName,
         uid: &str,
-        (requirement, policy): (Requirement, Arc<Policy>),
+        Considered { requirement, problem, policy }: Considered,
         decision: Decision,
     ) -> Vec<Explanation> {
         let mut forgotten = Vec::new();
@@ -119,11 +133,12 @@ impl Ring {
         if before.is_some() {
             self.oldest_first.retain(|other| *other != pod);
         }
-        self.rows -= before.as_ref().map_or(0, Explanation::rows);
+        self.bytes -= before.as_ref().map_or(0, Explanation::bytes);
         let mut now = Explanation {
             pod: pod.clone(),
             uid: uid.to_owned(),
             requirement,
+            problem,
             policy,
             filter: None,
             prioritize: None,
@@ -137,14 +152,14 @@ impl Ring {
             }
         }
         forgotten.extend(before);
-        self.rows += now.rows();
+        self.bytes += now.bytes();
         self.pods.insert(pod.clone(), now);
         self.oldest_first.push_back(pod);
-        while self.oldest_first.len() > MAX_PODS || (self.rows > MAX_ROWS && self.oldest_first.len() > 1) {
+        while self.oldest_first.len() > MAX_PODS || (self.bytes > MAX_BYTES && self.oldest_first.len() > 1) {
             let Some(oldest) = self.oldest_first.pop_front().and_then(|pod| self.pods.remove(&pod)) else {
                 break;
             };
-            self.rows -= oldest.rows();
+            self.bytes -= oldest.bytes();
             forgotten.push(oldest);
         }
         forgotten
@@ -152,9 +167,23 @@ impl Ring {
 }
 
 impl Explanation {
-    fn rows(&self) -> usize {
+    /// How many nodes its decisions speak of.
+    #[must_use]
+    pub fn rows(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, |filter| filter.verdicts.len());
         filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.verdicts.len())
+    }
+
+    fn bytes(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.bytes());
+        filter + self.prioritize.as_ref().map_or(0, |prioritize| prioritize.bytes())
+    }
+}
+
+impl<V> Decided<V> {
+    fn bytes(&self) -> usize {
+        let per_node = size_of::<V>() + size_of::<Source>() + size_of::<usize>();
+        self.names.text.len() + self.verdicts.len() * per_node
     }
 }
 
@@ -265,8 +294,8 @@ mod tests {
         PodName { namespace: "default".into(), name: name.into() }
     }
 
-    fn asked() -> (Requirement, Arc<Policy>) {
-        (Requirement::default(), Arc::default())
+    fn asked() -> Considered {
+        Considered::default()
     }
 
     fn filter(nodes: usize) -> Decision {
@@ -316,11 +345,13 @@ mod tests {
     #[test]
     fn large_decisions_make_the_memory_shorter() {
         let all = Explanations::default();
+        let Decision::Filter(one) = filter(1) else { unreachable!("filter makes a filter") };
+        let nodes = MAX_BYTES / one.bytes();
         for i in 0..3 {
-            all.remember(pod(&i.to_string()), "u", asked(), filter(MAX_ROWS / 2));
+            all.remember(pod(&i.to_string()), "u", asked(), filter(nodes / 2));
         }
         assert!(all.of(&pod("0")).is_none() && all.of(&pod("2")).is_some());
-        all.remember(pod("huge"), "u", asked(), filter(MAX_ROWS * 2));
+        all.remember(pod("huge"), "u", asked(), filter(nodes * 2));
         assert!(all.of(&pod("huge")).is_some() && all.of(&pod("2")).is_none());
     }
 }

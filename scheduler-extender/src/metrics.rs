@@ -41,6 +41,8 @@ pub enum ErrorKind {
     TooLarge,
     /// It did not arrive whole, or not in time.
     Interrupted,
+    /// Other requests held all the memory that requests may have.
+    Busy,
     /// The nodes are not known yet.
     NotSynced,
     /// What the pod asks for can't be understood.
@@ -354,6 +356,7 @@ label_texts! {
     ErrorKind {
         Malformed => "malformed",
         TooLarge => "too_large",
+        Busy => "busy",
         Interrupted => "interrupted",
         NotSynced => "not_synced",
         Requirement => "requirement",
@@ -397,6 +400,7 @@ impl EncodeLabelValue for RejectionLabel {
             Rejection::Unhealthy => "unhealthy",
             Rejection::NoSingleDevice => "no_single_device",
             Rejection::NotFresh => "not_fresh",
+            Rejection::Misunderstood => "misunderstood",
         })
     }
 }

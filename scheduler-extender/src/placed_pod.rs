@@ -17,10 +17,21 @@ use std::collections::BTreeMap;
 #[serde(from = "Wire")]
 pub struct WatchedPod {
     identity: ObjectMeta,
-    /// The placement, if it is an FPGA pod that has a node.
-    pub placed: Option<PlacedPod>,
+    /// Where it is, if it is an FPGA pod.
+    pub placement: Placement,
     /// When it was bound by the API server's clock, milliseconds since the epoch; if unknown, when it was created.
     pub since: Option<WallTime>,
+}
+
+/// Where an FPGA pod is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// It asks for nothing of ours.
+    NotOurs,
+    /// It has no node yet.
+    Waits,
+    /// It has a node.
+    Placed(PlacedPod),
 }
 
 impl WatchedPod {
@@ -125,19 +136,19 @@ struct Condition {
 
 impl From<Wire> for WatchedPod {
     fn from(wire: Wire) -> Self {
-        let placed = wire.placed();
+        let placement = wire.placement();
         let scheduled = wire.status.conditions.iter().flatten().find(|it| it.kind == "PodScheduled");
         let bound = scheduled.and_then(|condition| condition.last_transition_time.as_ref());
         let since = bound.or(wire.metadata.creation_timestamp.as_ref());
         let since = since.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).map(WallTime);
         let Metadata { name, namespace, uid, resource_version, .. } = wire.metadata;
         let identity = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
-        Self { identity, placed, since }
+        Self { identity, placement, since }
     }
 }
 
 impl Wire {
-    fn placed(&self) -> Option<PlacedPod> {
+    fn placement(&self) -> Placement {
         let (metadata, spec) = (&self.metadata, &self.spec);
         let asked = Requirement::of_pod(PodText {
             labels: pairs(metadata.labels.as_ref()),
@@ -146,18 +157,18 @@ impl Wire {
             init_containers: &accelerated(spec.init_containers.as_deref()),
         });
         let bitstreams = match asked {
-            Ok(None) => return None,
+            Ok(None) => return Placement::NotOurs,
             Ok(Some(asked)) => asked.bitstreams,
             // It is there all the same, whoever placed it.
             Err(_) => Vec::new(),
         };
         let controller = |owner: &&Owner| owner.controller == Some(true);
-        Some(PlacedPod {
-            uid: metadata.uid.clone()?,
-            owner: metadata.owner_references.iter().flatten().find(controller).map(|owner| owner.uid.clone()),
-            node: spec.node_name.clone().filter(|node| !node.is_empty())?,
-            bitstreams,
-        })
+        let Some(uid) = metadata.uid.clone() else { return Placement::NotOurs };
+        let Some(node) = spec.node_name.clone().filter(|node| !node.is_empty()) else {
+            return Placement::Waits;
+        };
+        let owner = metadata.owner_references.iter().flatten().find(controller);
+        Placement::Placed(PlacedPod { uid, owner: owner.map(|owner| owner.uid.clone()), node, bitstreams })
     }
 }
 
@@ -183,6 +194,11 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
+    fn placed(pod: WatchedPod) -> PlacedPod {
+        let Placement::Placed(placed) = pod.placement else { panic!("{:?}", pod.placement) };
+        placed
+    }
+
     #[test]
     fn of_an_fpga_pod_its_placement_is_read_and_the_rest_is_skipped() {
         let pod = pod(r#"{"apiVersion":"v1","kind":"Pod",
@@ -193,8 +209,8 @@ mod tests {
             "status":{"conditions":[{"type":"Ready","status":"True"},
                 {"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:09Z"}]}}"#);
         let bitstreams = ["sobel", "mm"].map(|name| name.parse().unwrap()).to_vec();
-        let placed = PlacedPod { uid: "u".into(), owner: Some("rs".into()), node: "n1".into(), bitstreams };
-        assert_eq!(pod.placed, Some(placed));
+        let expected = PlacedPod { uid: "u".into(), owner: Some("rs".into()), node: "n1".into(), bitstreams };
+        assert_eq!(pod.placement, Placement::Placed(expected));
         assert_eq!(pod.since, Some(WallTime(1_767_225_609_000)));
         assert_eq!((pod.uid(), pod.meta().resource_version.as_deref()), ("u", Some("7")));
     }
@@ -205,19 +221,21 @@ mod tests {
             r#"{"metadata":{"uid":"u","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n1",
             "containers":[{},{"resources":{"limits":{"fpga-scheduling.io/accelerated":"1","cpu":"1"}}}]}}"#,
         );
-        assert_eq!(pod.placed.map(|placed| placed.node).as_deref(), Some("n1"));
         assert_eq!(pod.since, Some(WallTime(1_767_225_600_000)));
+        assert_eq!(placed(pod).node, "n1");
     }
 
     #[test]
-    fn other_pods_and_pods_without_a_node_are_not_placed() {
+    fn other_pods_are_not_ours_and_pods_without_a_node_wait() {
+        let other = r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n1","containers":[{"resources":{"limits":{"cpu":"1"}}}]}}"#;
+        for text in [other, "{}"] {
+            assert_eq!(pod(text).placement, Placement::NotOurs, "{text}");
+        }
         for text in [
-            r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n1","containers":[{"resources":{"limits":{"cpu":"1"}}}]}}"#,
             r#"{"metadata":{"uid":"u","annotations":{"fpga-scheduling.io/bitstreams":"mm"}},"spec":{}}"#,
             r#"{"metadata":{"uid":"u","labels":null,"annotations":{"fpga-scheduling.io/bitstreams":"mm"}},"spec":{"nodeName":""}}"#,
-            "{}",
         ] {
-            assert_eq!(pod(text).placed, None, "{text}");
+            assert_eq!(pod(text).placement, Placement::Waits, "{text}");
         }
     }
 
@@ -226,6 +244,6 @@ mod tests {
         let pod = pod(
             r#"{"metadata":{"uid":"u","annotations":{"fpga-scheduling.io/bitstreams":"m m"}},"spec":{"nodeName":"n"}}"#,
         );
-        assert_eq!(pod.placed.map(|placed| placed.bitstreams), Some(Vec::new()));
+        assert_eq!(placed(pod).bitstreams, []);
     }
 }

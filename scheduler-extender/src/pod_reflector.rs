@@ -1,10 +1,10 @@
-//! Keeps the expectations true: watches the pods that are bound and have not ended. Selectors can't tell FPGA pods from
-//! others, so all come; the others are dropped as they are decoded.
+//! Keeps the expectations true: watches the pods that have not ended, those that wait for a node and those that have one.
+//! Selectors can't tell FPGA pods from others, so all come; the others are dropped as they are decoded.
 
 use crate::clock::{Clock, Moment};
 use crate::expectations::Expectations;
 use crate::index::NodeIndex;
-use crate::placed_pod::WatchedPod;
+use crate::placed_pod::{Placement, WatchedPod};
 use fpga_core::units::Millis;
 use futures::{Stream, StreamExt};
 use kube::runtime::WatchStreamExt;
@@ -14,8 +14,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// A pod enters the watch when it is bound, and leaves it when it has ended or is deleted.
-const BOUND_AND_NOT_ENDED: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+/// A pod enters the watch when it is created, and leaves it when it has ended or is deleted.
+const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// How often what pods use is worked out anew.
 const LEARN: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const LEARN: Duration = Duration::from_secs(5);
 /// Feeds `expectations` until the stream of events ends, which it does only if something is broken for good.
 pub async fn run(client: Client, index: &NodeIndex, expectations: &Expectations, clock: &Clock) {
     let pods: Api<WatchedPod> = Api::all(client);
-    let events = watcher(pods, watcher::Config::default().fields(BOUND_AND_NOT_ENDED)).default_backoff();
+    let events = watcher(pods, watcher::Config::default().fields(NOT_ENDED)).default_backoff();
     let learn = async {
         let mut ticks = tokio::time::interval(LEARN);
         loop {
@@ -48,21 +48,24 @@ async fn follow(
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(pod)) => {
-                let Some(placed) = &pod.placed else { continue };
                 let at = clock.read();
-                expectations.bound(placed, age(&pod, at), at.now);
-                listed.insert(placed.uid.clone());
+                match &pod.placement {
+                    Placement::NotOurs => continue,
+                    Placement::Waits => expectations.waits(pod.uid(), at.now),
+                    Placement::Placed(placed) => expectations.bound(placed, age(&pod, at), at.now),
+                }
+                listed.insert(pod.uid().to_owned());
             }
             Ok(Event::InitDone) => {
                 expectations.listed(&listed);
-                info!(pods = listed.len(), "Placed FPGA pods listed");
+                info!(pods = listed.len(), "FPGA pods listed");
                 listed.clear();
             }
-            Ok(Event::Apply(pod)) => {
-                if let Some(placed) = &pod.placed {
-                    expectations.bound(placed, Millis::ZERO, clock.read().now);
-                }
-            }
+            Ok(Event::Apply(pod)) => match &pod.placement {
+                Placement::NotOurs => {}
+                Placement::Waits => expectations.waits(pod.uid(), clock.read().now),
+                Placement::Placed(placed) => expectations.bound(placed, Millis::ZERO, clock.read().now),
+            },
             Ok(Event::Delete(pod)) => expectations.gone(pod.uid()),
             Err(error) => {
                 expectations.metrics().watch_errors.inc();
@@ -104,7 +107,7 @@ mod tests {
         let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
         let received = Received::new(decode(state).unwrap(), MonotonicTime::START, Millis::ZERO);
         let fresh = Some((&Spot::default(), &received));
-        let expected = expectations.on([("n", fresh)].into_iter(), MonotonicTime(1_000));
+        let expected = expectations.on("another", [("n", fresh)].into_iter(), MonotonicTime(1_000));
         expected.first().map_or(0.0, |expected| expected.unknown)
     }
 
@@ -118,6 +121,25 @@ mod tests {
         assert!(expectations.is_synced());
         let events = vec![Event::Apply(pod("watched", half_a_window_ago))];
         assert!((after(events, &expectations).await - 1.5).abs() < 1e-9);
+    }
+
+    #[tokio::test]
+    async fn a_decision_counts_while_its_pod_is_seen_waiting() {
+        let expectations = Expectations::default();
+        let waiting = |uid: &str| {
+            let annotations = serde_json::json!({"fpga-scheduling.io/bitstreams": "sobel"});
+            let pod = serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}, "spec": {}});
+            serde_json::from_value::<WatchedPod>(pod).unwrap()
+        };
+        for uid in ["waits", "made-up"] {
+            expectations.hint(uid, None, &["n"], MonotonicTime(1_000));
+        }
+        let events = vec![Event::Init, Event::InitApply(waiting("waits")), Event::InitDone];
+        assert!((after(events, &expectations).await - 1.0).abs() < 1e-9);
+        let events = vec![Event::Apply(waiting("made-up")), Event::Delete(waiting("waits"))];
+        assert!((after(events, &expectations).await - 1.0).abs() < 1e-9);
+        let events = vec![Event::Delete(waiting("made-up"))];
+        assert!(after(events, &expectations).await.abs() < 1e-9);
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! Where kube-scheduler, people and probes connect: addresses and certificates of the HTTP ports.
 //!
-//! With `--tls-client-ca` only who has a certificate gets an answer on the main port. Probes and Prometheus have none:
-//! `--metrics-listen` is a port of plain HTTP for them, where nothing else is told.
+//! The main port is kube-scheduler's: it listens on the loopback address that both share, or with `--tls-client-ca` only who has
+//! a certificate gets an answer. Others have ports of plain HTTP, on which no decision is made: `--read-listen` for people and
+//! their tools, `--metrics-listen` for probes and Prometheus alone.
 
 pub mod metrics;
 
@@ -30,6 +31,10 @@ pub struct PortArgs {
     /// Authorities (PEM) of which kube-scheduler must show a certificate; without them anybody is answered.
     #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Address for people and their tools, in plain HTTP; port 0 takes a free one. It has all that the main port has but the
+    /// verbs: /nodes, /explain, /config, /version, probes and metrics.
+    #[arg(long, env = "FPGA_READ_LISTEN", value_name = "ADDRESS")]
+    pub read_listen: Option<SocketAddr>,
     /// Address for probes and metrics only, in plain HTTP; port 0 takes a free one. The main port has them as well.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     pub metrics_listen: Option<SocketAddr>,
@@ -40,7 +45,19 @@ pub struct PortArgs {
 pub struct Ports {
     http: TcpListener,
     tls: Option<Arc<ServerTls>>,
+    read: Option<TcpListener>,
     probes: Option<TcpListener>,
+}
+
+/// What is answered on which port.
+#[derive(Debug)]
+pub struct Routers {
+    /// On the main port.
+    pub all: Router,
+    /// On that of people and their tools.
+    pub reading: Router,
+    /// On that of probes and Prometheus.
+    pub probes: Router,
 }
 
 impl PortArgs {
@@ -64,11 +81,16 @@ impl PortArgs {
             }
             _ => None,
         };
-        let probes = match self.metrics_listen {
-            Some(address) => Some(bind(address, "--metrics-listen").await?),
-            None => None,
+        let also = async |address: Option<SocketAddr>, flag| match address {
+            Some(address) => bind(address, flag).await.map(Some),
+            None => Ok(None),
         };
-        Ok(Ports { http: bind(listen, "--listen").await?, tls, probes })
+        Ok(Ports {
+            http: bind(listen, "--listen").await?,
+            tls,
+            read: also(self.read_listen, "--read-listen").await?,
+            probes: also(self.metrics_listen, "--metrics-listen").await?,
+        })
     }
 }
 
@@ -78,14 +100,16 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 }
 
 impl Ports {
-    /// The address of the main port, and as further lines those of others as `metrics:ADDRESS`.
+    /// The address of the main port, and as further lines those of others as `read:ADDRESS` and `metrics:ADDRESS`.
     ///
     /// # Errors
     /// What the system says.
     pub fn addresses(&self) -> std::io::Result<String> {
         let mut lines = format!("{}\n", self.http.local_addr()?);
-        if let Some(probes) = &self.probes {
-            lines += &format!("metrics:{}\n", probes.local_addr()?);
+        for (name, port) in [("read", &self.read), ("metrics", &self.probes)] {
+            if let Some(port) = port {
+                lines += &format!("{name}:{}\n", port.local_addr()?);
+            }
         }
         Ok(lines)
     }
@@ -100,19 +124,22 @@ impl Ports {
         }
     }
 
-    /// Answers by `router`, and by `probes` on the port for those, as [`serve_ports`] says.
+    /// Answers, as [`serve_ports`] says.
     pub async fn serve(
         self,
-        router: Router,
-        probes: Router,
+        routers: Routers,
         metrics: &PortMetrics,
         stop: impl Future<Output = ()>,
         cut: impl Future<Output = ()>,
     ) {
         let keep = keep(self.tls.clone(), PortName::Http, metrics);
-        let mut ports = vec![(PortName::Http, Port::Tcp(self.http, self.tls), router)];
-        if let Some(listener) = self.probes {
-            ports.push((PortName::Metrics, Port::Tcp(listener, None), probes));
+        let mut ports = vec![(PortName::Http, Port::Tcp(self.http, self.tls), routers.all)];
+        let others =
+            [(PortName::Read, self.read, routers.reading), (PortName::Metrics, self.probes, routers.probes)];
+        for (name, listener, router) in others {
+            if let Some(listener) = listener {
+                ports.push((name, Port::Tcp(listener, None), router));
+            }
         }
         tokio::select! {
             () = serve_ports(ports, metrics, stop, cut) => {}

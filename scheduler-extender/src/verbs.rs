@@ -2,11 +2,10 @@
 
 use crate::app::App;
 use crate::clock::Moment;
-use crate::explain::{Decided, Decision, Names, PodName};
+use crate::explain::{Considered, Decided, Decision, Names, PodName};
 use crate::index::{Node, Nodes as KnownNodes, Source};
 use crate::metrics::{ErrorKind, ModeLabel, Verb};
 use crate::record::{Item, Kept};
-use crate::settings::Policy;
 use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult, Reply, Writer,
@@ -15,9 +14,10 @@ use fpga_core::decide::{AntiHerd, Candidate, NodeScore, Rules, filter, prioritiz
 use fpga_core::expected_load::{Expected, MAX_HINTED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
-use fpga_core::requirement::Requirement;
+use fpga_core::requirement::{InvalidRequirement, Requirement};
 use hyper::body::Bytes;
 use std::sync::Arc;
+use tracing::warn;
 
 /// An answer with status 200.
 #[derive(Debug)]
@@ -40,6 +40,11 @@ pub enum Refusal {
     /// Its body did not arrive.
     #[error("the request's body did not arrive whole and in time")]
     Interrupted,
+    /// Other requests hold all the memory that requests may have.
+    #[error(
+        "requests in progress hold all the memory that they may have (--max-bytes-in-flight); try again later"
+    )]
+    Busy,
     /// The nodes are not known yet.
     #[error("the nodes of the cluster are not known yet; try again when /readyz says ok")]
     NotSynced,
@@ -56,6 +61,7 @@ impl Refusal {
             Self::Malformed(_) => ErrorKind::Malformed,
             Self::TooLarge => ErrorKind::TooLarge,
             Self::Interrupted => ErrorKind::Interrupted,
+            Self::Busy => ErrorKind::Busy,
             Self::NotSynced => ErrorKind::NotSynced,
             Self::Answer(_) => ErrorKind::Answer,
         }
@@ -65,7 +71,7 @@ impl Refusal {
 /// The answer to `verb` with this body.
 ///
 /// # Errors
-/// [`Refusal`] if there is none. What is wrong with the pod is no such case: that is an answer with `Error`.
+/// [`Refusal`] if there is none. What is wrong with the pod is no such case: then every node is rejected for it.
 pub fn answer(app: &App, verb: Verb, body: &Bytes) -> Result<Answer, Refusal> {
     match verb {
         Verb::Filter => {
@@ -84,19 +90,35 @@ fn answer_filter(app: &App, request: &Bytes, pod: &Pod<'_>, nodes: &Nodes<'_>) -
     if nodes.len() == 1 {
         app.metrics.single_node_filters.inc();
     }
-    let asked = match pod.requirement() {
-        Ok(asked) => asked,
+    let rejections = match pod.requirement() {
+        Ok(None) => vec![None; nodes.len()],
+        Ok(Some(asked)) => decide_filter(app, pod, nodes, asked)?,
         Err(error) => {
             app.metrics.error(Verb::Filter, ErrorKind::Requirement);
-            let error = format!("what the pod asks for can't be understood: {error}");
-            return encode(request, nodes, &FilterResult { nodes, rejections: &[], error: &error });
+            reject_all(app, pod, nodes, &error)
         }
     };
-    let rejections = match asked {
-        None => vec![None; nodes.len()],
-        Some(asked) => decide_filter(app, pod, nodes, asked)?,
-    };
-    encode(request, nodes, &FilterResult { nodes, rejections: &rejections, error: "" })
+    encode(request, nodes, &FilterResult { nodes, rejections: &rejections })
+}
+
+/// Rejects every node for a pod whose wishes can't be understood. An answer with `Error` would let the pod pass everywhere
+/// where kube-scheduler's configuration says `ignorable: true`.
+fn reject_all(
+    app: &App,
+    pod: &Pod<'_>,
+    nodes: &Nodes<'_>,
+    error: &InvalidRequirement,
+) -> Vec<Option<&'static str>> {
+    const REASON: Rejection = Rejection::Misunderstood;
+    warn!(namespace = pod.namespace(), pod = pod.name(), %error, "What a pod asks for can't be understood");
+    let verdicts = vec![Err(REASON); nodes.len()];
+    app.metrics.filtered(&verdicts);
+    let policy = app.config.policy();
+    let by = Considered { requirement: Requirement::default(), problem: Some(error.to_string()), policy };
+    let (at, names) = (app.clock.read().wall, Names::of(nodes.names()));
+    let sources = vec![Source::None; nodes.len()];
+    remember(app, pod, by, Decision::Filter(Decided { at, names, sources, verdicts }));
+    vec![Some(REASON.text()); nodes.len()]
 }
 
 fn decide_filter(
@@ -119,7 +141,8 @@ fn decide_filter(
     app.metrics.filtered(&verdicts);
     let rejections = verdicts.iter().map(|verdict| verdict.err().map(Rejection::text)).collect();
     let names = Names::of(nodes.names());
-    remember(app, pod, (asked, policy), Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
+    let by = Considered { requirement: asked, problem: None, policy };
+    remember(app, pod, by, Decision::Filter(Decided { at: at.wall, names, sources, verdicts }));
     Ok(rejections)
 }
 
@@ -160,7 +183,7 @@ fn decide_prioritize(
                 let node = (*node)?;
                 Some((&node.spot, node.facts.knowledge.fresh(at.now)?))
             });
-            app.expectations.on(nodes.names().zip(fresh), at.now)
+            app.expectations.on(pod.uid(), nodes.names().zip(fresh), at.now)
         }
     };
     let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, rules, at.now).nodes;
@@ -174,12 +197,8 @@ fn decide_prioritize(
     let decided = || (expected, RecordedAnswer::Scores(scores.clone()));
     record(app, Verb::Prioritize, at, pod, (&asked, rules, nodes.names()), kept, decided);
     let names = Names::of(nodes.names());
-    remember(
-        app,
-        pod,
-        (asked, policy),
-        Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }),
-    );
+    let by = Considered { requirement: asked, problem: None, policy };
+    remember(app, pod, by, Decision::Prioritize(Decided { at: at.wall, names, sources, verdicts }));
     Ok(scores)
 }
 
@@ -272,7 +291,7 @@ fn record<'n>(
     recorder.record(Item { asked, rules: *rules, names: names.collect(), nodes, expected, answer });
 }
 
-fn remember(app: &App, pod: &Pod<'_>, by: (Requirement, Arc<Policy>), decision: Decision) {
+fn remember(app: &App, pod: &Pod<'_>, by: Considered, decision: Decision) {
     let name = PodName { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() };
     app.explanations.remember(name, pod.uid(), by, decision);
 }

@@ -290,22 +290,70 @@ async fn before_the_nodes_are_known_no_fpga_pod_is_decided() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_pod_is_an_answer_with_an_error() {
+async fn a_pod_that_cannot_be_understood_is_rejected_by_every_node_and_told_what_to_write() {
     let (router, _) = recorded_cluster();
     let pod = pod(&json!({}), &json!({"fpga-scheduling.io/bitstreams": "so bel"}));
+    for mode in ["NodeNames", "Nodes"] {
+        let nodes = match mode {
+            "NodeNames" => json!(["node-0", "node-1"]),
+            _ => json!({"items": [{"metadata": {"name": "node-0"}}, {"metadata": {"name": "node-1"}}]}),
+        };
+        let filtered = ask(&router, "/filter", &json!({"Pod": pod, mode: nodes})).await;
+        assert_eq!(filtered["Error"], "", "with `ignorable: true` an error would let it pass everywhere");
+        let reason = "what the pod asks of an FPGA can't be understood (see kubectl fpga explain)";
+        let all = json!({"node-0": reason, "node-1": reason});
+        assert_eq!(filtered["FailedAndUnresolvableNodes"], all);
+        let passed = if mode == "Nodes" { &filtered["Nodes"]["items"] } else { &filtered["NodeNames"] };
+        assert_eq!(passed, &json!([]));
+    }
     let request = json!({"Pod": pod, "NodeNames": ["node-0"]});
-    let filtered = ask(&router, "/filter", &request).await;
-    assert!(
-        filtered["Error"].as_str().unwrap().contains("annotation fpga-scheduling.io/bitstreams"),
-        "{filtered}"
-    );
-    assert_eq!(filtered["NodeNames"], json!([]));
     assert_eq!(ask(&router, "/prioritize", &request).await, json!([{"Host": "node-0", "Score": 0}]));
+    let explained: Value = serde_json::from_str(&get(&router, "/explain/d/p").await.1).unwrap();
+    let problem = explained["problem"].as_str().unwrap();
+    assert!(problem.contains("annotation fpga-scheduling.io/bitstreams"), "{explained}");
+    assert_eq!(explained["filter"]["nodes"][0]["rejection"], "misunderstood");
     let metrics = get(&router, "/metrics").await.1;
-    assert!(
-        metrics.contains(r#"fpga_extender_errors_total{verb="filter",kind="requirement"} 1"#),
-        "{metrics}"
-    );
+    for line in [
+        r#"fpga_extender_errors_total{verb="filter",kind="requirement"} 2"#,
+        r#"fpga_extender_rejections_total{reason="misunderstood"} 4"#,
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn all_nodes_are_told_in_pieces_as_one_array_in_the_order_of_their_names() {
+    let (router, state) = service(Rules::default());
+    assert_eq!(get(&router, "/nodes").await.1, "[]");
+    let names: HashSet<String> = (0..700).map(|index| format!("node-{index:03}")).collect();
+    for name in &names {
+        show(&state, name, &[], Some(&node_state("intel", 1_000, "sobel")));
+    }
+    state.index.listed(&names);
+    let (_, text) = get(&router, "/nodes").await;
+    assert!(text.len() > 100_000, "several pieces: {}", text.len());
+    let nodes: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!((nodes.len(), &nodes[699]["name"]), (700, &json!("node-699")));
+    assert!(nodes.is_sorted_by_key(|node| node["name"].as_str().unwrap().to_owned()));
+    assert_eq!(state.budget.taken(), 0, "what the answer held is given back");
+}
+
+#[tokio::test]
+async fn while_the_answer_about_all_nodes_is_read_slowly_nodes_change_and_decisions_go_on() {
+    let (router, state) = service(Rules::default());
+    let names: HashSet<String> = (0..700).map(|index| format!("node-{index:03}")).collect();
+    for name in &names {
+        show(&state, name, &[], Some(&node_state("intel", 1_000, "sobel")));
+    }
+    state.index.listed(&names);
+    let request = Request::get("/nodes").body(Body::empty()).unwrap();
+    let slow = router.clone().oneshot(request).await.unwrap();
+    // With the index locked this would stand still for ever.
+    show(&state, "node-000", &[], Some(&node_state("intel", 2_000, "mm")));
+    let pod = pod(&json!({"fpga-scheduling.io/fpga-vendor": "intel"}), &json!({}));
+    let filtered = ask(&router, "/filter", &json!({"Pod": pod, "NodeNames": ["node-000"]})).await;
+    assert_eq!(filtered["NodeNames"], json!(["node-000"]));
+    assert!(slow.into_body().collect().await.unwrap().to_bytes().len() > 100_000);
 }
 
 #[tokio::test]

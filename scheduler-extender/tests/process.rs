@@ -113,10 +113,13 @@ fn without_an_api_server_it_lives_and_is_not_ready() {
     assert!(extender.process.try_wait().unwrap().is_none(), "an API server that is away doesn't end it");
 }
 
+/// Where SIGTERM closes the ports at once.
+const NO_DELAY: [&str; 2] = ["--shutdown-delay", "0s"];
+
 #[test]
 fn a_signal_ends_it_at_once_though_a_connection_is_kept() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let mut extender = Extender::start(&[]);
+    for (signal, args) in [(Signal::SIGTERM, NO_DELAY.as_slice()), (Signal::SIGINT, &[])] {
+        let mut extender = Extender::start(args);
         let mut kept = extender.connect();
         kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut first = [0; 12];
@@ -129,7 +132,7 @@ fn a_signal_ends_it_at_once_though_a_connection_is_kept() {
 
 #[test]
 fn a_request_in_progress_is_finished_before_it_ends() {
-    let mut extender = Extender::start(&[]);
+    let mut extender = Extender::start(&NO_DELAY);
     let mut slow = extender.connect();
     slow.write_all(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 32\r\nExpect: 100-continue\r\n\r\n")
         .unwrap();
@@ -146,8 +149,27 @@ fn a_request_in_progress_is_finished_before_it_ends() {
 }
 
 #[test]
+fn after_sigterm_it_is_not_ready_and_answers_until_its_delay_is_over_or_another_signal_comes() {
+    let mut extender = Extender::start(&["--shutdown-delay", "1h"]);
+    let mut kept = extender.connect();
+    extender.signal(Signal::SIGTERM);
+    until(|| extender.ask("GET /readyz", "").contains("is about to end").then_some(()));
+    let request = r#"{"Pod":{},"NodeNames":["a"]}"#;
+    assert!(extender.ask("POST /filter", request).contains(r#""NodeNames":["a"]"#), "a new connection");
+    write!(kept, "POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 28\r\n\r\n{request}").unwrap();
+    let mut first = [0; 12];
+    kept.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200", "a connection from before");
+    extender.signal(Signal::SIGTERM);
+    assert!(extender.ended().success());
+    let mut extender = Extender::start(&["--shutdown-delay", "100ms"]);
+    extender.signal(Signal::SIGTERM);
+    assert!(extender.ended().success());
+}
+
+#[test]
 fn a_second_signal_cuts_what_is_in_progress() {
-    let mut extender = Extender::start(&[]);
+    let mut extender = Extender::start(&NO_DELAY);
     let mut stuck = extender.connect();
     stuck
         .write_all(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")

@@ -34,6 +34,12 @@ fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
     all
 }
 
+/// A pod that is known to wait is scored.
+fn hint(all: &mut ExpectedLoads, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
+    all.waits(uid, now);
+    all.hint(uid, owner, best, now);
+}
+
 #[test]
 fn what_a_pod_of_the_same_owner_uses_is_expected_less_and_less_for_one_window() {
     let mut all = where_a_pod_uses(60_000, "rs");
@@ -163,14 +169,14 @@ fn a_pod_bound_before_it_was_first_seen_is_as_old_as_it_is() {
 fn a_hint_is_split_and_ends_with_the_binding_or_after_five_seconds() {
     let mut all = where_a_pod_uses(60_000, "rs");
     let usage = |all: &ExpectedLoads, node, now| all.on(node, &idle(), MonotonicTime(now)).usage.0;
-    all.hint("p", Some("rs"), &["n1", "n2"], MonotonicTime::START);
+    hint(&mut all, "p", Some("rs"), &["n1", "n2"], MonotonicTime::START);
     assert_eq!((usage(&all, "n1", 0), usage(&all, "n2", 4_999)), (30_000, 30_000));
     assert_eq!(usage(&all, "n1", 5_000), 0);
-    all.hint("p", Some("rs"), &["n2"], MonotonicTime(4_000));
+    hint(&mut all, "p", Some("rs"), &["n2"], MonotonicTime(4_000));
     assert_eq!((usage(&all, "n1", 4_000), usage(&all, "n2", 6_000)), (0, 60_000));
     all.bound(&owned("p", "rs", "n1"), Millis::ZERO, MonotonicTime(6_000));
     assert_eq!((usage(&all, "n1", 6_000), usage(&all, "n2", 6_000)), (60_000, 0));
-    all.hint("p", Some("rs"), &["n2"], MonotonicTime(6_000));
+    hint(&mut all, "p", Some("rs"), &["n2"], MonotonicTime(6_000));
     assert_eq!(usage(&all, "n2", 6_000), 0, "it is bound already");
     assert_eq!(all.hints(), 0);
 }
@@ -178,8 +184,8 @@ fn a_hint_is_split_and_ends_with_the_binding_or_after_five_seconds() {
 #[test]
 fn hints_that_nobody_ends_are_forgotten() {
     let mut all = ExpectedLoads::default();
-    all.hint("p", None, &["n1", "n2"], MonotonicTime::START);
-    all.hint("p", None, &["n1"], MonotonicTime(3_000));
+    hint(&mut all, "p", None, &["n1", "n2"], MonotonicTime::START);
+    hint(&mut all, "p", None, &["n1"], MonotonicTime(3_000));
     all.forget_hints(MonotonicTime(6_000));
     assert_eq!(all.hints(), 1, "it was given again meanwhile");
     all.forget_hints(MonotonicTime(8_000));
@@ -196,15 +202,67 @@ fn memory_is_bounded() {
     assert_eq!(all.pods(), MAX_PODS_PER_NODE);
     let nodes: Vec<String> = (0..=MAX_HINTED_NODES).map(|i| i.to_string()).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    all.hint("everywhere", None, &nodes, MonotonicTime::START);
+    hint(&mut all, "everywhere", None, &nodes, MonotonicTime::START);
     assert_eq!(all.hints(), 0, "a share of nearly nothing");
-    all.hint(&"u".repeat(1_000), None, &["n"], MonotonicTime::START);
+    hint(&mut all, &"u".repeat(1_000), None, &["n"], MonotonicTime::START);
     assert_eq!(all.hints(), 0, "no UID");
     for i in 0..2 * MAX_HINTS {
-        all.hint(&format!("h{i}"), None, &["n"], MonotonicTime::START);
-        all.hint("again-and-again", None, &["n"], MonotonicTime::START);
+        hint(&mut all, &format!("h{i}"), None, &["n"], MonotonicTime::START);
+        hint(&mut all, "again-and-again", None, &["n"], MonotonicTime::START);
     }
     assert!(all.hints() <= MAX_HINTS && all.hinted.len() <= MAX_HINTS, "{}", all.hinted.len());
+    for i in 0..2 * MAX_WAITING {
+        all.waits(&format!("w{i}"), MonotonicTime::START);
+    }
+    assert!(all.waiting.len() <= MAX_WAITING);
+}
+
+#[test]
+fn a_pod_that_is_scored_again_is_not_charged_for_its_own_hint() {
+    let mut all = where_a_pod_uses(60_000, "rs");
+    hint(&mut all, "p", Some("rs"), &["n"], MonotonicTime::START);
+    let for_pod = |uid| all.on_spot(&Spot::default(), "n", uid, &idle(), MonotonicTime(1_000)).usage;
+    assert_eq!((for_pod("p"), for_pod("another")), (Millis::ZERO, Millis(60_000)));
+}
+
+#[test]
+fn a_decision_for_a_pod_that_is_not_known_counts_when_the_pod_is_seen_waiting() {
+    let mut all = where_a_pod_uses(60_000, "rs");
+    let usage = |all: &ExpectedLoads| all.on("n", &idle(), MonotonicTime(1_000)).usage;
+    all.hint("p", Some("rs"), &["n"], MonotonicTime::START);
+    assert_eq!((usage(&all), all.hints()), (Millis::ZERO, 0));
+    all.waits("p", MonotonicTime(1_000));
+    assert_eq!((usage(&all), all.hints()), (Millis(60_000), 1));
+    all.hint("late", Some("rs"), &["n"], MonotonicTime::START);
+    all.waits("late", MonotonicTime::START + HINT);
+    assert_eq!(all.hints(), 1, "its time was over");
+}
+
+#[test]
+fn made_up_decisions_add_nothing_to_a_node_and_take_no_real_ones_room() {
+    let mut all = where_a_pod_uses(60_000, "rs");
+    hint(&mut all, "real", Some("rs"), &["n"], MonotonicTime::START);
+    for i in 0..2 * MAX_HINTS {
+        all.hint(&format!("made-up-{i}"), Some("rs"), &["n"], MonotonicTime::START);
+    }
+    assert_eq!((all.on("n", &idle(), MonotonicTime::START).usage, all.hints()), (Millis(60_000), 1));
+    assert!(all.unconfirmed.len() <= unconfirmed::MAX_UNCONFIRMED, "{}", all.unconfirmed.len());
+    all.forget_hints(MonotonicTime::START + HINT);
+    assert_eq!(all.unconfirmed.len(), 0);
+}
+
+#[test]
+fn a_pod_that_is_gone_or_missing_in_a_list_waits_no_more() {
+    let mut all = ExpectedLoads::default();
+    for uid in ["a", "b", "c"] {
+        all.waits(uid, MonotonicTime::START);
+    }
+    all.gone("a");
+    all.listed(&HashSet::from(["c".to_owned()]));
+    for uid in ["a", "b", "c"] {
+        all.hint(uid, None, &["n"], MonotonicTime::START);
+    }
+    assert_eq!(all.hints(), 1);
 }
 
 #[test]

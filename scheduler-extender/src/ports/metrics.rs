@@ -15,6 +15,8 @@ use std::fmt::{self, Write as _};
 pub enum PortName {
     /// That of the verbs.
     Http,
+    /// That of people and their tools.
+    Read,
     /// That of probes and metrics.
     Metrics,
     /// That of collectors.
@@ -119,6 +121,7 @@ impl PortMetrics {
 label_texts! {
     PortName {
         Http => "http",
+        Read => "read",
         Metrics => "metrics",
         Stream => "stream",
     }

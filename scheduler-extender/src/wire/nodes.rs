@@ -1,6 +1,7 @@
 //! Requests and answers of filter and prioritize, in both cache modes.
 
-use super::{Encode, Malformed, Pod, Text, Writer};
+use super::text::Few;
+use super::{Encode, MAX_NAME_BYTES, MAX_NODES, Malformed, Pod, Text, Writer, check_length};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -25,13 +26,13 @@ pub struct ExtenderArgs<'a> {
     #[serde(borrow, default, alias = "nodes")]
     nodes: Option<NodeList<'a>>,
     #[serde(borrow, default, alias = "nodeNames", alias = "nodenames")]
-    node_names: Option<Vec<Text<'a>>>,
+    node_names: Option<Few<Text<'a>, MAX_NODES>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct NodeList<'a> {
     #[serde(borrow, default, alias = "Items")]
-    items: Option<Vec<&'a RawValue>>,
+    items: Option<Few<&'a RawValue, MAX_NODES>>,
 }
 
 /// Which of its two forms a request has.
@@ -59,8 +60,6 @@ pub struct FilterResult<'a> {
     pub nodes: &'a Nodes<'a>,
     /// Per candidate nothing if it passes, else why not.
     pub rejections: &'a [Option<&'static str>],
-    /// Why there is no answer; empty if there is.
-    pub error: &'a str,
 }
 
 /// Answer to prioritize: a bare array, scores are integers.
@@ -85,20 +84,22 @@ impl<'a> ExtenderArgs<'a> {
     /// Pod and candidates.
     ///
     /// # Errors
-    /// [`Malformed`] if there is no pod or a node has no name.
+    /// [`Malformed`] if there is no pod, a node has no name, or a name can't be one.
     pub fn into_parts(self) -> Result<(Pod<'a>, Nodes<'a>), Malformed> {
         let pod = self.pod.ok_or(Malformed::NoPod)?;
+        pod.check()?;
         let nodes = match (self.node_names, self.nodes) {
-            (Some(names), _) => Nodes::Names(names),
+            (Some(Few(names)), _) => Nodes::Names(names),
             (None, None) => Nodes::Names(Vec::new()),
             (None, Some(list)) => {
-                let items = list.items.unwrap_or_default().into_iter().enumerate();
+                let items = list.items.map_or_else(Vec::new, |Few(items)| items).into_iter().enumerate();
                 let named = items.map(|(index, item)| {
                     node_name(item).map(|name| (name, item)).ok_or(Malformed::NamelessNode(index))
                 });
                 Nodes::Full(named.collect::<Result<_, _>>()?)
             }
         };
+        nodes.names().try_for_each(|name| check_length("node name", name, MAX_NAME_BYTES))?;
         Ok((pod, nodes))
     }
 }
@@ -148,7 +149,7 @@ impl Encode for FilterResult<'_> {
         let rejected = self.nodes.texts().zip(self.rejections);
         let rejected = rejected.filter_map(|(name, rejection)| Some((name, (*rejection)?)));
         let end = rejected.clone().map(|(name, reason)| name.as_str().len() + reason.len() + PAIR_BYTES);
-        let end = FRAME_BYTES + end.sum::<usize>() + self.error.len();
+        let end = FRAME_BYTES + end.sum::<usize>();
         match self.nodes {
             Nodes::Names(names) => {
                 let out = out.text();
@@ -179,9 +180,7 @@ impl Encode for FilterResult<'_> {
             out.push(b':');
             serde_json::to_writer(out, reason)
         })?;
-        out.extend_from_slice(br#"},"Error":"#);
-        serde_json::to_writer(&mut *out, self.error)?;
-        out.push(b'}');
+        out.extend_from_slice(br#"},"Error":""}"#);
         Ok(())
     }
 }
@@ -291,11 +290,11 @@ mod tests {
     #[test]
     fn names_that_need_escapes_get_them() {
         let (_, nodes) = parts(r#"{"Pod":{},"NodeNames":["\"q\\","p","\u0001"]}"#).unwrap();
-        let result = FilterResult { nodes: &nodes, rejections: &[None, None, Some("no")], error: "\"" };
+        let result = FilterResult { nodes: &nodes, rejections: &[None, None, Some("no")] };
         let value: serde_json::Value = serde_json::from_str(&encoded(&result)).unwrap();
         assert_eq!(value["NodeNames"], serde_json::json!(["\"q\\", "p"]));
         assert_eq!(value["FailedAndUnresolvableNodes"], serde_json::json!({"\u{1}": "no"}));
-        assert_eq!(value["Error"], "\"");
+        assert_eq!(value["Error"], "");
     }
 
     #[test]
@@ -345,11 +344,42 @@ mod tests {
     }
 
     #[test]
+    fn lists_and_names_are_bounded_whatever_the_body_may_hold() {
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        for pod in ["name", "namespace", "uid"] {
+            let body = format!(r#"{{"Pod":{{"metadata":{{"{pod}":"{long}"}}}},"NodeNames":[]}}"#);
+            assert!(matches!(parts(&body), Err(Malformed::LongName(_))), "{pod}");
+        }
+        for nodes in [
+            format!(r#""NodeNames":["{long}"]"#),
+            format!(r#""Nodes":{{"items":[{{"metadata":{{"name":"{long}"}}}}]}}"#),
+        ] {
+            assert!(matches!(parts(&format!(r#"{{"Pod":{{}},{nodes}}}"#)), Err(Malformed::LongName(_))));
+        }
+        let many = |item: &str, most: usize| vec![item; most + 1].join(",");
+        for body in [
+            format!(r#"{{"Pod":{{}},"NodeNames":[{}]}}"#, many("\"\"", MAX_NODES)),
+            format!(r#"{{"Pod":{{}},"Nodes":{{"items":[{}]}}}}"#, many("{}", MAX_NODES)),
+            format!(r#"{{"Pod":{{"spec":{{"containers":[{}]}}}}}}"#, many("{}", 1024)),
+            format!(r#"{{"Pod":{{"metadata":{{"ownerReferences":[{}]}}}}}}"#, many("{}", 1024)),
+            format!(
+                r#"{{"Pod":{{"metadata":{{"labels":{{{}}}}}}}}}"#,
+                many(r#""blastfunction.io/":"""#, 256)
+            ),
+        ] {
+            let error = parts(&body).unwrap_err().to_string();
+            assert!(error.contains("more than"), "{error}");
+        }
+        let most = format!(r#"{{"Pod":{{}},"NodeNames":[{}]}}"#, vec![r#""n""#; MAX_NODES].join(","));
+        assert_eq!(parts(&most).unwrap().1.len(), MAX_NODES);
+    }
+
+    #[test]
     fn nodes_go_back_byte_for_byte() {
         let kept = r#"{ "metadata" : {"name":"b", "n": 1.50}, "Odd":"\u0041" }"#;
         let body = format!(r#"{{"Pod":{{}},"Nodes":{{"items":[{{"metadata":{{"name":"a"}}}}, {kept} ]}}}}"#);
         let (_, nodes) = parts(&body).unwrap();
-        let result = FilterResult { nodes: &nodes, rejections: &[Some("no"), None], error: "" };
+        let result = FilterResult { nodes: &nodes, rejections: &[Some("no"), None] };
         assert_eq!(
             encoded(&result),
             format!(
@@ -377,7 +407,7 @@ mod tests {
             let (_, nodes) = ExtenderArgs::read(&request).unwrap().into_parts().unwrap();
             let mut out = Writer::new(&request);
             let rejections = vec![rejection; NODES];
-            FilterResult { nodes: &nodes, rejections: &rejections, error: "" }.encode(&mut out).unwrap();
+            FilterResult { nodes: &nodes, rejections: &rejections }.encode(&mut out).unwrap();
             let capacity = out.finish().own_capacity(&request);
             assert!((own..=own + 2 * FRAME_BYTES).contains(&capacity), "{rejection:?} {own} {capacity}");
             let mut out = Writer::new(&request);

@@ -1,9 +1,13 @@
 //! Of the pod in a request: who it is and what it asks of us. Everything else is skipped unread.
 
-use super::text::{OurPairs, Text};
+use super::text::{Few, OurPairs, Text};
+use super::{MAX_NAME_BYTES, MAX_UID_BYTES, Malformed, check_length};
 use fpga_core::names::ACCELERATED_RESOURCE;
 use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
 use serde::Deserialize;
+
+/// Most containers, and most owners, of one pod.
+const MOST: usize = 1024;
 
 /// A pod, as far as it concerns us.
 #[derive(Debug, Default, Deserialize)]
@@ -27,7 +31,7 @@ struct Metadata<'a> {
     #[serde(borrow, default)]
     annotations: Option<OurPairs<'a>>,
     #[serde(borrow, default, rename = "ownerReferences")]
-    owners: Option<Vec<Owner<'a>>>,
+    owners: Option<Few<Owner<'a>, MOST>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,9 +46,9 @@ struct Owner<'a> {
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {
     #[serde(borrow, default)]
-    containers: Option<Vec<Container<'a>>>,
+    containers: Option<Few<Container<'a>, MOST>>,
     #[serde(borrow, default)]
-    init_containers: Option<Vec<Container<'a>>>,
+    init_containers: Option<Few<Container<'a>, MOST>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,6 +66,17 @@ struct Resources<'a> {
 }
 
 impl Pod<'_> {
+    /// Whether it could be a pod of a cluster, by the lengths of its names.
+    ///
+    /// # Errors
+    /// [`Malformed::LongName`] if it could not.
+    pub fn check(&self) -> Result<(), Malformed> {
+        check_length("namespace", self.namespace(), MAX_NAME_BYTES)?;
+        check_length("pod name", self.name(), MAX_NAME_BYTES)?;
+        check_length("pod UID", self.uid(), MAX_UID_BYTES)?;
+        check_length("owner's UID", self.owner().unwrap_or_default(), MAX_UID_BYTES)
+    }
+
     /// Its name, empty if it has none.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -83,7 +98,7 @@ impl Pod<'_> {
     /// UID of its controller, if it has one.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
-        let mut owners = self.metadata.as_ref()?.owners.iter().flatten();
+        let mut owners = self.metadata.as_ref()?.owners.iter().flat_map(|Few(owners)| owners);
         owners.find(|owner| owner.controller == Some(true))?.uid.as_ref().map(Text::as_str)
     }
 
@@ -96,8 +111,8 @@ impl Pod<'_> {
         let labels = metadata.and_then(|metadata| metadata.labels.as_ref());
         let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
         let spec = self.spec.as_ref();
-        let containers = spec.and_then(|spec| spec.containers.as_deref()).unwrap_or_default();
-        let init_containers = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+        let containers = spec.map_or(&[][..], |spec| all(&spec.containers));
+        let init_containers = spec.map_or(&[][..], |spec| all(&spec.init_containers));
         Requirement::of_pod(PodText {
             labels: labels.into_iter().flat_map(OurPairs::iter),
             annotations: annotations.into_iter().flat_map(OurPairs::iter),
@@ -109,6 +124,10 @@ impl Pod<'_> {
     fn text<'s>(&'s self, of: impl FnOnce(&'s Metadata<'_>) -> Option<&'s Text<'s>>) -> &'s str {
         self.metadata.as_ref().and_then(of).map_or("", Text::as_str)
     }
+}
+
+fn all<'s, 'a>(containers: &'s Option<Few<Container<'a>, MOST>>) -> &'s [Container<'a>] {
+    containers.as_ref().map_or(&[], |Few(containers)| containers)
 }
 
 /// Per container that asks for the managed resource: how much. Request and limit of such a resource are equal.

@@ -1,9 +1,13 @@
 //! Request and answer of preempt. Candidates come with whole victims or with their UIDs; the answer has UIDs always.
 
-use super::{Malformed, Pod, Text};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use super::{MAX_NAME_BYTES, MAX_NODES, Malformed, Pod, Text, check_length};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use std::fmt;
+
+/// Most victims of one request.
+pub const MAX_VICTIMS: usize = 262_144;
 
 /// Body of preempt: one of the two maps is `null`.
 #[derive(Debug, DeriveDeserialize)]
@@ -49,17 +53,21 @@ pub struct PreemptionResult<'s, 'a> {
     pub candidates: Vec<&'s Candidate<'a>>,
 }
 
-/// A map in its order.
+/// A map in its order, of at most [`MAX_NODES`] nodes; the victims are read one node after the other.
 #[derive(Debug, Default)]
-struct Entries<'a>(Vec<(Text<'a>, Option<Victims<'a>>)>);
+struct Entries<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 #[derive(Debug, DeriveDeserialize)]
 struct Victims<'a> {
     #[serde(borrow, default, rename = "Pods", alias = "pods")]
-    pods: Option<Vec<Victim<'a>>>,
+    pods: Option<Uids<'a>>,
     #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations", alias = "numpdbviolations")]
     pdb_violations: Option<i64>,
 }
+
+/// The UIDs of victims; one that has none is left out as it is read, so that nothing takes much more than its text.
+#[derive(Debug, Default)]
+struct Uids<'a>(Vec<MetaPod<'a>>);
 
 /// A whole pod or one by UID.
 #[derive(Debug, DeriveDeserialize)]
@@ -88,17 +96,24 @@ impl<'a> PreemptionArgs<'a> {
     /// Pod and candidates. One without victims is left out: returned, it would fail the preemption as a whole.
     ///
     /// # Errors
-    /// [`Malformed::NoPod`] if there is no pod.
+    /// [`Malformed`] if there is no pod, or a name can't be one.
     pub fn into_parts(self) -> Result<(Pod<'a>, Vec<Candidate<'a>>), Malformed> {
         let pod = self.pod.ok_or(Malformed::NoPod)?;
+        pod.check()?;
         let entries = self.node_name_to_meta_victims.or(self.node_name_to_victims).unwrap_or_default();
-        let candidate = |(node, victims): (Text<'a>, Option<Victims<'a>>)| {
-            let victims = victims?;
-            let pods: Vec<_> = victims.pods?.into_iter().filter_map(Victim::into_meta).collect();
+        let mut candidates = Vec::new();
+        let mut victims_left = MAX_VICTIMS;
+        for (node, victims) in entries.0 {
+            check_length("node name", node.as_str(), MAX_NAME_BYTES)?;
+            let Some(victims) = serde_json::from_str::<Option<Victims<'a>>>(victims.get())? else { continue };
+            let Uids(pods) = victims.pods.unwrap_or_default();
+            victims_left = victims_left.checked_sub(pods.len()).ok_or(Malformed::TooManyVictims)?;
             let pdb_violations = victims.pdb_violations.unwrap_or_default();
-            (!pods.is_empty()).then_some(Candidate { node, victims: MetaVictims { pods, pdb_violations } })
-        };
-        Ok((pod, entries.0.into_iter().filter_map(candidate).collect()))
+            if !pods.is_empty() {
+                candidates.push(Candidate { node, victims: MetaVictims { pods, pdb_violations } });
+            }
+        }
+        Ok((pod, candidates))
     }
 }
 
@@ -123,6 +138,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
+                    if entries.len() == MAX_NODES {
+                        return Err(A::Error::custom(format_args!("more than {MAX_NODES} nodes")));
+                    }
                     entries.push(entry);
                 }
                 Ok(Entries(entries))
@@ -130,6 +148,33 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
         }
 
         deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Uids<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Victims;
+
+        impl<'de> Visitor<'de> for Victims {
+            type Value = Uids<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of pods")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut pods = Vec::new();
+                while let Some(victim) = seq.next_element::<Victim<'de>>()? {
+                    pods.extend(victim.into_meta());
+                    if pods.len() > MAX_VICTIMS {
+                        return Err(A::Error::custom(Malformed::TooManyVictims));
+                    }
+                }
+                Ok(Uids(pods))
+            }
+        }
+
+        deserializer.deserialize_seq(Victims)
     }
 }
 
@@ -153,6 +198,21 @@ mod tests {
         let whole = r#"{"Pod":{},"NodeNameToMetaVictims":null,"NodeNameToVictims":{"n":{"Pods":[{"metadata":{"uid":"u1"},"spec":{}},{"metadata":{"uid":"u2"}}],"NumPDBViolations":3}}}"#;
         let meta = r#"{"Pod":{},"NodeNameToVictims":null,"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"u1"},{"UID":"u2"}],"NumPDBViolations":3}}}"#;
         assert_eq!((kept(whole).as_str(), kept(meta).as_str()), (answer, answer));
+    }
+
+    #[test]
+    fn nodes_and_victims_are_bounded_whatever_the_body_may_hold() {
+        let victims = |count: usize| format!(r#"{{"Pods":[{}]}}"#, vec![r#"{"UID":""}"#; count].join(","));
+        let of = |nodes: String| format!(r#"{{"Pod":{{}},"NodeNameToMetaVictims":{{{nodes}}}}}"#);
+        let half = victims(MAX_VICTIMS / 2 + 1);
+        for body in [
+            of(format!(r#""a":{}"#, victims(MAX_VICTIMS + 1))),
+            of(format!(r#""a":{half},"b":{half}"#)),
+            of(vec![r#""":{}"#; MAX_NODES + 1].join(",")),
+        ] {
+            let parts = PreemptionArgs::read(body.as_bytes()).and_then(PreemptionArgs::into_parts);
+            assert!(parts.is_err_and(|error| error.to_string().contains("more than")));
+        }
     }
 
     #[test]

@@ -1,13 +1,17 @@
-//! Strings that borrow from the request where they can, and maps of which only our keys are kept.
+//! Strings that borrow from the request where they can, maps of which only our keys are kept, and lists of bounded length:
+//! a list of the shortest items would else take many times the memory of the request's bytes.
 
 use fpga_core::names::ALIAS_PREFIX;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// Start of our own labels and annotations.
 const OWN_PREFIX: &str = "fpga-scheduling.io/";
+/// Most labels, annotations or resources of ours on one object.
+pub const MAX_OUR_PAIRS: usize = 256;
 
 /// A string of the request: borrowed, unless it is written with escapes.
 #[derive(Debug, Clone, PartialEq, Eq, DeriveDeserialize, Serialize)]
@@ -16,6 +20,10 @@ pub struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 /// The labels or annotations that are for us; all others are skipped as they are read.
 #[derive(Debug, Default)]
 pub struct OurPairs<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+/// A list of at most `MOST` items.
+#[derive(Debug)]
+pub struct Few<T, const MOST: usize>(pub Vec<T>);
 
 impl Text<'_> {
     /// The string.
@@ -65,6 +73,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for OurPairs<'a> {
                 while let Some(key) = map.next_key::<Text<'de>>()? {
                     if key.0.starts_with(OWN_PREFIX) || key.0.starts_with(ALIAS_PREFIX) {
                         pairs.push((key, map.next_value()?));
+                        if pairs.len() > MAX_OUR_PAIRS {
+                            return Err(A::Error::custom(format_args!(
+                                "more than {MAX_OUR_PAIRS} keys of ours"
+                            )));
+                        }
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -74,5 +87,32 @@ impl<'de: 'a, 'a> Deserialize<'de> for OurPairs<'a> {
         }
 
         deserializer.deserialize_map(Ours)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Few<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T, const MOST: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Items<T, MOST> {
+            type Value = Few<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of at most {MOST} items")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    if items.len() == MOST {
+                        return Err(A::Error::custom(format_args!("a list has more than {MOST} items")));
+                    }
+                    items.push(item);
+                }
+                Ok(Few(items))
+            }
+        }
+
+        deserializer.deserialize_seq(Items(PhantomData))
     }
 }

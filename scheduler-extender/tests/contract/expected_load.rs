@@ -33,6 +33,13 @@ fn placed(uid: &str, node: &str) -> PlacedPod {
     PlacedPod { uid, owner: Some("rs".into()), node, bitstreams: Vec::new() }
 }
 
+/// The pods with these UIDs are seen waiting for a node.
+fn waiting(state: &App, uids: &[&str]) {
+    for uid in uids {
+        state.expectations.waits(uid, state.clock.read().now);
+    }
+}
+
 fn scores_of(answer: &Value) -> Vec<u64> {
     answer.as_array().unwrap().iter().map(|node| node["Score"].as_u64().unwrap()).collect()
 }
@@ -42,6 +49,7 @@ async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
     let now = Arc::new(AtomicU64::new(10_000));
     let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
     let (router, state, request) = uneven_cluster(rules, Arc::clone(&now));
+    waiting(&state, &["p1", "p2", "p3", "p4"]);
     let (measured, one_on_a, one_on_b) = (vec![10, 7, 3], vec![7, 10, 3], vec![10, 3, 7]);
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p1")).await), measured);
     // It is expected on a, though nobody has said so: the next pod had better go elsewhere.
@@ -66,6 +74,30 @@ async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
     for line in ["fpga_extender_placed_pods 1", "fpga_extender_awaited_bindings 1"] {
         assert!(metrics.contains(line), "{metrics}");
     }
+}
+
+#[tokio::test]
+async fn a_pod_that_is_tried_again_is_not_charged_for_its_own_decision() {
+    let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let (router, state, request) = uneven_cluster(rules, Arc::new(AtomicU64::new(10_000)));
+    waiting(&state, &["p1"]);
+    for _ in 0..3 {
+        assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p1")).await), [10, 7, 3]);
+    }
+    assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p2")).await), [7, 10, 3]);
+}
+
+#[tokio::test]
+async fn requests_for_pods_that_nobody_created_move_no_other_pod() {
+    let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let (router, state, request) = uneven_cluster(rules, Arc::new(AtomicU64::new(10_000)));
+    waiting(&state, &["real"]);
+    ask(&router, "/prioritize", &request("real")).await;
+    for i in 0..5_000 {
+        ask(&router, "/prioritize", &request(&format!("made-up-{i}"))).await;
+    }
+    assert_eq!(scores_of(&ask(&router, "/prioritize", &request("next")).await), [7, 10, 3]);
+    assert!(get(&router, "/metrics").await.1.contains("fpga_extender_awaited_bindings 1"));
 }
 
 #[tokio::test]

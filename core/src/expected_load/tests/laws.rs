@@ -100,7 +100,7 @@ proptest! {
     fn pods_that_came_and_went_leave_nothing(placed in any_placed(), hinted in prop::collection::vec(0..40_u64, 0..20)) {
         let mut all = ExpectedLoads::default();
         for uid in hinted {
-            all.hint(&uid.to_string(), None, &["n0", "n2"], MonotonicTime(uid * 1_000));
+            hint(&mut all, &uid.to_string(), None, &["n0", "n2"], MonotonicTime(uid * 1_000));
         }
         let uids: Vec<String> = placed.iter().map(|(pod, ..)| pod.uid.clone()).collect();
         for (pod, elapsed, seen) in placed {
