@@ -60,6 +60,9 @@ pub struct Explanation {
     pub uid: String,
     /// What it asks for.
     pub requirement: serde_json::Value,
+    /// What is wrong with that, if it can't be understood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// The last filter.
     #[serde(default)]
     pub filter: Option<Decided<Filtered>>,

@@ -87,3 +87,15 @@ fn a_pod_is_named_in_the_ways_that_kubectl_knows() {
         assert!(pod(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn what_is_wrong_with_a_pods_wishes_is_told_instead_of_them() {
+    let mut explanation = explanation(1_760_000_000_000, &[]);
+    explanation.prioritize = None;
+    explanation.problem = Some("annotation fpga-scheduling.io/slots: write a whole number".into());
+    let told = Told { replica: "r1".into(), explanation };
+    let (namespace, pod, others) = ("d".into(), "p".into(), BTreeMap::new());
+    let text = Explained { namespace, pod, node: None, told, others }.text(false, Colours::Off);
+    assert!(text.contains("can't be understood: annotation fpga-scheduling.io/slots: write"), "{text}");
+    assert!(!text.contains("No scores"), "{text}");
+}

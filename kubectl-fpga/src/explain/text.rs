@@ -17,7 +17,12 @@ impl Explained {
             out.push('\n');
         };
         line(colours.paint(&format!("Pod {}/{}", self.namespace, self.pod), Style::Bold));
-        line(format!("  asks for   {}", asks(&explanation.requirement)));
+        match &explanation.problem {
+            Some(problem) => {
+                line(colours.paint(&format!("  asks for what can't be understood: {problem}"), Style::Red))
+            }
+            None => line(format!("  asks for   {}", asks(&explanation.requirement))),
+        }
         line(format!("  decided    {} by {replica}", date(explanation.at())));
         line(format!("  is on      {}", self.node.as_deref().unwrap_or("no node that is known")));
         for (replica, at) in &self.others {
@@ -33,6 +38,7 @@ impl Explained {
                 line(String::new());
                 self.verdict(scores).into_iter().for_each(line);
             }
+            None if explanation.problem.is_some() => {}
             None => line(
                 "  No scores: one node was left after the filter, and kube-scheduler then asks for none."
                     .to_owned(),

@@ -152,6 +152,8 @@ impl Cluster {
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(["--weights", &self.spec.weights])
+            // Nobody is to turn away from it first.
+            .args(["--shutdown-delay", "0s"])
             .args(&self.spec.extender_args);
         let process = Process::start(&spec)?;
         let url = self.extender_url("/readyz");
