@@ -2,7 +2,7 @@
 //! machine does. It measures and judges nothing.
 
 mod extender;
-mod fake_api;
+pub mod fake_api;
 mod floors;
 mod freshness;
 mod load;
@@ -15,6 +15,8 @@ mod throughput;
 mod waiting;
 mod watched;
 mod writes;
+
+pub use report::memory_mib;
 
 use crate::testbed::http_client::HttpClient;
 use crate::testbed::process::{Process, ProcessSpec};
