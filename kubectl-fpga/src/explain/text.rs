@@ -17,12 +17,12 @@ impl Explained {
             out.push('\n');
         };
         line(colours.paint(&format!("Pod {}/{}", self.namespace, self.pod), Style::Bold));
-        match &explanation.problem {
+        line(match &explanation.problem {
             Some(problem) => {
-                line(colours.paint(&format!("  asks for what can't be understood: {problem}"), Style::Red))
+                colours.paint(&format!("  asks for what can't be understood: {problem}"), Style::Red)
             }
-            None => line(format!("  asks for   {}", asks(&explanation.requirement))),
-        }
+            None => format!("  asks for   {}", asks(&explanation.requirement)),
+        });
         line(format!("  decided    {} by {replica}", date(explanation.at())));
         line(format!("  is on      {}", self.node.as_deref().unwrap_or("no node that is known")));
         for (replica, at) in &self.others {
