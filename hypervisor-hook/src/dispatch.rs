@@ -3,19 +3,23 @@
 //!
 //! Numbers are given here and not where events are reported: a sum's range is then a range of its own, and numbers
 //! have no gaps whatever was merged.
+//!
+//! Events and each device have a [`Patience`] of their own: a collector that takes no events now (its disk is full) still
+//! hears of the devices, and one that takes no further device still gets the events. Only a collector that can't be
+//! reached holds up everything.
 
 use crate::config::Config;
 use crate::connection::{Answer, Call, Connection, Failure, Link};
-use crate::devices::Wanted;
+use crate::devices::{Unconfirmed, Wanted};
+use crate::patience::Patience;
 use crate::reporter::Shared;
 use fpga_core::event::{Event, Identity};
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -27,12 +31,19 @@ pub(crate) struct Dispatch {
     connection: Connection,
     reporter: u64,
     next_seq: u64,
-    /// Numbered, not yet acknowledged, oldest first.
+    /// Numbered, not yet acknowledged, oldest first. What is reported meanwhile stays in the queue, which is bounded.
     pending: VecDeque<Event>,
-    backoff: Backoff,
+    /// The newest flush that was asked for before the pending events were taken out of the queue.
+    flush: u64,
     /// When device statuses are sent again though nothing changed.
     next_refresh: Instant,
     collector: Collector,
+    /// When to try to reach the collector.
+    reach: Patience,
+    /// When to send events.
+    events: Patience,
+    /// When to tell of a device that the collector did not take the last time.
+    devices: HashMap<String, Patience>,
 }
 
 /// What is known of the collector; only for the log.
@@ -52,30 +63,29 @@ enum Outcome {
     Done,
     /// It never will be, for what it says.
     Refused(Answer),
-}
-
-/// Growing pauses with jitter.
-#[derive(Debug)]
-struct Backoff {
-    min: Duration,
-    max: Duration,
-    pause: Duration,
-    random: u64,
+    /// The collector does not do it now.
+    NotNow(Answer),
+    /// There was no answer.
+    Unreachable,
 }
 
 impl Dispatch {
     pub(crate) fn new(config: Config, shared: Arc<Shared>, receiver: Receiver<Event>) -> Self {
         let reporter = shared.reporter;
+        let patience = || Patience::new(config.backoff_min, config.backoff_max, reporter);
         Self {
             connection: Connection::new(&config),
-            backoff: Backoff::new(config.backoff_min, config.backoff_max, reporter),
             next_refresh: Instant::now() + config.device_interval,
+            reach: patience(),
+            events: patience(),
+            devices: HashMap::new(),
             config,
             shared,
             receiver,
             reporter,
             next_seq: 1,
             pending: VecDeque::new(),
+            flush: 0,
             collector: Collector::Unknown,
         }
     }
@@ -93,27 +103,30 @@ impl Dispatch {
         }
     }
 
-    /// Sends all that was reported before it began, then pauses.
+    /// Sends what may be sent now, then pauses.
     async fn round(&mut self) -> Result<(), Stopped> {
-        let flush = self.shared.flush_wanted();
-        let already = self.pending.len();
-        self.shared.queue.drain(&self.receiver, &mut self.pending);
-        self.number(already);
-        self.send_devices().await?;
+        if self.pending.is_empty() {
+            self.flush = self.shared.flush_wanted();
+            self.shared.queue.drain(&self.receiver, &mut self.pending);
+            self.number();
+        }
         let idle = self.pending.is_empty();
-        while !self.pending.is_empty() {
+        self.send_devices().await?;
+        while !self.pending.is_empty() && self.reach.left().is_zero() && self.events.left().is_zero() {
             let count = self.pending.len().min(self.config.batch_events.max(1));
             self.send_batch(count).await?;
             self.send_devices().await?;
         }
-        self.shared.flushed(flush);
+        if self.pending.is_empty() && self.all_devices_were_told() {
+            self.shared.flushed(self.flush);
+        }
         self.pause(idle).await;
         Ok(())
     }
 
-    /// Gives numbers to the pending events from index `from` on.
-    fn number(&mut self, from: usize) {
-        for event in self.pending.iter_mut().skip(from) {
+    /// Gives numbers to the pending events.
+    fn number(&mut self) {
+        for event in &mut self.pending {
             let first_seq = self.next_seq;
             let count = match &mut event.merged {
                 Some(merged) => {
@@ -128,7 +141,7 @@ impl Dispatch {
         self.shared.set_pending(self.pending.len());
     }
 
-    /// Sends the first `count` pending events until they are acknowledged or refused for what they say.
+    /// Sends the first `count` pending events; they stay pending until they are acknowledged or refused for what they say.
     async fn send_batch(&mut self, count: usize) -> Result<(), Stopped> {
         let events = &self.pending.make_contiguous()[..count];
         let body = match serde_json::to_vec(events) {
@@ -143,18 +156,35 @@ impl Dispatch {
         let call = Call { method: Method::POST, path: "/v1/events".to_owned(), body };
         match self.call(&call).await? {
             Outcome::Done => {
+                self.events_answered();
                 self.pending.drain(..count);
                 self.shared.counters.sent.fetch_add(count as u64, Ordering::Relaxed);
             }
             // One bad event among many: halves find it in a few requests.
             Outcome::Refused(_) if count > 1 => Box::pin(self.send_batch(count / 2)).await?,
             Outcome::Refused(answer) => {
+                self.events_answered();
                 warn!(status = %answer.status, answer = %answer.text, "Collector refused an event");
                 self.refuse(1);
             }
+            Outcome::NotNow(answer) => {
+                if !self.events.is_failing() {
+                    let (status, text) = (answer.status, &answer.text);
+                    warn!(collector = %self.config.endpoint, %status, answer = %text, "Collector takes no events now; trying again");
+                }
+                self.events.failed(answer.retry_after);
+            }
+            Outcome::Unreachable => {}
         }
         self.shared.set_pending(self.pending.len());
         Ok(())
+    }
+
+    fn events_answered(&mut self) {
+        if self.events.is_failing() {
+            info!(collector = %self.config.endpoint, "Collector takes events again");
+        }
+        self.events.succeeded();
     }
 
     fn refuse(&mut self, count: usize) {
@@ -162,66 +192,87 @@ impl Dispatch {
         self.shared.counters.refused.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Tells the collector of every device that it has not confirmed.
+    /// Tells the collector of every device that it has not confirmed, but for those that it did not take a moment ago.
     async fn send_devices(&mut self) -> Result<(), Stopped> {
         if Instant::now() >= self.next_refresh {
             self.shared.devices.confirm_none();
             self.next_refresh = Instant::now() + self.config.device_interval;
         }
+        if !self.reach.left().is_zero() {
+            return Ok(());
+        }
         for device in self.shared.devices.unconfirmed() {
-            let path = format!("/v1/devices/{}", percent_encode(&device.id));
-            let call = match &device.wanted {
-                Wanted::Gone => Call { method: Method::DELETE, path, body: Bytes::new() },
-                Wanted::Status(status) => match serde_json::to_vec(status) {
-                    Ok(body) => Call { method: Method::PUT, path, body: body.into() },
-                    Err(error) => {
-                        warn!(%error, "A device status can't be written as JSON");
-                        continue;
-                    }
-                },
-            };
-            if let Outcome::Refused(answer) = self.call(&call).await? {
-                warn!(device = %device.id, status = %answer.status, answer = %answer.text, "Collector refused a device");
+            if self.devices.get(&device.id).is_some_and(|patience| !patience.left().is_zero()) {
+                continue;
             }
-            // A refused status would be refused again; the next refresh tries it once more.
+            let Some(call) = call_for(&device) else {
+                self.shared.devices.confirm(&device);
+                continue;
+            };
+            match self.call(&call).await? {
+                Outcome::Done => {}
+                // A refused status would be refused again; the next refresh tries it once more.
+                Outcome::Refused(answer) => {
+                    warn!(device = %device.id, status = %answer.status, answer = %answer.text, "Collector refused a device");
+                }
+                Outcome::NotNow(answer) => {
+                    self.device_must_wait(&device, &answer);
+                    continue;
+                }
+                Outcome::Unreachable => return Ok(()),
+            }
+            self.devices.remove(&device.id);
             self.shared.devices.confirm(&device);
         }
         Ok(())
     }
 
-    /// Repeats `call` until the collector has done it or refuses what it says.
+    fn device_must_wait(&mut self, device: &Unconfirmed, answer: &Answer) {
+        let (min, max, seed) = (self.config.backoff_min, self.config.backoff_max, self.reporter);
+        let patience = self.devices.entry(device.id.clone()).or_insert_with(|| {
+            let (status, text) = (answer.status, &answer.text);
+            warn!(device = %device.id, %status, answer = %text, "Collector does not take a device now; trying again");
+            Patience::new(min, max, seed)
+        });
+        patience.failed(answer.retry_after);
+    }
+
+    /// Whether the collector has answered for each device; those that it does not take now keep nobody waiting.
+    fn all_devices_were_told(&self) -> bool {
+        self.shared.devices.unconfirmed().iter().all(|device| self.devices.contains_key(&device.id))
+    }
+
+    /// Makes `call` once.
     async fn call(&mut self, call: &Call) -> Result<Outcome, Stopped> {
-        loop {
-            let (trouble, asked) = match self.try_call(call).await? {
-                Ok(answer) if answer.status.is_success() => {
-                    self.collector_answers();
-                    return Ok(Outcome::Done);
+        let answer = match self.try_call(call).await? {
+            Ok(answer) => answer,
+            Err(failure) => {
+                self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
+                self.reach.failed(None);
+                if self.collector == Collector::Away {
+                    debug!(collector = %self.config.endpoint, %failure, "Collector still can't be reached");
+                } else {
+                    warn!(collector = %self.config.endpoint, %failure, "Collector can't be reached; trying again");
+                    self.collector = Collector::Away;
                 }
-                Ok(answer) if refuses_content(answer.status) => {
-                    self.collector_answers();
-                    return Ok(Outcome::Refused(answer));
-                }
-                // Gone already is as good as gone.
-                Ok(answer) if call.method == Method::DELETE && answer.status == StatusCode::NOT_FOUND => {
-                    return Ok(Outcome::Done);
-                }
-                Ok(answer) => (format!("{}: {}", answer.status, answer.text), answer.retry_after),
-                Err(failure) => (failure.to_string(), None),
-            };
-            self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
-            if self.collector == Collector::Away {
-                debug!(collector = %self.config.endpoint, %trouble, "Collector still does not take reports");
-            } else {
-                warn!(collector = %self.config.endpoint, %trouble, "Collector does not take reports; trying again");
-                self.collector = Collector::Away;
+                return Ok(Outcome::Unreachable);
             }
-            // After what it asked for (429, 503), not all at the same moment.
-            let pause = asked.unwrap_or_default() + self.backoff.next();
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.shared.stopped() => return Err(Stopped),
-            }
+        };
+        self.reach.succeeded();
+        if self.collector != Collector::Answers {
+            info!(collector = %self.config.endpoint, "Collector answers");
+            self.collector = Collector::Answers;
         }
+        // Gone already is as good as gone.
+        let is_gone = call.method == Method::DELETE && answer.status == StatusCode::NOT_FOUND;
+        Ok(if answer.status.is_success() || is_gone {
+            Outcome::Done
+        } else if refuses_content(answer.status) {
+            Outcome::Refused(answer)
+        } else {
+            self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
+            Outcome::NotNow(answer)
+        })
     }
 
     async fn try_call(&mut self, call: &Call) -> Result<Result<Answer, Failure>, Stopped> {
@@ -242,18 +293,17 @@ impl Dispatch {
         }
     }
 
-    fn collector_answers(&mut self) {
-        self.backoff.reset();
-        if self.collector != Collector::Answers {
-            info!(collector = %self.config.endpoint, "Collector takes reports");
-            self.collector = Collector::Answers;
-        }
-    }
-
     /// Gathers for a while after work, and for a longer while after none; a half full queue, a flush and a connection
-    /// that ended cut it short.
+    /// that ended cut it short. A collector that can't be reached is left alone for as long as its [`Patience`] says.
     async fn pause(&mut self, idle: bool) {
-        let pause = if idle { self.config.idle } else { self.config.gather };
+        let unreachable_for = self.reach.left();
+        let pause = if !unreachable_for.is_zero() {
+            unreachable_for
+        } else if idle {
+            self.config.idle
+        } else {
+            self.config.gather.max(self.events.left().min(self.config.idle))
+        };
         // Whether it was cut short makes no difference.
         let _ = tokio::time::timeout(pause, self.shared.queue.woken()).await;
         if self.lost_the_collector() {
@@ -269,27 +319,18 @@ impl Dispatch {
     }
 }
 
-impl Backoff {
-    fn new(min: Duration, max: Duration, seed: u64) -> Self {
-        let min = min.max(Duration::from_millis(1));
-        Self { min, max: max.max(min), pause: min, random: seed | 1 }
-    }
-
-    fn reset(&mut self) {
-        self.pause = self.min;
-    }
-
-    /// Between half of the pause and the whole, so that reporters that lost one collector don't come back as one.
-    fn next(&mut self) -> Duration {
-        // xorshift64: jitter needs no better.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let half = self.pause / 2;
-        let span = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let pause = half + Duration::from_nanos(self.random % span);
-        self.pause = (self.pause * 2).min(self.max);
-        pause
+/// What tells the collector of `device`.
+fn call_for(device: &Unconfirmed) -> Option<Call> {
+    let path = format!("/v1/devices/{}", percent_encode(&device.id));
+    match &device.wanted {
+        Wanted::Gone => Some(Call { method: Method::DELETE, path, body: Bytes::new() }),
+        Wanted::Status(status) => match serde_json::to_vec(status) {
+            Ok(body) => Some(Call { method: Method::PUT, path, body: body.into() }),
+            Err(error) => {
+                warn!(%error, "A device status can't be written as JSON");
+                None
+            }
+        },
     }
 }
 
@@ -317,21 +358,6 @@ fn percent_encode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_grow_to_the_limit_and_differ() {
-        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 7);
-        let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
-        assert!(pauses[0] >= Duration::from_millis(25) && pauses[0] < Duration::from_millis(50));
-        assert!(
-            pauses[10..]
-                .iter()
-                .all(|pause| *pause >= Duration::from_secs(1) && *pause < Duration::from_secs(2))
-        );
-        assert!(pauses[10..].windows(2).any(|pair| pair[0] != pair[1]));
-        backoff.reset();
-        assert!(backoff.next() < Duration::from_millis(50));
-    }
 
     #[test]
     fn an_odd_device_id_stays_one_part_of_the_path() {

@@ -12,6 +12,7 @@ mod connection;
 mod devices;
 mod dispatch;
 mod merge;
+mod patience;
 mod queue;
 mod reporter;
 mod token;

@@ -1,5 +1,9 @@
 //! The way from the accelerated path to the background thread: a bounded lock-free queue, and sums for what finds it full.
 //!
+//! **Memory is bounded however long the collector is away.** The queue holds `capacity` events, the sums are as many as
+//! [`crate::merge`] allows, and what is kept whole is at most [`MAX_ANNOUNCED`] and `capacity` events: an event is kept whole
+//! only if progress of its task was put into the queue, so each one of them has had a place there.
+//!
 //! The usual case takes no lock. A full queue takes one that is held only for a map operation, by the thread that merges or by
 //! the background thread while it swaps the map out; no thread does I/O under it.
 
@@ -14,7 +18,8 @@ use tokio::sync::Notify;
 /// Sums are kept in this many places, so that threads that merge rarely meet.
 const SHARDS: usize = 4;
 
-/// Tasks whose progress is on its way at once: more than any board has slots. Progress beyond it is left out.
+/// Tasks at once whose progress is in the queue or was sent, and whose end was not reported: more than any board has slots.
+/// Progress of others is left out.
 const MAX_ANNOUNCED: usize = 1024;
 
 /// Both ends' shared part.
@@ -25,7 +30,7 @@ pub(crate) struct Queue {
     /// Events in the channel, more or less.
     queued: AtomicUsize,
     overflow: [Mutex<Overflow>; SHARDS],
-    /// Tasks whose progress was reported and whose end was not.
+    /// Tasks whose progress is in the queue or was sent, and whose end was not reported.
     announced: Mutex<HashSet<u64>>,
     announced_len: AtomicUsize,
     wake: Notify,
@@ -63,8 +68,20 @@ impl Queue {
     /// Progress is a courtesy: the final event carries the whole duration, so a full queue leaves it out.
     fn push_progress(&self, event: Event) {
         // Progress of no task could never be replaced and would count twice.
-        let announced = event.task.is_some_and(|task| self.announce(task));
-        if !announced || self.try_send(event).is_err() {
+        let sent = event.task.is_some_and(|task| {
+            let mut announced = lock(&self.announced);
+            if announced.len() >= MAX_ANNOUNCED && !announced.contains(&task) {
+                return false;
+            }
+            // Only what was sent has to be replaced; the end of a task whose progress found no room can be merged.
+            let sent = self.try_send(event).is_ok();
+            if sent {
+                announced.insert(task);
+                self.announced_len.store(announced.len(), Ordering::Release);
+            }
+            sent
+        });
+        if !sent {
             self.progress_skipped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -110,16 +127,6 @@ impl Queue {
         lock(&self.overflow[0])
     }
 
-    fn announce(&self, task: u64) -> bool {
-        let mut announced = lock(&self.announced);
-        if announced.len() >= MAX_ANNOUNCED && !announced.contains(&task) {
-            return false;
-        }
-        announced.insert(task);
-        self.announced_len.store(announced.len(), Ordering::Release);
-        true
-    }
-
     fn forget(&self, task: u64) -> bool {
         // A task's end is reported after its progress, so a zero here can't be older than its announcement.
         if self.announced_len.load(Ordering::Acquire) == 0 {
@@ -162,4 +169,59 @@ impl Queue {
 /// The value behind `mutex`, also after a panic of its holder: every holder leaves it whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_core::units::{Millis, WallTime};
+    use std::collections::HashMap;
+
+    fn mk_event(task: u64, phase: Phase) -> Event {
+        Event {
+            timestamp_ms: WallTime(1_000_000 + task),
+            duration_ms: Millis(3),
+            reconfiguration_ms: Millis::ZERO,
+            bitstream_identifier: "sobel".parse().unwrap(),
+            digest: None,
+            identity: None,
+            task: Some(task),
+            phase,
+            merged: None,
+            device: Some("dm0".to_owned()),
+            slot: None,
+            tenant: None,
+        }
+    }
+
+    #[test]
+    fn while_nobody_takes_events_tasks_with_progress_need_no_more_room_than_others() {
+        const CAPACITY: usize = 64;
+        const TASKS: u64 = 20_000;
+        let (queue, receiver) = Queue::new(CAPACITY);
+        for task in 0..TASKS {
+            queue.push(mk_event(task, Phase::Running));
+            queue.push(mk_event(task, Phase::Final));
+        }
+        let mut events = Vec::new();
+        queue.drain(&receiver, &mut events);
+        assert!(events.len() <= 2 * CAPACITY + SHARDS, "{} events were kept", events.len());
+
+        // Each task's time is there once, and no progress is left that nothing replaces.
+        let mut time = 0;
+        let mut running = HashMap::new();
+        for event in events {
+            match (event.phase, event.task) {
+                (Phase::Running, Some(task)) => {
+                    running.insert(task, event.duration_ms.0);
+                }
+                (_, task) => {
+                    task.map(|task| running.remove(&task));
+                    time += event.duration_ms.0;
+                }
+            }
+        }
+        assert_eq!((time, running.len()), (3 * TASKS, 0));
+        assert!(lock(&queue.announced).is_empty());
+    }
 }

@@ -33,6 +33,12 @@ struct Seen {
     authorizations: Vec<Option<String>>,
     /// Refuse batches with an event of this bitstream.
     poison: Option<&'static str>,
+    /// Answer this device with 429.
+    no_room_for: Option<&'static str>,
+    /// How often that was done.
+    no_room: usize,
+    /// Answer events with 503 for as long as this is set.
+    takes_no_events: bool,
 }
 
 type Shared = Arc<Mutex<Seen>>;
@@ -108,8 +114,8 @@ async fn events(State(seen): State<Shared>, headers: HeaderMap, body: Bytes) -> 
         let again = [(header::RETRY_AFTER, seconds.to_string())];
         return (StatusCode::TOO_MANY_REQUESTS, again, "slower").into_response();
     }
-    if seen.unavailable > 0 {
-        seen.unavailable -= 1;
+    if seen.takes_no_events || seen.unavailable > 0 {
+        seen.unavailable = seen.unavailable.saturating_sub(1);
         return (StatusCode::SERVICE_UNAVAILABLE, "later").into_response();
     }
     if events.iter().any(|event| seen.poison == Some(event.bitstream_identifier.to_string().as_str())) {
@@ -121,7 +127,12 @@ async fn events(State(seen): State<Shared>, headers: HeaderMap, body: Bytes) -> 
 
 async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
     let status = serde_json::from_slice(&body).unwrap();
-    seen.lock().unwrap().devices.push((id, Some(status)));
+    let mut seen = seen.lock().unwrap();
+    if seen.no_room_for == Some(&id) {
+        seen.no_room += 1;
+        return StatusCode::TOO_MANY_REQUESTS;
+    }
+    seen.devices.push((id, Some(status)));
     StatusCode::OK
 }
 
@@ -332,6 +343,47 @@ fn a_collector_that_comes_back_hears_of_the_devices_though_nothing_is_reported()
         let gone = ("dm0".to_owned(), None);
         wait_until("the device is gone", || seen.lock().unwrap().devices.last() == Some(&gone));
     }
+}
+
+#[test]
+fn a_device_that_finds_no_room_holds_up_neither_events_nor_other_devices() {
+    let seen = Shared::default();
+    seen.lock().unwrap().no_room_for = Some("dm16");
+    let server = Server::start(&any_port(), &seen);
+    let reporter = Reporter::start(mk_config(&server.endpoint)).unwrap();
+    reporter.device(DeviceStatus { id: "dm16".to_owned(), ..mk_device(0) });
+    reporter.device(DeviceStatus { id: "dm17".to_owned(), ..mk_device(0) });
+    for n in 0..100 {
+        reporter.report(mk_event(n, "sobel"));
+    }
+    reporter.flush(DEADLINE).unwrap();
+    let knows = |device: &str| seen.lock().unwrap().devices.iter().any(|(id, _)| id == device);
+    assert_eq!(seen.lock().unwrap().accepted.len(), 100);
+    assert!(knows("dm17") && !knows("dm16"));
+    wait_until("it is tried again", || seen.lock().unwrap().no_room >= 3);
+    seen.lock().unwrap().no_room_for = None;
+    wait_until("it is taken once there is room", || knows("dm16"));
+}
+
+#[test]
+fn a_collector_that_takes_no_events_still_hears_of_the_devices() {
+    let seen = Shared::default();
+    seen.lock().unwrap().takes_no_events = true;
+    let server = Server::start(&any_port(), &seen);
+    let config = Config { device_interval: Duration::from_millis(20), ..mk_config(&server.endpoint) };
+    let reporter = Reporter::start(config).unwrap();
+    reporter.device(mk_device(1));
+    reporter.report(mk_event(1, "sobel"));
+    wait_until("the event is refused", || seen.lock().unwrap().bodies.len() >= 2);
+    seen.lock().unwrap().devices.clear();
+    wait_until("the status is repeated", || seen.lock().unwrap().devices.len() >= 3);
+    reporter.device(mk_device(2));
+    let newest = ("dm0".to_owned(), Some(mk_device(2)));
+    wait_until("the newest status arrived", || seen.lock().unwrap().devices.last() == Some(&newest));
+    assert!(seen.lock().unwrap().accepted.is_empty());
+    seen.lock().unwrap().takes_no_events = false;
+    reporter.flush(DEADLINE).unwrap();
+    assert_eq!(seen.lock().unwrap().accepted.len(), 1);
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! When something that failed is tried again: after growing pauses with jitter, and never before the collector asked for it.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The pauses between tries of one thing.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    backoff: Backoff,
+    /// When to try again; none after a try that did not fail.
+    until: Option<Instant>,
+}
+
+/// Growing pauses with jitter.
+#[derive(Debug)]
+struct Backoff {
+    min: Duration,
+    max: Duration,
+    pause: Duration,
+    random: u64,
+}
+
+impl Patience {
+    /// Pauses from `min` to `max`; `seed` makes those of one reporter differ from another's.
+    pub(crate) fn new(min: Duration, max: Duration, seed: u64) -> Self {
+        Self { backoff: Backoff::new(min, max, seed), until: None }
+    }
+
+    /// Whether the last try failed.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// How long not to try; zero if it may be tried now.
+    pub(crate) fn left(&self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// A try failed, and the collector asked for a pause of `asked`.
+    pub(crate) fn failed(&mut self, asked: Option<Duration>) {
+        // After what it asked for, reporters don't come back all at the same moment.
+        self.until = Some(Instant::now() + asked.unwrap_or_default() + self.backoff.next());
+    }
+
+    /// A try did not fail.
+    pub(crate) fn succeeded(&mut self) {
+        self.until = None;
+        self.backoff.pause = self.backoff.min;
+    }
+}
+
+impl Backoff {
+    fn new(min: Duration, max: Duration, seed: u64) -> Self {
+        let min = min.max(Duration::from_millis(1));
+        Self { min, max: max.max(min), pause: min, random: seed | 1 }
+    }
+
+    /// Between half of the pause and the whole, so that reporters that lost one collector don't come back as one.
+    fn next(&mut self) -> Duration {
+        // xorshift64: jitter needs no better.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let half = self.pause / 2;
+        let span = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let pause = half + Duration::from_nanos(self.random % span);
+        self.pause = (self.pause * 2).min(self.max);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_limit_and_differ() {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 7);
+        let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
+        assert!(pauses[0] >= Duration::from_millis(25) && pauses[0] < Duration::from_millis(50));
+        assert!(
+            pauses[10..]
+                .iter()
+                .all(|pause| *pause >= Duration::from_secs(1) && *pause < Duration::from_secs(2))
+        );
+        assert!(pauses[10..].windows(2).any(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn after_a_success_pauses_are_short_again() {
+        let mut patience = Patience::new(Duration::from_millis(50), Duration::from_secs(2), 7);
+        assert!(!patience.is_failing() && patience.left().is_zero());
+        for _ in 0..10 {
+            patience.failed(Some(Duration::from_secs(30)));
+        }
+        assert!(patience.is_failing() && patience.left() > Duration::from_secs(30));
+        patience.succeeded();
+        assert!(!patience.is_failing() && patience.left().is_zero());
+        patience.failed(None);
+        assert!(patience.left() < Duration::from_millis(50));
+    }
+}
