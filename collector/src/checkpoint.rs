@@ -105,7 +105,7 @@ impl Checkpoint {
         let journal = create_journal(dir, number).map_err(io)?;
         let checkpoint =
             Self { dir: dir.to_owned(), journal, number, bytes: 0, group: Vec::new(), _lock: lock };
-        checkpoint.write_snapshot(&state).map_err(io)?;
+        write_snapshot(dir, number, &state).map_err(io)?;
         let torn_bytes = (bytes.len() - whole) as u64;
         Ok((checkpoint, Recovered { state, records, torn_bytes, damaged }))
     }
@@ -157,23 +157,26 @@ impl Checkpoint {
     /// What the file system says. Which pair of snapshot and journal is valid then is not known, but either holds all
     /// that was committed: nothing may be committed until this succeeds.
     pub fn compact(&mut self, state: &State) -> io::Result<()> {
-        self.number += 1;
-        self.journal = create_journal(&self.dir, self.number)?;
-        self.write_snapshot(state)?;
-        self.bytes = 0;
+        // The number is used again when this fails: whatever the snapshot names then, the journal of this number is empty,
+        // and a disk that stays full gets no file per try.
+        let number = self.number + 1;
+        let journal = create_journal(&self.dir, number)?;
+        write_snapshot(&self.dir, number, state)?;
+        (self.number, self.journal, self.bytes) = (number, journal, 0);
         self.group.clear();
         Ok(())
     }
+}
 
-    fn write_snapshot(&self, state: &State) -> io::Result<()> {
-        snapshot::write(&self.dir, &Snapshot { journal: self.number, state: state.clone() })?;
-        for (number, path) in journals(&self.dir)? {
-            if number < self.number {
-                fs::remove_file(path)?;
-            }
+/// Puts a snapshot of `state` in place to which the journal `number` belongs, and removes the journals before.
+fn write_snapshot(dir: &Path, number: u64, state: &State) -> io::Result<()> {
+    snapshot::write(dir, &Snapshot { journal: number, state: state.clone() })?;
+    for (older, path) in journals(dir)? {
+        if older < number {
+            fs::remove_file(path)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Applies the whole records at the start of `journal`; says how many they are and where they end.

@@ -102,6 +102,26 @@ fn compaction_loses_nothing_and_leaves_one_journal() {
 }
 
 #[test]
+fn compactions_that_fail_leave_no_file_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut checkpoint, Recovered { mut state, .. }) = Checkpoint::open(dir.path(), LENGTH, NOW).unwrap();
+    take(&mut checkpoint, &mut state, &body(1));
+    // Nothing can be written where a folder is.
+    let in_the_way = dir.path().join("snapshot.new");
+    fs::create_dir(&in_the_way).unwrap();
+    for _ in 0..5 {
+        assert!(checkpoint.compact(&state).is_err());
+    }
+    assert!(journals(dir.path()).unwrap().len() <= 2);
+    fs::remove_dir(in_the_way).unwrap();
+    checkpoint.compact(&state).unwrap();
+    take(&mut checkpoint, &mut state, &body(2));
+    drop(checkpoint);
+    assert_eq!(journals(dir.path()).unwrap().len(), 1);
+    assert_eq!(usage(&reopen(dir.path()).state), 2000);
+}
+
+#[test]
 fn a_crash_between_the_steps_of_a_compaction_counts_nothing_twice() {
     let dir = tempfile::tempdir().unwrap();
     let (mut checkpoint, Recovered { mut state, .. }) = Checkpoint::open(dir.path(), LENGTH, NOW).unwrap();
