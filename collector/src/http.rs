@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use fpga_core::node_state::{self, NodeState};
+use http_body_util::LengthLimitError;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use std::sync::Arc;
@@ -172,7 +173,7 @@ impl From<intake::Malformed> for Refused {
 fn is_too_large(error: &axum::Error) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {
-        if error.to_string().contains("length limit exceeded") {
+        if error.is::<LengthLimitError>() {
             return true;
         }
         source = error.source();
