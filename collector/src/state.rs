@@ -31,7 +31,8 @@ pub struct State {
     boot: u64,
     /// Publications of this boot.
     seq: u64,
-    /// Whether anything but starts and clock steps happened: an annotation tells more than a state in which nothing did.
+    /// Whether events were counted, here or in the annotation that was taken over: an annotation tells more than a state of
+    /// which only devices are known, for those say themselves what they are.
     touched: bool,
 }
 
@@ -160,7 +161,7 @@ impl State {
         }
         let at = self.moment(wall);
         self.window.advance(at.now);
-        self.touched |= matches!(record, Record::Events(_) | Record::Device(_) | Record::Seed(_));
+        self.touched |= matches!(record, Record::Events(_) | Record::Seed(_));
         match record {
             Record::Events(events) => return self.count(events, at),
             Record::Device(status) => {

@@ -39,6 +39,19 @@ fn steps() -> [(ClockStep, WallTime); 2] {
 }
 
 #[test]
+fn devices_and_starts_alone_leave_room_for_what_the_annotation_tells() {
+    let published = publish(&busy(), NOW);
+    let mut state = State::new(LENGTH).unwrap();
+    state.apply(&Record::Boot(1), NOW);
+    state.apply(&Record::Device(Box::new(status())), NOW);
+    assert!(state.is_untouched());
+    state.apply(&Record::Seed(Box::new(published)), NOW);
+    assert!(!state.is_untouched(), "an annotation is taken over once");
+    assert_eq!(publish(&state, NOW).usage, Millis(30_000));
+    assert!(!busy().is_untouched());
+}
+
+#[test]
 fn a_step_of_the_clock_makes_no_device_silent_and_no_task_old() {
     for (step, after) in steps() {
         let mut state = busy();
