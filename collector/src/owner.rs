@@ -295,21 +295,20 @@ impl Owner {
             },
             Command::Device { status, reply } => match self.take_device(status, now) {
                 Ok(()) => self.pending.push(Pending::Done(reply)),
-                Err(refusal) => answer(reply, Err(refusal)),
+                Err(no_room) => answer(reply, Err(no_room.into())),
             },
             Command::Gone { id, reply } => {
-                if !self.state.has_device(&id) {
-                    answer(reply, Ok(false));
-                } else if let Err(refusal) = self.record(&Record::Gone(id), now) {
-                    answer(reply, Err(refusal));
-                } else {
+                if self.state.has_device(&id) {
+                    self.note(&Record::Gone(id), now);
                     self.pending.push(Pending::Gone(reply));
+                } else {
+                    answer(reply, Ok(false));
                 }
             }
-            Command::Seen { state, reply } => match self.take_annotation(*state, now) {
-                Ok(()) => self.pending.push(Pending::Done(reply)),
-                Err(refusal) => answer(reply, Err(refusal)),
-            },
+            Command::Seen { state, reply } => {
+                self.take_annotation(*state, now);
+                self.pending.push(Pending::Done(reply));
+            }
         }
         Next::Go
     }
@@ -321,21 +320,25 @@ impl Owner {
         Ok(self.state.apply(&Record::Events(events), now))
     }
 
-    fn take_device(&mut self, status: Box<DeviceStatus>, now: WallTime) -> Result<(), Refusal> {
-        self.check_storage()?;
-        if self.state.hears(&status, now)? { self.record(&Record::Device(status), now) } else { Ok(()) }
+    /// A device is what it says, also while the checkpoint fails. It says so again and again, so what memory alone holds
+    /// is not lost for long. Only events must last before they are acknowledged: nobody repeats those.
+    fn take_device(&mut self, status: Box<DeviceStatus>, now: WallTime) -> Result<(), NoRoom> {
+        if self.state.hears(&status, now)? {
+            self.note(&Record::Device(status), now);
+        }
+        Ok(())
     }
 
-    /// The second line of recovery: an annotation that tells more than the state, which is a new one.
-    fn take_annotation(&mut self, seen: NodeState, now: WallTime) -> Result<(), Refusal> {
+    /// The second line of recovery: an annotation that tells more than the state, which is a new one. It is there to be
+    /// read again, so this needs no disk either.
+    fn take_annotation(&mut self, seen: NodeState, now: WallTime) {
         if seen.version() > self.state.version() {
-            self.record(&Record::Boot(seen.boot.saturating_add(1)), now)?;
+            self.note(&Record::Boot(seen.boot.saturating_add(1)), now);
         }
         if self.state.is_untouched() {
             info!(boot = seen.boot, seq = seen.seq, "Window taken over from the annotation");
-            self.record(&Record::Seed(Box::new(seen)), now)?;
+            self.note(&Record::Seed(Box::new(seen)), now);
         }
-        Ok(())
     }
 
     fn record(&mut self, record: &Record, now: WallTime) -> Result<(), Refusal> {
@@ -345,10 +348,12 @@ impl Owner {
         Ok(())
     }
 
-    /// A change of our own. While the checkpoint fails it counts all the same: the snapshot that ends that has it.
+    /// A change that need not last before it counts. While the checkpoint fails it counts all the same: the snapshot that
+    /// ends that has it.
     fn note(&mut self, record: &Record, now: WallTime) {
         if self.record(record, now).is_err() {
             self.state.apply(record, now);
+            self.changes.send_modify(|changes| *changes += 1);
         }
     }
 

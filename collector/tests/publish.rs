@@ -11,12 +11,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use common::{Collector, DEADLINE, event, now_ms, wait_until};
+use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::event::Event;
 use fpga_core::node_state::{ANNOTATION, NodeState, decode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// The stand-in's node object, what was written to it, and how it is to fail.
@@ -155,10 +158,15 @@ fn mk_api() -> Shared {
 }
 
 fn start(dir: &std::path::Path, server: &Server, flags: &[&str]) -> Collector {
+    spawn(dir, server, Command::new(env!("CARGO_BIN_EXE_fpga-collector")), flags)
+}
+
+/// Starts a collector through `command`, which ends in the program.
+fn spawn(dir: &std::path::Path, server: &Server, command: Command, flags: &[&str]) -> Collector {
     let kubeconfig = server.kubeconfig(dir);
     let mut args = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
     args.extend(flags);
-    Collector::start_with(dir, &args)
+    Collector::spawn(dir, command, &args)
 }
 
 fn last(api: &Shared) -> Option<NodeState> {
@@ -194,12 +202,17 @@ fn holds_one(state: &NodeState) -> bool {
     state.devices.first().is_some_and(|device| device.loaded.len() == 1)
 }
 
+fn holds_two(state: &NodeState) -> bool {
+    state.devices.first().is_some_and(|device| device.loaded.len() == 2)
+}
+
 #[test]
 fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
     let server = Server::start("127.0.0.1:0", &api);
-    let collector = start(dir.path(), &server, &["--min-write-interval", "10m", "--heartbeat", "30m"]);
+    let interval = Duration::from_secs(2);
+    let collector = start(dir.path(), &server, &["--min-write-interval", "2s", "--heartbeat", "30m"]);
     let put = |names: &[&str]| {
         let mk = |name: &&str| json!({"id": name, "digest": format!("sha256:{}", name.repeat(64))});
         let loaded: Vec<_> = names.iter().map(mk).collect();
@@ -217,12 +230,14 @@ fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
         |api: &Shared| api.lock().unwrap().writes.iter().filter(|(_, state)| holds_one(state)).count() == 2;
     wait_until("its echo", || told_twice(&api));
     let writes = api.lock().unwrap().writes.len();
+    let first = api.lock().unwrap().writes.iter().find(|(_, state)| holds_one(state)).unwrap().0;
     put(&["a", "b"]);
-    // More than the second after which the first was written.
-    std::thread::sleep(std::time::Duration::from_millis(2500));
-    assert_eq!(api.lock().unwrap().writes.len(), writes);
-    assert_eq!(collector.terminate().code(), Some(0));
-    assert_eq!(loaded(), Some(2));
+    wait_until("the next bitstream", || loaded() == Some(2));
+    let api = api.lock().unwrap();
+    let next = &api.writes[writes..];
+    assert!(holds_two(&next[0].1), "nothing is written before");
+    // An interval for each of the two times that the first was written.
+    assert!(next[0].0 - first >= 2 * interval, "{:?}", next[0].0 - first);
 }
 
 #[test]
@@ -350,6 +365,105 @@ fn where_the_checkpoint_is_damaged_the_annotation_brings_the_window_back() {
     assert_eq!(second.usage(), 40);
     assert_eq!(second.metric("fpga_collector_recovered_damaged_snapshots_total"), 1.0);
     assert!(dir.path().join("checkpoint/snapshot.damaged").exists());
+}
+
+#[test]
+fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_annotation() {
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let first_dir = tempfile::tempdir().unwrap();
+    let first = start(first_dir.path(), &server, &[]);
+    first.put_board();
+    for seq in 1..=40 {
+        first.post(&event(1, seq, 100));
+    }
+    assert_eq!(first.terminate().code(), Some(0));
+
+    // The API server is away until the device has reported.
+    let second_dir = tempfile::tempdir().unwrap();
+    let kubeconfig = server.kubeconfig(second_dir.path());
+    let address = server.stop();
+    let second = Collector::start_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    second.put_board();
+    let _back = Server::start(&address, &api);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    assert_eq!(last(&api).unwrap().usage.0, 40);
+}
+
+/// How large a file the process may write from now on: none, or any.
+fn limit_file_size(collector: &Collector, limit: &str) {
+    let pid = collector.pid().to_string();
+    // The soft limit alone: that one may be raised again.
+    let limit = format!("--fsize={limit}:");
+    let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+    assert!(status.expect("prlimit of util-linux is needed").success());
+}
+
+#[test]
+fn a_full_disk_takes_no_healthy_board_out_of_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_fpga-collector")]);
+    let flags = ["--device-timeout", "1s", "--min-write-interval", "100ms", "--heartbeat", "1s"];
+    let collector = spawn(dir.path(), &server, command, &flags);
+
+    let reporter = fpga_hook::Reporter::start(fpga_hook::Config {
+        device_interval: Duration::from_millis(100),
+        ..fpga_hook::Config::new(collector.endpoint())
+    });
+    let reporter = reporter.unwrap();
+    let board = |id: &str, queued| DeviceStatus {
+        id: id.to_owned(),
+        vendor: "intel".to_owned(),
+        platform: String::new(),
+        board: String::new(),
+        shell: String::new(),
+        slots: 4,
+        loaded: Vec::new(),
+        queued,
+        health: Health::Healthy,
+    };
+    let published = |id: &str| last(&api)?.devices.into_iter().find(|device| device.id == id);
+    reporter.device(board("reports", 0));
+    reporter.flush(DEADLINE).unwrap();
+    put_device(&collector, "silent", "s");
+    wait_until("both boards", || published("reports").is_some() && published("silent").is_some());
+
+    limit_file_size(&collector, "0");
+    reporter.report(serde_json::from_str::<Event>(&event(1, 1, 0)).unwrap());
+    wait_until("nothing is acknowledged", || collector.request("GET", "/readyz", b"").status == 503);
+    // This one is not heard of, so the time after which a silent board is unhealthy passes while the disk is full.
+    wait_until("the silent board is unhealthy", || {
+        published("silent").is_some_and(|device| device.health == Health::Unhealthy)
+    });
+    let failures = || collector.metric("fpga_collector_checkpoint_failures_total");
+    let before = failures();
+    wait_until("the disk is full for some time", || failures() >= before + 3.0);
+    assert_eq!(published("reports").unwrap().health, Health::Healthy);
+    // What changes is published, too.
+    reporter.device(board("reports", 7));
+    reporter.device(board("new", 0));
+    wait_until("the new board and the queue", || {
+        published("new").is_some() && published("reports").is_some_and(|device| device.queued == 7)
+    });
+    assert_eq!(collector.request("DELETE", "/v1/devices/silent", b"").status, 200);
+    wait_until("the board that left", || published("silent").is_none());
+    assert_eq!(reporter.stats().sent, 0);
+    let journals = std::fs::read_dir(dir.path().join("checkpoint")).unwrap();
+    let names = journals.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.filter(|name| name.starts_with("journal-")).count() <= 2);
+
+    limit_file_size(&collector, "unlimited");
+    reporter.flush(DEADLINE).unwrap();
+    assert_eq!((collector.usage(), reporter.stats().sent), (1, 1));
+    collector.kill();
+    let again = start(dir.path(), &server, &flags);
+    assert_eq!(again.usage(), 1);
+    let state = again.state();
+    let devices = state["devices"].as_array().unwrap();
+    assert!(devices.iter().any(|device| device["id"] == "new"), "the snapshot has what changed meanwhile");
 }
 
 #[test]
