@@ -67,8 +67,10 @@ impl Reports {
     /// The device has been loaded with `bitstream`, which kept it busy for so long.
     pub fn reconfigured(&self, bitstream: &Bitstream, took: Duration) {
         let took = self.reconfigured.take(took);
-        // No task holds the board meanwhile, so the time it is held is told here too.
-        self.reporter.report(Event { duration_ms: took, reconfiguration_ms: took, ..self.event(bitstream) });
+        // An event of its own, with duration 0 (S-5).
+        self.reporter.report(Event { reconfiguration_ms: took, ..self.event(bitstream) });
+        // No command holds the board meanwhile: that it was held is told by another event.
+        self.reporter.report(Event { duration_ms: took, ..self.event(bitstream) });
         let Some(digest) = bitstream.digest else { return };
         if self.announce == Announce::Nothing {
             return;
@@ -106,5 +108,51 @@ impl Reports {
             slot: None,
             tenant: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// The body of the next request, answered as a collector does.
+    fn body(stream: &mut UnixStream) -> Vec<u8> {
+        let mut request = Vec::new();
+        loop {
+            let mut piece = [0; 4096];
+            let read = stream.read(&mut piece).unwrap();
+            assert!(read > 0, "the connection ended");
+            request.extend_from_slice(&piece[..read]);
+            let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let text = String::from_utf8(request[..head].to_ascii_lowercase()).unwrap();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if request.len() == head + 4 + length.parse::<usize>().unwrap() {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+                return request.split_off(head + 4);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reconfiguration_is_an_event_of_its_own_with_duration_0() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("collector.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let variable = |name: &str| (name == "FPGA_COLLECTOR").then(|| format!("unix:{}", socket.display()));
+        let reports = Reports::start(&Config::read(variable).unwrap().unwrap()).unwrap();
+        let bitstream = Bitstream { id: "sobel".parse().unwrap(), digest: None };
+        reports.reconfigured(&bitstream, Duration::from_millis(40));
+
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        while events.len() < 2 {
+            events.extend(serde_json::from_slice::<Vec<Event>>(&body(&mut stream)).unwrap());
+        }
+        let forms: Vec<_> =
+            events.iter().map(|event| (event.duration_ms.0, event.reconfiguration_ms.0)).collect();
+        assert_eq!(forms, [(0, 40), (40, 0)]);
     }
 }
