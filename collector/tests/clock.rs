@@ -1,6 +1,6 @@
 //! Steps of the node's wall clock while devices report. The collector's clock is stepped by a library that is loaded before
 //! the C library and adds to what the kernel's clock shows; everything else is real.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! The annotation, as an API server sees it being written: a stand-in on the loopback that fails, forgets and comes back. The same
 //! against a real API server is in the end-to-end test.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
