@@ -80,8 +80,9 @@ impl Program {
     fn link_only(&self, options: &Options, programs: &[Arc<Self>]) -> ClResult<()> {
         let full = self.full_options(options, CL_INVALID_LINKER_OPTIONS)?;
         let programs = programs.iter().map(|program| program.vendor()).collect::<ClResult<Vec<_>>>()?;
+        let devices = linkable(&self.devices, &programs)?;
         let (linked, program) =
-            vendor::Program::link(&self.context.vendor, &vendors(&self.devices), &full, &programs);
+            vendor::Program::link(&self.context.vendor, &vendors(&devices), &full, &programs);
         if let Some(program) = program {
             self.vendor.set(program).map_err(|_| ClError(opencl_sys::CL_INVALID_OPERATION))?;
         }
@@ -174,6 +175,28 @@ impl Program {
         };
         (status, v1::BuildResult { devices, kernels: Vec::new() })
     }
+}
+
+/// The devices for which all of these programs are compiled: some runtimes crash over others.
+///
+/// # Errors
+/// -59 where some are compiled for a device and some are not, and where there is no such device.
+fn linkable(devices: &[Device], programs: &[&vendor::Program]) -> ClResult<Vec<Device>> {
+    const COMPILED: [u32; 2] = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
+    let mut linkable = Vec::new();
+    for device in devices {
+        let is_compiled = |program: &&&vendor::Program| {
+            // PoCL gives a program whose compilation failed the type, too.
+            program.build_status(device.vendor) != Ok(opencl_sys::CL_BUILD_ERROR)
+                && program.binary_type(device.vendor).is_ok_and(|kind| COMPILED.contains(&kind))
+        };
+        match programs.iter().filter(is_compiled).count() {
+            0 => {}
+            compiled if compiled == programs.len() => linkable.push(*device),
+            _ => return Err(ClError(opencl_sys::CL_INVALID_OPERATION)),
+        }
+    }
+    if linkable.is_empty() { Err(ClError(opencl_sys::CL_INVALID_OPERATION)) } else { Ok(linkable) }
 }
 
 /// What names a program built from source: its text, the options and the device.

@@ -257,3 +257,33 @@ async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() 
         assert_eq!(client.build(program).await.0, 0, "programs without includes build on");
     }
 }
+
+#[tokio::test]
+async fn only_compiled_programs_are_linked() {
+    const INVALID_OPERATION: i32 = -59;
+    let manager = Manager::start(&[]);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    let compiled = client.source(context, INCREASE).await;
+    let compile = |program| {
+        let (devices, options, headers) = (Vec::new(), String::new(), Vec::new());
+        Method::CompileProgram(v1::CompileProgram { program, devices, options, headers, includes: None })
+    };
+    assert_eq!(client.call(compile(compiled)).await.status, 0);
+    let source = client.source(context, "kernel void other(void) {}").await;
+    let broken = client.source(context, "no program").await;
+    assert_ne!(client.call(compile(broken)).await.status, 0);
+    let built = client.source(context, "kernel void third(void) {}").await;
+    assert_eq!(client.build(built).await.0, 0);
+    for programs in [vec![source], vec![broken], vec![built], vec![compiled, source], vec![compiled, broken]]
+    {
+        let (program, devices, options) = (client.id(), Vec::new(), String::new());
+        let link = v1::LinkProgram { program, context, devices, options, programs: programs.clone() };
+        let reply = client.call(Method::LinkProgram(link)).await;
+        assert_eq!(reply.status, INVALID_OPERATION, "{programs:?}");
+    }
+    let (program, devices, options) = (client.id(), Vec::new(), String::new());
+    let link = v1::LinkProgram { program, context, devices, options, programs: vec![compiled] };
+    assert_eq!(client.call(Method::LinkProgram(link)).await.status, 0);
+    client.kernel(program, "increase").await;
+}
