@@ -14,7 +14,7 @@ command -v cargo-fuzz >/dev/null || {
     exit 1
 }
 
-targets=${*:-request events node_state}
+targets=${*:-request events node_state ring_frames client_messages tenant_packets}
 for target in $targets; do
     corpus=build/fuzz/$target
     mkdir -p "$corpus"

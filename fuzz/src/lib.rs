@@ -1,18 +1,25 @@
 //! What must hold for any bytes that the services are sent: by kube-scheduler, by reporters, by whoever may annotate
-//! a node.
+//! a node, by OpenCL clients, and by the processes of hostile tenants. Sessions run over the OpenCL runtime of the
+//! environment.
 //!
 //! Each function takes hostile bytes, and panics if they break a promise. `make fuzz` lets libFuzzer look for such
 //! bytes (`fuzz/libfuzzer`); the tests here only go through the committed seeds and random changes of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::panic, reason = "a panic is how a broken promise is told")]
 
+mod client_messages;
 mod events;
 mod node_state;
 mod request;
+mod ring_frames;
+mod tenant_packets;
 
+pub use client_messages::client_messages;
 pub use events::events;
 pub use node_state::node_state;
 pub use request::request;
+pub use ring_frames::ring_frames;
+pub use tenant_packets::tenant_packets;
 
 #[cfg(test)]
 mod tests {
@@ -21,8 +28,14 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    const TARGETS: [(&str, Target); 3] =
-        [("request", super::request), ("events", super::events), ("node_state", super::node_state)];
+    const TARGETS: [(&str, Target); 6] = [
+        ("client_messages", super::client_messages),
+        ("events", super::events),
+        ("node_state", super::node_state),
+        ("request", super::request),
+        ("ring_frames", super::ring_frames),
+        ("tenant_packets", super::tenant_packets),
+    ];
 
     fn seeds(target: &str) -> Vec<Vec<u8>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);

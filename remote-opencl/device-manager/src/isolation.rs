@@ -9,6 +9,8 @@
 
 pub mod child;
 pub mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 pub mod outbound;
 pub mod packets;

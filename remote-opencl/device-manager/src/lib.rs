@@ -21,6 +21,8 @@ pub mod connections;
 pub mod dispatcher;
 pub mod exec;
 pub mod execute;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gate;
 pub mod greeting;
 pub mod humane;

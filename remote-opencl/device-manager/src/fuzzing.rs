@@ -1,0 +1,153 @@
+//! What fuzz targets drive, over the real runtime: a session, and the manager's side of a tenant process.
+//!
+//! Both are the code that serves; what is made for them here is the peer alone.
+
+use crate::board::Board;
+use crate::budget::Budget;
+use crate::builds::Builds;
+use crate::config::{Config, SharedMemory, Sources};
+use crate::confine::Confinement;
+use crate::dispatcher::{Dispatcher, SessionId, Tenant};
+use crate::gate::MayReconfigure;
+use crate::greeting::Access;
+use crate::includes::Includes;
+use crate::inventory::Inventory;
+pub use crate::isolation::fuzzing::{TenantPackets, link_frames};
+use crate::keepalive::Keepalive;
+use crate::link::Links;
+use crate::metrics::Metrics;
+use crate::objects::lock;
+use crate::outgoing::Outgoing;
+use crate::peer::Credentials;
+use crate::quotas::{Quota, Quotas};
+use crate::reporting::Reports;
+use crate::router::{Input, Router};
+use crate::segments::{Pool, Side, Sides};
+use crate::session::{Incoming, Locality, Session, Shared, Who};
+use crate::settings::{Current, Settings, TenantArgs};
+use crate::shutdown::Shutdown;
+use crate::store::BitstreamStore;
+use crate::trace::Trace;
+use fpga_protocol::v1;
+use futures::StreamExt as _;
+use std::num::NonZeroU32;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Duration;
+use tonic::Status;
+
+/// Bytes that a session may have of buffers, and all of them of segments: what a device does with them takes time.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// A session that takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The parts of a manager without flags, and whose turn it is: what is left behind is counted for all. The runtime is that
+/// of the environment.
+static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
+    let metrics = Metrics::default();
+    let quota = Quota { memory: MEMORY_BYTES, upload: MEMORY_BYTES, ..Quota::default() };
+    let settings = Settings::new(Current { default_quota: quota, ..Current::default() });
+    let slots = NonZeroU32::MIN.saturating_add(1);
+    let current = settings.current();
+    let dispatcher = Dispatcher::new(slots, current.rules.clone(), Reports::off());
+    Ok(Mutex::new(Arc::new(Shared {
+        inventory: Inventory::read().map_err(|error| error.to_string())?,
+        router: Router::default(),
+        quotas: Quotas::new(settings.clone(), metrics.clone()),
+        sides: Sides::default(),
+        segments: Pool::new(MEMORY_BYTES),
+        links: Links::new(Duration::ZERO, metrics.clone()),
+        lender: Arc::default(),
+        shutdown: Shutdown::new(),
+        processes: None,
+        config: Config {
+            dispatcher: Arc::new(dispatcher),
+            store: Arc::new(BitstreamStore::in_memory(MEMORY_BYTES)),
+            catalogue: Arc::default(),
+            reports: Reports::off(),
+            access: Access::Connection,
+            trace: Trace::default(),
+            confinement: Confinement::off(),
+            builds: Builds::by_processors(),
+            includes: Includes::ignored(),
+            tls: None,
+            settings,
+            tenant_args: TenantArgs::none(),
+            metrics,
+            reconfiguration_time: Duration::ZERO,
+            keepalive: Keepalive::within(Duration::ZERO),
+            abandoned_grace: DEADLINE,
+            drain_timeout: DEADLINE,
+            reconnect_grace: Duration::ZERO,
+            board: Board::default(),
+            shared_memory: SharedMemory::On,
+            gate: Arc::new(MayReconfigure::Always),
+            sources: Sources::AsBitstream,
+        },
+    })))
+});
+
+/// The parts, for the caller alone.
+pub(crate) fn shared() -> Result<MutexGuard<'static, Arc<Shared>>, String> {
+    SHARED.as_ref().map(lock).map_err(Clone::clone)
+}
+
+/// The messages of a client that says all of them and goes.
+struct Messages {
+    left: std::vec::IntoIter<v1::ClientMessage>,
+    /// What the client opens first: the socket for descriptors.
+    side: Option<(SessionId, UnixStream)>,
+    shared: Arc<Shared>,
+}
+
+impl Incoming for Messages {
+    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
+        if let Some((session, side)) = self.side.take() {
+            self.shared.router.send(session, Input::Side(Side::of(side.into())));
+            // What comes from elsewhere is taken first.
+            tokio::task::yield_now().await;
+        }
+        Ok(self.left.next())
+    }
+}
+
+/// What a session has left behind, all of which should be nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Left {
+    /// Tasks that run.
+    pub running: usize,
+    /// Tasks that wait.
+    pub waiting: usize,
+    /// Bytes of shared memory.
+    pub segments: u64,
+}
+
+/// Serves a session whose client sends these messages and goes.
+///
+/// # Errors
+/// There is no OpenCL runtime, the system refuses something, or the session hangs.
+pub fn session(messages: Vec<v1::ClientMessage>) -> Result<Left, String> {
+    let shared = shared()?;
+    let failed = |error: std::io::Error| error.to_string();
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let locality = Locality::SharesMemory(Credentials::of(&ours).map_err(failed)?);
+    let tenant = Tenant::new("fuzz");
+    let account = shared.quotas.enter(&tenant).ok_or("sessions before this one live on")?;
+    let id = shared.config.dispatcher.new_session();
+    let budget = Budget::default();
+    let (outgoing, mut told) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
+    let client = Messages { left: messages.into_iter(), side: Some((id, ours)), shared: shared.clone() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let who = Who { id, tenant, account, locality };
+    let served = async {
+        let (session, input) = Session::new(shared.clone(), who, budget, outgoing);
+        tokio::join!(session.run(input, client), async { while told.next().await.is_some() {} })
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(DEADLINE, served).await })
+        .map_err(|_| "the session hangs".to_owned())?;
+    drop(theirs);
+    let dispatcher = &shared.config.dispatcher;
+    let segments = shared.segments.taken();
+    Ok(Left { running: dispatcher.running(), waiting: dispatcher.waiting(), segments })
+}

@@ -1,0 +1,123 @@
+//! The manager's side of a tenant process that says what it likes, for fuzz targets.
+
+use super::packets::{Common, Control, Up};
+use super::pool::{Plan, TenantProcesses};
+use super::process::MemoryLimits;
+use super::relay::Frames;
+use super::tenant_process::{TASK_IDS, TenantProcess};
+use crate::command_ring::CommandRing;
+use crate::confine::ConfineBuilds;
+use crate::dispatcher::{Demand, SessionId, TaskRequest, Tenant};
+use crate::fuzzing::shared;
+use crate::log::LogArgs;
+use crate::runtime::Runtime;
+use crate::session::Locality;
+use clap::{Args as _, FromArgMatches as _};
+use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use std::num::NonZeroU32;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is left in the dispatch when the process has gone, whose neighbour has one task that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantPackets {
+    /// Tasks that run.
+    pub running: usize,
+    /// Tasks that wait.
+    pub waiting: usize,
+}
+
+impl TenantPackets {
+    /// Those of the neighbour alone.
+    pub const OF_NEIGHBOUR: Self = Self { running: 1, waiting: 0 };
+
+    /// Hears a process with two sessions that says these packets and ends.
+    ///
+    /// # Errors
+    /// There is no OpenCL runtime, or the system refuses something.
+    pub fn hear(packets: &[&[u8]]) -> Result<Self, String> {
+        let shared = shared()?;
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
+        let all = TenantProcesses::new(plan().map_err(|error| failed(&error))?);
+        let dispatcher = &shared.config.dispatcher;
+        let neighbour = dispatcher.new_session();
+        let task = dispatcher.new_task();
+        let tenant = Tenant::new("neighbour");
+        let request = TaskRequest { session: neighbour, task, tenant, demand: Demand::AnySlot, kind: None };
+        dispatcher.submit(request).map_err(|error| failed(&error))?;
+        let (control, theirs) = Control::pair().map_err(|error| failed(&error))?;
+        let process = Arc::new(TenantProcess::new(Tenant::new("fuzz"), TASK_IDS, control));
+        let (link, _other_end) = UnixStream::pair().map_err(|error| failed(&error))?;
+        let link = OwnedFd::from(link);
+        let sessions = [SessionId(u64::MAX - 1), SessionId(u64::MAX)];
+        for session in sessions {
+            process.begin(session, Locality::Remote, &link).map_err(|error| failed(&error))?;
+        }
+        let confined = serde_json::to_vec(&Up::Confined).map_err(|error| failed(&error))?;
+        for packet in std::iter::once(confined.as_slice()).chain(packets.iter().copied()) {
+            // An empty one would be the end; one for which there is no room is not said.
+            if !packet.is_empty() {
+                let _ = send(theirs.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+            }
+        }
+        // What it was told stays unread: closing the socket would take back what it has said.
+        shutdown(theirs.as_raw_fd(), Shutdown::Write).map_err(|error| failed(&error))?;
+        process.serve(0, &all, &shared);
+        process.leave_nothing(&shared);
+        let left = Self { running: dispatcher.running(), waiting: dispatcher.waiting() };
+        dispatcher.finished(task);
+        dispatcher.cancel_session(neighbour);
+        Ok(left)
+    }
+}
+
+/// How many frames come out of a session's link that carries these bytes, and how long the longest is.
+///
+/// # Errors
+/// The system's.
+pub fn link_frames(bytes: &[u8]) -> std::io::Result<(usize, usize)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (ours, mut theirs) = tokio::net::UnixStream::pair()?;
+        let (read, _write) = ours.into_split();
+        let mut frames = Frames::of(read);
+        let (mut count, mut longest) = (0, 0);
+        let write = async move {
+            // A reader that has heard enough hangs up.
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut theirs, bytes).await;
+        };
+        let read = async {
+            while let Ok(Some(frame)) = frames.next().await {
+                count += 1;
+                longest = longest.max(frame.len());
+            }
+            drop(frames);
+        };
+        tokio::join!(write, read);
+        Ok((count, longest))
+    })
+}
+
+fn plan() -> Result<Plan, clap::Error> {
+    let flags = LogArgs::augment_args(clap::Command::new("fuzz"));
+    Ok(Plan {
+        runtime: Runtime::Pocl,
+        log: LogArgs::from_arg_matches(&flags.try_get_matches_from(["fuzz"])?)?,
+        most: 1,
+        memory: MemoryLimits { private: u64::MAX, address_space: None },
+        folder: PathBuf::new(),
+        common: Common {
+            slots: NonZeroU32::MIN,
+            reconfiguration_time: Duration::ZERO,
+            source_as_bitstream: false,
+            bitstreams: None,
+            store_limit: 0,
+            confine: ConfineBuilds::Off,
+            builds: 1,
+            command_ring: CommandRing::Off,
+        },
+    })
+}
