@@ -189,7 +189,7 @@ impl Policy {
             (Reason::Urgent, URGENT_INTERVAL.min(last.min))
         } else if last.news == News::Board || last.news == News::Bitstream && self.echoes_bitstreams() {
             (Reason::Echo, ECHO.min(last.heartbeat))
-        } else if differs(&last.state, current) {
+        } else if differs(&last.state, current, passed.into()) {
             match self.loaded_due(last, current) {
                 Some(due) if due < last.min => (Reason::Loaded, due),
                 _ => (Reason::Changed, last.min),
@@ -256,9 +256,9 @@ fn has_made_way(old: &NodeState, new: &NodeState) -> bool {
     })
 }
 
-/// Whether `new` would be scored or filtered differently from what a reader makes of `old` by now.
-fn differs(old: &NodeState, new: &NodeState) -> bool {
-    let age = new.measured_at - old.measured_at;
+/// Whether `new` would be scored or filtered differently from what a reader makes of `old`, which is `age` old by now: as
+/// the reader counts it, not by the difference of two wall times, for the clock may have stepped between them.
+fn differs(old: &NodeState, new: &NodeState, age: Millis) -> bool {
     let slots = new.devices.iter().map(|device| u64::from(device.slots)).sum::<u64>().max(1);
     let capacity = new.window.0.saturating_mul(slots);
     let off = |is: Millis, was: Millis, share: u64| {

@@ -93,10 +93,14 @@ fn usage_that_fades_as_readers_reckon_is_no_change() {
     let at = Instant::now();
     let mut busy = mk_state(1_000_000);
     busy.usage = Millis(100_000);
-    busy.buckets.usage = vec![Millis::ZERO, Millis(100_000)];
+    // It leaves the window within 20 s.
+    busy.buckets.usage = [vec![Millis::ZERO; 28], vec![Millis(50_000); 2]].concat();
     let policy = mk_policy(&busy, at);
-    let idle = mk_state(1_320_000);
-    assert!(matches!(policy.decide(&idle, after(at, 20)), Decision::Wait(_)));
+    // Whatever the wall clock did meanwhile.
+    for measured_at in [1_020_000, 9_000_000, 1] {
+        assert!(matches!(policy.decide(&mk_state(measured_at), after(at, 20)), Decision::Wait(_)));
+        assert_eq!(policy.decide(&mk_state(measured_at), after(at, 13)), Decision::Write(Reason::Changed));
+    }
 }
 
 #[test]
