@@ -33,7 +33,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Checkpoint {
     dir: PathBuf,
-    journal: File,
+    /// None where the disk has been full since the start.
+    journal: Option<File>,
     number: u64,
     bytes: u64,
     /// Records that are to be written together.
@@ -82,7 +83,8 @@ impl Checkpoint {
     /// Opens the checkpoint in `dir`, makes it where there is none, and recovers what it holds.
     ///
     /// # Errors
-    /// [`CheckpointError`] when the folder can't be used; damage is not an error but is told in [`Recovered`].
+    /// [`CheckpointError`] when the folder can't be used; damage is not an error but is told in [`Recovered`]. On a full disk
+    /// it opens, and the first commit fails.
     pub fn open(dir: &Path, length: Millis, now: WallTime) -> Result<(Self, Recovered), CheckpointError> {
         let io = |source| CheckpointError::Io { dir: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(io)?;
@@ -102,10 +104,14 @@ impl Checkpoint {
         let state = state.with_length(length, now)?;
         // A journal of its own for this process: nothing is ever written after a torn end.
         let number = number + 1;
-        let journal = create_journal(dir, number).map_err(io)?;
+        let journal = match begin_journal(dir, number, &state) {
+            Ok(journal) => Some(journal),
+            // What was recovered can be published all the same.
+            Err(error) if is_full(&error) => None,
+            Err(error) => return Err(io(error)),
+        };
         let checkpoint =
             Self { dir: dir.to_owned(), journal, number, bytes: 0, group: Vec::new(), _lock: lock };
-        write_snapshot(dir, number, &state).map_err(io)?;
         let torn_bytes = (bytes.len() - whole) as u64;
         Ok((checkpoint, Recovered { state, records, torn_bytes, damaged }))
     }
@@ -133,8 +139,9 @@ impl Checkpoint {
             return Ok(());
         }
         let group = std::mem::take(&mut self.group);
-        self.journal.write_all(&group)?;
-        self.journal.sync_data()?;
+        let Some(journal) = &mut self.journal else { return Err(io::ErrorKind::StorageFull.into()) };
+        journal.write_all(&group)?;
+        journal.sync_data()?;
         self.bytes += group.len() as u64;
         self.group = group;
         self.group.clear();
@@ -160,12 +167,24 @@ impl Checkpoint {
         // The number is used again when this fails: whatever the snapshot names then, the journal of this number is empty,
         // and a disk that stays full gets no file per try.
         let number = self.number + 1;
-        let journal = create_journal(&self.dir, number)?;
-        write_snapshot(&self.dir, number, state)?;
-        (self.number, self.journal, self.bytes) = (number, journal, 0);
+        let journal = begin_journal(&self.dir, number, state)?;
+        (self.number, self.journal, self.bytes) = (number, Some(journal), 0);
         self.group.clear();
         Ok(())
     }
+}
+
+/// Whether there is no more room on the disk, or none for us: that passes, and is nobody's mistake.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// An empty journal, and the snapshot that it goes on from.
+fn begin_journal(dir: &Path, number: u64, state: &State) -> io::Result<File> {
+    let journal = create_journal(dir, number)?;
+    write_snapshot(dir, number, state)?;
+    Ok(journal)
 }
 
 /// Puts a snapshot of `state` in place to which the journal `number` belongs, and removes the journals before.

@@ -2,7 +2,7 @@
 //! answered when the change lasts. Many commands share one `fsync`.
 
 use crate::checkpoint::frame::Source;
-use crate::checkpoint::{Checkpoint, Recovered};
+use crate::checkpoint::{Checkpoint, Recovered, is_full};
 use crate::clock::Clock;
 use crate::metrics::{EventResult, Metrics};
 use crate::state::{Counted, NoRoom, Record, Silence, State};
@@ -103,7 +103,7 @@ struct Owner {
 /// Starts the owner with what was recovered; this is a new boot from here on.
 ///
 /// # Errors
-/// When there is no thread, or the new boot can't be written.
+/// When there is no thread, or the new boot can't be written for another reason than a full disk.
 pub fn start(
     config: Config,
     checkpoint: Checkpoint,
@@ -131,7 +131,12 @@ pub fn start(
     owner.state.hear_all(now);
     let boot = Record::Boot(owner.state.version().boot.saturating_add(1));
     owner.record(&boot, now).map_err(io::Error::other)?;
-    owner.checkpoint.commit()?;
+    match owner.checkpoint.commit() {
+        Ok(()) => {}
+        // The boards are there all the same, and events wait in their reporters.
+        Err(error) if is_full(&error) => owner.fail(&error),
+        Err(error) => return Err(error),
+    }
     owner.metrics.take_over(&owner.state);
     let thread = std::thread::Builder::new()
         .name("fpga-collector-owner".to_owned())

@@ -467,6 +467,34 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
 }
 
 #[test]
+fn a_collector_that_starts_on_a_full_disk_publishes_its_boards_and_acknowledges_no_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let first = start(dir.path(), &server, &[]);
+    first.put_board();
+    for seq in 1..=40 {
+        first.post(&event(1, seq, 100));
+    }
+    assert_eq!(first.terminate().code(), Some(0));
+
+    // Files of at most 512 bytes: a snapshot is longer.
+    let mut command = Command::new("sh");
+    let limited = r#"trap "" XFSZ; ulimit -S -f 1; exec "$0" "$@""#;
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_fpga-collector")]);
+    let second = spawn(dir.path(), &server, command, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    let state = last(&api).unwrap();
+    assert_eq!((state.usage.0, state.devices[0].health), (40, Health::Healthy));
+    assert_eq!(second.post(&event(1, 41, 0)).status, 503);
+
+    limit_file_size(&second, "unlimited");
+    wait_until("events are taken again", || second.post(&event(1, 41, 0)).status == 200);
+    second.kill();
+    assert_eq!(start(dir.path(), &server, &[]).usage(), 41);
+}
+
+#[test]
 fn garbage_in_the_annotation_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();

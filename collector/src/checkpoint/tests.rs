@@ -188,7 +188,7 @@ proptest! {
                         let mut half = Vec::new();
                         frame::encode(Source::EventsBody(&body(seq)), NOW, &mut half).unwrap();
                         half.truncate(half.len() / 2);
-                        checkpoint.journal.write_all(&half).unwrap();
+                        checkpoint.journal.as_mut().unwrap().write_all(&half).unwrap();
                     }
                     drop(checkpoint);
                     let reopened = Checkpoint::open(dir.path(), LENGTH, NOW).unwrap();
