@@ -5,18 +5,25 @@
 //! that needs none waits only behind its own session's. Of idle slots the one whose bitstream is least likely to be
 //! wanted soon is loaded anew ([`crate::reuse`], S-11). Nothing here runs anything: `submit` and `finish` say what
 //! the caller is to do.
+//!
+//! Running tasks may wait for one that has not started, as a kernel does that writes to a full channel. A session that
+//! makes no progress therefore starts tasks past those that wait: see [`Dispatch::start_stalled`], also for the bound.
 
 mod chooser;
 pub mod policy;
 mod profile;
+mod stalled;
 mod task;
 
 pub use profile::Kind;
-pub use task::{EndedTask, Finished, Grant, Refusal, SlotUsage, TaskId, TaskRequest, Tenant};
+pub use stalled::{MIN_STALL, STALL_PER_WAIT};
+pub use task::{
+    EndedTask, Finished, Grant, Lanes, MAX_LANES, Refusal, SlotUsage, TaskId, TaskRequest, Tenant,
+};
 
 use crate::bitstream::Digest;
 use crate::reuse::Foresight;
-use crate::slots::{Assignment, Demand, SessionId, SlotIndex, SlotTable};
+use crate::slots::{Assignment, Demand, MAX_TASKS_PER_SLOT, SessionId, SlotIndex, SlotTable};
 use crate::units::MonotonicTime;
 use chooser::{Chooser, Head};
 use policy::Rules;
@@ -46,6 +53,8 @@ pub struct Dispatch {
     /// Counts arrivals.
     arrivals: u64,
     running: BTreeMap<TaskId, Running>,
+    /// The sessions that hold slots.
+    holders: BTreeMap<SessionId, Holder>,
     chooser: Chooser,
     profile: Profile,
 }
@@ -62,6 +71,7 @@ struct Running {
     session: SessionId,
     tenant: Tenant,
     slots: Vec<SlotIndex>,
+    lanes: Lanes,
     /// Number of the hold on the first slot; those on the others follow.
     first_hold: u64,
     kernels: Kernels,
@@ -70,6 +80,15 @@ struct Running {
     kind: Option<Kind>,
     /// Device time by the profile when it started.
     expected: Option<Duration>,
+}
+
+/// A session that holds slots.
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    /// Its running tasks that hold slots.
+    tasks: usize,
+    /// When the last one of those started or ended.
+    last_change: Duration,
 }
 
 /// Where the kernels of a running task come from.
@@ -95,6 +114,7 @@ impl Dispatch {
             waiting_ids: HashSet::new(),
             arrivals: 0,
             running: BTreeMap::new(),
+            holders: BTreeMap::new(),
             chooser: Chooser::new(Rules::default()),
             profile: Profile::default(),
         }
@@ -173,7 +193,7 @@ impl Dispatch {
                 let head = head(session, &waiting, &self.profile);
                 self.chooser.choose(std::iter::once(head), now);
             }
-            self.start(waiting, now)
+            self.start(waiting, MAX_TASKS_PER_SLOT, now)
         };
         match waiting {
             Ok(grant) => Ok(Some(grant)),
@@ -196,6 +216,7 @@ impl Dispatch {
             running.slots.iter().map(|slot| self.charge(*slot, task, &running, now)).collect();
         self.slots.release(&running.slots);
         if !usage.is_empty() {
+            self.released(running.session, now);
             let used = usage.iter().map(|usage| usage.until.saturating_sub(usage.from)).sum();
             self.profile.measured(running.kind, used);
             self.chooser.ended(&running.tenant, running.expected, used);
@@ -252,20 +273,30 @@ impl Dispatch {
     fn start_waiting(&mut self, now: Duration) -> Vec<Grant> {
         let mut grants = Vec::new();
         while let Some(session) = self.choose(now) {
-            let Some(arrival) = self.first_of(session).map(|first| first.arrival) else { break };
-            let Some(grant) = self.start_first_of(session, now) else { break };
-            grants.push(grant);
-            self.heads.remove(&arrival);
-            while self.first_of(session).is_some_and(|next| next.request.demand == Demand::Nothing) {
-                grants.extend(self.start_first_of(session, now));
+            let started = self.start_head_of(session, MAX_TASKS_PER_SLOT, now);
+            if started.is_empty() {
+                break;
             }
-            match self.first_of(session).map(|next| next.arrival) {
-                Some(next) => {
-                    self.heads.insert(next, session);
-                }
-                None => {
-                    self.waiting.remove(&session);
-                }
+            grants.extend(started);
+        }
+        grants
+    }
+
+    /// Starts a session's head, if it gets its slots, and what needs none behind it.
+    fn start_head_of(&mut self, session: SessionId, most_tasks: u32, now: Duration) -> Vec<Grant> {
+        let Some(arrival) = self.first_of(session).map(|first| first.arrival) else { return Vec::new() };
+        let Some(grant) = self.start_first_of(session, most_tasks, now) else { return Vec::new() };
+        let mut grants = vec![grant];
+        self.heads.remove(&arrival);
+        while self.first_of(session).is_some_and(|next| next.request.demand == Demand::Nothing) {
+            grants.extend(self.start_first_of(session, most_tasks, now));
+        }
+        match self.first_of(session).map(|next| next.arrival) {
+            Some(next) => {
+                self.heads.insert(next, session);
+            }
+            None => {
+                self.waiting.remove(&session);
             }
         }
         grants
@@ -285,10 +316,10 @@ impl Dispatch {
     }
 
     /// Starts the first waiting task of a session, if it gets its slots.
-    fn start_first_of(&mut self, session: SessionId, now: Duration) -> Option<Grant> {
+    fn start_first_of(&mut self, session: SessionId, most_tasks: u32, now: Duration) -> Option<Grant> {
         let waiting = self.waiting.get_mut(&session)?.pop_front()?;
         let task = waiting.request.task;
-        match self.start(waiting, now) {
+        match self.start(waiting, most_tasks, now) {
             Ok(grant) => {
                 self.waiting_ids.remove(&task);
                 Some(grant)
@@ -300,11 +331,12 @@ impl Dispatch {
         }
     }
 
-    /// Starts a task that no other is before, if it gets its slots.
-    fn start(&mut self, waiting: Waiting, now: Duration) -> Result<Grant, Waiting> {
+    /// Starts a task that no other is before, if it gets its slots; those of its session only while they are held by fewer
+    /// than `most_tasks`.
+    fn start(&mut self, waiting: Waiting, most_tasks: u32, now: Duration) -> Result<Grant, Waiting> {
         let TaskRequest { session, task, demand, kind, .. } = &waiting.request;
         let (session, task, kind) = (*session, *task, *kind);
-        let joined = self.slots.join(session, demand);
+        let joined = self.slots.join(session, demand, most_tasks);
         let assignment = match joined {
             Some(assignment) => assignment,
             None => match self.take(session, demand, now) {
@@ -324,12 +356,14 @@ impl Dispatch {
         let expected = self.profile.expected(kind);
         if *demand != Demand::Nothing {
             self.chooser.started(&waiting.request.tenant, expected);
+            self.took(session, now);
         }
         let Assignment { slots, load, .. } = assignment;
         let running = Running {
             session,
             tenant: waiting.request.tenant,
             slots: slots.clone(),
+            lanes: waiting.request.lanes,
             first_hold: self.holds + 1,
             kernels,
             submitted: waiting.since,
@@ -384,6 +418,23 @@ impl Dispatch {
         let at = running.slots.iter().position(|other| *other == slot).unwrap_or(0) as u64;
         let hold = running.first_hold + at;
         SlotUsage { slot, bitstream, task, hold, tenant: running.tenant.clone(), from, until }
+    }
+
+    /// A task of a session has slots.
+    fn took(&mut self, session: SessionId, now: Duration) {
+        let holder = self.holders.entry(session).or_insert(Holder { tasks: 0, last_change: now });
+        holder.tasks += 1;
+        holder.last_change = now;
+    }
+
+    /// A task of a session has its slots no more.
+    fn released(&mut self, session: SessionId, now: Duration) {
+        let Some(holder) = self.holders.get_mut(&session) else { return };
+        holder.tasks -= 1;
+        holder.last_change = now;
+        if holder.tasks == 0 {
+            self.holders.remove(&session);
+        }
     }
 
     fn uncharged_since(&self, slot: SlotIndex, now: Duration) -> Duration {

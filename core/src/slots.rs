@@ -7,7 +7,7 @@
 use crate::bitstream::Digest;
 use std::num::NonZeroU32;
 
-/// Most tasks of a session that share a slot: who waits for it waits for all of them.
+/// Most tasks of a session that share a slot, unless they wait for each other: who waits for the slot waits for all of them.
 pub const MAX_TASKS_PER_SLOT: u32 = 64;
 
 /// Index of a slot in its device, from 0.
@@ -209,11 +209,11 @@ impl SlotTable {
         Some(assignment)
     }
 
-    /// Joins slots that other tasks of the same session hold, if they are all that a task needs and not
-    /// [`MAX_TASKS_PER_SLOT`] hold one of them.
-    pub fn join(&mut self, session: SessionId, demand: &Demand) -> Option<Assignment> {
+    /// Joins slots that other tasks of the same session hold, if they are all that a task needs and fewer than
+    /// `most_tasks` hold each of them.
+    pub fn join(&mut self, session: SessionId, demand: &Demand, most_tasks: u32) -> Option<Assignment> {
         let own = |slot: &Slot| {
-            slot.holder.is_some_and(|holder| holder.session == session && holder.tasks < MAX_TASKS_PER_SLOT)
+            slot.holder.is_some_and(|holder| holder.session == session && holder.tasks < most_tasks)
         };
         let slots = match demand {
             Demand::Nothing => Vec::new(),

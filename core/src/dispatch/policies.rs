@@ -67,6 +67,7 @@ impl Device {
             task,
             tenant: tenant(at),
             demand: Demand::of([], OtherKernels::Some),
+            lanes: Lanes::Any,
             kind: Some(Kind(at as u64)),
         };
         let grant = self.dispatch.submit(request, self.now).unwrap();
@@ -212,6 +213,7 @@ fn what_a_tenant_did_while_nobody_else_wanted_the_device_is_not_held_against_it(
         task: TaskId(task),
         tenant: tenant(at),
         demand: Demand::AnySlot,
+        lanes: Lanes::Any,
         kind: Some(Kind(0)),
     };
     // An hour alone, one task of 100 ms after the other.

@@ -14,6 +14,20 @@ pub struct TaskId(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(Arc<str>);
 
+/// Most queues of a task that are told apart.
+pub const MAX_LANES: usize = 64;
+
+/// On which queues of its session a task has commands: tasks of which each has a queue that the other has not may run at
+/// the same time, and one may wait for the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Lanes {
+    /// An out-of-order queue, or too many to tell apart: the task may run beside any other.
+    #[default]
+    Any,
+    /// These in-order queues.
+    Of(Vec<u64>),
+}
+
 /// A task that wants to start.
 #[derive(Debug, Clone)]
 pub struct TaskRequest {
@@ -25,6 +39,8 @@ pub struct TaskRequest {
     pub tenant: Tenant,
     /// What it needs.
     pub demand: Demand,
+    /// On which queues of its session it has commands.
+    pub lanes: Lanes,
     /// What it runs, for the policies that go by how long such tasks took; nothing where nobody knows.
     pub kind: Option<Kind>,
 }
@@ -103,6 +119,34 @@ pub enum Refusal {
     /// The id is that of a task that waits or runs.
     #[error("task {} is known already", .0.0)]
     Known(TaskId),
+}
+
+impl Lanes {
+    /// The lanes of a task with commands on these queues; nothing stands for a queue without an order.
+    pub fn of(queues: impl IntoIterator<Item = Option<u64>>) -> Self {
+        let mut lanes: Vec<u64> = Vec::new();
+        for queue in queues {
+            let Some(queue) = queue else { return Self::Any };
+            if lanes.contains(&queue) {
+                continue;
+            }
+            if lanes.len() == MAX_LANES {
+                return Self::Any;
+            }
+            lanes.push(queue);
+        }
+        Self::Of(lanes)
+    }
+
+    /// Whether a task with these lanes has a command that no task of the lanes `taken` comes before by the order of a queue.
+    pub(super) fn has_one_beside<'a>(&self, taken: impl Iterator<Item = &'a Self> + Clone) -> bool {
+        let is_taken =
+            |lane: &u64| taken.clone().any(|taken| matches!(taken, Self::Of(of) if of.contains(lane)));
+        match self {
+            Self::Any => true,
+            Self::Of(lanes) => lanes.iter().any(|lane| !is_taken(lane)),
+        }
+    }
 }
 
 impl Tenant {

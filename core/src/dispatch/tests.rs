@@ -26,6 +26,7 @@ fn task(session: u64, task: u64, bitstreams: &[u8]) -> TaskRequest {
         task: TaskId(task),
         tenant: Tenant::new("uid:0"),
         demand: Demand::of(bitstreams.iter().copied().map(digest), OtherKernels::None),
+        lanes: Lanes::Any,
         kind: None,
     }
 }

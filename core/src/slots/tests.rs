@@ -139,9 +139,9 @@ fn kernels_without_a_bitstream_take_a_slot_and_leave_what_it_holds() {
 fn only_the_session_that_holds_a_slot_may_join_it() {
     let mut table = table(1);
     let held = table.take(A, &bitstreams(&[1])).unwrap();
-    assert_eq!(table.join(B, &bitstreams(&[1])), None);
-    assert_eq!(table.join(A, &bitstreams(&[2])), None);
-    let joined = table.join(A, &bitstreams(&[1])).unwrap();
+    assert_eq!(table.join(B, &bitstreams(&[1]), MAX_TASKS_PER_SLOT), None);
+    assert_eq!(table.join(A, &bitstreams(&[2]), MAX_TASKS_PER_SLOT), None);
+    let joined = table.join(A, &bitstreams(&[1]), MAX_TASKS_PER_SLOT).unwrap();
     assert_eq!(table.release(&held.slots), [], "the other task still holds it");
     assert_eq!(table.release(&joined.slots), [SlotIndex(0)]);
     assert_eq!(table.release(&joined.slots), [], "a second release does nothing");

@@ -8,12 +8,13 @@ use crate::reporting::{Reports, SlotsNow};
 use fpga_core::bitstream::Digest;
 use fpga_core::dispatch::Dispatch;
 use fpga_core::dispatch::policy::Rules;
-pub use fpga_core::dispatch::{Finished, Grant, Kind, Refusal, TaskId, TaskRequest, Tenant};
+pub use fpga_core::dispatch::{Finished, Grant, Kind, Lanes, Refusal, TaskId, TaskRequest, Tenant};
 pub use fpga_core::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// The queue and the slots of the device. Shared by all sessions.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Dispatcher {
     above: Option<Box<dyn Above>>,
     last_session: AtomicU64,
     last_task: AtomicU64,
+    /// Told when tasks wait where none did.
+    tasks_wait: Notify,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,7 @@ impl Dispatcher {
             above: None,
             last_session: AtomicU64::new(0),
             last_task: AtomicU64::new(0),
+            tasks_wait: Notify::new(),
         }
     }
 
@@ -121,6 +125,20 @@ impl Dispatcher {
             self.reports.slot_used(usage);
         }
         finished.grants
+    }
+
+    /// Starts what may not wait: see [`Dispatch::start_stalled`]; returns it, of whatever session. To be called every few
+    /// milliseconds while tasks wait.
+    pub fn start_stalled(&self) -> Vec<Grant> {
+        let now = self.now();
+        self.change(|dispatch| dispatch.start_stalled(now))
+    }
+
+    /// Waits until tasks wait.
+    pub async fn tasks_wait(&self) {
+        while self.waiting() == 0 {
+            self.tasks_wait.notified().await;
+        }
     }
 
     /// Reports the use so far of slots that have been held for `at_least`: called now and then, so that the collector
@@ -190,9 +208,14 @@ impl Dispatcher {
 
     fn change<T>(&self, change: impl FnOnce(&mut Dispatch) -> T) -> T {
         let mut state = self.lock();
+        let none_waited = state.dispatch.waiting() == 0;
         let result = change(&mut state.dispatch);
+        let now_wait = none_waited && state.dispatch.waiting() > 0;
         let changed = state.changed();
         drop(state);
+        if now_wait {
+            self.tasks_wait.notify_one();
+        }
         if let Some(now) = changed {
             self.reports.slots_changed(now);
         }
@@ -245,6 +268,7 @@ mod tests {
             session,
             task: dispatcher.new_task(),
             tenant: Tenant::new("uid:0"),
+            lanes: Lanes::Any,
             kind: None,
             demand: Demand::of([Digest::from_bytes([bitstream; 32])], OtherKernels::None),
         }

@@ -21,6 +21,7 @@ use crate::segments::{Pool, Sides};
 use crate::session::Shared;
 use crate::shutdown::Shutdown;
 use connection::connection;
+use fpga_core::dispatch::MIN_STALL;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -92,6 +93,7 @@ pub fn serve(
             accepting.push(tokio::spawn(accept(acceptor, shared, connections)));
         }
         accepting.push(tokio::spawn(watch_settings(shared.clone())));
+        accepting.push(tokio::spawn(start_stalled(shared.clone())));
         if let Some(tls) = shared.config.tls.clone() {
             accepting.push(tokio::spawn(async move { tls.keep(|_| {}).await }));
         }
@@ -117,6 +119,17 @@ pub fn serve(
         }
         Ok(())
     })
+}
+
+/// While tasks wait, starts those for which running tasks may be waiting.
+async fn start_stalled(shared: Arc<Shared>) {
+    let dispatcher = &shared.config.dispatcher;
+    loop {
+        dispatcher.tasks_wait().await;
+        tokio::time::sleep(MIN_STALL).await;
+        // No session has this id: all grants go to others.
+        shared.router.deliver(dispatcher.start_stalled(), NO_SESSION, dispatcher);
+    }
 }
 
 /// Reads what tenants have again, now and then. The file is small and asked for by its content, since mounted

@@ -47,6 +47,7 @@ fn task(asker: &Asker, session: SessionId, bitstream: u8) -> TaskRequest {
         session,
         task: asker.dispatcher.new_task(),
         tenant: Tenant::new("two"),
+        lanes: Lanes::Any,
         kind: None,
         demand: Demand::of([digest(bitstream)], OtherKernels::None),
     }

@@ -13,7 +13,7 @@ use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{self, ConfineBuilds, Confinement};
-use crate::dispatcher::{Above, Dispatcher, SessionId, TaskId, TaskRequest, Tenant};
+use crate::dispatcher::{Above, Dispatcher, Lanes, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::greeting::Access;
 use crate::includes::Includes;
@@ -117,9 +117,13 @@ impl ToManager {
 
 impl Above for ToManager {
     fn submit(&self, request: &TaskRequest) {
-        let TaskRequest { session, task, demand, kind, .. } = request;
-        let demand = Wanted::from(demand);
-        self.say(&Up::Submit { session: session.0, task: task.0, kind: kind.map(|kind| kind.0), demand });
+        let TaskRequest { session, task, demand, lanes, kind, .. } = request;
+        let (session, task, kind) = (session.0, task.0, kind.map(|kind| kind.0));
+        let lanes = match lanes {
+            Lanes::Any => None,
+            Lanes::Of(lanes) => Some(lanes.clone()),
+        };
+        self.say(&Up::Submit { session, task, kind, demand: Wanted::from(demand), lanes });
     }
 
     fn finished(&self, task: TaskId) {

@@ -74,6 +74,8 @@ pub enum Up {
         kind: Option<u64>,
         /// What it needs.
         demand: Wanted,
+        /// On which queues it has commands; nothing where it may run beside any other.
+        lanes: Option<Vec<u64>>,
     },
     /// A task has ended.
     Finished {

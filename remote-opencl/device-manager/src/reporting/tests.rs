@@ -55,6 +55,7 @@ fn request(session: u64, task: u64, bitstreams: &[Digest], other: OtherKernels) 
         session: SessionId(session),
         task: fpga_core::dispatch::TaskId(task),
         tenant: Tenant::new("uid:7"),
+        lanes: Lanes::Any,
         kind: None,
         demand: Demand::of(bitstreams.iter().copied(), other),
     }

@@ -2,17 +2,22 @@
 
 use super::{Building, Loading, Session};
 use crate::commands::Body;
-use crate::dispatcher::{Grant, Load, TaskId, TaskRequest};
+use crate::dispatcher::{Grant, Lanes, Load, TaskId, TaskRequest};
 use crate::execute::{Ended, Report};
 use crate::kinds;
 use crate::quotas::Resource;
-use crate::ready::{Command, Step};
+use crate::ready::{Command, QueueOrder, Step};
 use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
 use crate::vendor::{self, ClError, Switched};
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// The queue of a command, where that has an order.
+fn lane(command: &Command<Body>) -> Option<u64> {
+    (command.order == QueueOrder::InOrder).then_some(command.queue.0)
+}
 
 impl Session {
     /// Submits what can run and notes what has failed.
@@ -25,6 +30,7 @@ impl Session {
         let dispatcher = self.shared.config.dispatcher.clone();
         for task::Task { commands, demand } in task::split(ready, dispatcher.slots(), |body| body.need) {
             let task = dispatcher.new_task();
+            let lanes = Lanes::of(commands.iter().map(lane));
             let kind = commands.iter().filter_map(|command| command.body.kind).reduce(kinds::then);
             let tenant = self.tenant.clone();
             let charge = match self.account.charge(Resource::QueuedTasks, 1) {
@@ -34,7 +40,7 @@ impl Session {
                     continue;
                 }
             };
-            let request = TaskRequest { session: self.id, task, tenant, demand, kind };
+            let request = TaskRequest { session: self.id, task, tenant, demand, lanes, kind };
             match dispatcher.submit(request) {
                 Ok(grant) => {
                     self.charges.insert(task, charge);

@@ -1,8 +1,11 @@
 //! Many sessions on few slots, and kernels that need each other.
 
-use crate::harness::{Client, Manager, Ready, after};
+use crate::harness::{Client, DEADLINE, Manager, Ready, after};
 use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1::kernel_arg::Value;
+use std::time::Instant;
+
+const POLICIES: [&str; 6] = ["fifo", "round-robin", "drr", "priority", "sjf", "edf"];
 
 /// Three bitstreams that differ in what they do.
 async fn bitstreams(manager: &Manager) -> Vec<Vec<u8>> {
@@ -99,6 +102,120 @@ async fn many_launches_in_flight_complete_once_each() {
     assert_eq!(client.completion(last).await.1, ints([LAUNCHES]));
     for event in events {
         assert_eq!(client.status(event).await, 0);
+    }
+}
+
+/// A session with two queues, and a buffer that its kernels share.
+struct Pair {
+    client: Client,
+    queues: [u64; 2],
+    kernels: [u64; 2],
+    buffer: u64,
+}
+
+impl Pair {
+    async fn new(manager: &Manager, source: &str, kernels: [&str; 2], bytes: u64) -> Self {
+        let mut client = Client::connect(manager).await;
+        let context = client.context().await;
+        let queues = [client.queue(context, 0).await, client.queue(context, 0).await];
+        let program = client.source(context, source).await;
+        let (status, build) = client.build(program).await;
+        assert_eq!(status, 0, "{:?}", build.devices);
+        let kernels = [client.kernel(program, kernels[0]).await, client.kernel(program, kernels[1]).await];
+        let buffer = client.buffer(context, bytes).await;
+        Self { client, queues, kernels, buffer }
+    }
+
+    /// Flushes a launch of one of the kernels on its queue.
+    async fn start(&mut self, which: usize, more: &[Value]) -> u64 {
+        let args = [&[Value::Buffer(self.buffer)], more].concat();
+        let launch = self.client.launch(self.queues[which], self.kernels[which], args, 1);
+        let event = launch.event;
+        self.client.flush(vec![launch]).await;
+        event
+    }
+}
+
+async fn until_metrics(manager: &Manager, in_use: u32, waiting: u32) {
+    manager.counts(&format!("fpga_device_manager_slots_in_use {in_use}")).await;
+    manager.counts(&format!("fpga_device_manager_tasks_waiting {waiting}")).await;
+}
+
+#[tokio::test]
+async fn a_kernel_that_waits_for_one_of_a_later_task_ends_while_another_session_waits_under_every_policy() {
+    const SOURCE: &str =
+        "kernel void wait_for(global volatile int *flag) { while (atomic_add(flag, 0) == 0) {} }
+        kernel void set(global volatile int *flag) { atomic_xchg(flag, 1); }";
+    for policy in POLICIES {
+        for slots in [1, 2] {
+            // As many kernels run at once as wait.
+            let threads = [("POCL_MAX_PTHREAD_COUNT", "8")];
+            let args = ["--slots", &slots.to_string(), "--policy", policy];
+            let manager = Manager::start_in(&threads, &args);
+            let mut holders = Vec::new();
+            for number in 1..=slots {
+                let mut holder = Pair::new(&manager, SOURCE, ["wait_for", "set"], 4).await;
+                let waits = holder.start(0, &[]).await;
+                holders.push((holder, waits));
+                until_metrics(&manager, number, 0).await;
+            }
+            let mut other = Client::connect(&manager).await;
+            let Ready { queue, kernel, buffer } = other.ready(INCREASE, "increase", 4).await;
+            let args = vec![Value::Buffer(buffer), scalar(&7_i32.to_le_bytes())];
+            let commands = vec![other.launch(queue, kernel, args, 1), other.read(queue, buffer, 4)];
+            let read = commands[1].event;
+            other.flush(commands).await;
+            until_metrics(&manager, slots, 1).await;
+            for (holder, waits) in &mut holders {
+                let sets = holder.start(1, &[]).await;
+                assert_eq!(holder.client.status(sets).await, 0, "{policy}, {slots} slots");
+                assert_eq!(holder.client.status(*waits).await, 0, "{policy}, {slots} slots");
+            }
+            assert_eq!(other.completion(read).await.1, ints([7]), "{policy}, {slots} slots");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "channels exist on the FPGA emulator only: FPGA_TEST_RUNTIME=intel-fpga cargo test -- --ignored"]
+async fn kernels_joined_by_a_channel_in_several_tasks_end_while_another_session_always_waits() {
+    const SOURCE: &str = "#pragma OPENCL EXTENSION cl_intel_channels : enable
+        channel int between __attribute__((depth(4)));
+        kernel void produce(global int *a, int n) {
+            for (int i = 0; i < n; i++) write_channel_intel(between, i);
+        }
+        kernel void consume(global int *a, int n) {
+            for (int i = 0; i < n; i++) a[i] = read_channel_intel(between) + 1;
+        }";
+    const COUNT: i32 = 1000;
+    for policy in POLICIES {
+        let manager = Manager::start(&["--slots", "1", "--policy", policy]);
+        let mut joined = Pair::new(&manager, SOURCE, ["produce", "consume"], 4000).await;
+        let mut other = Client::connect(&manager).await;
+        let Ready { queue, kernel, buffer } = other.ready(INCREASE, "increase", 4).await;
+        let produced = joined.start(0, &[scalar(&COUNT.to_le_bytes())]).await;
+        until_metrics(&manager, 1, 0).await;
+        let mut others = Vec::new();
+        for _ in 0..20 {
+            let args = vec![Value::Buffer(buffer), scalar(&1_i32.to_le_bytes())];
+            let launch = other.launch(queue, kernel, args, 1);
+            others.push(launch.event);
+            other.flush(vec![launch]).await;
+        }
+        until_metrics(&manager, 1, 20).await;
+        let since = Instant::now();
+        let consumed = joined.start(1, &[scalar(&COUNT.to_le_bytes())]).await;
+        for event in [produced, consumed] {
+            assert_eq!(joined.client.status(event).await, 0, "{policy}");
+        }
+        assert!(since.elapsed() < DEADLINE, "{policy}");
+        for event in others {
+            assert_eq!(other.status(event).await, 0, "{policy}");
+        }
+        let read = joined.client.read(joined.queues[1], joined.buffer, 4000);
+        let event = read.event;
+        joined.client.flush(vec![read]).await;
+        assert_eq!(joined.client.completion(event).await.1, ints(1..=COUNT), "{policy}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{NO_SESSION, TASK_IDS, TenantProcess};
 use crate::config::Config;
-use crate::dispatcher::{Demand, SessionId, SlotIndex, TaskId, TaskRequest};
+use crate::dispatcher::{Demand, Lanes, SessionId, SlotIndex, TaskId, TaskRequest};
 use crate::gate::{Answer, Question, Verdict};
 use crate::isolation::packets::{Down, Up, kind};
 use crate::metrics::Metrics;
@@ -47,7 +47,7 @@ impl TenantProcess {
         let dispatcher = &shared.config.dispatcher;
         match packet {
             Up::Confined => return Err(Violation::First),
-            Up::Submit { session, task, kind: number, demand } => {
+            Up::Submit { session, task, kind: number, demand, lanes } => {
                 let (session, id) = (SessionId(session), TaskId(task));
                 if task.checked_sub(self.first_task).is_none_or(|at| at == 0 || at >= TASK_IDS) {
                     return Err(Violation::Task);
@@ -71,6 +71,7 @@ impl TenantProcess {
                     task: id,
                     tenant: self.tenant.clone(),
                     demand,
+                    lanes: lanes.map_or(Lanes::Any, |lanes| Lanes::of(lanes.into_iter().map(Some))),
                     kind: kind(number),
                 };
                 // Under the lock: when the session closes it is known what it has.
