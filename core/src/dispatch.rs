@@ -233,6 +233,14 @@ impl Dispatch {
         Finished { usage, grants, task: Some(task) }
     }
 
+    /// What a running task was to load is not loaded: its slots hold nothing.
+    pub fn load_failed(&mut self, task: TaskId) {
+        let Some(running) = self.running.get(&task) else { return };
+        for slot in &running.slots {
+            self.slots.unload(*slot);
+        }
+    }
+
     /// The time so far of slots that have been held for `at_least`, charged to the task that holds each longest. It
     /// stays that task's: the usage at its end covers it again, with the same `hold`.
     pub fn progress(&mut self, at_least: Duration, now: Duration) -> Vec<SlotUsage> {

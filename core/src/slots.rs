@@ -209,6 +209,13 @@ impl SlotTable {
         Some(assignment)
     }
 
+    /// A slot holds nothing, whatever it held: loading it has failed.
+    pub fn unload(&mut self, slot: SlotIndex) {
+        if let Some(slot) = self.slots.get_mut(position(slot)) {
+            slot.resident = None;
+        }
+    }
+
     /// Joins slots that other tasks of the same session hold, if they are all that a task needs and fewer than
     /// `most_tasks` hold each of them.
     pub fn join(&mut self, session: SessionId, demand: &Demand, most_tasks: u32) -> Option<Assignment> {

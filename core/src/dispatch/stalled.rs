@@ -49,7 +49,7 @@ impl Dispatch {
 
     fn runs_beside(&self, session: SessionId, waiting: &Waiting) -> bool {
         let running = self.running.values().filter(|running| running.session == session);
-        waiting.request.lanes.has_one_beside(running.map(|running| &running.lanes))
+        waiting.request.lanes.has_one_beside(&running.map(|running| &running.lanes))
     }
 
     fn start_beside(&mut self, session: SessionId, now: Duration) -> Vec<Grant> {

@@ -139,7 +139,7 @@ impl Lanes {
     }
 
     /// Whether a task with these lanes has a command that no task of the lanes `taken` comes before by the order of a queue.
-    pub(super) fn has_one_beside<'a>(&self, taken: impl Iterator<Item = &'a Self> + Clone) -> bool {
+    pub(super) fn has_one_beside<'a>(&self, taken: &(impl Iterator<Item = &'a Self> + Clone)) -> bool {
         let is_taken =
             |lane: &u64| taken.clone().any(|taken| matches!(taken, Self::Of(of) if of.contains(lane)));
         match self {

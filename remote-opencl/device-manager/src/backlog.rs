@@ -51,6 +51,13 @@ impl<C> Backlog<C> {
         self.waiting.front()?.grant.as_ref()
     }
 
+    /// What is in the task whose turn it is, with its grant.
+    #[must_use]
+    pub fn first_with_contents(&self) -> Option<(&Grant, &C)> {
+        let first = self.waiting.front()?;
+        Some((first.grant.as_ref()?, &first.contents))
+    }
+
     /// Takes the task whose turn it is out, if it has its grant.
     pub fn pop(&mut self) -> Option<(TaskId, C)> {
         self.first()?;

@@ -6,6 +6,7 @@
 use crate::confine::Confinement;
 use crate::objects::lock;
 use crate::vendor::{self, Switched};
+use fpga_core::bitstream::Digest;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::sync::watch;
 
@@ -114,9 +115,10 @@ impl Drop for Use {
 }
 
 impl Closed {
-    /// Waits until all are out, then destroys all of the vendor's contexts and makes them again, on the calling thread.
+    /// Waits until all are out, then destroys all of the vendor's contexts and makes them again, with these images on the
+    /// board, on the calling thread.
     #[must_use]
-    pub fn reconfigure(self) -> Switched {
+    pub fn reconfigure(self, images: &[Digest]) -> Switched {
         let inner = &self.0;
         let mut state = lock(&inner.state);
         while state.users > 0 || state.working {
@@ -124,7 +126,7 @@ impl Closed {
         }
         state.working = true;
         drop(state);
-        let switched = vendor::switch(&|build| {
+        let switched = vendor::switch(images, &|build| {
             // Landlock binds a thread for good.
             std::thread::scope(|scope| {
                 let built =
@@ -177,7 +179,7 @@ mod tests {
         let closed = board.close().unwrap();
         assert!(board.enter().is_none());
         let more = inside.another();
-        let waits = std::thread::spawn(move || closed.reconfigure());
+        let waits = std::thread::spawn(move || closed.reconfigure(&[]));
         drop(inside);
         assert!(!board.is_open() && board.enter().is_none(), "one is still inside");
         drop(more);

@@ -6,7 +6,7 @@ mod images;
 mod memory;
 mod newer;
 
-pub use binaries::Waiting;
+pub use binaries::{Decided, Load, Waiting};
 pub use builds::Build;
 
 use crate::arguments::Kernel;
@@ -59,6 +59,8 @@ pub enum Outcome {
     Done(v1::Reply),
     /// A build has to run on a thread of its own; what comes after it waits.
     Build(Box<Build>),
+    /// The program's binaries are there, and making it loads the board: [`Calls::load`], when it has the slot.
+    Load(Box<Load>),
     /// A question has to be asked on a thread of its own; [`Calls::decided`] goes on with the answer.
     Ask(Box<Waiting>, Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
 }
@@ -68,6 +70,7 @@ impl fmt::Debug for Outcome {
         match self {
             Self::Done(reply) => f.debug_tuple("Done").field(reply).finish(),
             Self::Build(build) => f.debug_tuple("Build").field(build).finish(),
+            Self::Load(load) => f.debug_tuple("Load").field(load).finish(),
             Self::Ask(waiting, _) => f.debug_tuple("Ask").field(waiting).finish(),
         }
     }
@@ -122,7 +125,7 @@ impl Calls<'_> {
                 self.keep(create.program, made)?
             }
             Method::CreateProgramWithBinary(create) => return self.create_program_with_binary(id, &create),
-            Method::ProvideBinary(provide) => self.provide_binary(provide)?,
+            Method::ProvideBinary(provide) => return self.provide_binary(id, provide),
             Method::BuildProgram(build) => match self.build(id, build) {
                 Ok(build) => return Ok(Outcome::Build(Box::new(build))),
                 Err(error) => (Err(error), Some(Answer::Build(v1::BuildResult::default()))),

@@ -49,6 +49,8 @@ pub trait Above: std::fmt::Debug + Send + Sync {
     fn finished(&self, task: TaskId);
     /// A session has gone.
     fn cancelled(&self, session: SessionId);
+    /// What a granted task was to load is not loaded.
+    fn load_failed(&self, task: TaskId);
 }
 
 impl Dispatcher {
@@ -125,6 +127,14 @@ impl Dispatcher {
             self.reports.slot_used(usage);
         }
         finished.grants
+    }
+
+    /// What a granted task was to load is not loaded: its slots hold nothing. The task is still to be finished.
+    pub fn load_failed(&self, task: TaskId) {
+        match &self.above {
+            Some(above) => above.load_failed(task),
+            None => self.change(|dispatch| dispatch.load_failed(task)),
+        }
     }
 
     /// Starts what may not wait: see [`Dispatch::start_stalled`]; returns it, of whatever session. To be called every few

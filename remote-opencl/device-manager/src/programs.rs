@@ -30,7 +30,7 @@ pub struct Program {
     vendor: OnceLock<vendor::Program>,
     /// What its kernels need on each device.
     needs: Mutex<Vec<(u64, Need)>>,
-    /// Binaries that are here while others are yet to come, whatever the store does.
+    /// Binaries that are here while others are yet to come, whatever the store does; and those of which the board is loaded.
     kept: Mutex<Vec<(Digest, Bytes)>>,
     /// On its tenant's account.
     _charge: Option<Charge>,
@@ -97,7 +97,25 @@ impl Program {
         self.devices.iter().map(|device| vendor.binary_type(device.vendor).unwrap_or(0)).collect()
     }
 
-    /// Whether the vendor has it.
+    /// Whether a call to the vendor needs its image on the board first.
+    #[must_use]
+    pub fn is_off_board(&self) -> bool {
+        self.vendor.get().is_some_and(|vendor| !vendor.is_made())
+    }
+
+    /// Loads the board with its image once more.
+    ///
+    /// # Errors
+    /// The vendor's; -42 where the bytes are not there.
+    pub fn load_again(&self) -> ClResult<()> {
+        let kept = self.digests().iter().map(|digest| self.kept(digest).ok_or(ClError(CL_INVALID_BINARY)));
+        let kept = kept.collect::<ClResult<Vec<_>>>()?;
+        let devices = self.devices.iter().map(|device| device.vendor);
+        let binaries: Vec<_> = devices.zip(&kept).map(|(device, bytes)| (device, bytes.as_ref())).collect();
+        vendor::Program::load_binaries(&self.context.vendor, &binaries)
+    }
+
+    /// Whether the vendor has it, or had it.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.vendor.get().is_some()

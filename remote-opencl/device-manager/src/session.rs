@@ -6,6 +6,7 @@
 
 mod closing;
 mod messages;
+mod on_board;
 mod tasks;
 mod violation;
 
@@ -36,6 +37,7 @@ use crate::transfers::Transfers;
 use bytes::Bytes;
 use fpga_protocol::segments::RING_WORDS;
 use fpga_protocol::v1;
+use on_board::OnBoard;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -117,6 +119,11 @@ pub struct Session {
     put_off: Option<v1::ClientMessage>,
     building: Building,
     includes: SessionIncludes,
+    /// What a task without commands is to do when it has its slot, and one whose build still runs.
+    on_board: Option<(TaskId, OnBoard)>,
+    holds_for_build: Option<TaskId>,
+    /// How the client broke the protocol by a call that had to wait.
+    violation: Option<violation::Violation>,
     asker: Asker,
     /// What the client has not been told yet.
     reports: Vec<Report>,
@@ -233,6 +240,9 @@ impl Session {
             put_off: None,
             building: Building::No,
             includes: shared.config.includes.of_session(),
+            on_board: None,
+            holds_for_build: None,
+            violation: None,
             asker,
             reports: Vec::new(),
             ring: Ring::None,
@@ -343,6 +353,9 @@ impl Session {
                 () = self.budget.freed(), if full => {}
                 () = self.outgoing.stalled(), if full => return Some(Status::resource_exhausted(READS_NOTHING)),
                 () = &mut requested => return Some(Status::unavailable(LAST_STATUS)),
+            }
+            if let Some(violation) = self.violation.take() {
+                return Some(violation.status());
             }
             self.tell();
         }

@@ -12,6 +12,7 @@ use crate::store::StoreError;
 use crate::transfers::{TransferError, join};
 use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
+use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
 use opencl_sys::{CL_INVALID_BINARY, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES};
@@ -23,6 +24,39 @@ pub struct Waiting {
     call: u64,
     id: u64,
     program: Arc<Program>,
+}
+
+/// A program whose binaries are all there.
+#[derive(Debug)]
+pub struct Load {
+    call: u64,
+    /// The object that it becomes, where it is none yet.
+    id: Option<u64>,
+    program: Arc<Program>,
+    binaries: Vec<(Digest, Bytes)>,
+}
+
+impl Load {
+    /// What it is made of.
+    #[must_use]
+    pub fn images(&self) -> &[Digest] {
+        self.program.digests()
+    }
+}
+
+/// What comes of the gate's word.
+#[derive(Debug)]
+pub enum Decided {
+    /// This answer.
+    Reply(v1::Reply),
+    /// The program is to be loaded.
+    Load(Box<Load>),
+}
+
+/// What there is of a program's binaries.
+enum Complete {
+    All(Vec<(Digest, Bytes)>),
+    Missing(v1::BinariesResult),
 }
 
 impl Calls<'_> {
@@ -54,45 +88,73 @@ impl Calls<'_> {
         let asked = self.asker.ask(program.digests());
         let waiting = Waiting { call, id: create.program, program };
         match asked {
-            Asked::Decided(decided) => Ok(Outcome::Done(self.decided(waiting, decided))),
+            Asked::Decided(decided) => Ok(match self.decided(waiting, decided) {
+                Decided::Reply(reply) => Outcome::Done(reply),
+                Decided::Load(load) => Outcome::Load(load),
+            }),
             Asked::Later(question) => Ok(Outcome::Ask(Box::new(waiting), question)),
         }
     }
 
     /// The gate has decided on a program's bitstreams.
-    pub fn decided(&mut self, waiting: Waiting, decided: Result<(), Refusal>) -> v1::Reply {
+    pub fn decided(&mut self, waiting: Waiting, decided: Result<(), Refusal>) -> Decided {
         let Waiting { call, id, program } = waiting;
         if let Err(refusal) = decided {
             let binary_status = vec![CL_OUT_OF_RESOURCES; program.devices.len()];
             let result =
                 v1::BinariesResult { binary_status, refusal: refusal.to_string(), ..Default::default() };
-            return reply(call, Err(ClError(CL_OUT_OF_RESOURCES)), Some(Answer::Binaries(result)));
+            let status = Err(ClError(CL_OUT_OF_RESOURCES));
+            return Decided::Reply(reply(call, status, Some(Answer::Binaries(result))));
         }
-        let (status, result) = self.complete(&program);
-        // A program whose binaries are refused is none, and says so at every use.
-        self.objects.settle(
-            id,
-            match status {
-                Ok(()) => Object::Program(program),
-                Err(error) => Object::Failed(error.0),
-            },
-        );
-        reply(call, status, result)
+        match self.complete(&program) {
+            Complete::All(binaries) => {
+                Decided::Load(Box::new(Load { call, id: Some(id), program, binaries }))
+            }
+            Complete::Missing(missing) => {
+                self.objects.settle(id, Object::Program(program));
+                Decided::Reply(reply(call, Ok(()), Some(Answer::Binaries(missing))))
+            }
+        }
     }
 
-    pub(super) fn provide_binary(&mut self, provide: v1::ProvideBinary) -> Result<Answered, CallError> {
+    /// Makes the vendor's program, which loads the board; whether it did.
+    pub fn load(&mut self, load: Load) -> (v1::Reply, ClResult<()>) {
+        let Load { call, id, program, binaries } = load;
+        let bytes: Vec<Bytes> = binaries.iter().map(|(_, bytes)| bytes.clone()).collect();
+        let (status, binary_status) = program.load(&bytes);
+        // For the next time that the board is loaded with it; one that is made anew as a whole has bytes of its own.
+        program.keep(if self.config.board.is_whole() || status.is_err() { Vec::new() } else { binaries });
+        let binary_types = program.binary_types();
+        if let Some(id) = id {
+            // A program whose binaries are refused is none, and says so at every use.
+            let settled = match status {
+                Ok(()) => Object::Program(program),
+                Err(error) => Object::Failed(error.0),
+            };
+            self.objects.settle(id, settled);
+        }
+        let result = v1::BinariesResult { binary_status, binary_types, ..Default::default() };
+        (reply(call, status, Some(Answer::Binaries(result))), status)
+    }
+
+    pub(super) fn provide_binary(
+        &mut self,
+        call: u64,
+        provide: v1::ProvideBinary,
+    ) -> Result<Outcome, CallError> {
+        let done = |(status, result)| Ok(Outcome::Done(reply(call, status, result)));
         let bytes = match self.transfers.take(provide.data) {
             Ok(pieces) => join(pieces),
-            Err(TransferError::OverQuota) => return Ok((Err(ClError(CL_OUT_OF_RESOURCES)), None)),
+            Err(TransferError::OverQuota) => return done((Err(ClError(CL_OUT_OF_RESOURCES)), None)),
             Err(error) => return Err(error.into()),
         };
         self.config.metrics.count_bytes(Direction::Received, DataPath::Messages, bytes.len() as u64);
         let program = match self.objects.program(provide.program) {
             Ok(program) => program,
-            Err(error) => return Ok((Err(error), None)),
+            Err(error) => return done((Err(error), None)),
         };
         if program.is_loaded() {
-            return Ok((Err(ClError(CL_INVALID_OPERATION)), None));
+            return done((Err(ClError(CL_INVALID_OPERATION)), None));
         }
         // Only what was asked for is stored.
         let announced = digest(&provide.digest).filter(|digest| program.digests().contains(digest));
@@ -100,18 +162,18 @@ impl Calls<'_> {
             Some(announced) => self.store(&program, announced, &bytes),
             None => Err(ClError(CL_INVALID_BINARY)),
         };
-        Ok(match stored {
-            Ok(()) => self.complete(&program),
-            Err(error) => (Err(error), None),
-        })
+        if let Err(error) = stored {
+            return done((Err(error), None));
+        }
+        match self.complete(&program) {
+            Complete::All(binaries) => {
+                Ok(Outcome::Load(Box::new(Load { call, id: None, program, binaries })))
+            }
+            Complete::Missing(missing) => done((Ok(()), Some(Answer::Binaries(missing)))),
+        }
     }
 
-    fn store(
-        &self,
-        program: &Program,
-        announced: fpga_core::bitstream::Digest,
-        bytes: &Bytes,
-    ) -> ClResult<()> {
+    fn store(&self, program: &Program, announced: Digest, bytes: &Bytes) -> ClResult<()> {
         // Copied: the pieces would keep the messages that they came in.
         let bytes = Bytes::copy_from_slice(bytes);
         self.config.store.insert_as(announced, bytes.clone(), &self.asker.tenant).map_err(|error| {
@@ -125,8 +187,8 @@ impl Calls<'_> {
         Ok(())
     }
 
-    /// Loads the program if all its binaries are here, else says which are missing.
-    fn complete(&self, program: &Program) -> Answered {
+    /// The program's binaries if all of them are here, else which are missing.
+    fn complete(&self, program: &Program) -> Complete {
         let mut missing: Vec<Bytes> = Vec::new();
         let mut present = Vec::new();
         for digest in program.digests() {
@@ -139,17 +201,9 @@ impl Calls<'_> {
         if !missing.is_empty() {
             // The store may evict them while the others come.
             program.keep(present);
-            let result = v1::BinariesResult { missing, ..v1::BinariesResult::default() };
-            return (Ok(()), Some(Answer::Binaries(result)));
+            return Complete::Missing(v1::BinariesResult { missing, ..v1::BinariesResult::default() });
         }
-        let present: Vec<Bytes> = present.into_iter().map(|(_, bytes)| bytes).collect();
-        let (status, binary_status) = program.load(&present);
-        program.keep(Vec::new());
-        let binary_types = program.binary_types();
-        (
-            status,
-            Some(Answer::Binaries(v1::BinariesResult { binary_status, binary_types, ..Default::default() })),
-        )
+        Complete::All(present)
     }
 
     pub(super) fn binaries(&mut self, program: u64) -> Answered {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::dispatcher::{Demand, OtherKernels, TaskRequest};
+use crate::dispatcher::{Demand, Lanes, OtherKernels, TaskRequest};
 use crate::reporting::Reports;
 use fpga_core::dispatch::policy::Rules;
 use std::num::NonZeroU32;

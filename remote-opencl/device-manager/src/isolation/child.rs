@@ -130,6 +130,10 @@ impl Above for ToManager {
         self.say(&Up::Finished { task: task.0 });
     }
 
+    fn load_failed(&self, task: TaskId) {
+        self.say(&Up::LoadFailed { task: task.0 });
+    }
+
     fn cancelled(&self, session: SessionId) {
         self.say(&Up::Cancelled { session: session.0 });
     }

@@ -7,7 +7,7 @@ use super::relay::Frames;
 use super::tenant_process::{TASK_IDS, TenantProcess};
 use crate::command_ring::CommandRing;
 use crate::confine::ConfineBuilds;
-use crate::dispatcher::{Demand, SessionId, TaskRequest, Tenant};
+use crate::dispatcher::{Demand, Lanes, SessionId, TaskRequest, Tenant};
 use crate::fuzzing::shared;
 use crate::log::LogArgs;
 use crate::runtime::Runtime;
@@ -46,7 +46,8 @@ impl TenantPackets {
         let neighbour = dispatcher.new_session();
         let task = dispatcher.new_task();
         let tenant = Tenant::new("neighbour");
-        let request = TaskRequest { session: neighbour, task, tenant, demand: Demand::AnySlot, kind: None };
+        let (demand, lanes) = (Demand::AnySlot, Lanes::Any);
+        let request = TaskRequest { session: neighbour, task, tenant, demand, lanes, kind: None };
         dispatcher.submit(request).map_err(|error| failed(&error))?;
         let (control, theirs) = Control::pair().map_err(|error| failed(&error))?;
         let process = Arc::new(TenantProcess::new(Tenant::new("fuzz"), TASK_IDS, control));

@@ -82,6 +82,11 @@ pub enum Up {
         /// Which.
         task: u64,
     },
+    /// What a granted task was to load is not loaded.
+    LoadFailed {
+        /// Which task.
+        task: u64,
+    },
     /// A session has gone.
     Cancelled {
         /// Which.

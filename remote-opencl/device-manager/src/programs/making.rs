@@ -142,7 +142,8 @@ impl Program {
             .zip(binaries)
             .map(|(device, bytes)| (device.vendor, bytes.as_ref()))
             .collect();
-        let (program, statuses) = vendor::Program::with_binaries(&self.context.vendor, &binaries);
+        let (program, statuses) =
+            vendor::Program::with_binaries(&self.context.vendor, self.digests(), &binaries);
         match program {
             Ok(program) => match self.vendor.set(program) {
                 Ok(()) => (Ok(()), statuses),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::dispatcher::{Demand, Dispatcher, OtherKernels, SessionId, TaskRequest};
+use crate::dispatcher::{Demand, Dispatcher, Lanes, OtherKernels, SessionId, TaskRequest};
 use crate::store::BitstreamStore;
 use axum::Json;
 use axum::Router;

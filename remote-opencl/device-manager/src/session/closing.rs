@@ -15,6 +15,10 @@ impl Session {
         self.shared.sides.forget(self.id.0);
         self.give_back(others);
         self.loading = None;
+        if self.on_board.take().is_some() {
+            // Its task goes with the others that have not started.
+            self.building = Building::No;
+        }
         for task in self.backlog.clear() {
             self.give_back(dispatcher.finished(task));
         }
@@ -72,7 +76,13 @@ impl Session {
                 self.give_back(grants);
             }
             Input::Side(_) | Input::Switched(_) => {}
-            Input::Built(..) | Input::Decided(..) => self.building = Building::No,
+            Input::Built(..) | Input::Decided(..) => {
+                self.building = Building::No;
+                if let Some(task) = self.holds_for_build.take() {
+                    let grants = self.shared.config.dispatcher.finished(task);
+                    self.give_back(grants);
+                }
+            }
         }
     }
 
@@ -83,7 +93,8 @@ impl Session {
         self.shared.router.remove(self.id);
         self.shared.sides.forget(self.id.0);
         let granted = self.backlog.clear();
-        for task in self.executor.tasks().chain(granted).collect::<Vec<_>>() {
+        let held = self.holds_for_build.take();
+        for task in self.executor.tasks().chain(granted).chain(held).collect::<Vec<_>>() {
             self.give_back(dispatcher.finished(task));
         }
     }

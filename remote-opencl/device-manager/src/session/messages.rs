@@ -1,5 +1,6 @@
 //! What the messages of a client do, in the order in which they come.
 
+use super::on_board::OnBoard;
 use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
 use super::{Building, Ring, Session};
 use crate::board::Use;
@@ -36,6 +37,16 @@ impl Session {
     }
 
     fn call(&mut self, call: v1::Call, used: &Use) -> Result<(), Violation> {
+        match self.images_for(&call) {
+            Some(images) => {
+                self.put_on_board(&images, OnBoard::Call(Box::new(call)), used);
+                Ok(())
+            }
+            None => self.call_now(call, used),
+        }
+    }
+
+    pub(super) fn call_now(&mut self, call: v1::Call, used: &Use) -> Result<(), Violation> {
         let id = call.id;
         match call.method.ok_or(CallError::NoMethod)? {
             Method::CreateUserEvent(create) => {
@@ -69,6 +80,7 @@ impl Session {
             method => {
                 match self.calls().run(id, method)? {
                     Outcome::Done(reply) => self.answer(reply),
+                    Outcome::Load(load) => self.load(load, used),
                     Outcome::Ask(waiting, question) => {
                         let inbox = self.inbox.clone();
                         let thread = std::thread::Builder::new().name("gate".to_owned());

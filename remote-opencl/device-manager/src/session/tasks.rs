@@ -1,6 +1,7 @@
 //! From commands that can run to tasks that have ended: submission, grants, modelled loading, completions.
 
 use super::{Building, Loading, Session};
+use crate::calls::Decided;
 use crate::commands::Body;
 use crate::dispatcher::{Grant, Lanes, Load, TaskId, TaskRequest};
 use crate::execute::{Ended, Report};
@@ -11,6 +12,7 @@ use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
 use crate::vendor::{self, ClError, Switched};
+use fpga_core::bitstream::Digest;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -66,7 +68,7 @@ impl Session {
         }
     }
 
-    fn grant(&mut self, grant: Grant) {
+    pub(super) fn grant(&mut self, grant: Grant) {
         if let Err(unknown) = self.backlog.grant(grant) {
             tracing::error!(task = unknown.task.0, "A task was granted that is not waiting");
             self.give_back(vec![unknown]);
@@ -92,7 +94,6 @@ impl Session {
                 if !time.is_zero() {
                     return;
                 }
-                self.report_load();
             }
             if !self.start_first() {
                 return;
@@ -105,8 +106,10 @@ impl Session {
     fn switch(&mut self) -> bool {
         let Some(closed) = self.shared.config.board.close() else { return false };
         let inbox = self.inbox.clone();
+        let load = self.backlog.first().map(|grant| grant.load.clone()).unwrap_or_default();
+        let images: Vec<Digest> = load.iter().map(|load| load.bitstream).collect();
         let work = move || {
-            let switched = closed.reconfigure();
+            let switched = closed.reconfigure(&images);
             // A session that has gone does without.
             let _ = inbox.0.send(Input::Switched(switched));
         };
@@ -122,7 +125,13 @@ impl Session {
 
     fn switched(&mut self, switched: Switched) {
         let Some(since) = self.switching.take() else { return };
-        let Switched { contexts, outlived, restored, lost } = switched;
+        let Switched { contexts, outlived, restored, lost, failed_loads } = switched;
+        if failed_loads > 0
+            && let Some(task) = self.backlog.first().map(|grant| grant.task)
+        {
+            // Its commands fail by themselves: their kernels are not there.
+            self.shared.config.dispatcher.load_failed(task);
+        }
         self.shared.config.metrics.contexts_destroyed.inc_by(contexts);
         if outlived > 0 {
             tracing::debug!(outlived, "The vendor itself still holds contexts that were released");
@@ -141,7 +150,6 @@ impl Session {
 
     /// The modelled time of the first grant is over.
     pub(super) fn loaded(&mut self) {
-        self.report_load();
         self.start_first();
         self.start_granted();
     }
@@ -168,7 +176,20 @@ impl Session {
     /// False where it has to wait for the board.
     fn start_first(&mut self) -> bool {
         let Some(used) = self.shared.config.board.enter() else { return false };
+        let loaded = self.load_first();
+        self.report_load();
         let Some((task, commands)) = self.backlog.pop() else { return true };
+        if let Some((_, what)) = self.on_board.take_if(|(of, _)| *of == task) {
+            self.on_board(task, what, &used);
+            return true;
+        }
+        if let Err(error) = loaded {
+            tracing::warn!(%error, "The board can't be loaded: the task fails");
+            self.shared.config.dispatcher.load_failed(task);
+            self.refuse(commands, error);
+            self.task_ended(task);
+            return true;
+        }
         let ended = self.executor.start((task, &used), commands, &mut self.ready, &mut self.reports);
         self.uses.insert(task, used);
         if ended {
@@ -177,7 +198,7 @@ impl Session {
         true
     }
 
-    fn task_ended(&mut self, task: TaskId) {
+    pub(super) fn task_ended(&mut self, task: TaskId) {
         self.charges.remove(&task);
         self.uses.remove(&task);
         let dispatcher = &self.shared.config.dispatcher;
@@ -209,13 +230,22 @@ impl Session {
             Input::Built(reply, _) => {
                 self.building = Building::No;
                 self.answer(*reply);
+                if let Some(task) = self.holds_for_build.take() {
+                    self.task_ended(task);
+                    self.start_granted();
+                }
             }
             Input::Switched(switched) => self.switched(switched),
             Input::Decided(waiting, verdict) => {
                 self.building = Building::No;
-                let reply = self.calls().decided(*waiting, verdict);
-                self.deciding = None;
-                self.answer(reply);
+                let decided = self.calls().decided(*waiting, verdict);
+                let used = self.deciding.take();
+                match (decided, used) {
+                    (Decided::Reply(reply), _) => self.answer(reply),
+                    (Decided::Load(load), Some(used)) => self.load(load, &used),
+                    // It was there from the question on.
+                    (Decided::Load(_), None) => {}
+                }
             }
         }
     }

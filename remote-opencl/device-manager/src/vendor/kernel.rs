@@ -109,7 +109,8 @@ impl Kernel {
         let of = program.cell().clone();
         let kernel = Self::learn(create_kernel(&of, name)?)?;
         let name = name.to_owned();
-        life::remember(kernel.raw.cell(), Kind::Other, move |_| create_kernel(&of, &name));
+        let kind = Kind::Kernel { program: of.clone() };
+        life::remember(kernel.raw.cell(), kind, move |_| create_kernel(&of, &name));
         Ok(kernel)
     }
 

@@ -2,7 +2,8 @@
 //! released and made again, and the handles above this module stay what they were.
 //!
 //! Off (`--reconfiguration partial`) this is nothing but a pointer. On, each object has a recipe: how it was made, and
-//! what was done to it since (programs are built again). Buffers and images are read before and made with what they
+//! what was done to it since (programs are built again). Programs of binaries, and their kernels, are made again only while
+//! their image is on the board: making them loads it. Buffers and images are read before and made with what they
 //! held; in between the old ones are overwritten, so that a runtime that gives the same memory again proves nothing.
 //! Events have ended by then and stay as records. What can't be made again is a null handle, which the standard's
 //! errors answer. Who calls [`switch`] sees to it that nobody uses the vendor meanwhile.
@@ -10,8 +11,9 @@
 use super::api::{Api, api, call};
 use super::handles::Handle as _;
 use super::{ClError, ClResult, Context, DeviceId, Event, Memory, Queue, Region, check};
+use fpga_core::bitstream::Digest;
 use opencl_sys::{CL_CONTEXT_REFERENCE_COUNT, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
@@ -32,8 +34,9 @@ static ON: AtomicBool = AtomicBool::new(false);
 static SWITCHES: AtomicU64 = AtomicU64::new(0);
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 static LIVES: Mutex<BTreeMap<u64, Arc<Life>>> = Mutex::new(BTreeMap::new());
-/// Which object, counted in a switch, is not made again: for tests. Negative: none.
+/// Which object, counted in a switch, is not made again, and from which switch on: for tests. Negative: none.
 static FAILS_AT: AtomicI64 = AtomicI64::new(-1);
+static FAILS_FROM: AtomicU64 = AtomicU64::new(0);
 
 type Release = fn(&Api, *mut c_void);
 type Make = Box<dyn Fn(Option<&[u8]>) -> ClResult<*mut c_void> + Send + Sync>;
@@ -84,7 +87,15 @@ pub(super) enum Kind {
         size: usize,
     },
     /// It is built again, where sources can include nothing.
-    Program,
+    Program {
+        /// It is made of one of these; empty where it is of no image.
+        images: Vec<Digest>,
+    },
+    /// It is made again where its program is.
+    Kernel {
+        /// That.
+        program: Arc<Cell>,
+    },
     /// It is made again.
     Other,
 }
@@ -100,14 +111,19 @@ pub struct Switched {
     pub restored: u64,
     /// Objects that could not be.
     pub lost: u64,
+    /// Those of them that are programs of the image that was to be loaded.
+    pub failed_loads: u64,
 }
 
 /// From now on objects can be made again; before any is made.
 pub fn turn_on() {
     ON.store(true, Ordering::Relaxed);
     if cfg!(debug_assertions)
-        && let Some(at) = std::env::var("FPGA_TEST_LOSE_OBJECT").ok().and_then(|text| text.parse().ok())
+        && let Ok(text) = std::env::var("FPGA_TEST_LOSE_OBJECT")
+        && let Some((from, at)) = text.split_once(':')
+        && let (Ok(from), Ok(at)) = (from.parse(), at.parse())
     {
+        FAILS_FROM.store(from, Ordering::Relaxed);
         FAILS_AT.store(at, Ordering::Relaxed);
     }
 }
@@ -217,8 +233,9 @@ pub(super) fn and_then(cell: &Arc<Cell>, step: impl Fn(*mut c_void) -> ClResult<
 /// Where programs are built again.
 pub type Confined<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
 
-/// Releases all objects and makes them again. Nobody else may use the vendor meanwhile.
-pub fn switch(confined: Confined<'_>) -> Switched {
+/// Releases all objects and makes them again, of programs of images those of `images`. Nobody else may use the vendor
+/// meanwhile.
+pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
     // As they were made: what an object needs comes before it.
     let all: Vec<(u64, Arc<Life>)> = lives().iter().map(|(id, life)| (*id, life.clone())).collect();
     let all: Vec<(u64, Arc<Life>, Arc<Cell>)> =
@@ -244,21 +261,33 @@ pub fn switch(confined: Confined<'_>) -> Switched {
         }
         cell.release();
     }
-    SWITCHES.fetch_add(1, Ordering::AcqRel);
+    let number = SWITCHES.fetch_add(1, Ordering::AcqRel) + 1;
+    let fails_at = FAILS_AT.load(Ordering::Relaxed);
+    let fails_at = (number >= FAILS_FROM.load(Ordering::Relaxed)).then_some(fails_at);
     let mut counted = 0;
+    let mut left_out = HashSet::new();
     for (id, life, cell) in &all {
         let Some(make) = &life.make else { continue };
+        let is_left_out = match &life.kind {
+            Kind::Program { images: of } => !of.is_empty() && !of.iter().any(|image| images.contains(image)),
+            Kind::Kernel { program } => left_out.contains(&Arc::as_ptr(program)),
+            _ => false,
+        };
+        if is_left_out {
+            left_out.insert(Arc::as_ptr(cell));
+            continue;
+        }
         counted += 1;
         let made = match saved.remove(id) {
-            _ if FAILS_AT.load(Ordering::Relaxed) == counted => Err(ClError(CL_OUT_OF_RESOURCES)),
+            _ if fails_at == Some(counted) => Err(ClError(CL_OUT_OF_RESOURCES)),
             Some(Ok(contents)) => make(Some(&contents)),
             Some(Err(error)) => Err(error),
-            None if matches!(life.kind, Kind::Program) => {
+            None if matches!(life.kind, Kind::Program { .. }) => {
                 let mut made = Err(ClError(CL_INVALID_VALUE));
-                confined(&mut || made = again(life, make).map(Raw));
+                confined(&mut || made = again(life, make, cell.release).map(Raw));
                 made.map(|Raw(raw)| raw)
             }
-            None => again(life, make),
+            None => again(life, make, cell.release),
         };
         match made {
             Ok(raw) => {
@@ -268,6 +297,9 @@ pub fn switch(confined: Confined<'_>) -> Switched {
             Err(error) => {
                 tracing::error!(%error, kind = ?life.kind, "An object is lost by a reconfiguration");
                 switched.lost += 1;
+                if matches!(&life.kind, Kind::Program { images } if !images.is_empty()) {
+                    switched.failed_loads += 1;
+                }
             }
         }
     }
@@ -280,14 +312,15 @@ struct Raw(*mut c_void);
 // SAFETY: the standard's objects may be used by any thread.
 unsafe impl Send for Raw {}
 
-fn again(life: &Life, make: &Make) -> ClResult<*mut c_void> {
+/// Makes an object, and does to it what was done to the old one. That succeeded then, so that a failure loses the object.
+fn again(life: &Life, make: &Make, release: Release) -> ClResult<*mut c_void> {
     let raw = make(None)?;
     let steps = life.steps.lock().unwrap_or_else(PoisonError::into_inner);
-    for step in steps.iter() {
-        // What failed then may fail again.
-        let _ = step(raw);
+    let done = steps.iter().try_for_each(|step| step(raw));
+    if done.is_err() && !raw.is_null() {
+        release(api()?, raw);
     }
-    Ok(raw)
+    done.map(|()| raw)
 }
 
 /// What buffers and images hold, by their ids; the old ones are overwritten.

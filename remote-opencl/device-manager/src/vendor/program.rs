@@ -6,6 +6,7 @@ use super::info::{number, query, query_u64, text};
 use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, check};
 use crate::includes::Laid;
+use fpga_core::bitstream::Digest;
 use opencl_sys::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_STATUS, cl_program,
@@ -160,26 +161,49 @@ impl Program {
         let program = Self::own(create_with_source(context.cell(), source)?, opencl_sys::CL_SUCCESS)?;
         if life::is_on() {
             let (of, source) = (context.cell().clone(), source.to_vec());
-            life::remember(program.cell(), Kind::Program, move |_| create_with_source(&of, &source));
+            life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+                create_with_source(&of, &source)
+            });
         }
         Ok(program)
     }
 
-    /// A program from one binary for each device; also the status that the vendor gives to each.
-    pub fn with_binaries(context: &Context, binaries: &[(DeviceId, &[u8])]) -> (ClResult<Self>, Vec<i32>) {
+    /// A program from one binary for each device, whose digests are `images`: the board has that image then. Also the status
+    /// that the vendor gives to each.
+    pub fn with_binaries(
+        context: &Context,
+        images: &[Digest],
+        binaries: &[(DeviceId, &[u8])],
+    ) -> (ClResult<Self>, Vec<i32>) {
         let mut statuses = vec![0; binaries.len()];
         let made = create_with_binaries(context.cell(), binaries, &mut statuses);
         let program = made.and_then(|raw| Self::own(raw, opencl_sys::CL_SUCCESS));
         if let (true, Ok(program)) = (life::is_on(), &program) {
             let of = context.cell().clone();
             let kept: Vec<_> = binaries.iter().map(|(device, bytes)| (*device, bytes.to_vec())).collect();
-            life::remember(program.cell(), Kind::Program, move |_| {
+            let images = images.to_vec();
+            life::remember(program.cell(), Kind::Program { images }, move |_| {
                 let binaries: Vec<_> =
                     kept.iter().map(|(device, bytes)| (*device, bytes.as_slice())).collect();
                 create_with_binaries(&of, &binaries, &mut vec![0; binaries.len()])
             });
         }
         (program, statuses)
+    }
+
+    /// Loads the board with these binaries; nothing else comes of it.
+    ///
+    /// # Errors
+    /// The vendor's.
+    pub fn load_binaries(context: &Context, binaries: &[(DeviceId, &[u8])]) -> ClResult<()> {
+        let raw = create_with_binaries(context.cell(), binaries, &mut vec![0; binaries.len()])?;
+        Self::own(raw, opencl_sys::CL_SUCCESS).map(drop)
+    }
+
+    /// Whether the vendor has it: not while another image is on a board that is reconfigured as a whole.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        !self.raw().is_null()
     }
 
     /// A program of kernels that the devices have built in, by their names, separated by semicolons.
@@ -190,7 +214,9 @@ impl Program {
         let raw = create_with_built_in(context.cell(), devices, names)?;
         let program = Self::own(raw, opencl_sys::CL_SUCCESS)?;
         let (of, devices, names) = (context.cell().clone(), devices.to_vec(), names.to_owned());
-        life::remember(program.cell(), Kind::Program, move |_| create_with_built_in(&of, &devices, &names));
+        life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+            create_with_built_in(&of, &devices, &names)
+        });
         Ok(program)
     }
 
@@ -245,7 +271,7 @@ impl Program {
                 let program = Self::own(raw, opencl_sys::CL_SUCCESS).ok();
                 if let Some(program) = &program {
                     let (devices, options) = (devices.to_vec(), options.to_owned());
-                    life::remember(program.cell(), Kind::Program, move |_| {
+                    life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
                         link(&of, &devices, &options, &inputs).map(|(_, program)| program)
                     });
                 }

@@ -180,7 +180,9 @@ impl Program {
         let program = Self::own(create_with_il(context.cell(), il)?, opencl_sys::CL_SUCCESS)?;
         if life::is_on() {
             let (of, il) = (context.cell().clone(), il.to_vec());
-            life::remember(program.cell(), Kind::Program, move |_| create_with_il(&of, &il));
+            life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+                create_with_il(&of, &il)
+            });
         }
         Ok(program)
     }

@@ -239,7 +239,8 @@ async fn images_sources_and_past_events_are_there_after_the_contexts_were_destro
         other.step(round % 2, [3, 5][round % 2], 1, false).await;
         other.check().await;
     }
-    assert_eq!(counted(&manager, "reconfigurations"), 4);
+    // One for each of its programs and each of its steps.
+    assert_eq!(counted(&manager, "reconfigurations"), 6);
 
     // The same handles, the arguments of before, and an event of before to wait for.
     let again = after(witness.launch(queue, kernel, Vec::new(), 10), &[past]);
@@ -261,7 +262,8 @@ async fn what_the_vendor_refuses_to_make_again_is_an_error_and_neither_a_hang_no
     let bitstreams = bitstreams(&[3, 5]).await;
     // One object after the other of two sessions with contexts, queues, programs, kernels and buffers.
     for lost in [1, 2, 4, 5, 6, 7, 8, 9, 11, 15] {
-        let lost = lost.to_string();
+        // From the first switch on that is for none of the four programs.
+        let lost = format!("5:{lost}");
         let mut manager = Manager::start_in(&[("FPGA_TEST_LOSE_OBJECT", lost.as_str())], &FULL);
         let mut sessions =
             [Session::new(&manager, &bitstreams, 1).await, Session::new(&manager, &bitstreams, 2).await];

@@ -1,7 +1,9 @@
 //! A device manager as a child process, and a client that speaks the protocol by hand.
 
+mod board;
 mod manager;
 
+pub use board::Board;
 pub use manager::Manager;
 
 use bytes::Bytes;
@@ -300,6 +302,12 @@ impl Client {
 
     /// A built program from a binary; how many were missing.
     pub async fn program_from(&mut self, context: u64, binary: &[u8]) -> (u64, usize) {
+        let (program, missing) = self.unbuilt_program_from(context, binary).await;
+        assert_eq!(self.build(program).await.0, 0);
+        (program, missing)
+    }
+
+    pub async fn unbuilt_program_from(&mut self, context: u64, binary: &[u8]) -> (u64, usize) {
         let program = self.id();
         let digest = Bytes::copy_from_slice(digest_of(binary).as_bytes());
         let binaries = vec![v1::BinaryRef {
@@ -315,7 +323,6 @@ impl Client {
             let reply = self.call(Method::ProvideBinary(v1::ProvideBinary { program, digest, data })).await;
             assert_eq!((reply.status, binaries_result(&reply).binary_status.as_slice()), (0, [0].as_slice()));
         }
-        assert_eq!(self.build(program).await.0, 0);
         (program, missing)
     }
 

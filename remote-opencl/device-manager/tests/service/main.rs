@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod access;
+mod board;
 mod command_ring;
 mod crowd;
 mod events;
@@ -121,6 +122,8 @@ async fn a_binary_is_sent_once_and_then_known_to_all_sessions() {
     for expected_missing in [1, 0] {
         let mut client = Client::connect(&manager).await;
         let context = client.context().await;
+        // Making the program loads the board.
+        let since = Instant::now();
         let (program, missing) = client.program_from(context, &binary).await;
         assert_eq!(missing, expected_missing);
         let kernel = client.kernel(program, "increase").await;
@@ -132,7 +135,6 @@ async fn a_binary_is_sent_once_and_then_known_to_all_sessions() {
             client.read(queue, buffer, 40),
         ];
         let last = commands[2].event;
-        let since = Instant::now();
         client.flush(commands).await;
         let (read, data) = client.completion(last).await;
         assert_eq!((read.status, data), (0, ints(5..15)));

@@ -89,6 +89,11 @@ impl TenantProcess {
                     shared.router.deliver(grants, NO_SESSION, dispatcher);
                 }
             }
+            Up::LoadFailed { task } => {
+                if lock(&self.state).tasks.contains_key(&TaskId(task)) {
+                    dispatcher.load_failed(TaskId(task));
+                }
+            }
             Up::Cancelled { session } => {
                 let session = SessionId(session);
                 if lock(&self.state).sessions.contains(&session) {

@@ -24,14 +24,19 @@ impl Manager {
 
     /// With these variables.
     pub fn start_in(variables: &[(&str, &str)], args: &[&str]) -> Self {
+        let runtime = std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
+        Self::start_over(&runtime, variables, args)
+    }
+
+    /// Over this runtime.
+    pub fn start_over(runtime: &str, variables: &[(&str, &str)], args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let socket = format!("unix:{}", folder.path().join("dm.sock").display());
-        let runtime = std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
         // Free a moment ago.
         let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_fpga-device-manager"))
-            .args(["serve", "--listen", &socket, "--runtime", &runtime])
+            .args(["serve", "--listen", &socket, "--runtime", runtime])
             .args(["--metrics-listen", &metrics.to_string(), "--ready-file"])
             .arg(&ready)
             .args(args)
@@ -58,9 +63,14 @@ impl Manager {
 
     /// What `/metrics` says.
     pub fn metrics_text(&self) -> String {
+        self.get("/metrics")
+    }
+
+    /// What the manager answers there, its status line first.
+    pub fn get(&self, path: &str) -> String {
         let mut stream = std::net::TcpStream::connect(self.metrics).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text

@@ -1,0 +1,166 @@
+//! The image on the board: which programs are of it, what loads it, and what is refused.
+#![allow(non_snake_case, reason = "the standard's names")]
+
+use crate::cl;
+use crate::controls::Controls;
+use crate::pocl::theirs;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+static CONTROLS: OnceLock<Controls> = OnceLock::new();
+static BOARD: Mutex<Option<Board>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Board {
+    /// What is loaded, as the hash of its bytes.
+    image: Option<u64>,
+    /// The images of programs that were made of binaries.
+    images: HashMap<usize, u64>,
+}
+
+pub fn steer_by(controls: Controls) {
+    // The first one stays.
+    let _ = CONTROLS.set(controls);
+}
+
+fn controls() -> Controls {
+    *CONTROLS.get_or_init(Controls::of_nobody)
+}
+
+fn with_board<T>(act: impl FnOnce(&mut Board) -> T) -> T {
+    let mut board: MutexGuard<'_, Option<Board>> = BOARD.lock().unwrap_or_else(PoisonError::into_inner);
+    act(board.get_or_insert_default())
+}
+
+/// Puts what is here into PoCL's table.
+pub fn insert(table: &mut cl::cl_icd_dispatch) {
+    table.clCreateProgramWithBinary = Some(clCreateProgramWithBinary);
+    table.clCreateProgramWithSource = Some(clCreateProgramWithSource);
+    table.clEnqueueNDRangeKernel = Some(clEnqueueNDRangeKernel);
+    table.clEnqueueReadBuffer = Some(clEnqueueReadBuffer);
+    table.clFlush = Some(clFlush);
+}
+
+unsafe extern "C" fn clCreateProgramWithBinary(
+    context: cl::cl_context,
+    num_devices: cl::cl_uint,
+    device_list: *const cl::cl_device_id,
+    lengths: *const usize,
+    binaries: *mut *const u8,
+    binary_status: *mut cl::cl_int,
+    errcode_ret: *mut cl::cl_int,
+) -> cl::cl_program {
+    let controls = controls();
+    controls.wait();
+    let fail = |code| {
+        if !errcode_ret.is_null() {
+            // SAFETY: not null, so writable by the standard.
+            unsafe { errcode_ret.write(code) };
+        }
+        std::ptr::null_mut()
+    };
+    if controls.loads_fail() {
+        return fail(cl::CL_DEVICE_NOT_AVAILABLE);
+    }
+    let Some(call) = theirs().and_then(|theirs| theirs.clCreateProgramWithBinary) else {
+        return fail(cl::CL_INVALID_OPERATION);
+    };
+    // SAFETY: the caller's arguments, as they came.
+    let program =
+        unsafe { call(context, num_devices, device_list, lengths, binaries, binary_status, errcode_ret) };
+    if program.is_null() || num_devices == 0 {
+        return program;
+    }
+    let mut hasher = DefaultHasher::new();
+    // SAFETY: PoCL took the arrays, so the first entry is there with its bytes.
+    hasher.write(unsafe { std::slice::from_raw_parts(*binaries, *lengths) });
+    let image = hasher.finish();
+    with_board(|board| {
+        board.images.insert(program as usize, image);
+        if board.image.replace(image) != Some(image) {
+            controls.count_load();
+        }
+    });
+    program
+}
+
+unsafe extern "C" fn clCreateProgramWithSource(
+    context: cl::cl_context,
+    count: cl::cl_uint,
+    strings: *mut *const c_char,
+    lengths: *const usize,
+    errcode_ret: *mut cl::cl_int,
+) -> cl::cl_program {
+    let call = theirs().and_then(|theirs| theirs.clCreateProgramWithSource);
+    // SAFETY: the caller's arguments, as they came.
+    let program = call
+        .map_or(std::ptr::null_mut(), |call| unsafe { call(context, count, strings, lengths, errcode_ret) });
+    // One of a binary may have been there before.
+    with_board(|board| board.images.remove(&(program as usize)));
+    program
+}
+
+unsafe extern "C" fn clEnqueueNDRangeKernel(
+    queue: cl::cl_command_queue,
+    kernel: cl::cl_kernel,
+    dimensions: cl::cl_uint,
+    offset: *const usize,
+    global: *const usize,
+    local: *const usize,
+    num_events: cl::cl_uint,
+    wait_list: *const cl::cl_event,
+    event: *mut cl::cl_event,
+) -> cl::cl_int {
+    let controls = controls();
+    controls.wait();
+    if controls.kernels_fail() {
+        return cl::CL_OUT_OF_RESOURCES;
+    }
+    let Some(theirs) = theirs() else { return cl::CL_INVALID_OPERATION };
+    let mut program: cl::cl_program = std::ptr::null_mut();
+    if let Some(info) = theirs.clGetKernelInfo {
+        let room = (&raw mut program).cast::<c_void>();
+        // SAFETY: room for a handle.
+        unsafe {
+            info(kernel, cl::CL_KERNEL_PROGRAM, size_of::<cl::cl_program>(), room, std::ptr::null_mut())
+        };
+    }
+    let is_loaded = with_board(|board| {
+        board.images.get(&(program as usize)).is_none_or(|image| board.image == Some(*image))
+    });
+    if !is_loaded {
+        controls.count_refused();
+        return cl::CL_INVALID_PROGRAM_EXECUTABLE;
+    }
+    let Some(call) = theirs.clEnqueueNDRangeKernel else { return cl::CL_INVALID_OPERATION };
+    // SAFETY: the caller's arguments, as they came.
+    unsafe { call(queue, kernel, dimensions, offset, global, local, num_events, wait_list, event) }
+}
+
+unsafe extern "C" fn clEnqueueReadBuffer(
+    queue: cl::cl_command_queue,
+    buffer: cl::cl_mem,
+    blocking: cl::cl_bool,
+    offset: usize,
+    size: usize,
+    to: *mut c_void,
+    num_events: cl::cl_uint,
+    wait_list: *const cl::cl_event,
+    event: *mut cl::cl_event,
+) -> cl::cl_int {
+    controls().wait();
+    let Some(call) = theirs().and_then(|theirs| theirs.clEnqueueReadBuffer) else {
+        return cl::CL_INVALID_OPERATION;
+    };
+    // SAFETY: the caller's arguments, as they came.
+    unsafe { call(queue, buffer, blocking, offset, size, to, num_events, wait_list, event) }
+}
+
+unsafe extern "C" fn clFlush(queue: cl::cl_command_queue) -> cl::cl_int {
+    controls().wait();
+    let Some(call) = theirs().and_then(|theirs| theirs.clFlush) else { return cl::CL_INVALID_OPERATION };
+    // SAFETY: the caller's argument, as it came.
+    unsafe { call(queue) }
+}
