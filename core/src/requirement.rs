@@ -49,8 +49,26 @@ pub struct PodText<'a, L, A> {
     pub annotations: A,
     /// Per container that asks for [`ACCELERATED_RESOURCE`]: how much, as written.
     pub containers: &'a [&'a str],
-    /// The same of its init containers.
-    pub init_containers: &'a [&'a str],
+    /// Its init containers that ask for it, in the order in which they start.
+    pub init_containers: &'a [InitContainer<'a>],
+}
+
+/// An init container that asks for [`ACCELERATED_RESOURCE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitContainer<'a> {
+    /// How much, as written.
+    pub quantity: &'a str,
+    /// Whether it ends before the next one starts.
+    pub lifetime: Lifetime,
+}
+
+/// How long an init container holds what it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until it ends, before the next container starts.
+    UntilDone,
+    /// As long as the pod: a native sidecar, `restartPolicy: Always`.
+    Pod,
 }
 
 /// Why what a pod asks for can't be understood.
@@ -79,6 +97,15 @@ pub enum InvalidRequirement {
     /// The quantity of the managed resource is not a small whole number.
     #[error("resource {ACCELERATED_RESOURCE}: the quantity must be a whole number of slots, for example 1")]
     Quantity,
+}
+
+impl<'a> InitContainer<'a> {
+    /// That of a container with this `restartPolicy`.
+    #[must_use]
+    pub fn new(quantity: &'a str, restart_policy: Option<&str>) -> Self {
+        let lifetime = if restart_policy == Some("Always") { Lifetime::Pod } else { Lifetime::UntilDone };
+        Self { quantity, lifetime }
+    }
 }
 
 impl Default for Requirement {
@@ -214,18 +241,23 @@ fn slots_annotation(text: &str) -> Result<u32, InvalidRequirement> {
     slots.ok_or_else(|| InvalidRequirement::Slots(text.chars().take(40).collect()))
 }
 
-/// As Kubernetes counts: containers run together, init containers one after the other before them.
-fn slots(containers: &[&str], init_containers: &[&str]) -> Result<u32, InvalidRequirement> {
-    let quantity = |text: &&str| text.parse::<u32>().map_err(|_| InvalidRequirement::Quantity);
-    let mut together = 0_u32;
-    for container in containers {
-        together = together.saturating_add(quantity(container)?);
-    }
-    let mut most = together.max(1);
+/// As kube-scheduler counts: containers and sidecars run together; the other init containers run one after the other
+/// before the containers, each beside the sidecars that started before it.
+fn slots(containers: &[&str], init_containers: &[InitContainer<'_>]) -> Result<u32, InvalidRequirement> {
+    let quantity = |text: &str| text.parse::<u32>().map_err(|_| InvalidRequirement::Quantity);
+    let (mut sidecars, mut initialising) = (0_u32, 0_u32);
     for container in init_containers {
-        most = most.max(quantity(container)?);
+        let beside_sidecars = sidecars.saturating_add(quantity(container.quantity)?);
+        match container.lifetime {
+            Lifetime::UntilDone => initialising = initialising.max(beside_sidecars),
+            Lifetime::Pod => sidecars = beside_sidecars,
+        }
     }
-    Ok(most)
+    let mut running = sidecars;
+    for container in containers {
+        running = running.saturating_add(quantity(container)?);
+    }
+    Ok(running.max(initialising).max(1))
 }
 
 #[cfg(test)]
@@ -346,16 +378,30 @@ mod tests {
         }
     }
 
+    /// The slots of a pod with these containers and init containers; `+` marks a sidecar.
+    fn slots_of(containers: &[&str], init_containers: &[&'static str]) -> u32 {
+        let init = |text: &&'static str| match text.strip_prefix('+') {
+            Some(quantity) => InitContainer::new(quantity, Some("Always")),
+            None => InitContainer::new(text, None),
+        };
+        let init_containers: Vec<_> = init_containers.iter().map(init).collect();
+        let pod = PodText { labels: [], annotations: [], containers, init_containers: &init_containers };
+        Requirement::of_pod(pod).unwrap().unwrap().slots
+    }
+
     #[test]
     fn init_containers_count_one_by_one() {
-        let pod = |containers, init_containers| PodText {
-            labels: [],
-            annotations: [],
-            containers,
-            init_containers,
-        };
-        assert_eq!(Requirement::of_pod(pod(&["1"], &["2", "3"])).unwrap().unwrap().slots, 3);
-        assert_eq!(Requirement::of_pod(pod(&[], &["0"])).unwrap().unwrap().slots, 1);
+        assert_eq!(slots_of(&["1"], &["2", "3"]), 3);
+        assert_eq!(slots_of(&[], &["0"]), 1);
+    }
+
+    #[test]
+    fn sidecars_count_as_kube_scheduler_counts_them() {
+        assert_eq!(slots_of(&["1"], &["+1"]), 2, "sidecar and container run together");
+        assert_eq!(slots_of(&["1", "1"], &["+1", "+2"]), 5);
+        assert_eq!(slots_of(&["1"], &["+2", "4"]), 6, "the init container runs beside the sidecar before it");
+        assert_eq!(slots_of(&["1"], &["4", "+2"]), 4, "the init container has ended when the sidecar starts");
+        assert_eq!(slots_of(&["3"], &["+1", "2", "+1", "1"]), 5);
     }
 
     proptest! {

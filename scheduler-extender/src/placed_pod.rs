@@ -3,7 +3,7 @@
 
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::names::ACCELERATED_RESOURCE;
-use fpga_core::requirement::{PodText, Requirement};
+use fpga_core::requirement::{InitContainer, PodText, Requirement};
 use fpga_core::units::WallTime;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -107,9 +107,10 @@ struct Spec {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Container {
     resources: Option<Resources>,
+    restart_policy: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -153,8 +154,8 @@ impl Wire {
         let asked = Requirement::of_pod(PodText {
             labels: pairs(metadata.labels.as_ref()),
             annotations: pairs(metadata.annotations.as_ref()),
-            containers: &accelerated(spec.containers.as_deref()),
-            init_containers: &accelerated(spec.init_containers.as_deref()),
+            containers: &of_all(spec.containers.as_deref(), Container::accelerated),
+            init_containers: &of_all(spec.init_containers.as_deref(), Container::as_init),
         });
         let bitstreams = match asked {
             Ok(None) => return Placement::NotOurs,
@@ -176,14 +177,21 @@ fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, 
     map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
-/// Per container that asks for the managed resource: how much. Request and limit of such a resource are equal.
-fn accelerated(containers: Option<&[Container]>) -> Vec<&str> {
-    fn quantity(container: &Container) -> Option<&str> {
-        let resources = container.resources.as_ref()?;
+impl Container {
+    /// How much it asks of the managed resource. Request and limit of such a resource are equal.
+    fn accelerated(&self) -> Option<&str> {
+        let resources = self.resources.as_ref()?;
         let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
         maps.into_iter().flatten().find_map(|map| map.get(ACCELERATED_RESOURCE)).map(String::as_str)
     }
-    containers.unwrap_or_default().iter().filter_map(quantity).collect()
+
+    fn as_init(&self) -> Option<InitContainer<'_>> {
+        Some(InitContainer::new(self.accelerated()?, self.restart_policy.as_deref()))
+    }
+}
+
+fn of_all<'c, T>(containers: Option<&'c [Container]>, of: impl FnMut(&'c Container) -> Option<T>) -> Vec<T> {
+    containers.unwrap_or_default().iter().filter_map(of).collect()
 }
 
 #[cfg(test)]

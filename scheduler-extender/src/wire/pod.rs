@@ -3,7 +3,7 @@
 use super::text::{Few, OurPairs, Text};
 use super::{MAX_NAME_BYTES, MAX_UID_BYTES, Malformed, check_length};
 use fpga_core::names::ACCELERATED_RESOURCE;
-use fpga_core::requirement::{InvalidRequirement, PodText, Requirement};
+use fpga_core::requirement::{InitContainer, InvalidRequirement, PodText, Requirement};
 use serde::Deserialize;
 
 /// Most containers, and most owners, of one pod.
@@ -52,9 +52,12 @@ struct Spec<'a> {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Container<'a> {
     #[serde(borrow, default)]
     resources: Option<Resources<'a>>,
+    #[serde(borrow, default)]
+    restart_policy: Option<Text<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,8 +119,8 @@ impl Pod<'_> {
         Requirement::of_pod(PodText {
             labels: labels.into_iter().flat_map(OurPairs::iter),
             annotations: annotations.into_iter().flat_map(OurPairs::iter),
-            containers: &accelerated(containers),
-            init_containers: &accelerated(init_containers),
+            containers: &containers.iter().filter_map(Container::accelerated).collect::<Vec<_>>(),
+            init_containers: &init_containers.iter().filter_map(Container::as_init).collect::<Vec<_>>(),
         })
     }
 
@@ -130,15 +133,19 @@ fn all<'s, 'a>(containers: &'s Option<Few<Container<'a>, MOST>>) -> &'s [Contain
     containers.as_ref().map_or(&[], |Few(containers)| containers)
 }
 
-/// Per container that asks for the managed resource: how much. Request and limit of such a resource are equal.
-fn accelerated<'c>(containers: &'c [Container<'_>]) -> Vec<&'c str> {
-    let quantity = |container: &'c Container<'_>| {
-        let resources = container.resources.as_ref()?;
+impl Container<'_> {
+    /// How much it asks of the managed resource. Request and limit of such a resource are equal.
+    fn accelerated(&self) -> Option<&str> {
+        let resources = self.resources.as_ref()?;
         let pairs = [resources.limits.as_ref(), resources.requests.as_ref()];
         let mut all = pairs.into_iter().flatten().flat_map(OurPairs::iter);
         all.find(|(key, _)| *key == ACCELERATED_RESOURCE).map(|(_, quantity)| quantity)
-    };
-    containers.iter().filter_map(quantity).collect()
+    }
+
+    fn as_init(&self) -> Option<InitContainer<'_>> {
+        let restart_policy = self.restart_policy.as_ref().map(Text::as_str);
+        Some(InitContainer::new(self.accelerated()?, restart_policy))
+    }
 }
 
 #[cfg(test)]
@@ -172,5 +179,14 @@ mod tests {
         let asked = pod.requirement().unwrap().unwrap();
         assert_eq!((asked.board.as_deref(), asked.slots), (Some("a10"), 3));
         assert_eq!(asked.bitstreams, ["sobel".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_sidecar_is_told_from_an_init_container_that_ends() {
+        let resources = r#""resources":{"requests":{"fpga-scheduling.io/accelerated":"1"}}"#;
+        let pod = format!(
+            r#"{{"spec":{{"initContainers":[{{"restartPolicy":"Always",{resources}}},{{{resources}}}],"containers":[{{{resources}}},{{{resources}}}]}}}}"#
+        );
+        assert_eq!(asked(&pod).unwrap().slots, 3);
     }
 }

@@ -4,7 +4,7 @@ use super::{PAGE, api};
 use crate::connection::Cluster;
 use crate::doctor::facts::{FpgaPod, Looked};
 use fpga_core::names::{ACCELERATED_RESOURCE, BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
-use fpga_core::requirement::{PodText, Requirement};
+use fpga_core::requirement::{InitContainer, PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Api;
 use kube::api::ListParams;
@@ -35,20 +35,13 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return None;
     }
-    let quantities = |containers: &[Container]| {
-        let quantity = |container: &Container| {
-            let resources = container.resources.as_ref()?;
-            let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
-            let mut found = maps.into_iter().flatten().filter_map(|map| map.get(ACCELERATED_RESOURCE));
-            found.next().map(|quantity| quantity.0.clone())
-        };
-        containers.iter().filter_map(quantity).collect::<Vec<String>>()
+    let init_containers = spec.init_containers.as_deref().unwrap_or_default();
+    let as_init = |container| {
+        let container: &Container = container;
+        Some(InitContainer::new(accelerated(container)?, container.restart_policy.as_deref()))
     };
-    let containers = quantities(&spec.containers);
-    let init_containers = quantities(spec.init_containers.as_deref().unwrap_or_default());
-    fn texts(all: &[String]) -> Vec<&str> {
-        all.iter().map(String::as_str).collect()
-    }
+    let containers: Vec<_> = spec.containers.iter().filter_map(accelerated).collect();
+    let init_containers: Vec<_> = init_containers.iter().filter_map(as_init).collect();
     let pairs = |map: &Option<BTreeMap<String, String>>| {
         map.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
     };
@@ -56,8 +49,8 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     let asked = Requirement::of_pod(PodText {
         labels: labels.iter().map(|(key, value)| (key.as_str(), value.as_str())),
         annotations: annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())),
-        containers: &texts(&containers),
-        init_containers: &texts(&init_containers),
+        containers: &containers,
+        init_containers: &init_containers,
     });
     if matches!(asked, Ok(None)) {
         return None;
@@ -69,6 +62,14 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
         requests_resource: !containers.is_empty() || !init_containers.is_empty(),
         narrowed: is_narrowed(pod),
     })
+}
+
+/// How much a container asks of the managed resource. Request and limit of such a resource are equal.
+fn accelerated(container: &Container) -> Option<&str> {
+    let resources = container.resources.as_ref()?;
+    let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
+    let mut found = maps.into_iter().flatten().filter_map(|map| map.get(ACCELERATED_RESOURCE));
+    found.next().map(|quantity| quantity.0.as_str())
 }
 
 /// Whether a required node affinity or a node selector has one of our labels.
