@@ -1,0 +1,75 @@
+//! Tables of the documents, made again by the commands that they name: what the program finds now is what they say.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Headings and rows.
+#[derive(Debug, PartialEq, Eq)]
+struct Table {
+    headings: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// All tables of a text in Markdown.
+fn tables(text: &str) -> Vec<Table> {
+    let mut tables: Vec<Table> = Vec::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        let Some(cells) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')) else {
+            is_inside = false;
+            continue;
+        };
+        let cells: Vec<String> = cells.split('|').map(|cell| cell.trim().to_owned()).collect();
+        if !is_inside {
+            tables.push(Table { headings: cells, rows: Vec::new() });
+            is_inside = true;
+        } else if !cells.iter().all(|cell| cell.chars().all(|c| c == '-')) {
+            tables.last_mut().unwrap().rows.push(cells);
+        }
+    }
+    tables
+}
+
+impl Table {
+    /// These columns of it, if it has all of them.
+    fn columns(&self, headings: &[String]) -> Option<Self> {
+        let place = |heading: &String| self.headings.iter().position(|other| other == heading);
+        let places: Vec<usize> = headings.iter().map(place).collect::<Option<_>>()?;
+        let row = |row: &Vec<String>| places.iter().map(|place| row[*place].clone()).collect();
+        Some(Self { headings: headings.to_vec(), rows: self.rows.iter().map(row).collect() })
+    }
+}
+
+/// Makes the first table after the line of `document` that names a command with `mark` in it again, by that command.
+fn check(document: &str, mark: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let path = root.join("simulator-traces/docs").join(document);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let at = text.find(mark).unwrap_or_else(|| panic!("{document} has no command with {mark}"));
+    let begin = text[..at].rfind("`fpga-sim ").unwrap() + "`fpga-sim ".len();
+    let end = begin + text[begin..].find('`').unwrap();
+    let written = tables(&text[end..]).into_iter().next().unwrap();
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-sim"));
+    command.current_dir(root).args(text[begin..end].split_whitespace());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let made = tables(std::str::from_utf8(&output.stdout).unwrap());
+    let made = made.iter().find_map(|table| table.columns(&written.headings));
+    let made = made.unwrap_or_else(|| panic!("{command:?} makes no table with {:?}", written.headings));
+    assert!(!written.rows.is_empty(), "{document} has no table after {mark}");
+    assert_eq!(
+        made, written,
+        "{document}: {command:?} says otherwise; make the table anew and say what changed"
+    );
+}
+
+#[test]
+fn static_splits_end_when_the_document_says() {
+    check("qos.md", "qos/splits.toml");
+}
+
+#[test]
+fn deadlines_are_met_as_the_document_says() {
+    check("qos.md", "qos/deadlines.toml");
+}
