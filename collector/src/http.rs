@@ -217,8 +217,8 @@ async fn state(State(app): State<App>) -> Response {
 }
 
 fn as_text(state: &NodeState) -> Response {
-    match node_state::encode(state) {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+    match node_state::encode_whole(state) {
+        Ok(encoded) => ([(header::CONTENT_TYPE, "application/json")], encoded.text).into_response(),
         Err(error) => {
             (StatusCode::INTERNAL_SERVER_ERROR, Json(json!({ "error": error.to_string() }))).into_response()
         }

@@ -312,7 +312,7 @@ impl Metrics {
         registry.register("labellings", "Writes of the node's labels by outcome", m.labellings.clone());
         registry.register(
             "published_truncated",
-            "Steps of shortening in the last annotation",
+            "Things left out of the last annotation to fit its bound",
             m.truncated.clone(),
         );
         registry.register("streams", "Open streams to extender replicas", m.streams.clone());

@@ -10,7 +10,7 @@ use crate::metrics::{Metrics, PublicationOutcome};
 use crate::owner::{Handle, Refusal};
 use crate::server::{self, Phase};
 use crate::stream::Link;
-use fpga_core::node_state::{self, EncodeError, NodeState};
+use fpga_core::node_state::{self, EncodeError, Encoded, NodeState};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -169,10 +169,8 @@ impl Publisher {
         };
         let mut state = self.owner.publish().await?;
         state.heartbeat = self.policy.intervals().heartbeat.into();
-        let text = node_state::encode(&state)?;
-        // How much was left out is known to the text only.
-        let truncated = node_state::decode(&text).map_or(0, |written| written.truncated);
-        self.metrics.truncated.set(i64::from(truncated));
+        let Encoded { text, left_out } = node_state::encode(&state)?;
+        self.metrics.truncated.set(i64::from(left_out.total()));
         let patch = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Node",

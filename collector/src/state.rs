@@ -9,7 +9,7 @@ use fpga_core::bitstream::BitstreamId;
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
 use fpga_core::event::Event;
 use fpga_core::ledger::{Ledger, Order, TooManyReporters, Verdict};
-use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState, RecentBitstream, StateVersion};
+use fpga_core::node_state::{DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, StateVersion};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_core::window::{InvalidLength, Measured, Share, Window};
 use serde::{Deserialize, Serialize};
@@ -298,7 +298,7 @@ impl State {
             devices: devices.collect(),
             bitstreams,
             buckets,
-            truncated: 0,
+            left_out: LeftOut::default(),
         }
     }
 }

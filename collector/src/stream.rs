@@ -169,8 +169,8 @@ impl Shared {
                 return None;
             }
         };
-        match node_state::encode(&state) {
-            Ok(text) => Some(text.into()),
+        match node_state::encode_whole(&state) {
+            Ok(encoded) => Some(encoded.text.into()),
             Err(error) => {
                 warn!(%error, "State can't be streamed");
                 None

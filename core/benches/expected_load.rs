@@ -4,6 +4,7 @@
 
 use fpga_core::expected_load::{ExpectedLoads, PlacedPod};
 use fpga_core::node_state::{NodeState, decode};
+use fpga_core::signals::AskedKind;
 use fpga_core::staleness::Received;
 use fpga_core::units::{Millis, MonotonicTime};
 use std::time::{Duration, Instant};
@@ -23,11 +24,13 @@ fn main() {
             uid: format!("8f4b1c5e-3d2a-4f6b-9c8d-{index:012}"),
             owner: Some(format!("0d9e8f7a-6b5c-4d3e-8f2a-{:012}", index % 500)),
             node: names[usize::try_from(index % NODES).unwrap()].clone(),
+            kind: AskedKind::ANY,
             bitstreams: vec![format!("accelerator-{}", index % 50).parse().unwrap()],
         };
         all.bound(&pod, bound_ago, MonotonicTime::START);
     }
-    let learnt = all.learnt(|_| Some((Millis(500_000), Millis(WINDOW))), MonotonicTime::START);
+    let settled = Received::new(state(0, 0), MonotonicTime::START, Millis::ZERO);
+    let learnt = all.learnt(|_| Some(&settled), MonotonicTime::START);
     all.expect(&learnt);
 
     let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
@@ -48,7 +51,11 @@ fn main() {
 
 fn ask(all: &ExpectedLoads, names: &[String], received: &[Received], now: MonotonicTime) -> Duration {
     let started = Instant::now();
-    let pods: f64 = names.iter().zip(received).map(|(name, received)| all.on(name, received, now).pods).sum();
+    let pods: f64 = names
+        .iter()
+        .zip(received)
+        .map(|(name, received)| all.on(name, received, &AskedKind::ANY, now).pods)
+        .sum();
     let took = started.elapsed();
     assert!(pods > 0.0);
     took

@@ -4,12 +4,9 @@
 //! have neither.
 
 use crate::device::Health;
-use crate::matching::is_kind;
 use crate::node_state::DeviceState;
-use crate::requirement::Requirement;
-use crate::signals::{AskedKind, Boards};
-use crate::staleness::Received;
 use serde::Serialize;
+use std::ops::AddAssign;
 
 /// Of all boards of a node that are of the asked kind and answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -33,15 +30,12 @@ impl BoardsNow {
         }
         now
     }
+}
 
-    /// Of those on the node that are of the asked kind; `kind` is that of `asked`.
-    #[must_use]
-    pub fn on(asked: &Requirement, kind: &AskedKind, node: &Received) -> Self {
-        match node.signals().boards() {
-            Boards::Alike if node.signals().all_are(kind) => node.signals().boards_now(),
-            Boards::Alike => Self::default(),
-            Boards::Mixed => Self::of(node.state().devices.iter().filter(|device| is_kind(asked, device))),
-        }
+impl AddAssign for BoardsNow {
+    fn add_assign(&mut self, other: Self) {
+        self.free_slots = self.free_slots.saturating_add(other.free_slots);
+        self.queued = self.queued.saturating_add(other.queued);
     }
 }
 
@@ -50,7 +44,9 @@ mod tests {
     use super::*;
     use crate::fixtures::{mk_asked, mk_device, mk_state};
     use crate::node_state::NodeState;
-    use crate::units::{Millis, MonotonicTime};
+    use crate::requirement::Requirement;
+    use crate::signals::{AskedKind, Signals};
+    use crate::units::Millis;
     use proptest::prelude::*;
 
     fn board(kind: &str, loaded: u32, queued: u32, health: Health) -> DeviceState {
@@ -60,8 +56,8 @@ mod tests {
 
     fn on(board: Option<&str>, devices: Vec<DeviceState>) -> (u32, u32) {
         let asked = Requirement { board: board.map(str::to_owned), ..mk_asked(&[]) };
-        let received = Received::new(NodeState { devices, ..mk_state() }, MonotonicTime::START, Millis::ZERO);
-        let now = BoardsNow::on(&asked, &AskedKind::of(&asked), &received);
+        let signals = Signals::of(&NodeState { devices, ..mk_state() });
+        let now = signals.load_on(&AskedKind::of(&asked), Millis::ZERO).now;
         (now.free_slots, now.queued)
     }
 

@@ -9,12 +9,13 @@ mod tests;
 use crate::boards_now::BoardsNow;
 use crate::expected_load::{Expected, loads};
 use crate::locality::Wanted;
-use crate::matching::{Rejection, UnlabelledNodes, matches};
+use crate::matching::{Matcher, Rejection, UnlabelledNodes};
 use crate::node_facts::NodeFacts;
+use crate::per_slot::PerSlot;
 use crate::rank::ranks;
 use crate::requirement::Requirement;
 use crate::score::{MaxScore, PerSignal, Weights};
-use crate::signals::Load;
+use crate::signals::BoardsLoad;
 use crate::staleness::{Freshness, Knowledge, StalePolicies, StalePolicy};
 use crate::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,18 @@ pub enum AntiHerd {
     On,
     /// Only what was measured counts, as in the paper (S-2): pods that come at once go to one node.
     Off,
+}
+
+/// What of a node's use is compared with that of others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ranking {
+    /// What each slot of its boards of the asked kind did. Where every node has one board of equal size, that is the paper's
+    /// order (S-2).
+    #[default]
+    PerSlot,
+    /// What the whole node did, however many boards it has and of whatever kind: so it was until recordings of version 2.
+    WholeNode,
 }
 
 /// A text that is no [`AntiHerd`].
@@ -126,17 +139,19 @@ pub enum Capped {
     No,
 }
 
-/// What the boards of a node did in the window that ends now, and what they had when their state was measured.
+/// What the boards of the asked kind did in the window that ends now, and what they had when their state was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// Slot time used.
+    /// Slot time used. It is ranked by slot.
     #[serde(rename = "usageMs")]
     pub usage: Millis,
-    /// Time spent reconfiguring.
+    /// Time spent reconfiguring. It is ranked by slot.
     #[serde(rename = "reconfigurationMs")]
     pub reconfiguration: Millis,
-    /// Of its boards of the asked kind: empty slots, waiting tasks.
+    /// Their slots.
+    pub slots: u32,
+    /// Empty slots, waiting tasks.
     #[serde(flatten)]
     pub now: BoardsNow,
     /// How old the state is.
@@ -163,6 +178,7 @@ pub fn filter(
     rules: &Rules,
     now: MonotonicTime,
 ) -> FilterDecision {
+    let matcher = Matcher::of(asked);
     let verdict = |candidate: &Candidate<'_>| match candidate {
         // What boards it has nobody knows: what is valid somewhere only is not valid there.
         None if rules.unlabelled == UnlabelledNodes::Pass
@@ -173,7 +189,7 @@ pub fn filter(
         }
         None => Err(Rejection::UnknownNode),
         Some(node) => {
-            matches(asked, node, rules.unlabelled)?;
+            matcher.matches(node, rules.unlabelled)?;
             if rules.stale.exclude() && node.knowledge.fresh(now).is_none() {
                 return Err(Rejection::NotFresh);
             }
@@ -205,17 +221,32 @@ pub fn prioritize_expecting(
     rules: &Rules,
     now: MonotonicTime,
 ) -> ScoreDecision {
+    prioritize_ranking(Ranking::PerSlot, asked, candidates, expected, rules, now)
+}
+
+/// The same by another ranking than today's, for decisions that were made so.
+#[must_use]
+pub fn prioritize_ranking(
+    ranking: Ranking,
+    asked: &Requirement,
+    candidates: &[Candidate<'_>],
+    expected: &[Expected],
+    rules: &Rules,
+    now: MonotonicTime,
+) -> ScoreDecision {
     let wanted = Wanted::by(asked);
     let fresh = |candidate: &Candidate<'_>| {
         let received = (*candidate)?.knowledge.fresh(now)?;
         let age = received.age(now);
-        let Load { usage, reconfiguration } = received.signals().load_at(age);
-        Some(Measured { usage, reconfiguration, now: wanted.boards_now_on(received), age })
+        let BoardsLoad { mut load, slots, now } = wanted.load_on(received, age);
+        if ranking == Ranking::WholeNode {
+            load = received.signals().load_at(age);
+        }
+        Some(Measured { usage: load.usage, reconfiguration: load.reconfiguration, slots, now, age })
     };
     let measured: Vec<Option<Measured>> = candidates.iter().map(fresh).collect();
-    let usage = measured.iter().flatten().map(|measured| measured.usage).collect();
-    let usage = usage_loads(usage, &measured, expected);
-    let mut ranked = Ranked::of(&usage, &measured, rules.weights.per_signal());
+    let usage = usage_loads(ranking, &measured, expected);
+    let mut ranked = Ranked::of(ranking, &usage, &measured, rules.weights.per_signal());
     let mut usage = usage.into_iter();
     let loaded_counts = rules.weights.per_signal().loaded > 0.0;
 
@@ -241,7 +272,7 @@ pub fn prioritize_expecting(
             freshness: knowledge.map_or(Freshness::Absent, |knowledge| knowledge.freshness(now)),
             measured: *measured,
             expected: measured.and_then(|measured| {
-                let usage = usage.next()? - measured.usage;
+                let usage = ranking.slot_time(usage.next()?, measured.slots) - measured.usage;
                 let pods = expected.get(index).map_or(0.0, |expected| shown(expected.pods));
                 (pods > 0.0).then_some(ExpectedShare { usage, pods })
             }),
@@ -265,17 +296,25 @@ struct Ranked {
 const UNWEIGHTED: (f64, Basis) = (0.0, Basis::Unweighted);
 
 impl Ranked {
-    fn of(usage: &[Millis], measured: &[Option<Measured>], weights: PerSignal<f64>) -> Self {
-        let by =
-            |value: fn(&Measured) -> u64| ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>());
+    fn of(
+        ranking: Ranking,
+        usage: &[PerSlot],
+        measured: &[Option<Measured>],
+        weights: PerSignal<f64>,
+    ) -> Self {
+        fn by(measured: &[Option<Measured>], value: impl Fn(&Measured) -> u64) -> Vec<f64> {
+            ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>())
+        }
         Self {
             place: 0,
             usage: ranks(&usage.iter().map(|usage| usage.0).collect::<Vec<_>>()),
-            reconfiguration: by(|measured| measured.reconfiguration.0),
+            reconfiguration: by(measured, |measured| {
+                ranking.per_slot(measured.reconfiguration, measured.slots).0
+            }),
             // The more slots are free the better: what is missing to the most that there can be is ranked.
             free_slots: (weights.free_slots > 0.0)
-                .then(|| by(|measured| u64::from(u32::MAX - measured.now.free_slots))),
-            queue: (weights.queue > 0.0).then(|| by(|measured| measured.now.queued.into())),
+                .then(|| by(measured, |measured| u64::from(u32::MAX - measured.now.free_slots))),
+            queue: (weights.queue > 0.0).then(|| by(measured, |measured| measured.now.queued.into())),
         }
     }
 
@@ -296,14 +335,37 @@ impl Ranked {
     }
 }
 
+impl Ranking {
+    /// What is compared of an amount of slot time of so many slots.
+    fn per_slot(self, amount: Millis, slots: u32) -> PerSlot {
+        match self {
+            Self::PerSlot => PerSlot::of(amount, slots),
+            // In milliseconds: whatever the unit, it is the same for all.
+            Self::WholeNode => PerSlot(amount.0),
+        }
+    }
+
+    /// The amount of slot time of so many slots of which this is compared.
+    fn slot_time(self, compared: PerSlot, slots: u32) -> Millis {
+        match self {
+            Self::PerSlot => compared.times(slots),
+            Self::WholeNode => Millis(compared.0),
+        }
+    }
+}
+
 /// The usage of the measured candidates, raised by what is expected on them.
-fn usage_loads(usage: Vec<Millis>, measured: &[Option<Measured>], expected: &[Expected]) -> Vec<Millis> {
+fn usage_loads(ranking: Ranking, measured: &[Option<Measured>], expected: &[Expected]) -> Vec<PerSlot> {
+    let usage: Vec<PerSlot> =
+        measured.iter().flatten().map(|measured| ranking.per_slot(measured.usage, measured.slots)).collect();
     if expected.is_empty() {
         return usage;
     }
-    let of_measured = measured.iter().zip(expected).filter(|(measured, _)| measured.is_some());
-    let expected: Vec<Expected> = of_measured.map(|(_, expected)| *expected).collect();
-    loads(&usage, &expected)
+    let of_measured = measured.iter().zip(expected).filter_map(|(measured, expected)| {
+        let slots = measured.as_ref()?.slots;
+        Some(expected.per_slot(|amount| ranking.per_slot(amount, slots)))
+    });
+    loads(&usage, &of_measured.collect::<Vec<_>>())
 }
 
 fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {

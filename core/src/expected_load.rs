@@ -11,8 +11,12 @@
 //! while none of the bitstreams that it names was used since. What is so shown is taken off `e`, and no more is expected
 //! once it has reached `e`.
 //!
+//! Everything is said of the boards of one kind, those that the pod which is decided on asks for: what a pod does falls on
+//! the boards that suit it, in proportion to their slots.
+//!
 //! Nothing here is truth: who forgets it all decides a little worse for one window.
 
+mod claims;
 mod means;
 mod piece;
 mod rank_cost;
@@ -22,13 +26,14 @@ mod tests;
 mod unconfirmed;
 
 pub use means::Learnt;
-pub use rank_cost::loads;
+pub use rank_cost::{ExpectedPerSlot, loads};
 pub use spots::Spot;
 
 use crate::bitstream::BitstreamId;
-use crate::signals::Key;
+use crate::signals::{AskedKind, Boards, Key};
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
+use claims::overlap;
 use means::Owner;
 use piece::Piece;
 use spots::Spots;
@@ -73,18 +78,20 @@ pub struct PlacedPod {
     pub owner: Option<String>,
     /// Its node.
     pub node: String,
+    /// The kind of board that it asks for.
+    pub kind: AskedKind,
     /// What it names as its bitstreams.
     pub bitstreams: Vec<BitstreamId>,
 }
 
-/// What is still expected on one node.
+/// What is still expected on the boards of one kind of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Expected {
     /// Of pods whose usage can be foretold: how much more they will use.
     pub usage: Millis,
     /// Of pods that nothing is known of: how many, a pod counting less the longer it is there.
     pub unknown: f64,
-    /// What of the node's measured usage is shown to be theirs.
+    /// What of the boards' measured usage is shown to be theirs.
     pub shown: Millis,
     /// All these pods together, hints by their share.
     pub pods: f64,
@@ -114,6 +121,7 @@ struct NodePods {
 struct Bound {
     uid: Arc<str>,
     owner: Option<Arc<Owner>>,
+    kind: AskedKind,
     /// The first of its bitstreams lies here: most pods have but one, and it is looked at in every decision.
     bitstream: Option<Key>,
     more_bitstreams: Box<[Key]>,
@@ -131,6 +139,7 @@ struct Hinted {
 struct Hint {
     uid: Arc<str>,
     owner: Option<Arc<Owner>>,
+    kind: AskedKind,
     share: f64,
     since: MonotonicTime,
 }
@@ -154,6 +163,7 @@ impl ExpectedLoads {
         let bound = Bound {
             uid: Arc::clone(&uid),
             owner: pod.owner.as_deref().and_then(|owner| self.means.owner(owner)),
+            kind: pod.kind,
             bitstream: pod.bitstreams.first().map(Key::of),
             more_bitstreams: pod.bitstreams.iter().skip(1).map(Key::of).collect(),
             seen: now,
@@ -174,7 +184,7 @@ impl ExpectedLoads {
         self.waiting.insert(uid.into());
         if let Some(decision) = self.unconfirmed.take(uid, now) {
             let best: Vec<&str> = decision.best.iter().map(|node| &**node).collect();
-            self.put_hint(uid, decision.owner.as_deref(), &best, decision.since);
+            self.put_hint(uid, decision.owner.as_deref(), decision.kind, &best, decision.since);
         }
     }
 
@@ -197,8 +207,16 @@ impl ExpectedLoads {
     }
 
     /// A pod was scored just now and `best` are the nodes with the greatest score: one of them is likely to get it. Holds
-    /// for [`HINT`], until the pod is seen bound, or until it is scored again; and counts once the pod is known to wait.
-    pub fn hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
+    /// for [`HINT`], until the pod is seen bound, or until it is scored again; and counts once the pod is known to
+    /// wait. `kind` is what it asks for.
+    pub fn hint(
+        &mut self,
+        uid: &str,
+        owner: Option<&str>,
+        kind: AskedKind,
+        best: &[&str],
+        now: MonotonicTime,
+    ) {
         self.forget_hints(now);
         self.end_hint(uid);
         if best.is_empty() || best.len() > MAX_HINTED_NODES || self.places.contains_key(uid) {
@@ -209,13 +227,20 @@ impl ExpectedLoads {
             return;
         }
         if self.waiting.contains(uid) {
-            self.put_hint(uid, owner, best, now);
+            self.put_hint(uid, owner, kind, best, now);
         } else {
-            self.unconfirmed.put(uid, owner, best, now);
+            self.unconfirmed.put(uid, owner, kind, best, now);
         }
     }
 
-    fn put_hint(&mut self, uid: &str, owner: Option<&str>, best: &[&str], since: MonotonicTime) {
+    fn put_hint(
+        &mut self,
+        uid: &str,
+        owner: Option<&str>,
+        kind: AskedKind,
+        best: &[&str],
+        since: MonotonicTime,
+    ) {
         if self.hinted.len() >= MAX_HINTS {
             self.forget_oldest_hint();
         }
@@ -225,7 +250,7 @@ impl ExpectedLoads {
         let hint_at = |name: &&str| {
             let (name, node) = self.nodes.of(name);
             let (uid, owner) = (Arc::clone(&uid), owner.clone());
-            node.hints.push(Hint { uid, owner, share, since });
+            node.hints.push(Hint { uid, owner, kind, share, since });
             name
         };
         let names = best.iter().map(hint_at).collect();
@@ -233,10 +258,10 @@ impl ExpectedLoads {
         self.hinted.push_back((since, uid));
     }
 
-    /// What is still expected on the node of this state.
+    /// What is still expected on the boards of this kind on the node of this state.
     #[must_use]
-    pub fn on(&self, node: &str, received: &Received, now: MonotonicTime) -> Expected {
-        self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, "", received, now))
+    pub fn on(&self, node: &str, received: &Received, kind: &AskedKind, now: MonotonicTime) -> Expected {
+        self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, "", received, kind, now))
     }
 
     /// The same for a decision about the pod with the UID `asking`, whose own hint is not counted against it. `spot` is
@@ -248,34 +273,47 @@ impl ExpectedLoads {
         node: &str,
         asking: &str,
         received: &Received,
+        kind: &AskedKind,
         now: MonotonicTime,
     ) -> Expected {
-        self.nodes.at(spot, node).map_or_else(Expected::default, |node| self.of(node, asking, received, now))
+        let node = self.nodes.at(spot, node);
+        node.map_or_else(Expected::default, |node| self.of(node, asking, received, kind, now))
     }
 
-    fn of(&self, node: &NodePods, asking: &str, received: &Received, now: MonotonicTime) -> Expected {
+    fn of(
+        &self,
+        node: &NodePods,
+        asking: &str,
+        received: &Received,
+        kind: &AskedKind,
+        now: MonotonicTime,
+    ) -> Expected {
+        let signals = received.signals();
+        // Where all boards are alike all pods run on all of them, and one line serves everybody who asks.
+        let kind = if signals.boards() == Boards::Uniform { &AskedKind::ANY } else { kind };
         let mut expected = Expected::default();
         let mut usage = 0.0;
-        node.with_piece(received, &self.means, now, |piece| {
+        node.with_piece(received, &self.means, kind, now, |piece| {
             (usage, expected.unknown) = piece.at(now);
             (expected.pods, expected.shown) = (piece.pods, piece.shown);
         });
         let counts = |hint: &&Hint| now - hint.since < HINT && *hint.uid != *asking;
         for hint in node.hints.iter().filter(counts) {
-            expected.pods += hint.share;
+            let share = hint.share * overlap(signals, &hint.kind, kind);
+            expected.pods += share;
             match self.means.expected(hint.owner.as_deref()) {
-                Some(mean) => usage += mean * hint.share,
-                None => expected.unknown += hint.share,
+                Some(mean) => usage += mean * share,
+                None => expected.unknown += share,
             }
         }
         expected.usage = whole(usage);
         expected
     }
 
-    /// What pods have been found to use, by the usage and the window of the nodes with fresh state.
+    /// What pods have been found to use, by the states of the nodes that are fresh.
     #[must_use]
-    pub fn learnt(&self, usage_of: impl Fn(&str) -> Option<(Millis, Millis)>, now: MonotonicTime) -> Learnt {
-        let nodes = self.nodes.iter().filter_map(|(name, node)| Some((&node.pods, usage_of(name)?)));
+    pub fn learnt<'n>(&self, state_of: impl Fn(&str) -> Option<&'n Received>, now: MonotonicTime) -> Learnt {
+        let nodes = self.nodes.iter().filter_map(|(name, node)| Some((&node.pods, state_of(name)?)));
         Learnt::of_nodes(nodes, now)
     }
 
@@ -337,14 +375,15 @@ impl NodePods {
         &self,
         received: &Received,
         means: &means::Means,
+        kind: &AskedKind,
         now: MonotonicTime,
         look: impl FnOnce(&Piece),
     ) {
         let mut piece = self.piece.lock().unwrap_or_else(PoisonError::into_inner);
-        if !piece.as_ref().is_some_and(|piece| piece.holds(received, means, now)) {
+        if !piece.as_ref().is_some_and(|piece| piece.holds(received, means, kind, now)) {
             *piece = None;
         }
-        look(piece.get_or_insert_with(|| Piece::of(&self.pods, received, means, now)));
+        look(piece.get_or_insert_with(|| Piece::of(&self.pods, received, means, kind, now)));
     }
 
     fn forget_piece(&mut self) {
@@ -357,8 +396,8 @@ impl Bound {
         self.elapsed_then + (now - self.seen)
     }
 
-    /// Usage of the whole node that the state measured since this pod was bound, in milliseconds; none while the pod
-    /// can't have been part of it.
+    /// Usage of the boards that it runs on, as the state measured it since this pod was bound, in milliseconds; none while
+    /// the pod can't have been part of it.
     fn shown(&self, received: &Received, now: MonotonicTime) -> f64 {
         let span = self.elapsed(now) - received.age(now);
         if span == Millis::ZERO {
@@ -373,7 +412,7 @@ impl Bound {
             return 0.0;
         }
         // What is left of the window once all but its newest part has passed.
-        signals.load_at(state.window - span).usage.0 as f64
+        signals.usage_under(&self.kind, state.window - span).0 as f64
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::device::Health;
 use crate::node_facts::{NodeFacts, NodeLabels};
-use crate::node_state::{Buckets, DeviceState, NodeState, RecentBitstream};
+use crate::node_state::{Buckets, DeviceState, LeftOut, NodeState, RecentBitstream};
 use crate::requirement::Requirement;
 use crate::staleness::{Knowledge, Received};
 use crate::units::{Millis, MonotonicTime, WallTime};
@@ -20,7 +20,7 @@ pub(crate) fn mk_state() -> NodeState {
         devices: Vec::new(),
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis::from_secs(10), usage: Vec::new(), reconfiguration: Vec::new() },
-        truncated: 0,
+        left_out: LeftOut::default(),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod names;
 pub mod node_facts;
 pub mod node_state;
 pub mod pacing;
+pub mod per_slot;
 pub mod pool;
 pub mod qos;
 pub mod rank;
@@ -32,8 +33,11 @@ pub mod score;
 pub mod signals;
 pub mod slots;
 pub mod staleness;
+pub mod ternary;
 pub mod units;
 pub mod window;
+
+mod steps;
 
 #[cfg(test)]
 mod fixtures;

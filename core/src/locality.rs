@@ -1,12 +1,8 @@
 //! Bitstream locality (S-2): which share of the bitstreams that a pod will use its node has already.
 
 use crate::bitstream::BitstreamId;
-use crate::boards_now::BoardsNow;
-use crate::device::Health;
-use crate::matching::is_kind;
-use crate::node_state::NodeState;
 use crate::requirement::Requirement;
-use crate::signals::{AskedKind, Boards, Key};
+use crate::signals::{AskedKind, Boards, BoardsLoad, Key};
 use crate::staleness::Received;
 use crate::units::Millis;
 
@@ -25,10 +21,10 @@ impl<'a> Wanted<'a> {
         Self { asked, kind: AskedKind::of(asked), keys: asked.bitstreams.iter().map(Key::of).collect() }
     }
 
-    /// What the boards of the asked kind have at the moment.
+    /// What the boards of the asked kind did and have, when the node's state is of that age.
     #[must_use]
-    pub fn boards_now_on(&self, node: &Received) -> BoardsNow {
-        BoardsNow::on(self.asked, &self.kind, node)
+    pub fn load_on(&self, node: &Received, age: Millis) -> BoardsLoad {
+        node.signals().load_on(&self.kind, age)
     }
 
     /// The share of them that the node has: in a slot, or used within its window. 1 if none is asked.
@@ -41,11 +37,13 @@ impl<'a> Wanted<'a> {
         if wanted.is_empty() {
             return 1.0;
         }
-        let (state, signals) = (node.state(), node.signals());
+        let signals = node.signals();
         let is_there = |(id, key): &(&BitstreamId, &Key)| match (id, signals.boards()) {
             (BitstreamId::Digest(_), _) => signals.has(**key, age),
-            (BitstreamId::Name(_), Boards::Alike) => signals.all_are(&self.kind) && signals.has(**key, age),
-            (BitstreamId::Name(_), Boards::Mixed) => self.is_in_slot(id, state),
+            (BitstreamId::Name(_), Boards::Uniform | Boards::Alike) => {
+                signals.all_are(&self.kind) && signals.has(**key, age)
+            }
+            (BitstreamId::Name(_), Boards::Mixed | Boards::None) => signals.has_loaded(**key, &self.kind),
         };
         let present = wanted.iter().zip(&self.keys).filter(is_there).count();
         present as f64 / wanted.len() as f64
@@ -55,35 +53,20 @@ impl<'a> Wanted<'a> {
     /// if none is asked.
     #[must_use]
     pub fn loaded_share_on(&self, node: &Received) -> f64 {
-        let wanted = &self.asked.bitstreams;
-        if wanted.is_empty() {
+        if self.keys.is_empty() {
             return 1.0;
         }
-        let (state, signals) = (node.state(), node.signals());
-        let is_loaded = |(id, key): &(&BitstreamId, &Key)| {
-            // Most nodes don't have it at all, which is cheap to see.
-            signals.may_have(**key)
-                && signals.bitstreams_with(**key).next().is_some()
-                && self.is_in_slot(id, state)
-        };
-        wanted.iter().zip(&self.keys).filter(is_loaded).count() as f64 / wanted.len() as f64
-    }
-
-    /// Whether a board of the asked kind that answers has it in a slot. Where boards differ, this alone says to which of
-    /// them a name belongs.
-    fn is_in_slot(&self, id: &BitstreamId, state: &NodeState) -> bool {
-        let boards = state.devices.iter();
-        let mut usable =
-            boards.filter(|device| device.health == Health::Healthy && is_kind(self.asked, device));
-        usable.any(|device| state.holds(device, id))
+        let loaded = self.keys.iter().filter(|key| node.signals().has_loaded(**key, &self.kind));
+        loaded.count() as f64 / self.keys.len() as f64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Health;
     use crate::fixtures::{mk_asked as asked, mk_bitstream, mk_device, mk_state};
-    use crate::node_state::{DigestPrefix, RecentBitstream};
+    use crate::node_state::{DigestPrefix, NodeState, RecentBitstream};
     use crate::units::MonotonicTime;
 
     fn locality(asked: &Requirement, state: &NodeState, age: Millis) -> f64 {

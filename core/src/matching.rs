@@ -1,11 +1,16 @@
 //! Whether a node has what a pod asks for (S-1): capability and total slots, never load.
 
+mod held;
+
 use crate::bitstream::BitstreamId;
 use crate::device::Health;
 use crate::node_facts::{NodeFacts, NodeLabels};
 use crate::node_state::{DeviceState, NodeState};
 use crate::requirement::Requirement;
-use crate::staleness::Knowledge;
+use crate::signals::Key;
+use crate::staleness::{Knowledge, Received};
+use crate::ternary::Ternary;
+use held::Held;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -109,93 +114,133 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// Whether the node has what is asked; a stale state still tells what boards there are.
-///
-/// # Errors
-/// The reason if it has not.
-pub fn matches(asked: &Requirement, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<(), Rejection> {
-    match &node.knowledge {
-        Knowledge::Known(received) => state_matches(asked, received.state()),
-        Knowledge::Absent | Knowledge::Unreadable => labels_match(asked, &node.labels, unlabelled),
+/// What is asked, ready to be looked for on many nodes.
+#[derive(Debug, Clone)]
+pub struct Matcher<'a> {
+    asked: &'a Requirement,
+    /// The bitstreams that decide: those that must be loaded, and digests. A name means another bitstream on another board,
+    /// so it excludes none.
+    deciding: Vec<(&'a BitstreamId, Key)>,
+}
+
+impl<'a> Matcher<'a> {
+    /// For `asked`.
+    #[must_use]
+    pub fn of(asked: &'a Requirement) -> Self {
+        let digests = asked.bitstreams.iter().filter(|id| matches!(id, BitstreamId::Digest(_)));
+        let deciding = asked.loaded.iter().chain(digests).map(|id| (id, Key::of(id))).collect();
+        Self { asked, deciding }
+    }
+
+    /// Whether the node has what is asked; a stale state still tells what boards there are. Where a state leaves out what
+    /// would tell, the node is not rejected.
+    ///
+    /// # Errors
+    /// The reason if it has not.
+    pub fn matches(&self, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<(), Rejection> {
+        match &node.knowledge {
+            Knowledge::Known(received) => self.state_matches(received),
+            Knowledge::Absent | Knowledge::Unreadable => labels_match(self.asked, &node.labels, unlabelled),
+        }
+    }
+
+    fn state_matches(&self, received: &Received) -> Result<(), Rejection> {
+        let state = received.state();
+        // Most nodes have none of them, which is cheap to see; where something was left out it says nothing.
+        let may_have = |key: &Key| state.left_out.concerns_filter() || received.signals().may_have(*key);
+        let ids: Vec<&BitstreamId> =
+            self.deciding.iter().filter(|(_, key)| may_have(key)).map(|(id, _)| *id).collect();
+        let boards = Boards { asked: self.asked, state, held: Held::of(&ids, state) };
+        if (0..).zip(&state.devices).any(|(number, device)| {
+            device.health == Health::Healthy && boards.meets_all_but_health(number, device).may_be()
+        }) {
+            return Ok(());
+        }
+        Err(boards.why_none())
     }
 }
 
-/// Whether the board is of the asked kind, whatever its slots and health.
-#[must_use]
-pub fn is_kind(asked: &Requirement, device: &DeviceState) -> bool {
-    agrees(asked.vendor.as_deref(), &device.vendor)
-        && agrees(asked.board.as_deref(), &device.board)
-        && agrees(asked.shell.as_deref(), &device.shell)
-        && agrees(asked.platform.as_deref(), &device.platform)
+/// The boards of one node, and what is asked of them.
+struct Boards<'a> {
+    asked: &'a Requirement,
+    state: &'a NodeState,
+    held: Held<'a>,
+}
+
+impl Boards<'_> {
+    fn meets_all_but_health(&self, number: usize, device: &DeviceState) -> Ternary {
+        if !self.is_kind(device).may_be() {
+            return Ternary::No;
+        }
+        let has_slots = Ternary::from(device.slots >= self.asked.slots);
+        let bitstreams = || self.is_valid(number, device).and(self.holds_all(number));
+        has_slots.and(self.is_of_platform(device)).and(bitstreams())
+    }
+
+    /// Whether vendor, board and shell are the asked ones.
+    fn is_kind(&self, device: &DeviceState) -> Ternary {
+        let asked = self.asked;
+        let agrees = agrees(asked.vendor.as_deref(), &device.vendor)
+            && agrees(asked.board.as_deref(), &device.board)
+            && agrees(asked.shell.as_deref(), &device.shell);
+        agrees.into()
+    }
+
+    fn is_of_platform(&self, device: &DeviceState) -> Ternary {
+        let asked = self.asked.platform.as_deref();
+        asked.map_or(Ternary::Yes, |platform| self.state.is_of_platform(device, platform))
+    }
+
+    /// Whether all bitstreams that the pod names can be configured on the board: it is one of those that they are listed for,
+    /// and none of them lies in a board of another kind on this node. That last goes by digest: a name means another
+    /// bitstream on another board.
+    fn is_valid(&self, number: usize, device: &DeviceState) -> Ternary {
+        let asked = self.asked;
+        let listed = asked.valid_on.iter().all(|kinds| kinds.iter().any(|kind| kind.is(device)));
+        let all = asked.bitstreams.iter().chain(&asked.loaded);
+        let digests = all.filter(|id| matches!(id, BitstreamId::Digest(_)));
+        Ternary::all(digests.map(|id| self.held.is_made_for(number, id))).and(listed.into())
+    }
+
+    fn holds_all(&self, number: usize) -> Ternary {
+        Ternary::all(self.asked.loaded.iter().map(|id| self.held.on(number, id)))
+    }
+
+    /// The first thing that no board has; if each is on some board, what is missing is one board with all.
+    fn why_none(&self) -> Rejection {
+        let (asked, devices) = (self.asked, &self.state.devices);
+        let none = |meets: &dyn Fn(usize, &DeviceState) -> Ternary| {
+            !(0..).zip(devices).any(|(number, device)| meets(number, device).may_be())
+        };
+        let no_text = |asked: &Option<String>, is: fn(&DeviceState) -> &str| {
+            none(&|_, device| agrees(asked.as_deref(), is(device)).into())
+        };
+        if devices.is_empty() {
+            Rejection::NoDevice
+        } else if no_text(&asked.vendor, |device| &device.vendor) {
+            Rejection::Vendor
+        } else if no_text(&asked.board, |device| &device.board) {
+            Rejection::Board
+        } else if no_text(&asked.shell, |device| &device.shell) {
+            Rejection::Shell
+        } else if none(&|_, device| self.is_of_platform(device)) {
+            Rejection::Platform
+        } else if none(&|_, device| (device.slots >= asked.slots).into()) {
+            Rejection::Slots
+        } else if none(&|number, device| self.is_valid(number, device)) {
+            Rejection::InvalidBitstream
+        } else if none(&|number, _| self.holds_all(number)) {
+            Rejection::NotLoaded
+        } else if !none(&|number, device| self.meets_all_but_health(number, device)) {
+            Rejection::Unhealthy
+        } else {
+            Rejection::NoSingleDevice
+        }
+    }
 }
 
 fn agrees(asked: Option<&str>, is: &str) -> bool {
     asked.is_none_or(|asked| asked == is)
-}
-
-fn state_matches(asked: &Requirement, state: &NodeState) -> Result<(), Rejection> {
-    let meets_all =
-        |device: &DeviceState| device.health == Health::Healthy && meets_all_but_health(asked, device, state);
-    if state.devices.iter().any(meets_all) {
-        return Ok(());
-    }
-    Err(why_no_device(asked, state))
-}
-
-fn meets_all_but_health(asked: &Requirement, device: &DeviceState, state: &NodeState) -> bool {
-    is_kind(asked, device)
-        && device.slots >= asked.slots
-        && is_valid(asked, device, state)
-        && holds_all(asked, device, state)
-}
-
-/// Whether all bitstreams that the pod names can be configured on the board: it is one of those that they are listed for, and
-/// none of them lies in a board of another kind on this node. That last goes by digest: a name means another bitstream on
-/// another board.
-fn is_valid(asked: &Requirement, device: &DeviceState, state: &NodeState) -> bool {
-    let listed = asked.valid_on.iter().all(|kinds| kinds.iter().any(|kind| kind.is(device)));
-    let made_for_another = |id: &BitstreamId| {
-        let mut holders = state.devices.iter().filter(|holder| state.holds(holder, id)).peekable();
-        holders.peek().is_some() && !holders.any(|holder| same_kind(holder, device))
-    };
-    let digests =
-        asked.bitstreams.iter().chain(&asked.loaded).filter(|id| matches!(id, BitstreamId::Digest(_)));
-    listed && !digests.into_iter().any(made_for_another)
-}
-
-fn same_kind(one: &DeviceState, other: &DeviceState) -> bool {
-    (&one.vendor, &one.board, &one.shell) == (&other.vendor, &other.board, &other.shell)
-}
-
-fn holds_all(asked: &Requirement, device: &DeviceState, state: &NodeState) -> bool {
-    asked.loaded.iter().all(|id| state.holds(device, id))
-}
-
-/// The first thing that no board has; if each is on some board, what is missing is one board with all.
-fn why_no_device(asked: &Requirement, state: &NodeState) -> Rejection {
-    let devices = &state.devices;
-    let none = |meets: &dyn Fn(&DeviceState) -> bool| !devices.iter().any(meets);
-    if devices.is_empty() {
-        Rejection::NoDevice
-    } else if none(&|device| agrees(asked.vendor.as_deref(), &device.vendor)) {
-        Rejection::Vendor
-    } else if none(&|device| agrees(asked.board.as_deref(), &device.board)) {
-        Rejection::Board
-    } else if none(&|device| agrees(asked.shell.as_deref(), &device.shell)) {
-        Rejection::Shell
-    } else if none(&|device| agrees(asked.platform.as_deref(), &device.platform)) {
-        Rejection::Platform
-    } else if none(&|device| device.slots >= asked.slots) {
-        Rejection::Slots
-    } else if none(&|device| is_valid(asked, device, state)) {
-        Rejection::InvalidBitstream
-    } else if none(&|device| holds_all(asked, device, state)) {
-        Rejection::NotLoaded
-    } else if devices.iter().any(|device| meets_all_but_health(asked, device, state)) {
-        Rejection::Unhealthy
-    } else {
-        Rejection::NoSingleDevice
-    }
 }
 
 fn labels_match(

@@ -1,19 +1,24 @@
 //! What a collector publishes about its node in the annotation `fpga-scheduling.io/node-state` (S-3).
 //!
-//! Types here; the text form and its 4 KiB bound in [`codec`], how published usage fades in [`buckets`]. A state says
-//! nothing about how old it is: whoever received it knows that better than the clock of its author.
+//! Types here; the text forms and their bounds in [`codec`], what they leave out in [`left_out`], how published usage
+//! fades in [`buckets`]. A state says nothing about how old it is: whoever received it knows that better than the clock of
+//! its author.
 
 pub mod buckets;
 pub mod codec;
+pub mod left_out;
 #[cfg(test)]
 mod tests;
 
 pub use buckets::Buckets;
-pub use codec::{EncodeError, MAX_ENCODED_BYTES, Unreadable, decode, encode};
+pub use codec::{EncodeError, Encoded, Unreadable, decode, encode, encode_whole};
+pub use left_out::{IN_SLOT_LEFT_OUT, LeftOut};
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
 use crate::device::Health;
+use crate::ternary::Ternary;
 use crate::units::{Millis, WallTime};
+use crate::window::UNKNOWN_SLOTS;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -59,9 +64,9 @@ pub struct NodeState {
     /// Usage and reconfiguration of the window in time slices.
     #[serde(rename = "window")]
     pub buckets: Buckets,
-    /// How many times something was left out to fit the bound.
-    #[serde(default)]
-    pub truncated: u32,
+    /// What the text that brought it left out.
+    #[serde(default, skip_serializing_if = "LeftOut::is_nothing")]
+    pub left_out: LeftOut,
 }
 
 /// One board in a [`NodeState`].
@@ -143,11 +148,48 @@ impl NodeState {
         Millis(self.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE))
     }
 
+    /// The slots of all its boards; those of the paper's board where no board is known.
+    #[must_use]
+    pub fn slots(&self) -> u64 {
+        match self.devices.is_empty() {
+            true => UNKNOWN_SLOTS.into(),
+            false => self.devices.iter().map(|device| u64::from(device.slots)).sum(),
+        }
+    }
+
     /// Whether one of the slots of `device`, which is one of its own, holds this bitstream.
     #[must_use]
-    pub fn holds(&self, device: &DeviceState, id: &BitstreamId) -> bool {
-        let held = device.loaded.iter().filter_map(|index| self.bitstreams.get(*index as usize));
-        held.into_iter().any(|bitstream| bitstream.is(id))
+    pub fn holds(&self, device: &DeviceState, id: &BitstreamId) -> Ternary {
+        Ternary::any(device.loaded.iter().map(|index| self.is_at(*index, id)))
+    }
+
+    /// Whether the bitstream at `index` of [`NodeState::bitstreams`] is this one.
+    #[must_use]
+    pub fn is_at(&self, index: u32, id: &BitstreamId) -> Ternary {
+        match self.bitstreams.get(index as usize) {
+            None if index == IN_SLOT_LEFT_OUT => Ternary::Unknown,
+            None => Ternary::No,
+            Some(bitstream) if bitstream.is(id) => Ternary::Yes,
+            Some(bitstream) if self.may_be_called(bitstream) && matches!(id, BitstreamId::Name(_)) => {
+                Ternary::Unknown
+            }
+            Some(_) => Ternary::No,
+        }
+    }
+
+    /// Whether the name of one of its bitstreams may have been left out.
+    #[must_use]
+    pub fn may_be_called(&self, bitstream: &RecentBitstream) -> bool {
+        bitstream.name.is_none() && self.left_out.names > 0
+    }
+
+    /// Whether `device`, which is one of its own, is of this OpenCL platform.
+    #[must_use]
+    pub fn is_of_platform(&self, device: &DeviceState, platform: &str) -> Ternary {
+        match device.platform.is_empty() && self.left_out.platforms > 0 {
+            true => Ternary::Unknown,
+            false => (device.platform == platform).into(),
+        }
     }
 
     /// Usage of the window that ends `age` after the measurement, if nothing ran since.

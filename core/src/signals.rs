@@ -3,13 +3,21 @@
 //!
 //! It says nothing that the state doesn't, and means nothing without it.
 
+mod kinds;
+#[cfg(test)]
+mod tests;
+
+pub use kinds::AskedKind;
+
 use crate::bitstream::BitstreamId;
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, DigestPrefix, NodeState};
-use crate::requirement::Requirement;
+use crate::steps;
 use crate::units::Millis;
+use kinds::{BoardKeys, Kind, part};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::AddAssign;
 
 /// A node's signals at any age of its state. In the order in which a decision reads them, what it always reads first:
 /// it waits for memory longer than for anything else.
@@ -23,13 +31,19 @@ pub struct Signals {
     marks: u64,
     fingerprint: u64,
     boards_now: BoardsNow,
+    /// Of all boards.
+    slots: u32,
+    boards: Boards,
     /// The last of `sums` once more: as long as the state is young no others are read.
     last_sums: [Load; LAST_SUMS],
     /// Entry `i` has the sums over the newest `i` slices.
     sums: Box<[Load]>,
     /// Of the first board.
     kind: BoardKeys,
-    boards: Boards,
+    /// The boards that answer.
+    kinds: Box<[Kind]>,
+    /// What the whole node did in the window when it was measured.
+    measured: Load,
     /// Of the bitstreams of the state first the keys of all names, then those of all digests, then the age of the state, in
     /// milliseconds, from which each no longer counts as there.
     bitstreams: Box<[u64]>,
@@ -38,40 +52,37 @@ pub struct Signals {
 /// How many of the sums lie with what is always read.
 const LAST_SUMS: usize = 3;
 
-/// A board's kind, as numbers that are compared faster than texts; see [`Key`] for what that may mistake.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct BoardKeys {
-    vendor: u64,
-    board: u64,
-    shell: u64,
-    platform: u64,
-}
-
-/// The kind of board that a pod asks for, ready to be looked for on many nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskedKind {
-    vendor: Option<u64>,
-    board: Option<u64>,
-    shell: Option<u64>,
-    platform: Option<u64>,
-}
-
 /// Whether a name means one thing on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boards {
+    /// All its boards answer, and are of one vendor, kind, shell and platform.
+    Uniform,
     /// All its boards are of one vendor, kind and shell.
     Alike,
-    /// They are not, or there are none.
+    /// They are not.
     Mixed,
+    /// None is known.
+    None,
 }
 
 /// Slot time and reconfiguration time of a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Load {
     /// Slot time used.
     pub usage: Millis,
     /// Time spent reconfiguring.
     pub reconfiguration: Millis,
+}
+
+/// What the boards of one kind that answer did in a window, and what they have at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoardsLoad {
+    /// What they did together.
+    pub load: Load,
+    /// Their slots.
+    pub slots: u32,
+    /// Empty slots and waiting tasks.
+    pub now: BoardsNow,
 }
 
 /// A number that stands for a name or digest. That two share one happens once in 2^64 pairs; a node that wanted to pass
@@ -97,28 +108,18 @@ impl Signals {
             sums.push(sum);
         }
         let window = state.window;
-        let is_loaded = |index: usize| {
-            let healthy = state.devices.iter().filter(|device| device.health == Health::Healthy);
-            healthy.flat_map(|device| &device.loaded).any(|loaded| *loaded as usize == index)
-        };
-        let gone_at = state.bitstreams.iter().enumerate().map(|(index, bitstream)| {
-            if is_loaded(index) {
-                u64::MAX
-            } else {
-                window.0.checked_sub(bitstream.last_used_ago.0).map_or(0, |left| left.saturating_add(1))
-            }
-        });
         let names = state.bitstreams.iter().map(|bitstream| bitstream.name.as_deref().map_or(NONE, name_key));
         let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
-        let bitstreams = names.chain(digests).chain(gone_at).collect();
-        let bitstreams: Box<[u64]> = bitstreams;
-        let keys = &bitstreams[..bitstreams.len() / 3 * 2];
-        let marks = keys.iter().fold(0, |marks, key| marks | mark(*key));
+        let mut bitstreams: Vec<u64> = names.chain(digests).collect();
+        let marks = bitstreams.iter().fold(0, |marks, key| marks | mark(*key));
+        let kinds = Kind::all_of(state, &bitstreams);
+        bitstreams.extend(ages_from_which_gone(state));
         let mut hasher = DefaultHasher::new();
         (window, state.buckets.bucket, &bitstreams).hash(&mut hasher);
-        for sum in &sums {
-            (sum.usage, sum.reconfiguration).hash(&mut hasher);
+        for kind in &kinds {
+            (kind.keys, kind.slots, kind.measured).hash(&mut hasher);
         }
+        sums.hash(&mut hasher);
         let first_of_last = sums.len().saturating_sub(LAST_SUMS);
         let mut last_sums = [Load::default(); LAST_SUMS];
         for (last, sum) in last_sums.iter_mut().zip(&sums[first_of_last..]) {
@@ -131,11 +132,14 @@ impl Signals {
             marks,
             fingerprint: hasher.finish(),
             boards_now: BoardsNow::of(&state.devices),
+            slots: u32::try_from(state.slots()).unwrap_or(u32::MAX),
+            boards: Boards::of(state, &kinds),
             last_sums,
             sums: sums.into(),
-            kind: state.devices.first().map(BoardKeys::of).unwrap_or_default(),
-            boards: Boards::of(state),
-            bitstreams,
+            kind: state.devices.first().map(|device| BoardKeys::of(device, state)).unwrap_or_default(),
+            kinds,
+            measured: Load { usage: state.usage, reconfiguration: state.reconfiguration },
+            bitstreams: bitstreams.into(),
         }
     }
 
@@ -145,15 +149,14 @@ impl Signals {
         self.stale_after
     }
 
-    /// Whether its boards are alike and of this kind.
+    /// Whether its boards are alike and of this kind, those that don't answer included.
     #[must_use]
     pub fn all_are(&self, asked: &AskedKind) -> bool {
-        let agrees = |asked: Option<u64>, is: u64| asked.is_none_or(|asked| asked == is);
-        self.boards == Boards::Alike
-            && agrees(asked.vendor, self.kind.vendor)
-            && agrees(asked.board, self.kind.board)
-            && agrees(asked.shell, self.kind.shell)
-            && agrees(asked.platform, self.kind.platform)
+        match self.boards {
+            Boards::Uniform => self.kind.are(asked),
+            Boards::Alike => self.kind.are(asked) && self.kinds.iter().all(|kind| kind.keys.are(asked)),
+            Boards::Mixed | Boards::None => false,
+        }
     }
 
     /// Whether its boards are alike.
@@ -162,16 +165,82 @@ impl Signals {
         self.boards
     }
 
+    /// What its boards of this kind that answer did in the window that ends `age` after the measurement. What one kind of
+    /// several did fades as the whole node does: time slices are published of the whole only.
+    ///
+    /// A node without such a board counts as one whose only slot was used all the time.
+    #[must_use]
+    pub fn load_on(&self, asked: &AskedKind, age: Millis) -> BoardsLoad {
+        let whole = self.load_at(age);
+        if self.boards == Boards::None || self.boards == Boards::Uniform && self.kind.are(asked) {
+            return BoardsLoad { load: whole, slots: self.slots, now: self.boards_now };
+        }
+        let mut boards = BoardsLoad { load: Load::default(), slots: 0, now: BoardsNow::default() };
+        for kind in self.kinds.iter().filter(|kind| kind.keys.are(asked)) {
+            boards.load += kind.measured;
+            boards.slots = boards.slots.saturating_add(kind.slots);
+            boards.now += kind.now;
+        }
+        if boards.slots == 0 {
+            boards.load = Load { usage: self.window, reconfiguration: self.window };
+            return boards;
+        }
+        let fade = |of_boards: Millis, measured: Millis, now: Millis| match measured {
+            // Only the slices say that there was something.
+            Millis::ZERO => part(now, boards.slots.into(), self.slots.into()),
+            measured => part(now, of_boards.0, measured.0),
+        };
+        boards.load = Load {
+            usage: fade(boards.load.usage, self.measured.usage, whole.usage),
+            reconfiguration: fade(
+                boards.load.reconfiguration,
+                self.measured.reconfiguration,
+                whole.reconfiguration,
+            ),
+        };
+        boards
+    }
+
+    /// What was used, in the window that ends `age` after the measurement, of the boards that a pod which asks for this kind
+    /// runs on: those that suit it, or any if none does.
+    #[must_use]
+    pub fn usage_under(&self, asked: &AskedKind, age: Millis) -> Millis {
+        if self.boards == Boards::Uniform || !self.suits(asked) {
+            return self.load_at(age).usage;
+        }
+        self.load_on(asked, age).load.usage
+    }
+
+    /// The kinds of boards that a pod which asks for this kind runs on: the number of each among [`Self::kinds`], and its
+    /// slots. A pod that is there although no board suits it may run on any.
+    pub fn kinds_under(&self, asked: &AskedKind) -> impl Iterator<Item = (usize, u32)> {
+        let asked = if self.suits(asked) { *asked } else { AskedKind::ANY };
+        let kinds = self.kinds.iter().enumerate();
+        kinds.filter(move |(_, kind)| kind.keys.are(&asked)).map(|(number, kind)| (number, kind.slots))
+    }
+
+    /// How many kinds of boards that answer there are.
+    #[must_use]
+    pub fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Whether one of its boards that answer is of this kind.
+    #[must_use]
+    pub fn suits(&self, asked: &AskedKind) -> bool {
+        self.kinds.iter().any(|kind| kind.keys.are(asked))
+    }
+
+    /// Whether a board of this kind that answers has the bitstream in a slot.
+    #[must_use]
+    pub fn has_loaded(&self, key: Key, asked: &AskedKind) -> bool {
+        self.may_have(key) && self.kinds.iter().any(|kind| kind.keys.are(asked) && kind.has_loaded(key))
+    }
+
     /// Differs where use or bitstreams do.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
-    }
-
-    /// What all its boards have at the moment.
-    #[must_use]
-    pub fn boards_now(&self) -> BoardsNow {
-        self.boards_now
     }
 
     /// What lies in the window that ends `age` after the measurement, as [`NodeState::usage_at`] has it.
@@ -240,37 +309,24 @@ impl Signals {
 }
 
 impl Boards {
-    fn of(state: &NodeState) -> Self {
-        let Some(first) = state.devices.first() else { return Self::Mixed };
+    fn of(state: &NodeState, kinds: &[Kind]) -> Self {
+        let Some(first) = state.devices.first() else { return Self::None };
         let like_first = |device: &DeviceState| {
             (&device.vendor, &device.board, &device.shell) == (&first.vendor, &first.board, &first.shell)
         };
-        if state.devices.iter().all(like_first) { Self::Alike } else { Self::Mixed }
-    }
-}
-
-impl BoardKeys {
-    fn of(device: &DeviceState) -> Self {
-        Self {
-            vendor: name_key(&device.vendor),
-            board: name_key(&device.board),
-            shell: name_key(&device.shell),
-            platform: name_key(&device.platform),
+        let all_answer = state.devices.iter().all(|device| device.health == Health::Healthy);
+        match state.devices.iter().all(like_first) {
+            true if all_answer && kinds.len() == 1 => Self::Uniform,
+            true => Self::Alike,
+            false => Self::Mixed,
         }
     }
 }
 
-impl AskedKind {
-    /// That of `asked`.
-    #[must_use]
-    pub fn of(asked: &Requirement) -> Self {
-        let key = |text: &Option<String>| text.as_deref().map(name_key);
-        Self {
-            vendor: key(&asked.vendor),
-            board: key(&asked.board),
-            shell: key(&asked.shell),
-            platform: key(&asked.platform),
-        }
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.usage += other.usage;
+        self.reconfiguration += other.reconfiguration;
     }
 }
 
@@ -288,6 +344,25 @@ impl Key {
 /// In the place of a key where there is nothing to have one.
 const NONE: u64 = 0;
 
+/// Per bitstream the age of the state, in milliseconds, from which it no longer counts as there: what a board that answers
+/// has in a slot stays.
+fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
+    let mut is_loaded = vec![false; state.bitstreams.len()];
+    let healthy = state.devices.iter().filter(|device| device.health == Health::Healthy);
+    for index in healthy.flat_map(|device| &device.loaded) {
+        steps::count(1);
+        if let Some(is_loaded) = is_loaded.get_mut(*index as usize) {
+            *is_loaded = true;
+        }
+    }
+    is_loaded.into_iter().zip(&state.bitstreams).map(|(is_loaded, bitstream)| match is_loaded {
+        true => u64::MAX,
+        false => {
+            state.window.0.checked_sub(bitstream.last_used_ago.0).map_or(0, |left| left.saturating_add(1))
+        }
+    })
+}
+
 /// The bit that stands for a key.
 fn mark(key: u64) -> u64 {
     1 << (key % 64)
@@ -303,83 +378,4 @@ fn name_key(name: &str) -> u64 {
 fn digest_key(digest: DigestPrefix) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *digest.as_bytes();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures::{mk_bitstream, mk_device, mk_state};
-    use crate::matching::is_kind;
-    use crate::node_state::RecentBitstream;
-    use proptest::prelude::*;
-
-    #[test]
-    fn bitstreams_are_found_by_name_and_by_digest() {
-        let mut state = mk_state();
-        let digest = |byte| Some(DigestPrefix::from_bytes([byte; 16]));
-        state.bitstreams = vec![
-            mk_bitstream("sobel", 0),
-            RecentBitstream { digest: digest(1), ..mk_bitstream("mm", 9_000) },
-        ];
-        let signals = Signals::of(&state);
-        let has = |text: &str, age| signals.has(Key::of(&text.parse().unwrap()), Millis(age));
-        let digest = format!("sha256:{}", "01".repeat(32));
-        assert!(has("sobel", 0) && has("mm", 0) && has(&digest, 0));
-        assert!(!has("aes", 0) && !has(&format!("sha256:{}", "02".repeat(32)), 0));
-        assert!(has("sobel", 300_000) && !has("sobel", 300_001));
-        assert!(has("mm", 291_000) && !has("mm", 291_001) && !has(&digest, 291_001));
-    }
-
-    #[test]
-    fn what_was_last_used_before_the_window_is_there_only_if_it_is_loaded() {
-        let mut state = mk_state();
-        state.devices = vec![mk_device("intel", "a10", "1")];
-        state.bitstreams = vec![mk_bitstream("old", 300_001), mk_bitstream("kept", 300_001)];
-        state.devices[0].loaded = vec![1];
-        let signals = Signals::of(&state);
-        let has = |text: &str, age| signals.has(Key::of(&text.parse().unwrap()), Millis(age));
-        assert!(!has("old", 0) && has("kept", u64::MAX - 1));
-    }
-
-    #[test]
-    fn a_node_is_of_a_kind_as_the_texts_of_its_boards_are() {
-        let texts = ["", "intel", "a10"];
-        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let all = || texts.iter().flat_map(|a| texts.iter().map(move |b| (*a, *b)));
-        for ((vendor, board), (shell, platform)) in all().flat_map(|a| all().map(move |b| (a, b))) {
-            let asked = Requirement {
-                vendor: given(vendor),
-                board: given(board),
-                shell: given(shell),
-                platform: given(platform),
-                ..Requirement::default()
-            };
-            for second in ["a10", "s10"] {
-                let mut state = mk_state();
-                state.devices = vec![mk_device("intel", "a10", ""), mk_device("intel", second, "")];
-                state.devices[0].platform = "intel".to_owned();
-                let signals = Signals::of(&state);
-                let is = signals.boards() == Boards::Alike && is_kind(&asked, &state.devices[0]);
-                assert_eq!(signals.all_are(&AskedKind::of(&asked)), is, "{asked:?}");
-            }
-        }
-        assert!(!Signals::of(&mk_state()).all_are(&AskedKind::of(&Requirement::default())), "no board");
-    }
-
-    proptest! {
-        #[test]
-        fn they_fade_as_the_state_does(
-            usage in prop::collection::vec(0_u64..100_000, 0..40),
-            reconfiguration in prop::collection::vec(0_u64..100_000, 0..40),
-            bucket in 1_u64..20_000, window in 1_u64..400_000, age in 0_u64..500_000,
-        ) {
-            let mut state = mk_state();
-            (state.window, state.buckets.bucket) = (Millis(window), Millis(bucket));
-            state.buckets.usage = usage.into_iter().map(Millis).collect();
-            state.buckets.reconfiguration = reconfiguration.into_iter().map(Millis).collect();
-            let load = Signals::of(&state).load_at(Millis(age));
-            prop_assert_eq!(load.usage, state.usage_at(Millis(age)));
-            prop_assert_eq!(load.reconfiguration, state.reconfiguration_at(Millis(age)));
-        }
-    }
 }

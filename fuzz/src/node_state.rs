@@ -1,7 +1,10 @@
 //! The annotation that a node's state comes in.
 
-use fpga_core::node_state::codec::{EncodeError, MAX_ENCODED_BYTES, decode, encode};
+use fpga_core::node_state::codec::{
+    EncodeError, Encoded, decode, encode, encode_whole, max_annotation_bytes,
+};
 use fpga_core::node_state::{Buckets, NodeState};
+use fpga_core::signals::Signals;
 use fpga_core::units::Millis;
 
 /// `data` as an annotation: what can be read can be written again, within the limit, and says the same then.
@@ -13,20 +16,35 @@ pub fn node_state(data: &[u8]) {
     for age in [0, 1, state.window.0 / 2, state.window.0, u64::MAX] {
         fades(&state, Millis(age));
     }
-    let text = match encode(&state) {
-        Ok(text) => text,
-        Err(EncodeError::DoesNotFit(_)) => return,
+    let _ = Signals::of(&state);
+    if let Some(annotation) = written(&state, encode) {
+        assert!(
+            annotation.text.len() <= max_annotation_bytes(state.devices.len()),
+            "{}",
+            annotation.text.len()
+        );
+    }
+    let _ = written(&state, encode_whole);
+}
+
+/// The text of a state, which is read back as what was written and written again as it was.
+fn written(state: &NodeState, write: fn(&NodeState) -> Result<Encoded, EncodeError>) -> Option<Encoded> {
+    let encoded = match write(state) {
+        Ok(encoded) => encoded,
+        Err(EncodeError::DoesNotFit { .. }) => return None,
         Err(error) => panic!("what was read can't be written: {error}"),
     };
-    assert!(text.len() <= MAX_ENCODED_BYTES, "{} bytes", text.len());
+    let text = &encoded.text;
     let again =
-        decode(&text).unwrap_or_else(|error| panic!("what was written can't be read: {error}: {text}"));
-    if again.truncated == state.truncated {
-        let mut trimmed = state;
+        decode(text).unwrap_or_else(|error| panic!("what was written can't be read: {error}: {text}"));
+    assert_eq!(again.left_out, encoded.left_out);
+    if encoded.left_out == state.left_out {
+        let mut trimmed = state.clone();
         trimmed.buckets.trim();
         assert_eq!(again, trimmed);
     }
-    assert_eq!(encode(&again).as_deref(), Ok(text.as_str()), "a second writing changes it");
+    assert_eq!(write(&again).as_ref(), Ok(&encoded), "a second writing changes it");
+    Some(encoded)
 }
 
 /// The use that a state speaks of never grows with its age.

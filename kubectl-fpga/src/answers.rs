@@ -168,6 +168,9 @@ pub struct Measured {
     pub usage_ms: u64,
     /// Reconfiguration time in the window.
     pub reconfiguration_ms: u64,
+    /// Slots of the boards that were asked for, if the extender tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
     /// Age of the state.
     pub age_ms: u64,
     /// Further numbers.

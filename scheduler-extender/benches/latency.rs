@@ -15,6 +15,7 @@ use axum::body::Bytes;
 use axum::routing::post;
 use fpga_core::decide::Rules;
 use fpga_core::expected_load::PlacedPod;
+use fpga_core::signals::AskedKind;
 use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
@@ -181,6 +182,7 @@ fn cluster() -> Arc<App> {
             uid: format!("8f4b1c5e-3d2a-4f6b-9c8d-{index:012}"),
             owner: Some(format!("0d9e8f7a-6b5c-4d3e-8f2a-{:012}", index % 500)),
             node: name(index % NODES),
+            kind: AskedKind::ANY,
             bitstreams: vec![format!("accelerator-{}", index % 50).parse().unwrap()],
         };
         state.expectations.bound(&pod, bound_ago, state.clock.read().now);

@@ -14,7 +14,7 @@
 
 use axum::Router;
 use fpga_core::decide::Rules;
-use fpga_core::node_state::{decode, encode};
+use fpga_core::node_state::{decode, encode_whole};
 use fpga_core::units::Millis;
 use fpga_node_stream::client::{Address, Credentials, NodeStream};
 use fpga_node_stream::token::{Access, TokenFile};
@@ -103,7 +103,7 @@ fn measure(collectors: usize, time: Duration) {
     let mut lines = BufReader::new(replica.stdout.take().unwrap()).lines();
     let (http, stream) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
     let pid = replica.id();
-    println!("a state has {} bytes", encode(&busy()).unwrap().len());
+    println!("a state has {} bytes", encode_whole(&busy()).unwrap().text.len());
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let took = Arc::new(Mutex::new(Vec::new()));
@@ -173,7 +173,7 @@ async fn collector(stream: &mut NodeStream, node: usize, took: &Mutex<Vec<Durati
         ticks.tick().await;
         state.seq += 1;
         state.measured_at += Millis(500);
-        let text = encode(&state).unwrap();
+        let text = encode_whole(&state).unwrap().text;
         let sent = Instant::now();
         if let Some(answer) = stream.update(text).await.unwrap() {
             assert_eq!(answer.verdict(), Verdict::Taken);

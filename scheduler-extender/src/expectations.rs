@@ -3,6 +3,7 @@
 
 use crate::index::{NodeIndex, Nodes};
 use fpga_core::expected_load::{Expected, ExpectedLoads, Kept, PlacedPod, Spot};
+use fpga_core::signals::AskedKind;
 use fpga_core::staleness::Received;
 use fpga_core::units::{Millis, MonotonicTime};
 use prometheus_client::metrics::counter::Counter;
@@ -92,17 +93,18 @@ impl Expectations {
         self.synced.store(true, Ordering::Release);
     }
 
-    /// A pod was scored, and these are the best nodes for it.
-    pub fn hint(&self, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
-        self.change(|loads| loads.hint(uid, owner, best, now));
+    /// A pod that asks for boards of this kind was scored, and these are the best nodes for it.
+    pub fn hint(&self, uid: &str, owner: Option<&str>, kind: AskedKind, best: &[&str], now: MonotonicTime) {
+        self.change(|loads| loads.hint(uid, owner, kind, best, now));
     }
 
-    /// What is expected on each of these, of which the fresh ones have a state, for a decision about the pod `asking`;
-    /// nothing at all if nothing is expected anywhere.
+    /// What is expected of the boards of this kind on each of these nodes, of which the fresh ones have a state, for a
+    /// decision about the pod `asking`; nothing at all if nothing is expected anywhere.
     pub fn on<'n>(
         &self,
         asking: &str,
         nodes: impl Iterator<Item = (&'n str, Option<(&'n Spot, &'n Received)>)>,
+        kind: &AskedKind,
         now: MonotonicTime,
     ) -> Vec<Expected> {
         let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
@@ -110,9 +112,8 @@ impl Expectations {
             return Vec::new();
         }
         let on = |(name, fresh): (&str, Option<(&Spot, &Received)>)| {
-            fresh.map_or_else(Expected::default, |(spot, received)| {
-                loads.on_spot(spot, name, asking, received, now)
-            })
+            let on = |(spot, received)| loads.on_spot(spot, name, asking, received, kind, now);
+            fresh.map_or_else(Expected::default, on)
         };
         nodes.map(on).collect()
     }
@@ -122,11 +123,7 @@ impl Expectations {
         let learnt = {
             let nodes: &Nodes = &index.read();
             let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
-            let usage = |name: &str| {
-                let received = nodes.get(name)?.facts.knowledge.fresh(now)?;
-                Some((received.signals().load_at(received.age(now)).usage, received.state().window))
-            };
-            loads.learnt(usage, now)
+            loads.learnt(|name| nodes.get(name)?.facts.knowledge.fresh(now), now)
         };
         self.metrics.owners.set(count(learnt.owners()));
         self.metrics.pod_usage.set(learnt.cluster().unwrap_or_default() / 1e3);

@@ -4,6 +4,7 @@
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::names::ACCELERATED_RESOURCE;
 use fpga_core::requirement::{InitContainer, PodText, Requirement};
+use fpga_core::signals::AskedKind;
 use fpga_core::units::WallTime;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -157,11 +158,11 @@ impl Wire {
             containers: &of_all(spec.containers.as_deref(), Container::accelerated),
             init_containers: &of_all(spec.init_containers.as_deref(), Container::as_init),
         });
-        let bitstreams = match asked {
+        let asked = match asked {
             Ok(None) => return Placement::NotOurs,
-            Ok(Some(asked)) => asked.bitstreams,
+            Ok(Some(asked)) => asked,
             // It is there all the same, whoever placed it.
-            Err(_) => Vec::new(),
+            Err(_) => Requirement::default(),
         };
         let controller = |owner: &&Owner| owner.controller == Some(true);
         let Some(uid) = metadata.uid.clone() else { return Placement::NotOurs };
@@ -169,7 +170,13 @@ impl Wire {
             return Placement::Waits;
         };
         let owner = metadata.owner_references.iter().flatten().find(controller);
-        Placement::Placed(PlacedPod { uid, owner: owner.map(|owner| owner.uid.clone()), node, bitstreams })
+        Placement::Placed(PlacedPod {
+            uid,
+            owner: owner.map(|owner| owner.uid.clone()),
+            node,
+            kind: AskedKind::of(&asked),
+            bitstreams: asked.bitstreams,
+        })
     }
 }
 
@@ -211,14 +218,16 @@ mod tests {
     fn of_an_fpga_pod_its_placement_is_read_and_the_rest_is_skipped() {
         let pod = pod(r#"{"apiVersion":"v1","kind":"Pod",
             "metadata":{"name":"p","namespace":"d","uid":"u","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z",
-                "annotations":{"fpga-scheduling.io/bitstreams":"sobel,mm","other":"x"},"managedFields":[{"manager":"m"}],
+                "labels":{"fpga-scheduling.io/board":"a10"},"annotations":{"fpga-scheduling.io/bitstreams":"sobel,mm","other":"x"},"managedFields":[{"manager":"m"}],
                 "ownerReferences":[{"uid":"x","kind":"Foo","name":"f","apiVersion":"v1"},{"uid":"rs","controller":true}]},
             "spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]},
             "status":{"conditions":[{"type":"Ready","status":"True"},
                 {"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:09Z"}]}}"#);
         let bitstreams = ["sobel", "mm"].map(|name| name.parse().unwrap()).to_vec();
-        let expected = PlacedPod { uid: "u".into(), owner: Some("rs".into()), node: "n1".into(), bitstreams };
-        assert_eq!(pod.placement, Placement::Placed(expected));
+        let kind = AskedKind::of(&Requirement { board: Some("a10".into()), ..Requirement::default() });
+        let (uid, owner, node) = ("u".into(), Some("rs".into()), "n1".into());
+        let placed = PlacedPod { uid, owner, node, kind, bitstreams };
+        assert_eq!(pod.placement, Placement::Placed(placed));
         assert_eq!(pod.since, Some(WallTime(1_767_225_609_000)));
         assert_eq!((pod.uid(), pod.meta().resource_version.as_deref()), ("u", Some("7")));
     }

@@ -15,6 +15,7 @@ use fpga_core::expected_load::{Expected, MAX_HINTED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
 use fpga_core::requirement::{InvalidRequirement, Requirement};
+use fpga_core::signals::AskedKind;
 use hyper::body::Bytes;
 use std::sync::Arc;
 use tracing::warn;
@@ -173,7 +174,7 @@ fn decide_prioritize(
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
     policy.bitstreams.narrow(&mut asked);
-    let rules = &policy.rules;
+    let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let expected = match rules.anti_herd {
@@ -183,7 +184,7 @@ fn decide_prioritize(
                 let node = (*node)?;
                 Some((&node.spot, node.facts.knowledge.fresh(at.now)?))
             });
-            app.expectations.on(pod.uid(), nodes.names().zip(fresh), at.now)
+            app.expectations.on(pod.uid(), nodes.names().zip(fresh), &kind, at.now)
         }
     };
     let verdicts = prioritize_expecting(&asked, &candidates(&found), &expected, rules, at.now).nodes;
@@ -191,7 +192,7 @@ fn decide_prioritize(
     let kept = kept(app, &found);
     drop(known);
     if rules.anti_herd == AntiHerd::On {
-        app.expectations.hint(pod.uid(), pod.owner(), &best(nodes, &verdicts), at.now);
+        app.expectations.hint(pod.uid(), pod.owner(), kind, &best(nodes, &verdicts), at.now);
     }
     let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
     let decided = || (expected, RecordedAnswer::Scores(scores.clone()));

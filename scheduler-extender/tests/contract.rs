@@ -4,6 +4,8 @@
 
 #[path = "contract/expected_load.rs"]
 mod expected_load;
+#[path = "contract/many_boards.rs"]
+mod many_boards;
 
 use axum::Router;
 use axum::body::Body;
@@ -234,7 +236,7 @@ async fn the_annotation_decides_and_every_term_is_explained() {
     assert_eq!(of_a["usage"], json!({"value": 0.5, "basis": "measured"}));
     assert_eq!(
         of_a["measured"],
-        json!({"usageMs": 9000, "reconfigurationMs": 0, "freeSlots": 3, "queued": 0, "ageMs": 0})
+        json!({"usageMs": 9000, "reconfigurationMs": 0, "slots": 4, "freeSlots": 3, "queued": 0, "ageMs": 0})
     );
     assert_eq!(of_a["queue"], json!({"value": 0.0, "basis": "unweighted"}));
     let further = json!({"locality": 1.0, "usage": 2.0, "reconfiguration": 2.0, "freeSlots": 0.0, "queue": 0.0, "loaded": 0.0});

@@ -3,6 +3,7 @@
 
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::expected_load::PlacedPod;
+use fpga_core::signals::AskedKind;
 use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
@@ -146,8 +147,13 @@ fn what_the_service_decides_is_decided_again_from_the_file() {
             }
             if step % 2 == 0 {
                 let node = format!("n{}", bed.below(8));
-                let placed =
-                    PlacedPod { uid: format!("uid-{pod}"), owner: None, node, bitstreams: Vec::new() };
+                let placed = PlacedPod {
+                    uid: format!("uid-{pod}"),
+                    owner: None,
+                    node,
+                    kind: AskedKind::ANY,
+                    bitstreams: Vec::new(),
+                };
                 bed.app.expectations.bound(&placed, Millis::ZERO, bed.app.clock.read().now);
                 bed.app.expectations.learn(&bed.app.index, bed.app.clock.read().now);
             }

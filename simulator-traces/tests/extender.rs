@@ -7,6 +7,7 @@ use bytes::Bytes;
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::node_state::{ANNOTATION, encode};
+use fpga_core::signals::AskedKind;
 use fpga_core::staleness::Knowledge;
 use fpga_core::units::{Millis, MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
@@ -206,6 +207,7 @@ impl Twins {
             uid: uid(unit),
             owner: Some(format!("unit-{unit}")),
             node: name(node),
+            kind: AskedKind::ANY,
             bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
         };
         self.live.expectations.bound(&pod, Millis::ZERO, clock(self.now));
@@ -223,7 +225,7 @@ impl Twins {
             if self.setting.interval_s == 0 {
                 self.live.index.stream(&name(number), &name(number), state, received_at);
             } else {
-                let text = encode(&state).unwrap();
+                let text = encode(&state).unwrap().text;
                 self.live.index.apply(object(number, Some(text)), Shown::Changed, received_at);
             }
         }

@@ -44,13 +44,15 @@ fn usage(index: usize) -> usize {
 fn node_state(index: usize, has_bitstream: bool) -> Value {
     let bitstreams = if has_bitstream { json!([{"name": "sobel", "lastUsedAgoMs": 0}]) } else { json!([]) };
     let usage = usage(index);
+    // The newest slices first, each with as much as four slots can do in it.
+    let slices: Vec<usize> = (0..=usage / 40_000).map(|slice| (usage - slice * 40_000).min(40_000)).collect();
     json!({
         "v": 1, "boot": 1, "seq": 1, "heartbeatMs": 60_000, "windowMs": 300_000,
         "measuredAtMs": Timestamp::now().as_millisecond(), "usageMs": usage, "reconfigurationMs": 0,
         "devices": [{"id": "dm0", "vendor": "none", "platform": "p", "board": "emulated", "shell": "1.0", "slots": 4,
                      "usageMs": usage, "reconfigurationMs": 0, "queued": 0, "healthy": true}],
         "bitstreams": bitstreams,
-        "window": {"bucketMs": 10_000, "usageMs": [usage], "reconfigurationMs": [0]},
+        "window": {"bucketMs": 10_000, "usageMs": slices, "reconfigurationMs": [0]},
         "truncated": 0,
     })
 }

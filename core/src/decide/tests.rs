@@ -1,3 +1,5 @@
+mod per_slot;
+
 use super::*;
 use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_node};
 use crate::node_facts::NodeLabels;
@@ -96,6 +98,7 @@ fn every_term_of_a_score_is_told() {
         Some(Measured {
             usage: Millis(300),
             reconfiguration: Millis(7),
+            slots: 4,
             now: BoardsNow { free_slots: 4, queued: 0 },
             age: Millis(5_000)
         })

@@ -1,16 +1,24 @@
 //! What a pod uses in a window, learnt from those that have been there for one.
 //!
-//! A node's usage is split evenly over its pods, each by the time that it was there. A mean of nothing says nothing: an
-//! idle function's next pod may be busy.
+//! What boards did is split evenly over the pods that run on them, each by the time that it was there. A mean of nothing
+//! says nothing: an idle function's next pod may be busy.
+//!
+//! **No node dominates a mean**: what the pods of one node use counts at most [`MOST_TIMES_THE_MEDIAN`] times what is in the
+//! middle of all nodes that were used. A node that lies, or one that is very busy, moves the mean by its share of the nodes.
 
 use super::Bound;
-use crate::units::{Millis, MonotonicTime};
+use super::claims::Claims;
+use crate::staleness::Received;
+use crate::units::MonotonicTime;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most owners that are told apart; pods of further ones are expected to be like the cluster's.
 pub const MAX_OWNERS: usize = 50_000;
+
+/// How far above the median of all nodes a node's usage per pod counts.
+pub const MOST_TIMES_THE_MEDIAN: f64 = 4.0;
 
 /// What is expected of pods.
 #[derive(Debug, Default)]
@@ -34,8 +42,14 @@ pub struct Learnt {
     cluster: Option<f64>,
 }
 
+/// What pods were found to use, node by node.
 #[derive(Debug, Default)]
-struct Sum {
+struct Found(Vec<OnNode>);
+
+/// What pods of one node were found to use.
+#[derive(Debug)]
+struct OnNode {
+    node: usize,
     usage: f64,
     pods: f64,
 }
@@ -108,41 +122,53 @@ impl Learnt {
         self.cluster
     }
 
-    /// From the pods of nodes and the nodes' usage and window.
+    /// From the pods of nodes and the nodes' states.
     pub(super) fn of_nodes<'n>(
-        nodes: impl Iterator<Item = (&'n Vec<Bound>, (Millis, Millis))>,
+        nodes: impl Iterator<Item = (&'n Vec<Bound>, &'n Received)>,
         now: MonotonicTime,
     ) -> Self {
-        let mut owners: HashMap<*const Owner, (&Arc<Owner>, Sum)> = HashMap::new();
-        let mut cluster = Sum::default();
-        for (pods, (usage, window)) in nodes {
+        let mut owners: HashMap<*const Owner, (&Arc<Owner>, Found)> = HashMap::new();
+        let mut cluster = Found::default();
+        for (node, (pods, received)) in nodes.enumerate() {
+            let (signals, window) = (received.signals(), received.state().window);
             // The share of the window that each was there for.
             let there = |pod: &Bound| pod.elapsed(now).min(window).0 as f64 / window.0.max(1) as f64;
-            let settled = pods.iter().take_while(|pod| pod.elapsed(now) >= window);
-            let per_pod = usage.0 as f64 / pods.iter().map(there).sum::<f64>().max(1.0);
-            for pod in settled {
-                cluster.add(per_pod);
+            let claims = Claims::of(signals, pods.iter().map(|pod| (&pod.kind, there(pod))));
+            for pod in pods.iter().take_while(|pod| pod.elapsed(now) >= window) {
+                let usage = signals.usage_under(&pod.kind, received.age(now));
+                let per_pod = usage.0 as f64 / claims.under(&pod.kind).max(1.0);
+                cluster.add(node, per_pod);
                 if let Some(owner) = &pod.owner {
-                    owners
-                        .entry(Arc::as_ptr(owner))
-                        .or_insert_with(|| (owner, Sum::default()))
-                        .1
-                        .add(per_pod);
+                    let found = owners.entry(Arc::as_ptr(owner));
+                    found.or_insert_with(|| (owner, Found::default())).1.add(node, per_pod);
                 }
             }
         }
-        let known = |(owner, sum): (&Arc<Owner>, Sum)| Some((Arc::clone(owner), sum.mean()?));
+        let known = |(owner, found): (&Arc<Owner>, Found)| Some((Arc::clone(owner), found.mean()?));
         Self { owners: owners.into_values().filter_map(known).collect(), cluster: cluster.mean() }
     }
 }
 
-impl Sum {
-    fn add(&mut self, usage: f64) {
-        self.usage += usage;
-        self.pods += 1.0;
+impl Found {
+    /// One more pod, of the last node or a new one.
+    fn add(&mut self, node: usize, usage: f64) {
+        match self.0.last_mut().filter(|last| last.node == node) {
+            Some(last) => {
+                last.usage += usage;
+                last.pods += 1.0;
+            }
+            None => self.0.push(OnNode { node, usage, pods: 1.0 }),
+        }
     }
 
+    /// The mean over all pods; nothing if nothing was used.
     fn mean(&self) -> Option<f64> {
-        (self.usage > 0.0).then(|| self.usage / self.pods)
+        let per_pod = |on: &OnNode| on.usage / on.pods;
+        let mut used: Vec<f64> = self.0.iter().map(per_pod).filter(|usage| *usage > 0.0).collect();
+        used.sort_unstable_by(f64::total_cmp);
+        // Of two the lower one: it is not for the higher to say what is usual.
+        let most = used.get(used.len().saturating_sub(1) / 2)? * MOST_TIMES_THE_MEDIAN;
+        let usage: f64 = self.0.iter().map(|on| per_pod(on).min(most) * on.pods).sum();
+        Some(usage / self.0.iter().map(|on| on.pods).sum::<f64>())
     }
 }

@@ -5,7 +5,9 @@
 //! another state of the node, other pods on it, other means; and the moments that are foretold, at which a pod has been there
 //! for a window, or less than what is not yet shown of it is left by time.
 
+use super::claims::{Claims, overlap};
 use super::{Bound, means::Means, whole};
+use crate::signals::AskedKind;
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
 
@@ -29,6 +31,7 @@ struct Circumstances {
     signals: u64,
     received: (MonotonicTime, Millis),
     means: u64,
+    asked: AskedKind,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,11 +41,18 @@ struct Line {
 }
 
 impl Piece {
-    /// The line from `now` on, for these pods, the longest there first.
-    pub(super) fn of(pods: &[Bound], received: &Received, means: &Means, now: MonotonicTime) -> Self {
-        let window = received.state().window;
+    /// The line from `now` on, for these pods, the longest there first, and the boards of the kind `asked`.
+    pub(super) fn of(
+        pods: &[Bound],
+        received: &Received,
+        means: &Means,
+        asked: &AskedKind,
+        now: MonotonicTime,
+    ) -> Self {
+        let (window, signals) = (received.state().window, received.signals());
+        let claims = Claims::of(signals, pods.iter().map(|pod| (&pod.kind, 1.0)));
         let mut piece = Self {
-            of: Circumstances::of(received, means),
+            of: Circumstances::of(received, means, asked),
             from: now,
             until: MonotonicTime::NEVER,
             usage: Line::default(),
@@ -55,15 +65,19 @@ impl Piece {
             if elapsed >= window {
                 break;
             }
+            let share = overlap(signals, &pod.kind, asked);
+            if share <= 0.0 {
+                continue;
+            }
             let decay = 1.0 - elapsed.0 as f64 / window.0 as f64;
-            let shown = pod.shown(received, now) / pods.len() as f64;
-            piece.pods += 1.0;
+            let shown = pod.shown(received, now) / claims.under(&pod.kind);
+            piece.pods += share;
             piece.ends_in(window - elapsed);
             match means.expected(pod.owner.as_deref()) {
-                Some(mean) => piece.add(mean, decay, shown, window),
+                Some(mean) => piece.add(mean, decay, shown, share, window),
                 None => {
-                    piece.unknown.add(decay, 1.0 / window.0 as f64);
-                    piece.shown += whole(shown);
+                    piece.unknown.add(decay * share, share / window.0 as f64);
+                    piece.shown += whole(shown * share);
                 }
             }
         }
@@ -71,8 +85,14 @@ impl Piece {
     }
 
     /// Whether the line holds for this state and these means, now.
-    pub(super) fn holds(&self, received: &Received, means: &Means, now: MonotonicTime) -> bool {
-        (self.from..self.until).contains(&now) && self.of == Circumstances::of(received, means)
+    pub(super) fn holds(
+        &self,
+        received: &Received,
+        means: &Means,
+        asked: &AskedKind,
+        now: MonotonicTime,
+    ) -> bool {
+        (self.from..self.until).contains(&now) && self.of == Circumstances::of(received, means, asked)
     }
 
     /// Usage that is still expected, in milliseconds, and how many unknown pods.
@@ -81,17 +101,18 @@ impl Piece {
         (self.usage.at(passed), self.unknown.at(passed))
     }
 
-    /// A pod of which so much is expected, of which time has left `decay`, and of which so much is shown.
-    fn add(&mut self, mean: f64, decay: f64, shown: f64, window: Millis) {
+    /// A pod of which so much is expected, of which time has left `decay`, of which so much is shown, and of which this share
+    /// falls on the boards.
+    fn add(&mut self, mean: f64, decay: f64, shown: f64, share: f64, window: Millis) {
         let (by_time, not_shown) = (mean * decay, mean - shown);
         if not_shown <= 0.0 {
             return;
         }
         if by_time <= not_shown {
-            self.usage.add(by_time, mean / window.0 as f64);
+            self.usage.add(by_time * share, mean * share / window.0 as f64);
             return;
         }
-        self.usage.add(not_shown, 0.0);
+        self.usage.add(not_shown * share, 0.0);
         // Until time has left no more than that.
         self.ends_in(whole((by_time - not_shown) / mean * window.0 as f64));
     }
@@ -102,11 +123,12 @@ impl Piece {
 }
 
 impl Circumstances {
-    fn of(received: &Received, means: &Means) -> Self {
+    fn of(received: &Received, means: &Means, asked: &AskedKind) -> Self {
         Self {
             signals: received.signals().fingerprint(),
             received: (received.received_at(), received.age_at_receipt()),
             means: means.generation(),
+            asked: *asked,
         }
     }
 }

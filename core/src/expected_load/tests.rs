@@ -1,15 +1,24 @@
 mod bursts;
+mod hostile;
 mod laws;
+mod mixed_boards;
 
 use super::*;
 use crate::fixtures::{mk_bitstream, mk_busy, mk_state};
 use crate::node_state::NodeState;
+use crate::per_slot::PerSlot;
 
 /// Window of the fixtures.
 const WINDOW: u64 = 300_000;
 
 fn pod(uid: &str, node: &str) -> PlacedPod {
-    PlacedPod { uid: uid.into(), owner: None, node: node.into(), bitstreams: Vec::new() }
+    PlacedPod {
+        uid: uid.into(),
+        owner: None,
+        node: node.into(),
+        kind: AskedKind::ANY,
+        bitstreams: Vec::new(),
+    }
 }
 
 fn owned(uid: &str, owner: &str, node: &str) -> PlacedPod {
@@ -29,7 +38,8 @@ fn idle() -> Received {
 fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
     let mut all = ExpectedLoads::default();
     all.bound(&owned("old", owner, "elsewhere"), Millis(WINDOW), MonotonicTime::START);
-    let learnt = all.learnt(|_| Some((Millis(usage), Millis(WINDOW))), MonotonicTime::START);
+    let state = received(mk_busy(usage, 0), 0);
+    let learnt = all.learnt(|_| Some(&state), MonotonicTime::START);
     all.expect(&learnt);
     all
 }
@@ -37,7 +47,7 @@ fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
 /// A pod that is known to wait is scored.
 fn hint(all: &mut ExpectedLoads, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
     all.waits(uid, now);
-    all.hint(uid, owner, best, now);
+    all.hint(uid, owner, AskedKind::ANY, best, now);
 }
 
 #[test]
@@ -45,36 +55,40 @@ fn what_a_pod_of_the_same_owner_uses_is_expected_less_and_less_for_one_window() 
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime(1_000));
     for (now, usage) in [(1_000, 60_000), (76_000, 45_000), (151_000, 30_000), (301_000, 0), (900_000, 0)] {
-        assert_eq!(all.on("n", &idle(), MonotonicTime(now)).usage, Millis(usage), "at {now}");
+        assert_eq!(
+            all.on("n", &idle(), &AskedKind::ANY, MonotonicTime(now)).usage,
+            Millis(usage),
+            "at {now}"
+        );
     }
-    assert_eq!(all.on("other", &idle(), MonotonicTime(1_000)), Expected::default());
+    assert_eq!(all.on("other", &idle(), &AskedKind::ANY, MonotonicTime(1_000)), Expected::default());
 }
 
 #[test]
 fn a_pod_of_a_new_owner_is_like_the_clusters_and_without_any_it_is_unknown() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "new", "n"), Millis::ZERO, MonotonicTime::START);
-    assert_eq!(all.on("n", &idle(), MonotonicTime::START).usage, Millis(60_000));
+    assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, Millis(60_000));
     all.expect(&Learnt::default());
-    let expected = all.on("n", &idle(), MonotonicTime::START);
+    let expected = all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START);
     assert_eq!((expected.usage, expected.unknown), (Millis::ZERO, 1.0));
 }
 
 #[test]
 fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
     let mut all = ExpectedLoads::default();
-    let at = MonotonicTime(WINDOW);
     all.bound(&owned("a1", "a", "n1"), Millis::ZERO, MonotonicTime::START);
     all.bound(&owned("a2", "a", "n2"), Millis::ZERO, MonotonicTime::START);
     all.bound(&owned("b1", "b", "n2"), Millis::ZERO, MonotonicTime::START);
     all.bound(&owned("c1", "c", "n1"), Millis::ZERO, MonotonicTime(WINDOW / 2));
     all.bound(&owned("d1", "d", "not-fresh"), Millis::ZERO, MonotonicTime::START);
-    let usage = |node: &str| match node {
-        "n1" => Some((Millis(9_000), Millis(WINDOW))),
-        "n2" => Some((Millis(4_000), Millis(WINDOW))),
+    let [n1, n2] = [9_000, 4_000].map(|usage| received(mk_busy(usage, 0), WINDOW));
+    let state = |node: &str| match node {
+        "n1" => Some(&n1),
+        "n2" => Some(&n2),
         _ => None,
     };
-    let learnt = all.learnt(usage, at);
+    let learnt = all.learnt(state, MonotonicTime(WINDOW));
     assert_eq!(learnt.owners(), 2);
     all.expect(&learnt);
     let means = &all.means;
@@ -90,14 +104,16 @@ fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
 fn a_mean_of_nothing_says_nothing() {
     let mut all = where_a_pod_uses(0, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
-    assert_eq!(all.on("n", &idle(), MonotonicTime::START).unknown, 1.0);
+    assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).unknown, 1.0);
 }
 
 #[test]
 fn what_the_measurement_shows_of_the_pod_itself_is_not_expected_any_more() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
-    let usage = |of: u64| all.on("n", &received(mk_busy(of, 0), 10_000), MonotonicTime(10_000)).usage;
+    let usage = |of: u64| {
+        all.on("n", &received(mk_busy(of, 0), 10_000), &AskedKind::ANY, MonotonicTime(10_000)).usage
+    };
     assert_eq!(usage(0), Millis(58_000));
     assert_eq!(usage(1_000), Millis(58_000), "slower than expected: the rest is still to come");
     assert_eq!(usage(40_000), Millis(20_000), "faster: only what is left of e");
@@ -110,7 +126,7 @@ fn usage_from_before_a_pod_was_bound_shows_nothing_of_it() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime(10_000));
     let before = received(mk_busy(90_000, 0), 10_000);
-    assert_eq!(all.on("n", &before, MonotonicTime(10_000)).usage, Millis(60_000));
+    assert_eq!(all.on("n", &before, &AskedKind::ANY, MonotonicTime(10_000)).usage, Millis(60_000));
 }
 
 #[test]
@@ -120,7 +136,7 @@ fn usage_is_not_the_pods_while_none_of_its_bitstreams_was_used_since() {
     all.bound(&PlacedPod { bitstreams, ..owned("p", "rs", "n") }, Millis::ZERO, MonotonicTime::START);
     let usage = |bitstreams| {
         let state = NodeState { bitstreams, ..mk_busy(60_000, 0) };
-        all.on("n", &received(state, 10_000), MonotonicTime(10_000)).usage
+        all.on("n", &received(state, 10_000), &AskedKind::ANY, MonotonicTime(10_000)).usage
     };
     assert_eq!(usage(vec![]), Millis(58_000));
     assert_eq!(usage(vec![mk_bitstream("aes", 0)]), Millis(58_000));
@@ -135,7 +151,7 @@ fn usage_is_shared_by_all_pods_of_the_node() {
         all.bound(&owned(uid, "rs", "n"), Millis::ZERO, MonotonicTime::START);
     }
     assert_eq!(
-        all.on("n", &received(mk_busy(90_000, 0), 10_000), MonotonicTime(10_000)).usage,
+        all.on("n", &received(mk_busy(90_000, 0), 10_000), &AskedKind::ANY, MonotonicTime(10_000)).usage,
         Millis(3 * 30_000)
     );
 }
@@ -146,11 +162,11 @@ fn a_pod_that_is_gone_is_not_expected_and_one_seen_again_keeps_its_time() {
     let there = owned("p", "rs", "n");
     all.bound(&there, Millis::ZERO, MonotonicTime::START);
     all.bound(&there, Millis::ZERO, MonotonicTime(150_000));
-    assert_eq!(all.on("n", &idle(), MonotonicTime(150_000)).usage, Millis(30_000));
+    assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime(150_000)).usage, Millis(30_000));
     all.listed(&HashSet::from(["old".to_owned(), "p".to_owned()]));
-    assert_eq!(all.on("n", &idle(), MonotonicTime(150_000)).usage, Millis(30_000));
+    assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime(150_000)).usage, Millis(30_000));
     all.listed(&HashSet::from(["old".to_owned()]));
-    assert_eq!(all.on("n", &idle(), MonotonicTime(150_000)), Expected::default());
+    assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime(150_000)), Expected::default());
     all.gone("old");
     all.expect(&Learnt::default());
     assert_eq!((all.pods(), all.nodes.len(), all.means.owners()), (0, 0, 0));
@@ -162,13 +178,14 @@ fn a_pod_bound_before_it_was_first_seen_is_as_old_as_it_is() {
     all.bound(&owned("new", "rs", "n"), Millis::ZERO, MonotonicTime::START);
     all.bound(&owned("older", "rs", "n"), Millis(WINDOW / 2), MonotonicTime::START);
     all.bound(&owned("oldest", "rs", "n"), Millis(WINDOW), MonotonicTime::START);
-    assert_eq!(all.on("n", &idle(), MonotonicTime::START).usage, Millis(90_000));
+    assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, Millis(90_000));
 }
 
 #[test]
 fn a_hint_is_split_and_ends_with_the_binding_or_after_five_seconds() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    let usage = |all: &ExpectedLoads, node, now| all.on(node, &idle(), MonotonicTime(now)).usage.0;
+    let usage =
+        |all: &ExpectedLoads, node, now| all.on(node, &idle(), &AskedKind::ANY, MonotonicTime(now)).usage.0;
     hint(&mut all, "p", Some("rs"), &["n1", "n2"], MonotonicTime::START);
     assert_eq!((usage(&all, "n1", 0), usage(&all, "n2", 4_999)), (30_000, 30_000));
     assert_eq!(usage(&all, "n1", 5_000), 0);
@@ -221,19 +238,20 @@ fn memory_is_bounded() {
 fn a_pod_that_is_scored_again_is_not_charged_for_its_own_hint() {
     let mut all = where_a_pod_uses(60_000, "rs");
     hint(&mut all, "p", Some("rs"), &["n"], MonotonicTime::START);
-    let for_pod = |uid| all.on_spot(&Spot::default(), "n", uid, &idle(), MonotonicTime(1_000)).usage;
+    let for_pod =
+        |uid| all.on_spot(&Spot::default(), "n", uid, &idle(), &AskedKind::ANY, MonotonicTime(1_000)).usage;
     assert_eq!((for_pod("p"), for_pod("another")), (Millis::ZERO, Millis(60_000)));
 }
 
 #[test]
 fn a_decision_for_a_pod_that_is_not_known_counts_when_the_pod_is_seen_waiting() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    let usage = |all: &ExpectedLoads| all.on("n", &idle(), MonotonicTime(1_000)).usage;
-    all.hint("p", Some("rs"), &["n"], MonotonicTime::START);
+    let usage = |all: &ExpectedLoads| all.on("n", &idle(), &AskedKind::ANY, MonotonicTime(1_000)).usage;
+    all.hint("p", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
     assert_eq!((usage(&all), all.hints()), (Millis::ZERO, 0));
     all.waits("p", MonotonicTime(1_000));
     assert_eq!((usage(&all), all.hints()), (Millis(60_000), 1));
-    all.hint("late", Some("rs"), &["n"], MonotonicTime::START);
+    all.hint("late", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
     all.waits("late", MonotonicTime::START + HINT);
     assert_eq!(all.hints(), 1, "its time was over");
 }
@@ -243,9 +261,9 @@ fn made_up_decisions_add_nothing_to_a_node_and_take_no_real_ones_room() {
     let mut all = where_a_pod_uses(60_000, "rs");
     hint(&mut all, "real", Some("rs"), &["n"], MonotonicTime::START);
     for i in 0..2 * MAX_HINTS {
-        all.hint(&format!("made-up-{i}"), Some("rs"), &["n"], MonotonicTime::START);
+        all.hint(&format!("made-up-{i}"), Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
     }
-    assert_eq!((all.on("n", &idle(), MonotonicTime::START).usage, all.hints()), (Millis(60_000), 1));
+    assert_eq!((all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, all.hints()), (Millis(60_000), 1));
     assert!(all.unconfirmed.len() <= unconfirmed::MAX_UNCONFIRMED, "{}", all.unconfirmed.len());
     all.forget_hints(MonotonicTime::START + HINT);
     assert_eq!(all.unconfirmed.len(), 0);
@@ -260,33 +278,41 @@ fn a_pod_that_is_gone_or_missing_in_a_list_waits_no_more() {
     all.gone("a");
     all.listed(&HashSet::from(["c".to_owned()]));
     for uid in ["a", "b", "c"] {
-        all.hint(uid, None, &["n"], MonotonicTime::START);
+        all.hint(uid, None, AskedKind::ANY, &["n"], MonotonicTime::START);
     }
     assert_eq!(all.hints(), 1);
 }
 
 #[test]
 fn an_unknown_pod_costs_one_rank_and_not_more_than_it_must() {
-    let measured = [10, 20, 30, 40].map(Millis);
+    let measured = [10, 20, 30, 40].map(PerSlot);
     let with = |unknown: [f64; 4]| {
-        loads(&measured, &unknown.map(|unknown| Expected { unknown, ..Expected::default() }))
+        loads(&measured, &unknown.map(|unknown| ExpectedPerSlot { unknown, ..ExpectedPerSlot::default() }))
     };
     assert_eq!(with([0.0; 4]), measured);
-    assert_eq!(with([1.0, 0.0, 0.0, 0.0])[0], Millis(21));
-    assert_eq!(with([0.6, 0.0, 0.4, 0.0]), [21, 20, 30, 40].map(Millis), "to the nearest whole pod");
-    assert_eq!(with([3.0, 2.0, 1.0, 0.0]), [41, 41, 41, 40].map(Millis));
-    assert_eq!(with([4.0, 3.0, 2.0, 1.0]), [42; 4].map(Millis), "above all others pods are counted");
-    let ties =
-        loads(&[Millis(5); 3], &[1.0, 2.0, 0.0].map(|unknown| Expected { unknown, ..Expected::default() }));
-    assert_eq!(ties, [6, 7, 5].map(Millis));
+    assert_eq!(with([1.0, 0.0, 0.0, 0.0])[0], PerSlot(21));
+    assert_eq!(with([0.6, 0.0, 0.4, 0.0]), [21, 20, 30, 40].map(PerSlot), "to the nearest whole pod");
+    assert_eq!(with([3.0, 2.0, 1.0, 0.0]), [41, 41, 41, 40].map(PerSlot));
+    assert_eq!(with([4.0, 3.0, 2.0, 1.0]), [42; 4].map(PerSlot), "above all others pods are counted");
+    let ties = loads(
+        &[PerSlot(5); 3],
+        &[1.0, 2.0, 0.0].map(|unknown| ExpectedPerSlot { unknown, ..ExpectedPerSlot::default() }),
+    );
+    assert_eq!(ties, [6, 7, 5].map(PerSlot));
 }
 
 #[test]
 fn an_unknown_pods_own_usage_counts_towards_its_rank() {
     // The node was at 10 before; the pod has brought it to 25 by itself.
-    let measured = [25, 20, 30].map(Millis);
-    let one = Expected { unknown: 1.0, shown: Millis(15), ..Expected::default() };
-    assert_eq!(loads(&measured, &[one, Expected::default(), Expected::default()])[0], Millis(25));
-    let two = Expected { unknown: 2.0, ..one };
-    assert_eq!(loads(&measured, &[two, Expected::default(), Expected::default()])[0], Millis(31));
+    let measured = [25, 20, 30].map(PerSlot);
+    let one = ExpectedPerSlot { unknown: 1.0, shown: PerSlot(15), ..ExpectedPerSlot::default() };
+    assert_eq!(
+        loads(&measured, &[one, ExpectedPerSlot::default(), ExpectedPerSlot::default()])[0],
+        PerSlot(25)
+    );
+    let two = ExpectedPerSlot { unknown: 2.0, ..one };
+    assert_eq!(
+        loads(&measured, &[two, ExpectedPerSlot::default(), ExpectedPerSlot::default()])[0],
+        PerSlot(31)
+    );
 }

@@ -2,6 +2,7 @@
 //! nobody ever created the pod. They count nowhere; few are kept, and they take no room from those that count.
 
 use super::HINT;
+use crate::signals::AskedKind;
 use crate::units::MonotonicTime;
 use std::collections::{HashMap, VecDeque};
 
@@ -21,17 +22,25 @@ pub(super) struct Unconfirmed {
 pub(super) struct Decision {
     pub(super) since: MonotonicTime,
     pub(super) owner: Option<Box<str>>,
+    pub(super) kind: AskedKind,
     pub(super) best: Box<[Box<str>]>,
 }
 
 impl Unconfirmed {
     /// Keeps a decision in place of an older one for the same pod, and forgets the oldest if there are too many.
-    pub(super) fn put(&mut self, uid: &str, owner: Option<&str>, best: &[&str], since: MonotonicTime) {
+    pub(super) fn put(
+        &mut self,
+        uid: &str,
+        owner: Option<&str>,
+        kind: AskedKind,
+        best: &[&str],
+        since: MonotonicTime,
+    ) {
         if self.oldest_first.len() >= MAX_UNCONFIRMED {
             self.forget_oldest();
         }
         let best = best.iter().map(|node| Box::from(*node)).collect();
-        self.decisions.insert(uid.into(), Decision { since, owner: owner.map(Box::from), best });
+        self.decisions.insert(uid.into(), Decision { since, owner: owner.map(Box::from), kind, best });
         self.oldest_first.push_back((since, uid.into()));
     }
 

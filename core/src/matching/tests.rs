@@ -20,7 +20,7 @@ fn labelled(vendor: &str, board: &str) -> NodeFacts {
 }
 
 fn check(asked: &Requirement, node: &NodeFacts) -> Result<(), Rejection> {
-    matches(asked, node, UnlabelledNodes::Reject)
+    Matcher::of(asked).matches(node, UnlabelledNodes::Reject)
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn where_the_board_is_not_known_no_listed_bitstream_is_valid() {
     assert_eq!(check(&asked, &node(vec![unnamed])), Err(Rejection::InvalidBitstream));
     assert_eq!(check(&asked, &labelled("intel", "a10")), Ok(()));
     for unlabelled in [UnlabelledNodes::Reject, UnlabelledNodes::Pass] {
-        let verdict = matches(&asked, &labelled("intel", ""), unlabelled);
+        let verdict = Matcher::of(&asked).matches(&labelled("intel", ""), unlabelled);
         assert_eq!(verdict, Err(Rejection::InvalidBitstream), "{unlabelled}");
     }
 }
@@ -147,7 +147,7 @@ fn what_no_label_speaks_of_is_not_met_by_labels() {
     let node = labelled("intel", "");
     assert_eq!(check(&platform, &node), Err(Rejection::Platform));
     assert_eq!(check(&loaded, &node), Err(Rejection::NotLoaded));
-    assert_eq!(matches(&platform, &node, UnlabelledNodes::Pass), Ok(()));
+    assert_eq!(Matcher::of(&platform).matches(&node, UnlabelledNodes::Pass), Ok(()));
 }
 
 #[test]
@@ -173,11 +173,14 @@ fn a_node_without_a_label_passes_only_if_the_paper_is_followed() {
     let bare = labelled("", "");
     assert_eq!(check(&asked("intel", "", ""), &bare), Err(Rejection::Unlabelled));
     assert_eq!(check(&asked("", "", ""), &bare), Err(Rejection::Unlabelled));
-    assert_eq!(matches(&asked("intel", "", ""), &bare, UnlabelledNodes::Pass), Ok(()));
+    assert_eq!(Matcher::of(&asked("intel", "", "")).matches(&bare, UnlabelledNodes::Pass), Ok(()));
     let half = labelled("intel", "");
     assert_eq!(check(&asked("intel", "a10", ""), &half), Err(Rejection::Board));
-    assert_eq!(matches(&asked("intel", "a10", ""), &half, UnlabelledNodes::Pass), Ok(()));
-    assert_eq!(matches(&asked("amd", "", ""), &half, UnlabelledNodes::Pass), Err(Rejection::Vendor));
+    assert_eq!(Matcher::of(&asked("intel", "a10", "")).matches(&half, UnlabelledNodes::Pass), Ok(()));
+    assert_eq!(
+        Matcher::of(&asked("amd", "", "")).matches(&half, UnlabelledNodes::Pass),
+        Err(Rejection::Vendor)
+    );
 }
 
 #[test]

@@ -1,29 +1,55 @@
+mod limits;
+mod many_boards;
+
+use super::codec::{MAX_DECODED_BYTES, MAX_HEARTBEAT, V1_MAX_BYTES, max_annotation_bytes};
 use super::*;
-use crate::node_state::codec::{MAX_DECODED_BYTES, MAX_HEARTBEAT};
 use proptest::prelude::*;
 
+/// Version 1, as every reader so far knows it.
 const TEXT: &str = r#"{"v":1,"boot":7,"seq":1234,"heartbeatMs":60000,"measuredAtMs":1760000000000,"windowMs":300000,"usageMs":12345,"reconfigurationMs":120,"devices":[{"id":"dm0","vendor":"intel","platform":"PoCL","board":"a10","shell":"s1","slots":4,"loaded":[0,2],"usageMs":1,"reconfigurationMs":1,"queued":0,"healthy":true}],"bitstreams":[{"name":"sobel","digest":"000102030405060708090a0b0c0d0e0f","lastUsedAgoMs":1500},{"name":"mm","lastUsedAgoMs":2000},{"digest":"ffffffffffffffffffffffffffffffff","lastUsedAgoMs":9000}],"window":{"bucketMs":10000,"usageMs":[100,200],"reconfigurationMs":[10]},"truncated":0}"#;
+
+/// The same in version 2.
+const COMPACT: &str = r#"{"v":2,"boot":7,"seq":1234,"heartbeatMs":60000,"measuredAtMs":1760000000000,"windowMs":300000,"usageMs":12345,"reconfigurationMs":120,"kinds":[["intel","PoCL","a10","s1"]],"devices":[["dm0",0,4,[0,2],1,1,0,true]],"bitstreams":[["sobel","AAECAwQFBgcICQoLDA0ODw",1500],["mm",null,2000],[null,"_____________________w",9000]],"window":{"bucketMs":10000,"usageMs":[100,200],"reconfigurationMs":[10]}}"#;
 
 fn state() -> NodeState {
     decode(TEXT).unwrap()
 }
 
+/// Names and digests of what a device's slots hold.
+fn loaded<'s>(state: &'s NodeState, device: &DeviceState) -> Vec<(Option<&'s str>, Option<DigestPrefix>)> {
+    let bitstream = |index: &u32| state.bitstreams.get(*index as usize);
+    let entry = |index| bitstream(index).map_or((None, None), |b| (b.name.as_deref(), b.digest));
+    device.loaded.iter().map(entry).collect()
+}
+
 #[test]
 fn the_agreed_text_survives_a_round_trip() {
-    assert_eq!(encode(&state()).unwrap(), TEXT);
+    let written = Encoded { text: TEXT.to_owned(), left_out: LeftOut::default() };
+    assert_eq!(encode(&state()), Ok(written.clone()));
+    assert_eq!(encode_whole(&state()), Ok(written));
+}
+
+#[test]
+fn both_versions_of_the_text_say_the_same() {
+    assert_eq!(decode(COMPACT), Ok(state()));
 }
 
 #[test]
 fn unknown_fields_are_ignored_and_optional_ones_may_be_missing() {
-    let text = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":1,"measuredAtMs":1,"windowMs":1,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":1,"later":[]},"later":{"a":null}}"#;
-    assert!(decode(text).unwrap().devices.is_empty());
+    for version in [1, 2] {
+        let text = format!(
+            r#"{{"v":{version},"boot":1,"seq":1,"heartbeatMs":1,"measuredAtMs":1,"windowMs":1,"usageMs":0,"reconfigurationMs":0,"window":{{"bucketMs":1,"later":[]}},"later":{{"a":null}}}}"#
+        );
+        assert!(decode(&text).unwrap().devices.is_empty());
+    }
 }
 
 #[test]
 fn what_is_not_a_node_state_is_refused_with_the_reason() {
     let with = |from: &str, to: &str| decode(&TEXT.replace(from, to)).unwrap_err();
-    assert_eq!(with(r#""v":1"#, r#""v":2"#), Unreadable::Version(2));
+    assert_eq!(with(r#""v":1"#, r#""v":3"#), Unreadable::Version(3));
     assert_eq!(with("[0,2]", "[0,3]"), Unreadable::UnknownBitstream);
+    assert_eq!(with("[0,2]", "[0,4294967295]"), Unreadable::UnknownBitstream, "nothing was left out");
     assert_eq!(with("[0,2]", "[0,1,2,0,1]"), Unreadable::TooMany("loaded bitstreams"));
     assert_eq!(with(r#""name":"mm","#, ""), Unreadable::NamelessBitstream);
     assert_eq!(with(r#""name":"mm""#, r#""name":"a b""#), Unreadable::NamelessBitstream);
@@ -36,6 +62,10 @@ fn what_is_not_a_node_state_is_refused_with_the_reason() {
     assert!(matches!(decode(""), Err(Unreadable::Malformed(_))));
     let long = " ".repeat(MAX_DECODED_BYTES + 1);
     assert_eq!(decode(&long), Err(Unreadable::TooLong(long.len())));
+    let compact = |from: &str, to: &str| decode(&COMPACT.replace(from, to)).unwrap_err();
+    assert_eq!(compact(r#""dm0",0"#, r#""dm0",1"#), Unreadable::UnknownKind);
+    assert_eq!(compact("[0,2]", "[0,null]"), Unreadable::UnknownBitstream, "nothing was left out");
+    assert!(matches!(compact("_____________________w", "____"), Unreadable::Malformed(_)));
 }
 
 #[test]
@@ -58,7 +88,7 @@ fn usage_fades_by_the_age_of_the_state() {
 }
 
 #[test]
-fn overflow_costs_old_bitstreams_first_and_then_resolution() {
+fn an_annotation_leaves_out_the_longest_unused_bitstreams_first_in_a_text_that_all_readers_know() {
     let mut state = state();
     let recent = |age| RecentBitstream {
         name: Some(format!("accelerator-number-{age}")),
@@ -66,47 +96,24 @@ fn overflow_costs_old_bitstreams_first_and_then_resolution() {
         last_used_ago: Millis(age),
     };
     state.bitstreams.extend((10_000..10_100).map(recent));
-    state.buckets.usage = vec![Millis(123_456); 30];
-    let back = decode(&encode(&state).unwrap()).unwrap();
+    state.buckets.usage = vec![Millis(12_345); 30];
+    let Encoded { text, left_out } = encode(&state).unwrap();
+    assert!(text.starts_with(r#"{"v":1,"#) && text.len() <= V1_MAX_BYTES, "{text}");
+    let back = decode(&text).unwrap();
     assert_eq!(back.bitstreams[0], state.bitstreams[0]);
     assert_eq!(back.buckets.usage.len(), 30, "resolution goes only when no bitstream can");
-    assert_eq!(back.truncated as usize, state.bitstreams.len() - back.bitstreams.len());
-    assert_eq!(back.devices[0].loaded.len(), 2);
-    let last = back.devices[0].loaded[1] as usize;
-    assert_eq!(back.bitstreams[last].digest, Some(DigestPrefix::from_bytes([255; 16])));
-}
-
-#[test]
-fn eight_boards_with_four_distinct_bitstreams_each_fit() {
-    let mut state = state();
-    state.bitstreams = (0..32_u8)
-        .map(|i| RecentBitstream {
-            name: Some(format!("accelerator-{i}")),
-            digest: Some(DigestPrefix::from_bytes([i; 16])),
-            last_used_ago: Millis(123_456),
-        })
-        .collect();
-    let device = state.devices[0].clone();
-    state.devices = (0..8_u32)
-        .map(|i| DeviceState { id: format!("dm{i}"), loaded: (i * 4..i * 4 + 4).collect(), ..device.clone() })
-        .collect();
-    state.buckets.usage = vec![Millis(123_456); 30];
-    let back = decode(&encode(&state).unwrap()).unwrap();
-    assert_eq!(back.bitstreams.len(), 32);
-    assert!(back.devices.iter().all(|device| device.loaded.len() == 4));
-}
-
-#[test]
-fn more_boards_than_fit_are_an_error() {
-    let mut state = state();
-    state.devices = vec![state.devices[0].clone(); 100];
-    assert!(matches!(encode(&state), Err(EncodeError::DoesNotFit(_))));
+    let recent = u32::try_from(state.bitstreams.len() - back.bitstreams.len()).unwrap();
+    assert_eq!(left_out, LeftOut { recent, ..LeftOut::default() });
+    assert_eq!(back.left_out, left_out);
+    assert!(text.ends_with(&format!(r#""leftOut":{{"recent":{recent}}},"truncated":{recent}}}"#)), "{text}");
+    assert_eq!(loaded(&back, &back.devices[0]), loaded(&state, &state.devices[0]));
+    assert_eq!(decode(&encode_whole(&state).unwrap().text), Ok(state), "the stream has them all");
 }
 
 prop_compose! {
     fn any_state()(
-        devices in 0_usize..12,
-        names in prop::collection::vec(("[a-z]{1,40}", any::<[u8; 16]>(), 0_u64..400_000), 0..60),
+        devices in 0_usize..40, platforms in 1_usize..4,
+        names in prop::collection::vec(("[a-z]{1,40}", any::<[u8; 16]>(), 0_u64..400_000), 0..200),
         slices in prop::collection::vec(0_u64..1_000_000, 0..60),
         bucket in 1_u64..20_000,
         loaded in prop::collection::vec(any::<u32>(), 0..4),
@@ -114,7 +121,13 @@ prop_compose! {
         let mut state = state();
         let some = |i: u32| if names.is_empty() { None } else { Some(i % u32::try_from(names.len()).unwrap()) };
         let loaded: Vec<u32> = loaded.into_iter().filter_map(some).collect();
-        state.devices = (0..devices).map(|_| DeviceState { loaded: loaded.clone(), ..state.devices[0].clone() }).collect();
+        let device = |place: usize| DeviceState {
+            id: format!("dm{place}"),
+            platform: format!("platform {}", place % platforms),
+            loaded: loaded.iter().filter_map(|index| some(index.wrapping_add(u32::try_from(place).unwrap()))).collect(),
+            ..state.devices[0].clone()
+        };
+        state.devices = (0..devices).map(device).collect();
         state.bitstreams = names
             .into_iter()
             .map(|(name, digest, ago)| RecentBitstream {
@@ -123,8 +136,11 @@ prop_compose! {
                 last_used_ago: Millis(ago),
             })
             .collect();
+        let most = bucket * state.slots();
+        (state.usage, state.reconfiguration) = (Millis::ZERO, Millis::ZERO);
         state.buckets.bucket = Millis(bucket);
-        state.buckets.usage = slices.iter().copied().map(Millis).collect();
+        state.buckets.usage = slices.iter().map(|slice| Millis(slice % (most + 1))).collect();
+        state.buckets.trim();
         state
     }
 }
@@ -132,17 +148,37 @@ prop_compose! {
 proptest! {
     #[test]
     fn what_is_written_fits_is_read_back_and_keeps_the_total(state in any_state()) {
-        let text = encode(&state).unwrap();
-        prop_assert!(text.len() <= MAX_ENCODED_BYTES);
+        let Encoded { text, left_out } = encode(&state).unwrap();
+        prop_assert!(text.len() <= max_annotation_bytes(state.devices.len()));
         let back = decode(&text).unwrap();
         let total = |state: &NodeState| state.buckets.usage.iter().map(|slice| slice.0).sum::<u64>();
         prop_assert_eq!(total(&back), total(&state));
         prop_assert_eq!(back.version(), state.version());
+        prop_assert_eq!(back.left_out, left_out);
+        prop_assert_eq!(left_out.is_nothing(), back == state);
         for (was, is) in state.devices.iter().zip(&back.devices) {
-            let digests = |state: &NodeState, device: &DeviceState| -> Vec<_> {
-                device.loaded.iter().map(|i| state.bitstreams[*i as usize].digest).collect()
-            };
-            prop_assert_eq!(digests(&state, was), digests(&back, is));
+            prop_assert_eq!((&is.id, &is.board, is.loaded.len()), (&was.id, &was.board, was.loaded.len()));
+        }
+        prop_assert_eq!(encode(&back).unwrap().text, text, "a second writing changes it");
+    }
+
+    #[test]
+    fn a_stream_carries_the_whole_state(state in any_state()) {
+        let Encoded { text, left_out } = encode_whole(&state).unwrap();
+        prop_assert_eq!((decode(&text).unwrap(), left_out), (state, LeftOut::default()));
+    }
+
+    #[test]
+    fn an_answer_of_an_annotation_is_that_of_the_whole_state_or_unknown(state in any_state(), tight in 300_usize..4_000) {
+        let short = codec::tests::shortened_to(&state, tight);
+        let ids = |bitstream: &RecentBitstream| bitstream.name.iter().map(|name| name.parse().unwrap()).collect::<Vec<BitstreamId>>();
+        for (was, is) in state.devices.iter().zip(&short.devices) {
+            for id in state.bitstreams.iter().flat_map(ids) {
+                let (whole, short) = (state.holds(was, &id), short.holds(is, &id));
+                prop_assert!(short == whole || short == Ternary::Unknown, "{id}: {short:?}, in truth {whole:?}");
+            }
+            let (whole, short) = (state.is_of_platform(was, &was.platform), short.is_of_platform(is, &was.platform));
+            prop_assert!(short == whole || short == Ternary::Unknown);
         }
     }
 
@@ -152,7 +188,13 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_decoder_panic(text in ".{0,200}") {
+    fn no_text_makes_the_decoder_panic(text in ".{0,200}", from in 0_usize..500, to in 0_usize..500, byte in "[0-9,\\]\\[\"a]") {
         let _ = decode(&text);
+        for text in [TEXT, COMPACT] {
+            let mut damaged = text.to_owned();
+            let (from, to) = (from.min(text.len()), to.min(text.len()));
+            damaged.replace_range(from.min(to)..from.max(to), &byte);
+            let _ = decode(&damaged);
+        }
     }
 }

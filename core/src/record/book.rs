@@ -3,7 +3,7 @@
 use super::line::{
     Answer, Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, VERSION, Verb,
 };
-use crate::decide::{Candidate, NodeScore, Rules, filter, prioritize_expecting};
+use crate::decide::{Candidate, NodeScore, Ranking, Rules, filter, prioritize_ranking};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_facts::NodeFacts;
@@ -12,7 +12,8 @@ use crate::staleness::{Knowledge, Received};
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub struct Book {
-    begun: bool,
+    /// Once a header has been read.
+    ranking: Option<Ranking>,
     rules: Option<Rules>,
     nodes: Vec<(String, NodeFacts)>,
 }
@@ -22,6 +23,8 @@ pub struct Book {
 pub struct Recorded<'b> {
     /// What was asked.
     pub asked: Asked,
+    /// How nodes were compared.
+    pub ranking: Ranking,
     /// What the administrator had chosen.
     pub rules: &'b Rules,
     /// The candidates' names.
@@ -56,7 +59,7 @@ pub enum ReadError {
     #[error("it is a {0:?}, and no {FORMAT:?}")]
     Format(String),
     /// It is of another version.
-    #[error("it is a recording of version {0}, and only version {VERSION} is understood")]
+    #[error("it is a recording of version {0}, and versions 1 to {VERSION} are understood")]
     Version(u32),
     /// A decision without rules.
     #[error("it is a decision, and no rules came before it")]
@@ -79,14 +82,14 @@ impl Book {
     /// [`ReadError`], if it can't be understood. The book stays as it was.
     pub fn read(&mut self, line: &str) -> Result<Option<Recorded<'_>>, ReadError> {
         let line: Line = serde_json::from_str(line)?;
-        if !self.begun && !matches!(line, Line::Header(_)) {
+        if self.ranking.is_none() && !matches!(line, Line::Header(_)) {
             return Err(ReadError::NoHeader);
         }
         match line {
             Line::Header(header) if header.format != FORMAT => Err(ReadError::Format(header.format)),
-            Line::Header(header) if header.version != VERSION => Err(ReadError::Version(header.version)),
-            Line::Header(_) => {
-                *self = Self { begun: true, ..Self::default() };
+            Line::Header(header) => {
+                let ranking = header.ranking().ok_or(ReadError::Version(header.version))?;
+                *self = Self { ranking: Some(ranking), ..Self::default() };
                 Ok(None)
             }
             Line::Rules(rules) => {
@@ -119,6 +122,7 @@ impl Book {
 
     fn decision(&self, line: DecisionLine) -> Result<Recorded<'_>, ReadError> {
         let DecisionLine { asked, candidates, expected, answer } = line;
+        let ranking = self.ranking.ok_or(ReadError::NoHeader)?;
         let rules = self.rules.as_ref().ok_or(ReadError::NoRules)?;
         let (mut names, mut nodes) = (Vec::new(), Vec::new());
         for candidate in candidates {
@@ -148,7 +152,7 @@ impl Book {
         if !fits {
             return Err(ReadError::Answer(asked.verb, count));
         }
-        Ok(Recorded { asked, rules, names, nodes, expected: all, answer })
+        Ok(Recorded { asked, ranking, rules, names, nodes, expected: all, answer })
     }
 }
 
@@ -166,7 +170,8 @@ impl Recorded<'_> {
                     crate::decide::AntiHerd::On => self.expected.as_slice(),
                     crate::decide::AntiHerd::Off => &[],
                 };
-                Decided::Scores(prioritize_expecting(requirement, &self.nodes, expected, rules, *now).nodes)
+                let (nodes, ranking) = (&self.nodes, self.ranking);
+                Decided::Scores(prioritize_ranking(ranking, requirement, nodes, expected, rules, *now).nodes)
             }
         }
     }

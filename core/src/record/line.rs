@@ -1,6 +1,6 @@
 //! The lines of a recording.
 
-use crate::decide::Rules;
+use crate::decide::{Ranking, Rules};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_facts::NodeLabels;
@@ -13,8 +13,8 @@ use std::fmt;
 
 /// What [`Header::format`] says.
 pub const FORMAT: &str = "kube-fpga-record";
-/// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The version that is written. Version 1 is read, too: its decisions were made by [`Ranking::WholeNode`].
+pub const VERSION: u32 = 2;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub enum Line {
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
-    /// [`VERSION`].
+    /// [`VERSION`] when it was written.
     pub version: u32,
     /// Who wrote it, with its version.
     pub program: String,
@@ -182,6 +182,16 @@ pub enum Answer {
 }
 
 impl Header {
+    /// How the decisions of this recording compared nodes; nothing if its version is not understood.
+    #[must_use]
+    pub fn ranking(&self) -> Option<Ranking> {
+        match self.version {
+            1 => Some(Ranking::WholeNode),
+            VERSION => Some(Ranking::PerSlot),
+            _ => None,
+        }
+    }
+
     /// That of a recording which begins now.
     #[must_use]
     pub fn new(program: &str, started_at: WallTime) -> Self {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::decide::{AntiHerd, Candidate, Rules, filter, prioritize_expecting};
+use crate::decide::{AntiHerd, Candidate, Ranking, Rules, filter, prioritize_expecting};
 use crate::device::Health;
 use crate::expected_load::Expected;
 use crate::fixtures::{mk_bitstream, mk_busy, mk_device};
@@ -192,8 +192,8 @@ fn what_is_wrong_with_a_line_is_said() {
     for (lines, message) in [
         (vec![r#"{"header":{"format":"tar","version":1,"program":"","startedAtMs":0}}"#], "\"tar\""),
         (
-            vec![r#"{"header":{"format":"kube-fpga-record","version":2,"program":"","startedAtMs":0}}"#],
-            "version 2",
+            vec![r#"{"header":{"format":"kube-fpga-record","version":3,"program":"","startedAtMs":0}}"#],
+            "version 3",
         ),
         (vec!["{}"], "no line of a recording"),
         (vec![&decision(r#""candidates":[],"answer":{"scores":[]}"#)], "no rules"),
@@ -214,6 +214,29 @@ fn what_is_wrong_with_a_line_is_said() {
         let error = after_header(&lines).unwrap();
         assert!(error.contains(message), "{error} has no {message}");
     }
+}
+
+#[test]
+fn a_recording_of_version_1_is_decided_again_by_the_rule_that_made_it() {
+    let mut ten_boards = mk_busy(100_000, 0);
+    ten_boards.devices = vec![ten_boards.devices[0].clone(); 10];
+    let mut recorder = Recorder::new();
+    let case = Case { rules: Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() }, ..mk_case() };
+    let nodes = [("ten", Some(kept(ten_boards))), ("one", Some(kept(mk_busy(30_000, 0))))];
+    assert_eq!(recorder.decide(Verb::Prioritize, &case, &nodes), Answer::Scores(vec![10, 5]), "by slot");
+    let by_version = |version: &str| {
+        let mut book = Book::default();
+        let mut decided = None;
+        for line in recorder.lines() {
+            let line = line.replace(r#""version":2"#, version);
+            if let Some(recorded) = book.read(&line).unwrap() {
+                decided = Some((recorded.ranking, recorded.decide(recorded.rules).answer()));
+            }
+        }
+        decided.unwrap()
+    };
+    assert_eq!(by_version(r#""version":2"#), (Ranking::PerSlot, Answer::Scores(vec![10, 5])));
+    assert_eq!(by_version(r#""version":1"#), (Ranking::WholeNode, Answer::Scores(vec![5, 10])));
 }
 
 fn any_policy() -> impl Strategy<Value = StalePolicy> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::event::Merged;
-use crate::node_state::{DeviceState, DigestPrefix};
+use crate::node_state::{DeviceState, DigestPrefix, LeftOut};
 use proptest::prelude::*;
 
 const LENGTH: Millis = Millis::from_secs(300);
@@ -251,7 +251,7 @@ fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
         }],
         bitstreams,
         buckets,
-        truncated: 0,
+        left_out: LeftOut::default(),
     }
 }
 

@@ -73,6 +73,10 @@ impl Explained {
             let measured = node.measured.as_ref().map(|measured| {
                 let mut text =
                     format!("{} used, {} reconf", span(measured.usage_ms), span(measured.reconfiguration_ms));
+                if let Some(slots) = measured.slots {
+                    // Writing to a String can't fail.
+                    let _ = write!(text, " by {slots} slots");
+                }
                 if wide {
                     for (name, value) in &measured.others {
                         // Writing to a String can't fail.

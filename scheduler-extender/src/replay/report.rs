@@ -1,5 +1,6 @@
 //! What a replay found, for people and for programs.
 
+use fpga_core::decide::Ranking;
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer, Decided, Recorded, Verb};
 use fpga_core::units::WallTime;
@@ -22,6 +23,8 @@ pub(super) struct Report {
     /// The first of them.
     differing: Vec<Difference>,
     cut_off: bool,
+    /// Decisions that were made, and made again, by comparing whole nodes: recordings of version 1.
+    whole_nodes: usize,
     #[serde(skip)]
     seen: Pods,
     #[serde(skip)]
@@ -109,6 +112,7 @@ impl Report {
     /// A decision that was made again, and one by other rules.
     pub(super) fn add(&mut self, recorded: &Recorded<'_>, again: &Decided, otherwise: Option<&Decided>) {
         self.decisions += 1;
+        self.whole_nodes += usize::from(recorded.ranking == Ranking::WholeNode);
         let asked = &recorded.asked;
         let key = (asked.namespace.clone(), asked.pod.clone(), asked.uid.clone());
         let (first, last) = self.seen.span.unwrap_or((asked.at, asked.at));
@@ -171,6 +175,13 @@ impl Report {
             "{} decisions for {pods} pods on {nodes} nodes over {seconds} s: {same} came out as recorded, {} otherwise.",
             self.decisions, self.differences
         )?;
+        if self.whole_nodes > 0 {
+            writeln!(
+                out,
+                "{} of them were recorded when whole nodes were compared, not their slots, and were made again so.",
+                self.whole_nodes
+            )?;
+        }
         if self.cut_off {
             writeln!(out, "The recording ends in the middle of a line, which was left out.")?;
         }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use tempfile::NamedTempFile;
 
 /// Two idle nodes, of which one has the bitstream and was used more: by 1-2-2 equal, by 4-1-1 it wins.
-const RECORDING: &str = r#"{"header":{"format":"kube-fpga-record","version":1,"program":"x","startedAtMs":0}}
+const RECORDING: &str = r#"{"header":{"format":"kube-fpga-record","version":2,"program":"x","startedAtMs":0}}
 {"rules":{}}
 {"node":{"number":0,"name":"loaded","knowledge":{"known":{"receivedAtMs":0,"ageThenMs":0,"state":{"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":0,"windowMs":300000,"usageMs":5,"reconfigurationMs":0,"devices":[{"id":"d","slots":1,"healthy":true}],"bitstreams":[{"name":"sobel","lastUsedAgoMs":0}],"window":{"bucketMs":10000,"usageMs":[5]}}}}}}
 {"node":{"number":1,"name":"idle","knowledge":{"known":{"receivedAtMs":0,"ageThenMs":0,"state":{"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":0,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"devices":[{"id":"d","slots":1,"healthy":true}],"window":{"bucketMs":10000}}}}}}
@@ -32,6 +32,13 @@ fn what_comes_out_as_recorded_is_fine() {
     let (result, out) = replay(RECORDING, &[]);
     assert_eq!(result, Ok(()), "{out}");
     assert_eq!(out, "2 decisions for 1 pods on 3 nodes over 1 s: 2 came out as recorded, 0 otherwise.\n");
+}
+
+#[test]
+fn a_recording_of_version_1_is_replayed_by_its_rule_and_that_is_told() {
+    let (result, out) = replay(&RECORDING.replace(r#""version":2"#, r#""version":1"#), &[]);
+    assert_eq!(result, Ok(()), "{out}");
+    assert!(out.contains("2 of them were recorded when whole nodes were compared"), "{out}");
 }
 
 #[test]

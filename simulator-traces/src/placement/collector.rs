@@ -12,7 +12,7 @@ use fpga_core::device::Health;
 use fpga_core::event::{Event, Phase};
 use fpga_core::ledger::Order;
 use fpga_core::node_facts::{NodeFacts, NodeLabels};
-use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState, RecentBitstream, decode, encode};
+use fpga_core::node_state::{DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, decode, encode};
 use fpga_core::staleness::{Knowledge, Received};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_core::window::{Share, Window};
@@ -251,12 +251,12 @@ impl Collector {
             }],
             bitstreams,
             buckets: measured.buckets,
-            truncated: 0,
+            left_out: LeftOut::default(),
         };
         // Annotations are short: what decisions see is what is left after that. Whoever sees everything at once doesn't
         // read annotations.
         if self.interval > Micros::ZERO
-            && let Some(read) = encode(&state).ok().and_then(|text| decode(&text).ok())
+            && let Some(read) = encode(&state).ok().and_then(|encoded| decode(&encoded.text).ok())
         {
             state = read;
         }

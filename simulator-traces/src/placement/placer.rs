@@ -8,10 +8,11 @@ use crate::random::Random;
 use crate::scenario::ScenarioError;
 use crate::time::Micros;
 use fpga_core::bitstream::BitstreamId;
-use fpga_core::decide::{AntiHerd, Candidate, Rules, filter, prioritize_expecting};
+use fpga_core::decide::{AntiHerd, Candidate, Ranking, Rules, filter, prioritize_ranking};
 use fpga_core::expected_load::{Expected, ExpectedLoads, PlacedPod};
 use fpga_core::requirement::Requirement;
 use fpga_core::score::{MaxScore, Weights};
+use fpga_core::signals::AskedKind;
 use fpga_core::units::Millis;
 
 /// Pods that fit on a node, as kubelets have it.
@@ -23,6 +24,7 @@ const LEARN: Micros = Micros(5_000_000);
 #[derive(Debug)]
 pub struct Placer {
     rules: Rules,
+    ranking: Ranking,
     others: Others,
     others_weight: f64,
     ties: Ties,
@@ -51,6 +53,7 @@ impl Placer {
         let rules = Rules { weights, max_score, anti_herd, ..Rules::default() };
         Ok(Self {
             rules,
+            ranking: placement.ranking,
             others: placement.others,
             others_weight: placement.others_weight,
             ties: placement.ties,
@@ -146,6 +149,8 @@ impl Placer {
                 uid: uid(unit, replica),
                 owner: Some(format!("unit-{unit}")),
                 node: self.names.get(node as usize).cloned().unwrap_or_default(),
+                // Units of the simulator run on any board.
+                kind: AskedKind::ANY,
                 bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
             };
             // A node that is full of pods keeps no more; nothing else depends on it.
@@ -166,7 +171,7 @@ impl Placer {
         let at = clock(now);
         let expected = self.expected(&candidates, now);
         let fits = filter(&asked, &candidates, &self.rules, at);
-        let scores = prioritize_expecting(&asked, &candidates, &expected, &self.rules, at);
+        let scores = prioritize_ranking(self.ranking, &asked, &candidates, &expected, &self.rules, at);
         let scale = 100.0 / f64::from(self.rules.max_score.get());
         let others = self.others(cpu);
         scores
@@ -185,18 +190,16 @@ impl Placer {
         let at = clock(now);
         let received = |node: usize| candidates.get(node).copied().flatten()?.knowledge.fresh(at);
         if now - self.learnt >= LEARN {
-            let usage = |name: &str| {
-                let received = received(name.strip_prefix("node-")?.parse().ok()?)?;
-                Some((received.signals().load_at(received.age(at)).usage, received.state().window))
-            };
-            let learnt = self.expected.learnt(usage, at);
+            let state = |name: &str| received(name.strip_prefix("node-")?.parse().ok()?);
+            let learnt = self.expected.learnt(state, at);
             self.expected.expect(&learnt);
             self.learnt = now;
         }
         let names = self.names.iter().enumerate();
         names
             .map(|(node, name)| {
-                received(node).map_or_else(Expected::default, |received| self.expected.on(name, received, at))
+                let on = |received| self.expected.on(name, received, &AskedKind::ANY, at);
+                received(node).map_or_else(Expected::default, on)
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 //! extender dictates and without.
 
 use super::*;
-use fpga_core::node_state::Buckets;
+use fpga_core::node_state::{Buckets, LeftOut};
 use fpga_core::units::WallTime;
 
 const NODES: usize = 5_000;
@@ -84,7 +84,7 @@ fn state(at: Duration) -> NodeState {
         devices: Vec::new(),
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
-        truncated: 0,
+        left_out: LeftOut::default(),
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use fpga_core::node_state::{Buckets, RecentBitstream};
+use fpga_core::node_state::{Buckets, LeftOut, RecentBitstream};
 use fpga_core::units::WallTime;
 
 const INTERVALS: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
@@ -32,7 +32,7 @@ fn mk_state(measured_at: u64) -> NodeState {
         devices: vec![mk_device("dm0")],
         bitstreams: Vec::new(),
         buckets: Buckets { bucket: Millis(10_000), ..Buckets::default() },
-        truncated: 0,
+        left_out: LeftOut::default(),
     }
 }
 

@@ -23,7 +23,7 @@ fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expec
     for i in 0..200_u64 {
         let now = MonotonicTime(i * 10);
         let on = |(name, node): (&String, &NodeFacts)| match &node.knowledge {
-            Knowledge::Known(received) if expecting => all.on(name, received, now),
+            Knowledge::Known(received) if expecting => all.on(name, received, &AskedKind::ANY, now),
             _ => Expected::default(),
         };
         let expected: Vec<Expected> = names.iter().zip(nodes).map(on).collect();
@@ -65,11 +65,9 @@ fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
     for i in 0..50 {
         all.bound(&pod(&format!("old{i}"), &format!("n{i}")), Millis(WINDOW), MonotonicTime::START);
     }
-    let usage = |name: &str| match &ground[name[1..].parse::<usize>().unwrap()].knowledge {
-        Knowledge::Known(received) => Some((received.state().usage, Millis(WINDOW))),
-        _ => None,
-    };
-    all.expect(&all.learnt(usage, MonotonicTime::START));
+    let state =
+        |name: &str| ground[name[1..].parse::<usize>().unwrap()].knowledge.fresh(MonotonicTime::START);
+    all.expect(&all.learnt(state, MonotonicTime::START));
     let spread = burst_after(all, &ground, "1-2-2", true);
     assert!(spread.iter().all(|pods| *pods <= 8), "{spread:?}");
     assert!(burst(&ground, "1-2-2", true).iter().filter(|pods| **pods == 0).count() >= 25, "a staircase");

@@ -1,6 +1,7 @@
 //! What holds whatever pods come and go.
 
 use super::*;
+use crate::per_slot::PerSlot;
 use crate::rank::ranks;
 use proptest::prelude::*;
 
@@ -28,9 +29,9 @@ proptest! {
         }
         let state = received(mk_busy(usage, 0), at);
         let now = MonotonicTime(at + wait);
-        let expected = all.on("n0", &state, now);
+        let expected = all.on("n0", &state, &AskedKind::ANY, now);
         prop_assert!(expected.usage.0 <= mean * on_n0 + 1 && expected.pods <= on_n0 as f64);
-        prop_assert_eq!(all.on("n0", &state, MonotonicTime(400_000 + WINDOW)), Expected::default());
+        prop_assert_eq!(all.on("n0", &state, &AskedKind::ANY, MonotonicTime(400_000 + WINDOW)), Expected::default());
     }
 
     #[test]
@@ -41,7 +42,7 @@ proptest! {
     ) {
         let mut all = ExpectedLoads::default();
         let owners = ["rs-0", "rs-1", "rs-2"];
-        let usage = |owner: usize| Millis(10_000 * (owner as u64 + 1));
+        let states = [10_000, 20_000, 30_000].map(|usage| received(mk_busy(usage, 0), 0));
         let learn = |all: &mut ExpectedLoads, known: [bool; 3]| {
             for (owner, known) in owners.iter().zip(known) {
                 let place = format!("settled-{owner}");
@@ -51,7 +52,7 @@ proptest! {
                 }
             }
             let place = |name: &str| owners.iter().position(|owner| name == format!("settled-{owner}"));
-            let learnt = all.learnt(|name| Some((usage(place(name)?), Millis(WINDOW))), MonotonicTime::START);
+            let learnt = all.learnt(|name| Some(&states[place(name)?]), MonotonicTime::START);
             all.expect(&learnt);
         };
         learn(&mut all, known);
@@ -85,11 +86,11 @@ proptest! {
                 _ => {}
             }
             let received = received(state.clone(), at);
-            let before = all.on("n", &received, MonotonicTime(now));
+            let before = all.on("n", &received, &AskedKind::ANY, MonotonicTime(now));
             if let Some(node) = all.nodes.get_mut("n") {
                 node.forget_piece();
             }
-            let anew = all.on("n", &received, MonotonicTime(now));
+            let anew = all.on("n", &received, &AskedKind::ANY, MonotonicTime(now));
             prop_assert!(before.usage.0.abs_diff(anew.usage.0) <= 1, "{before:?} is {anew:?}");
             prop_assert!((before.unknown - anew.unknown).abs() < 1e-6, "{before:?} is {anew:?}");
             prop_assert_eq!((before.shown, before.pods.round()), (anew.shown, anew.pods.round()));
@@ -117,35 +118,35 @@ proptest! {
         measured in prop::collection::vec(0_u64..40, 2..30), unknown in prop::collection::vec(0_u8..6, 30),
         shown in prop::collection::vec(0_u64..20, 30), which in any::<prop::sample::Index>(),
     ) {
-        let measured: Vec<Millis> = measured.into_iter().map(Millis).collect();
+        let measured: Vec<PerSlot> = measured.into_iter().map(PerSlot).collect();
         let which = which.index(measured.len());
-        let expected = |more: f64| -> Vec<Expected> {
-            (0..measured.len()).map(|i| Expected {
+        let expected = |more: f64| -> Vec<ExpectedPerSlot> {
+            (0..measured.len()).map(|i| ExpectedPerSlot {
                 unknown: f64::from(unknown[i]) + if i == which { more } else { 0.0 },
-                shown: Millis(shown[i]),
-                ..Expected::default()
+                shown: PerSlot(shown[i]),
+                ..ExpectedPerSlot::default()
             }).collect()
         };
         let (before, after) = (loads(&measured, &expected(0.0)), loads(&measured, &expected(1.0)));
         prop_assert!(before.iter().zip(&measured).all(|(load, measured)| load >= measured));
         for (i, (before, after)) in before.iter().zip(&after).enumerate() {
             let fine = if i == which { after >= before } else { after == before };
-            prop_assert!(fine, "{i}: {before} became {after}");
+            prop_assert!(fine, "{i}: {before:?} became {after:?}");
         }
         // Alone, without anything shown: above as many others as it has pods, as far as there are others above it.
         let pods = unknown[which] + 1;
-        let alone: Vec<Expected> = (0..measured.len())
-            .map(|i| Expected { unknown: if i == which { pods.into() } else { 0.0 }, ..Expected::default() })
+        let alone: Vec<ExpectedPerSlot> = (0..measured.len())
+            .map(|i| ExpectedPerSlot { unknown: if i == which { pods.into() } else { 0.0 }, ..ExpectedPerSlot::default() })
             .collect();
         let load = loads(&measured, &alone)[which];
         let others = || measured.iter().enumerate().filter(|(i, _)| *i != which).map(|(_, load)| *load);
         let not_below = others().filter(|other| *other >= measured[which]).count();
         let passed = others().filter(|other| *other >= measured[which] && *other < load).count();
-        prop_assert!(passed >= not_below.min(pods.into()), "{load} passes {passed} of {not_below}");
+        prop_assert!(passed >= not_below.min(pods.into()), "{load:?} passes {passed} of {not_below}");
         if not_below > 0 {
             let mut raised = measured.clone();
             raised[which] = load;
-            let rank = |loads: &[Millis]| ranks(&loads.iter().map(|load| load.0).collect::<Vec<_>>())[which];
+            let rank = |loads: &[PerSlot]| ranks(&loads.iter().map(|load| load.0).collect::<Vec<_>>())[which];
             prop_assert!(rank(&raised) < rank(&measured));
         }
     }

@@ -4,6 +4,7 @@ use super::named;
 use crate::doctor::facts::{Facts, Labelling, Looked, Node, State};
 use crate::doctor::finding::Finding;
 use fpga_core::device::Health;
+use fpga_core::node_state::LeftOut;
 use std::collections::BTreeMap;
 
 /// Clocks that differ by more are told of: further than this no network delay goes.
@@ -98,12 +99,14 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
         "What their boards do is not known any more: by default they are preferred to none.",
         logs,
     );
-    let truncated = names(&|node| known(node).is_some_and(|state| state.truncated > 0));
-    if !truncated.is_empty() {
+    let shortened = names(&|node| known(node).is_some_and(|state| !state.left_out.is_nothing()));
+    if !shortened.is_empty() {
+        let mut left_out = LeftOut::default();
+        nodes.iter().filter_map(|node| known(node)).for_each(|state| left_out += state.left_out);
         findings.push(Finding::note(
             CHECK,
-            format!("states that left something out to fit into 4 KiB: {}", named(&truncated)),
-            "The longest unused bitstreams are not known as local, or the window has coarser slices.",
+            format!("annotations that left something out, {left_out}: {}", named(&shortened)),
+            "Nobody is rejected for what was left out; where collectors stream, the extender has it all the same.",
         ));
     }
     Finding::or_ok(CHECK, findings, format!("all {} nodes with boards have a fresh state", nodes.len()))

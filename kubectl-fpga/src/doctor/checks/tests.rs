@@ -11,7 +11,7 @@ use crate::doctor::facts::{
 };
 use crate::doctor::finding::Severity;
 use crate::doctor::scheduler_config::SchedulerConfig;
-use fpga_core::node_state::NodeState;
+use fpga_core::node_state::{LeftOut, NodeState};
 use serde_json::json;
 
 const SHIPPED: &str = "kind: KubeSchedulerConfiguration

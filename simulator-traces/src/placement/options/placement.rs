@@ -1,6 +1,7 @@
 //! Where a scenario's functions go, and which of their replicas serves a request.
 
 use super::trace::Owner;
+use fpga_core::decide::Ranking;
 use fpga_core::score::Weights;
 use serde::Deserialize;
 
@@ -16,6 +17,8 @@ pub struct Placement {
     pub max_score: u32,
     /// Whether pods that were just placed count before they are measured: `on` or `off`.
     pub anti_herd: String,
+    /// What of a node's use is compared with that of others.
+    pub ranking: Ranking,
     /// What kube-scheduler's other plugins look at.
     pub others: Others,
     /// Weight of the other plugins' score, which goes to 100 as the extender's does.
@@ -134,6 +137,7 @@ impl Default for Placement {
             weights: Weights::default().to_string(),
             max_score: 10,
             anti_herd: "off".to_owned(),
+            ranking: Ranking::PerSlot,
             others: Others::default(),
             others_weight: 1.0,
             ties: Ties::default(),

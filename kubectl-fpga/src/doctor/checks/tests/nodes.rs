@@ -36,9 +36,10 @@ fn nodes_that_can_not_be_judged_are_found() {
         }
     };
     only(&with_replicas(stale), Severity::Problem, check, "silent for three heartbeats: n1");
+    let left_out = LeftOut { recent: 2, names: 1, ..LeftOut::default() };
     let truncated =
-        |node: &mut Node| node.state = State::Known(Box::new(NodeState { truncated: 2, ..mk_state() }));
-    only(&with_node(truncated), Severity::Note, check, "4 KiB: n1");
+        |node: &mut Node| node.state = State::Known(Box::new(NodeState { left_out, ..mk_state() }));
+    only(&with_node(truncated), Severity::Note, check, "2 recent bitstreams, 1 name: n1");
     let none =
         Facts { nodes: Looked::Found(vec![Node { name: "x".into(), ..Node::default() }]), ..mk_facts() };
     only(&none, Severity::Warning, check, "no node has a board");

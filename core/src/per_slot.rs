@@ -1,0 +1,41 @@
+//! Slot time per slot: what makes one board comparable with ten, and a small one with a large one.
+
+use crate::units::Millis;
+use serde::Serialize;
+use std::ops::{Add, Sub};
+
+/// Slot time of some boards in a window, divided by their slots, in microseconds: the rounding of a division never makes
+/// amounts equal that differ by a millisecond, up to 1,000 slots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct PerSlot(pub u64);
+
+impl PerSlot {
+    /// `amount` spread over so many slots.
+    #[must_use]
+    pub fn of(amount: Millis, slots: u32) -> Self {
+        Self(amount.0.saturating_mul(1000) / u64::from(slots.max(1)))
+    }
+
+    /// What so many slots with this did together.
+    #[must_use]
+    pub fn times(self, slots: u32) -> Millis {
+        Millis(self.0.saturating_mul(slots.max(1).into()) / 1000)
+    }
+}
+
+impl Add for PerSlot {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for PerSlot {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}

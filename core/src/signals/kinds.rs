@@ -1,0 +1,155 @@
+//! The boards of a node by kind: how many slots each kind has, what they did and what they hold.
+
+use super::{Key, Load, NONE, name_key};
+use crate::boards_now::BoardsNow;
+use crate::device::Health;
+use crate::node_state::{DeviceState, NodeState};
+use crate::requirement::Requirement;
+use crate::steps;
+use crate::units::Millis;
+use std::collections::HashMap;
+
+/// A board's kind, as numbers that are compared faster than texts; see [`Key`] for what that may mistake.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct BoardKeys {
+    vendor: u64,
+    board: u64,
+    shell: u64,
+    platform: u64,
+}
+
+/// In the place of a key: anything.
+const ANY: u64 = 0;
+
+/// The kind of board that a pod asks for, ready to be looked for on many nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct AskedKind {
+    vendor: u64,
+    board: u64,
+    shell: u64,
+    platform: u64,
+}
+
+/// The boards of one kind that answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) keys: BoardKeys,
+    pub(super) slots: u32,
+    pub(super) now: BoardsNow,
+    /// What these boards did in the window when it was measured, with their share of what no board is named for.
+    pub(super) measured: Load,
+    /// The keys of what is in their slots, in order.
+    loaded: Box<[u64]>,
+}
+
+impl AskedKind {
+    /// Any board.
+    pub const ANY: Self = Self { vendor: ANY, board: ANY, shell: ANY, platform: ANY };
+
+    /// That of `asked`.
+    #[must_use]
+    pub fn of(asked: &Requirement) -> Self {
+        let key = |text: &Option<String>| text.as_deref().map_or(ANY, name_key);
+        Self {
+            vendor: key(&asked.vendor),
+            board: key(&asked.board),
+            shell: key(&asked.shell),
+            platform: key(&asked.platform),
+        }
+    }
+}
+
+impl BoardKeys {
+    pub(super) fn of(device: &DeviceState, state: &NodeState) -> Self {
+        // A platform that was left out may be any.
+        let is_left_out = device.platform.is_empty() && state.left_out.platforms > 0;
+        Self {
+            vendor: name_key(&device.vendor),
+            board: name_key(&device.board),
+            shell: name_key(&device.shell),
+            platform: if is_left_out { ANY } else { name_key(&device.platform) },
+        }
+    }
+
+    /// Whether a board of this kind is what is asked.
+    pub(super) fn are(&self, asked: &AskedKind) -> bool {
+        let agree = |asked: u64, is: u64| asked == is || asked == ANY || is == ANY;
+        agree(asked.vendor, self.vendor)
+            && agree(asked.board, self.board)
+            && agree(asked.shell, self.shell)
+            && agree(asked.platform, self.platform)
+    }
+}
+
+impl Kind {
+    /// Those of `state`, in the order of its boards; `keys` has those of its bitstreams, names first, then digests.
+    pub(super) fn all_of(state: &NodeState, keys: &[u64]) -> Box<[Self]> {
+        let mut numbers: HashMap<BoardKeys, usize> = HashMap::new();
+        let mut kinds: Vec<(Self, Vec<&DeviceState>)> = Vec::new();
+        for device in state.devices.iter().filter(|device| device.health == Health::Healthy) {
+            let keys = BoardKeys::of(device, state);
+            let number = *numbers.entry(keys).or_insert(kinds.len());
+            if number == kinds.len() {
+                let (now, measured) = (BoardsNow::default(), Load::default());
+                kinds.push((Self { keys, slots: 0, now, measured, loaded: Box::default() }, Vec::new()));
+            }
+            let (kind, devices) = &mut kinds[number];
+            kind.slots = kind.slots.saturating_add(device.slots);
+            kind.measured.usage += device.usage;
+            kind.measured.reconfiguration += device.reconfiguration;
+            devices.push(device);
+        }
+        let all_slots = state.slots();
+        let Load { usage, reconfiguration } = unattributed(state);
+        let with_devices = |(mut kind, devices): (Self, Vec<&DeviceState>)| {
+            let slots = u64::from(kind.slots);
+            kind.measured.usage += part(usage, slots, all_slots);
+            kind.measured.reconfiguration += part(reconfiguration, slots, all_slots);
+            kind.loaded = loaded_keys(&devices, keys);
+            kind.now = BoardsNow::of(devices);
+            kind
+        };
+        kinds.into_iter().map(with_devices).collect()
+    }
+
+    /// Whether one of these boards has the bitstream in a slot.
+    pub(super) fn has_loaded(&self, key: Key) -> bool {
+        let (Key::Name(key) | Key::Digest(key)) = key;
+        self.loaded.binary_search(&key).is_ok()
+    }
+}
+
+/// What the node did without naming a board.
+fn unattributed(state: &NodeState) -> Load {
+    let mut attributed = Load::default();
+    for device in &state.devices {
+        attributed.usage += device.usage;
+        attributed.reconfiguration += device.reconfiguration;
+    }
+    Load {
+        usage: state.usage - attributed.usage,
+        reconfiguration: state.reconfiguration - attributed.reconfiguration,
+    }
+}
+
+fn loaded_keys(devices: &[&DeviceState], keys: &[u64]) -> Box<[u64]> {
+    let (names, digests) = keys.split_at(keys.len() / 2);
+    let keys_of = |index: &u32| {
+        steps::count(1);
+        [names, digests].map(|keys| keys.get(*index as usize).copied().filter(|key| *key != NONE))
+    };
+    let loaded = devices.iter().flat_map(|device| &device.loaded);
+    let mut keys: Vec<u64> = loaded.flat_map(keys_of).flatten().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into()
+}
+
+/// `share` of `whole` parts of an amount.
+pub(super) fn part(amount: Millis, share: u64, whole: u64) -> Millis {
+    if share >= whole {
+        return amount;
+    }
+    let part = u128::from(amount.0) * u128::from(share) / u128::from(whole.max(1));
+    Millis(u64::try_from(part).unwrap_or(u64::MAX))
+}
