@@ -73,3 +73,7 @@ fn static_splits_end_when_the_document_says() {
 fn deadlines_are_met_as_the_document_says() {
     check("qos.md", "qos/deadlines.toml");
 }
+#[test]
+fn boards_of_two_sizes_do_what_the_document_says() {
+    check("policies.md", "placement/uneven-boards.toml");
+}
