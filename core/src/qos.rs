@@ -1,11 +1,10 @@
 //! How many devices each job gets, so that deadlines and throughputs are held (Q).
 //!
 //! A job is many independent actions with one bitstream; its devices are a group that can grow and shrink. [`edf`]
-//! and [`controller`] with [`broker`] are two policies for the sizes of the groups, [`admission`] says who may begin and
-//! [`blacklist`] which devices are none. Nothing here starts an action: applications do that themselves.
+//! and [`controller`] with [`broker`] are two policies for the sizes of the groups, and [`admission`] says who may begin.
+//! Nothing here starts an action: applications do that themselves.
 
 pub mod admission;
-pub mod blacklist;
 pub mod broker;
 pub mod controller;
 pub mod edf;
