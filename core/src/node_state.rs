@@ -168,12 +168,11 @@ impl NodeState {
     pub fn is_at(&self, index: u32, id: &BitstreamId) -> Ternary {
         match self.bitstreams.get(index as usize) {
             None if index == IN_SLOT_LEFT_OUT => Ternary::Unknown,
-            None => Ternary::No,
             Some(bitstream) if bitstream.is(id) => Ternary::Yes,
             Some(bitstream) if self.may_be_called(bitstream) && matches!(id, BitstreamId::Name(_)) => {
                 Ternary::Unknown
             }
-            Some(_) => Ternary::No,
+            None | Some(_) => Ternary::No,
         }
     }
 

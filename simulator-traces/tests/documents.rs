@@ -1,4 +1,9 @@
 //! Tables of the documents, made again by the commands that they name: what the program finds now is what they say.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of these tests fail by panicking, as the tests do"
+)]
 
 use std::path::Path;
 use std::process::Command;
@@ -73,6 +78,7 @@ fn static_splits_end_when_the_document_says() {
 fn deadlines_are_met_as_the_document_says() {
     check("qos.md", "qos/deadlines.toml");
 }
+
 #[test]
 fn boards_of_two_sizes_do_what_the_document_says() {
     check("policies.md", "placement/uneven-boards.toml");

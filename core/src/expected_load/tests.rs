@@ -263,7 +263,10 @@ fn made_up_decisions_add_nothing_to_a_node_and_take_no_real_ones_room() {
     for i in 0..2 * MAX_HINTS {
         all.hint(&format!("made-up-{i}"), Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
     }
-    assert_eq!((all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, all.hints()), (Millis(60_000), 1));
+    assert_eq!(
+        (all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, all.hints()),
+        (Millis(60_000), 1)
+    );
     assert!(all.unconfirmed.len() <= unconfirmed::MAX_UNCONFIRMED, "{}", all.unconfirmed.len());
     all.forget_hints(MonotonicTime::START + HINT);
     assert_eq!(all.unconfirmed.len(), 0);
