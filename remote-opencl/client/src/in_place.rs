@@ -64,7 +64,7 @@ impl Access {
         match self {
             Self::Reads(buffer) => {
                 if let Some((storage, _)) = buffer.storage() {
-                    storage.begin_read(command.event);
+                    storage.begin_read(command.queue, command.event);
                 }
             }
             Self::Changes(buffers) => {

@@ -81,8 +81,8 @@ impl Storage {
     }
 
     /// A read in place has been enqueued.
-    pub(crate) fn begin_read(&self, event: u64) {
-        lock(&self.reads).begin(event);
+    pub(crate) fn begin_read(&self, queue: u64, event: u64) {
+        lock(&self.reads).begin(queue, event);
     }
 
     /// It has ended; the user event that others wait for.

@@ -173,6 +173,7 @@ fn a_write_that_does_not_ask_is_found_out() {
 /// A read in place, and behind it in the order a command that changes what it reads.
 fn a_read_in_place_and_a_change(broken: Broken) {
     const READ: u64 = 7;
+    const QUEUE: u64 = 1;
     const USER_EVENT: u64 = 8;
     check(move || {
         let (bytes, reads) = (new_bytes(), Arc::new(Mutex::new(Reads::default())));
@@ -182,7 +183,7 @@ fn a_read_in_place_and_a_change(broken: Broken) {
             let bytes = Arc::clone(&bytes);
             move || manager(&bytes, &messages, &ended)
         });
-        reads.lock().unwrap().begin(READ);
+        reads.lock().unwrap().begin(QUEUE, READ);
         orders.say(Message::Marker);
         // Who enqueues goes on, while another thread hears the manager.
         let enqueues = thread::spawn({
