@@ -179,7 +179,13 @@ pub async fn run(
     let last = {
         let abandoned = async {
             downwards(client, to_process, &outgoing).await;
-            tokio::time::sleep(shared.config.abandoned_grace).await;
+            // A build takes no slot, and may take its time.
+            loop {
+                tokio::time::sleep(shared.config.abandoned_grace).await;
+                if process.has_tasks(session) {
+                    break;
+                }
+            }
         };
         let inputs = async {
             while let Some(input) = inputs.recv().await {

@@ -137,6 +137,11 @@ impl TenantProcess {
         self.control.hang_up();
     }
 
+    /// Whether tasks of the session wait or run.
+    pub(super) fn has_tasks(&self, session: SessionId) -> bool {
+        lock(&self.state).tasks.values().any(|of| *of == session)
+    }
+
     /// Commands of a session whose client has gone don't end: nothing but the end of the process ends them.
     pub(super) fn is_stuck(&self) {
         lock(&self.state).life = Life::Stuck;
