@@ -3,7 +3,9 @@
 //!
 //! One manager is never killed: what it has at the end is held against what it had after a first part of the time. The
 //! others are killed and started again under their clients. Programs check their results themselves; one that nobody
-//! killed, and whose manager nobody killed, must end well, and none may hang.
+//! killed, and whose manager nobody killed, must end well, and none may hang. One program of eight is hostile, of a tenant of its
+//! own: kernels that make system calls and threads, or never end, memory that is never released, bytes of no protocol. What
+//! becomes of it is nobody's concern, and the others must see nothing of it.
 
 mod clients;
 mod managers;
@@ -11,10 +13,10 @@ mod state;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use clients::{Clients, Outcomes};
+use clients::{Clients, HOSTILE_TOKEN, Outcomes};
 use managers::Manager;
 use state::{State, Verdicts};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -91,13 +93,16 @@ impl Args {
         let folder = tempfile::Builder::new().prefix("fs").tempdir_in("/tmp")?;
         let mark = format!("{seed}-{}", std::process::id());
         let shm_before = state::shared_memory_files();
-        let start =
-            |name, args: &[&str]| Manager::start(&manager, folder.path(), name, &runtime, &mark, args);
+        let hostile = hostile_tenant(folder.path())?;
+        let start = |name, args: &[&str]| {
+            let all: Vec<_> = hostile.iter().map(String::as_str).chain(args.iter().copied()).collect();
+            Manager::start(&manager, folder.path(), name, &runtime, &mark, &all)
+        };
         // The first is never killed. Its sessions are in its own process; those of others in processes of their own too.
         let mut managers = vec![
             start("steady", &["--listen", "tcp://127.0.0.1:0", "--insecure-tcp"])?,
             start("killed", &[])?,
-            start("isolating", &["--isolate", "process"])?,
+            start("isolating", &["--isolate", "process", "--abandoned-timeout", "10s"])?,
         ];
         let mut running =
             Clients::new(programs, &manager.with_file_name("libfpga_opencl_icd.so"), folder.path(), &mark)?;
@@ -125,11 +130,11 @@ impl Args {
         verdicts.check("files in /dev/shm".to_owned(), "none new", &format!("{new:?}"), new.is_empty());
         let left = state::files_of_ours(folder.path())?;
         verdicts.check("temporary files".to_owned(), "none", &format!("{left:?}"), left.is_empty());
-        let processes = state::processes_of(&mark);
+        let processes = state::processes_of(&mark, folder.path());
         verdicts.check("processes".to_owned(), "none", &format!("{processes:?}"), processes.is_empty());
-        let Outcomes { passed, killed: clients_killed, lost, wrong, .. } = running.outcomes();
+        let Outcomes { passed, killed: clients_killed, lost, hostile, wrong } = running.outcomes();
         println!(
-            "programs: {passed} passed, {clients_killed} killed, {lost} lost their manager; managers killed: {killed}"
+            "programs: {passed} passed, {clients_killed} killed, {lost} lost their manager, {hostile} were hostile; managers killed: {killed}"
         );
         verdicts.check(
             "programs that failed without a cause".to_owned(),
@@ -147,6 +152,19 @@ impl Args {
         println!("kept for a look: {}", folder.keep().display());
         Ok(ExitCode::FAILURE)
     }
+}
+
+/// What managers are told of the tenant of hostile programs: its token, and quotas as an operator gives to strangers.
+fn hostile_tenant(folder: &Path) -> Result<Vec<String>> {
+    let tokens = folder.join("tokens");
+    std::fs::create_dir(&tokens)?;
+    std::fs::write(tokens.join("hostile"), HOSTILE_TOKEN)?;
+    let tenants = folder.join("tenants.json");
+    let quotas =
+        r#"{"policy": "drr", "tenants": {"hostile": {"quota": {"memory": "256MiB", "sessions": 16}}}}"#;
+    std::fs::write(&tenants, quotas)?;
+    let (tokens, tenants) = (tokens.display().to_string(), tenants.display().to_string());
+    Ok(vec!["--tokens".to_owned(), tokens, "--tokens-optional".to_owned(), "--tenants".to_owned(), tenants])
 }
 
 /// Keeps programs running and kills at random, for so long.

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 
 /// A program that runs longer hangs.
 const TOO_LONG: Duration = Duration::from_secs(60);
+/// One program of so many means harm.
+const HOSTILE_SHARE: u64 = 8;
+/// What proves the hostile tenant.
+pub const HOSTILE_TOKEN: &str = "token-of-the-hostile-tenant";
 /// How long a paused program stays so.
 const PAUSE: Duration = Duration::from_millis(700);
 
@@ -35,6 +39,10 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("threads", &[]),
 ];
 
+/// What the hostile program is told: for all managers, and for those with a process for each tenant.
+const HOSTILE: &[&str] = &["--memory", "--bytes", "--includes"];
+const HOSTILE_KERNELS: &[&str] = &["--endless", "--calls", "--threads"];
+
 /// What became of them.
 #[derive(Debug, Default, Clone)]
 pub struct Outcomes {
@@ -42,7 +50,9 @@ pub struct Outcomes {
     pub killed: u32,
     /// Their manager was killed.
     pub lost: u32,
-    /// Neither, with what they said.
+    /// They meant harm, and ended in whatever way.
+    pub hostile: u32,
+    /// None of these, with what they said.
     pub wrong: Vec<String>,
 }
 
@@ -66,7 +76,15 @@ struct Client {
     since: Instant,
     manager: usize,
     generation: u32,
+    intent: Intent,
     fate: Fate,
+}
+
+/// What a program means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intent {
+    Good,
+    Harm,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,13 +133,25 @@ impl Clients {
         let at = usize::try_from(chance.below(u64::try_from(managers.len())?))?;
         let manager = managers.get(at).context("no manager")?;
         let address = chance.of(manager.addresses()).context("no address")?;
-        let (program, args) = chance.of(PROGRAMS).context("no program")?;
+        let intent = if chance.below(HOSTILE_SHARE) == 0 { Intent::Harm } else { Intent::Good };
+        let (program, args) = match intent {
+            Intent::Good => *chance.of(PROGRAMS).context("no program")?,
+            Intent::Harm => {
+                let kernels = if manager.isolates() { HOSTILE_KERNELS } else { &[] };
+                let ways: Vec<_> = HOSTILE.iter().chain(kernels).collect();
+                ("hostile", std::slice::from_ref(*chance.of(&ways).context("no way")?))
+            }
+        };
         self.started += 1;
         let log = self.folder.join(format!("client-{}.log", self.started));
         let output = File::create(&log)?;
         let mut command = Command::new(self.programs.join(program));
-        command.args(*args).env("OCL_ICD_VENDORS", &self.vendors).env("FPGA_DEVICE_MANAGERS", address);
+        command.args(args).env("OCL_ICD_VENDORS", &self.vendors).env("FPGA_DEVICE_MANAGERS", address);
         command.env("TMPDIR", &self.folder).env("SOAK_MARK", &self.mark);
+        if intent == Intent::Harm {
+            // Another tenant than the others, who show no token.
+            command.env("FPGA_TOKEN", HOSTILE_TOKEN);
+        }
         if chance.below(4) == 0 {
             command.env("FPGA_SHARED_MEMORY", "off");
         }
@@ -135,6 +165,7 @@ impl Clients {
             since: Instant::now(),
             manager: at,
             generation,
+            intent,
             fate: Fate::Runs,
         });
         Ok(())
@@ -236,6 +267,7 @@ impl Outcomes {
         use std::os::unix::process::ExitStatusExt as _;
         let by_signal = status.signal().is_some();
         match client.fate {
+            _ if client.intent == Intent::Harm => self.hostile += 1,
             _ if status.success() => self.passed += 1,
             Fate::Killed if !hangs => self.killed += 1,
             // An error is what it should have got: not a signal, and not nothing.

@@ -91,6 +91,11 @@ impl Manager {
         self.generation
     }
 
+    /// Whether each tenant has a process.
+    pub fn isolates(&self) -> bool {
+        self.args.windows(2).any(|pair| pair == ["--isolate", "process"])
+    }
+
     /// How often it was killed.
     pub fn kills(&self) -> u32 {
         self.kills

@@ -133,13 +133,15 @@ pub fn files_of_ours(folder: &Path) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// The processes that have this mark in their environment.
-pub fn processes_of(mark: &str) -> Vec<String> {
+/// The processes that have this mark in their environment, or, as the processes of tenants, the folder.
+pub fn processes_of(mark: &str, folder: &Path) -> Vec<String> {
     let mark = format!("SOAK_MARK={mark}\0");
+    let folder = format!("={}/", folder.display());
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
-        if environment.windows(mark.len()).any(|window| window == mark.as_bytes()) {
+        let has = |text: &str| environment.windows(text.len()).any(|window| window == text.as_bytes());
+        if has(&mark) || has(&folder) {
             let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             found.push(format!("{} {}", process.file_name().display(), name.trim()));
         }
