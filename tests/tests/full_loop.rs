@@ -124,6 +124,14 @@ async fn the_next_pod_goes_where_the_boards_timing_says() {
     assert!(state["reconfigurationMs"].as_u64().unwrap() >= 10, "one reconfiguration of 10 ms: {state}");
     assert_eq!(usage(&bed.wait_until_annotated(idle, "there", |_| true).await), 0);
 
+    // kube-scheduler's own scores are for the busy node: a large pod is on the idle one. Where our scores are all equal, that decides.
+    bed.cluster.create(&Workload::ordinary("large", ["sleep", "1000"]).cpu("48").on(idle)).await.unwrap();
+    bed.cluster.set_weights("0-0-0").await.unwrap();
+    bed.cluster.create(&bed.function("matmul-0", Function::Matmul)).await.unwrap();
+    assert_eq!(bed.cluster.node_of("matmul-0").await.unwrap(), busy, "without our scores");
+    bed.cluster.delete("matmul-0").await.unwrap();
+    bed.cluster.set_weights("1-2-2").await.unwrap();
+
     // Annotation → score → placement: another function goes to the idle node, for usage and reconfiguration.
     bed.cluster.create(&bed.function("matmul-1", Function::Matmul)).await.unwrap();
     assert_eq!(bed.cluster.node_of("matmul-1").await.unwrap(), idle);
@@ -132,6 +140,8 @@ async fn the_next_pod_goes_where_the_boards_timing_says() {
 
     // With weights that favour locality the same function goes where its bitstream is, busy or not.
     bed.wait_until_annotated(idle, "used, with the bitstream", |state| knows(state, "matmul")).await;
+    bed.cluster.delete("large").await.unwrap();
+    bed.cluster.create(&Workload::ordinary("large-2", ["sleep", "1000"]).cpu("48").on(&busy)).await.unwrap();
     bed.cluster.set_weights("8-1-1").await.unwrap();
     for pod in ["sobel-2", "sobel-3"] {
         bed.cluster.create(&bed.function(pod, Function::Sobel)).await.unwrap();

@@ -17,6 +17,7 @@ pub struct Workload {
     restart_policy: &'static str,
     cpu: Option<String>,
     priority_class: Option<String>,
+    node: Option<String>,
 }
 
 impl Workload {
@@ -34,6 +35,7 @@ impl Workload {
             restart_policy: "Always",
             cpu: None,
             priority_class: None,
+            node: None,
         }
     }
 
@@ -98,6 +100,13 @@ impl Workload {
         self
     }
 
+    /// Is on this node from the start, whatever any scheduler thinks.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
+        self
+    }
+
     fn template(&self) -> Value {
         let mut labels = self.requirements.clone();
         labels.insert("app".to_owned(), self.name.clone());
@@ -120,6 +129,7 @@ impl Workload {
             "spec": {
                 "restartPolicy": self.restart_policy,
                 "priorityClassName": self.priority_class,
+                "nodeName": self.node,
                 "terminationGracePeriodSeconds": 2,
                 "containers": [{
                     "name": "main",
