@@ -1,4 +1,4 @@
-//! A measurement, not run by default: 100,000 events a second over the unix socket, and the memory that they take.
+//! The memory that events take, as fast as they are acknowledged; and as a measurement, not run by default, at 100,000 a second:
 //! `cargo test --release -p fpga-collector --test rate -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,8 +14,43 @@ use std::time::{Duration, Instant};
 const EVENTS_PER_SECOND: u64 = 100_000;
 const REPORTERS: u64 = 4;
 const BATCH: u64 = 500;
-/// Until the first reading of the memory, and from there to the last.
+/// Events of each reporter until the first reading of the memory, and until the last.
+const EACH: [u64; 2] = [10_000, 40_000];
+/// How much more memory there may be between the readings, in KiB.
+const MORE: u64 = 16 * 1024;
+/// Until the first reading of the memory at the full rate, and from there to the last.
 const PARTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(25)];
+
+/// When a reporter has said enough, and how fast it speaks.
+#[derive(Clone, Copy)]
+enum Until {
+    /// At this moment; paced so that all reporters together have the rate.
+    Moment(Instant, Instant),
+    /// After so many events, as fast as they are acknowledged.
+    Sent(u64),
+}
+
+#[test]
+fn events_without_end_take_no_more_memory_the_longer_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    // A window that is soon full: what grows with it has then grown.
+    let collector = Collector::start_with(dir.path(), &["--no-publish", "--window", "1s"]);
+    collector.put_board();
+    let socket = dir.path().join("collector.sock");
+    let mut read = Vec::new();
+    for (part, events) in (0..).zip(EACH) {
+        std::thread::scope(|scope| {
+            for reporter in 1..=REPORTERS {
+                let socket = &socket;
+                scope.spawn(move || report(socket, part * REPORTERS + reporter, Until::Sent(events)));
+            }
+        });
+        read.push(rss(&collector));
+    }
+    let accepted = collector.metric("fpga_collector_events_total{result=\"accepted\"}");
+    assert_eq!(accepted, (REPORTERS * EACH.iter().sum::<u64>()) as f64);
+    assert!(read[1] < read[0] + MORE, "{read:?} KiB");
+}
 
 #[test]
 #[ignore = "a measurement of half a minute"]
@@ -31,7 +66,7 @@ fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come()
     let (sent, warm) = std::thread::scope(|scope| {
         let socket = &socket;
         let reporters: Vec<_> = (1..=REPORTERS)
-            .map(|reporter| scope.spawn(move || report(socket, reporter, begin, end)))
+            .map(|reporter| scope.spawn(move || report(socket, reporter, Until::Moment(begin, end))))
             .collect();
         std::thread::sleep(before.saturating_duration_since(Instant::now()));
         let warm = rss(&collector);
@@ -46,21 +81,28 @@ fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come()
         PARTS[0].as_secs()
     );
     assert_eq!(accepted, sent as f64);
-    assert!(last < warm + 16 * 1024, "from {warm} to {last} KiB");
+    assert!(last < warm + MORE, "from {warm} to {last} KiB");
 }
 
-/// Sends arrays of events, each acknowledged before the next, as fast as the share of the rate allows; returns how many.
-fn report(socket: &Path, reporter: u64, begin: Instant, end: Instant) -> u64 {
+/// Sends arrays of events, each acknowledged before the next; returns how many events.
+fn report(socket: &Path, reporter: u64, until: Until) -> u64 {
     let stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(common::DEADLINE)).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut requests = stream;
     let each = Duration::from_secs(1) * u32::try_from(BATCH * REPORTERS).unwrap()
         / u32::try_from(EVENTS_PER_SECOND).unwrap();
-    let (mut sent, mut due, mut body) = (0, begin, String::new());
-    while Instant::now() < end {
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        due += each;
+    let (mut sent, mut arrays, mut body) = (0, 0, String::new());
+    loop {
+        match until {
+            Until::Moment(_, end) if Instant::now() >= end => return sent,
+            Until::Sent(events) if sent >= events => return sent,
+            Until::Moment(begin, _) => {
+                std::thread::sleep((begin + each * arrays).saturating_duration_since(Instant::now()));
+            }
+            Until::Sent(_) => {}
+        }
+        arrays += 1;
         let now = now_ms();
         body.clear();
         for seq in sent + 1..=sent + BATCH {
@@ -80,7 +122,6 @@ fn report(socket: &Path, reporter: u64, begin: Instant, end: Instant) -> u64 {
         acknowledged(&mut answers);
         sent += BATCH;
     }
-    sent
 }
 
 /// Reads one answer, which says that all was taken.
