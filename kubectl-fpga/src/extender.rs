@@ -171,10 +171,10 @@ impl Replica {
     }
 }
 
-/// The port of the verbs: by its name, else the first.
+/// The port for people, or that of the verbs: by its name, else the first.
 fn port_of(ports: &[EndpointPort]) -> Option<&EndpointPort> {
     let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));
-    named("http").or_else(|| named("https")).or_else(|| ports.first())
+    named("read").or_else(|| named("http")).or_else(|| named("https")).or_else(|| ports.first())
 }
 
 fn pod_of(endpoint: &Endpoint) -> Option<&str> {

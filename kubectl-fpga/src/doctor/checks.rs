@@ -13,8 +13,9 @@ use super::finding::Finding;
 pub type Check = fn(&Facts) -> Vec<Finding>;
 
 /// All of them, in the order in which they are told.
-pub const ALL: [Check; 19] = [
+pub const ALL: [Check; 20] = [
     scheduler::wired,
+    scheduler::reach,
     scheduler::verbs,
     scheduler::weight,
     scheduler::tls,

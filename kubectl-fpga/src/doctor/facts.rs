@@ -25,6 +25,8 @@ pub struct Facts {
     pub config: Looked<(String, SchedulerConfig)>,
     /// kube-scheduler's pod.
     pub scheduler_pod: Looked<SchedulerPod>,
+    /// Whether the URL of the configuration is answered.
+    pub reach: Looked<Reach>,
     /// The extender's replicas.
     pub replicas: Looked<Vec<Replica>>,
     /// The nodes, as the API server has them.
@@ -35,6 +37,15 @@ pub struct Facts {
     pub collectors: Looked<Collectors>,
     /// Who may do what he must.
     pub rights: Looked<Vec<Right>>,
+}
+
+/// What becomes of a call to the configured URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// It is answered.
+    Answers,
+    /// It is not, and why.
+    Silent(String),
 }
 
 /// kube-scheduler's pod.

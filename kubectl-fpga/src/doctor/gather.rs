@@ -2,6 +2,7 @@
 
 mod collectors;
 mod pods;
+mod reach;
 mod replicas;
 mod rights;
 mod scheduler;
@@ -37,10 +38,23 @@ pub(super) async fn facts(
             Err(problem @ (Problem::Unreachable { .. } | Problem::Unauthorized(_))) => return Err(problem),
             Err(problem) => Looked::Hidden(problem.to_string()),
         };
-    let scheduler = scheduler::pod(cluster).await;
+    // That of the manifests, unless somebody says otherwise.
+    let own = match scheduler_config {
+        None => scheduler::own_pod(connect, cluster).await,
+        Some(_) => None,
+    };
+    let scheduler = match own {
+        Some(pod) => Looked::Found(pod),
+        None => scheduler::pod(cluster).await,
+    };
     let config = match scheduler_config {
         Some(path) => scheduler::read_config(path)?,
         None => scheduler::find_config(cluster, scheduler.found()).await,
+    };
+    let ours = config.found().and_then(|(_, config)| config.ours());
+    let reach = match ours {
+        Some(extender) => reach::look(connect, cluster, extender, scheduler.found()).await,
+        None => Looked::Hidden("no URL of an extender of ours is known".to_owned()),
     };
     let scheduler_pod = match scheduler {
         Looked::Found(pod) => Looked::Found(scheduler::summary(&pod)),
@@ -54,7 +68,18 @@ pub(super) async fn facts(
         rights::look(connect, cluster),
     );
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
-    Ok(Facts { now, kubernetes_minor, config, scheduler_pod, replicas, nodes, pods, collectors, rights })
+    Ok(Facts {
+        now,
+        kubernetes_minor,
+        config,
+        scheduler_pod,
+        reach,
+        replicas,
+        nodes,
+        pods,
+        collectors,
+        rights,
+    })
 }
 
 fn api(

@@ -111,6 +111,10 @@ pub struct TlsConfig {
     pub ca_file: Option<String>,
     /// The same in the file itself.
     pub ca_data: Option<String>,
+    /// Certificate to show.
+    pub cert_file: Option<String>,
+    /// The same in the file itself.
+    pub cert_data: Option<String>,
 }
 
 /// A resource by which pods are chosen.
@@ -208,6 +212,12 @@ impl Extender {
         self.managed_resources.as_deref().unwrap_or_default()
     }
 
+    /// Whether kube-scheduler shows a certificate to it.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        self.tls_config.as_ref().is_some_and(|tls| tls.cert_file.is_some() || tls.cert_data.is_some())
+    }
+
     /// The host in its URL.
     #[must_use]
     pub fn host(&self) -> Option<String> {
@@ -260,8 +270,12 @@ mod tests {
 
     #[test]
     fn the_shipped_configurations_are_understood() {
-        for (file, managed) in [("kube-scheduler.yaml", 1), ("kube-scheduler.label-only.yaml", 0)] {
-            let path = format!("{}/../scheduler-config/{file}", env!("CARGO_MANIFEST_DIR"));
+        for (file, managed) in [
+            ("scheduler-config/kube-scheduler.yaml", 1),
+            ("scheduler-config/kube-scheduler.label-only.yaml", 0),
+            ("manifests/base/extender/kube-scheduler.yaml", 1),
+        ] {
+            let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
             let config = SchedulerConfig::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
             let ours = config.ours().unwrap();
             assert_eq!((ours.weight, ours.managed().len(), ours.timeout_ms()), (10, managed, Some(1_000)));

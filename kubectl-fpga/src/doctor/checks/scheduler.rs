@@ -1,7 +1,7 @@
 //! What can be wrong with kube-scheduler's side of the wiring.
 
 use super::named;
-use crate::doctor::facts::{Facts, Looked};
+use crate::doctor::facts::{Facts, Looked, Reach};
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::scheduler_config::{Extender, SchedulerConfig};
 use fpga_core::names::ACCELERATED_RESOURCE;
@@ -51,6 +51,31 @@ pub fn wired(facts: &Facts) -> Vec<Finding> {
              on the control plane names it.",
         )],
     }
+}
+
+/// Whether somebody answers where kube-scheduler asks.
+#[must_use]
+pub fn reach(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "reach";
+    let Some((_, extender)) = ours(facts) else { return Vec::new() };
+    vec![match &facts.reach {
+        Looked::Found(Reach::Answers) => Finding::ok(CHECK, format!("{} answers", extender.url_prefix)),
+        Looked::Found(Reach::Silent(why)) => Finding::problem(
+            CHECK,
+            why,
+            "Every call fails: FPGA pods stay Pending.",
+            "Use the scheduler of the manifests (schedulerName: kube-fpga), which has the extender in its own pod; or write in \
+             urlPrefix where the extender is: scheduler-config/README.md, Where the extender is.",
+        ),
+        Looked::Hidden(why) => Finding::unknown(
+            CHECK,
+            why,
+            format!(
+                "On kube-scheduler's machine: curl {}/healthz",
+                extender.url_prefix.trim_end_matches('/')
+            ),
+        ),
+    }]
 }
 
 /// Whether all verbs are wired.

@@ -7,7 +7,7 @@ mod streams;
 
 use super::*;
 use crate::doctor::facts::{
-    Certificate, Collectors, FpgaPod, Labelling, Metrics, Node, Replica, Right, SchedulerPod, State,
+    Certificate, Collectors, FpgaPod, Labelling, Metrics, Node, Reach, Replica, Right, SchedulerPod, State,
 };
 use crate::doctor::finding::Severity;
 use crate::doctor::scheduler_config::SchedulerConfig;
@@ -92,6 +92,7 @@ fn mk_facts() -> Facts {
             dns_policy: "ClusterFirst".into(),
             command: vec!["kube-scheduler".into(), "--config=/x".into()],
         }),
+        reach: Looked::Found(Reach::Answers),
         replicas: Looked::Found(vec![mk_replica("a"), mk_replica("b")]),
         nodes: Looked::Found(vec![mk_node("n1"), mk_node("n2")]),
         pods: Looked::Found(vec![pod]),

@@ -1,16 +1,33 @@
 //! What is known of kube-scheduler: its pod, and its configuration wherever that is.
 
 use super::api;
-use crate::connection::Cluster;
+use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Looked, SchedulerPod};
 use crate::doctor::scheduler_config::SchedulerConfig;
 use crate::problem::Problem;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 use std::path::Path;
 
-/// Its pod, if it runs in the cluster.
+/// What the container is called, here and in kubeadm's clusters.
+const CONTAINER: &str = "kube-scheduler";
+
+/// The pod of the manifests' own kube-scheduler, if there is one: beside the extender.
+pub(super) async fn own_pod(connect: &ConnectArgs, cluster: &Cluster) -> Option<Pod> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &connect.extender_namespace);
+    let label = format!("app.kubernetes.io/name={}", connect.extender_service);
+    let pods = pods.list(&ListParams::default().labels(&label)).await.ok()?;
+    pods.items.into_iter().find(|pod| container(pod).is_some_and(|container| container.name == CONTAINER))
+}
+
+/// kube-scheduler's container, else the first one.
+fn container(pod: &Pod) -> Option<&Container> {
+    let all = &pod.spec.as_ref()?.containers;
+    all.iter().find(|container| container.name == CONTAINER).or(all.first())
+}
+
+/// The pod of the cluster's own, if it runs in the cluster.
 pub(super) async fn pod(cluster: &Cluster) -> Looked<Pod> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), "kube-system");
     match pods.list(&ListParams::default().labels("component=kube-scheduler")).await {
@@ -35,7 +52,7 @@ pub(super) fn summary(pod: &Pod) -> SchedulerPod {
         name: pod.metadata.name.clone().unwrap_or_default(),
         host_network: spec.host_network.unwrap_or_default(),
         dns_policy: spec.dns_policy.clone().unwrap_or_else(|| "ClusterFirst".to_owned()),
-        command: spec.containers.first().map(words).unwrap_or_default(),
+        command: container(pod).map(words).unwrap_or_default(),
     }
 }
 
@@ -47,19 +64,16 @@ pub(super) fn read_config(path: &Path) -> Result<Looked<(String, SchedulerConfig
     Ok(Looked::Found((path.display().to_string(), config)))
 }
 
-/// In the ConfigMaps that kube-scheduler's pod mounts, else in all of kube-system.
+/// In the ConfigMaps that kube-scheduler's pod mounts, else in all of its namespace, which is kube-system if no pod is known.
 pub(super) async fn find_config(
     cluster: &Cluster,
     scheduler: Option<&Pod>,
 ) -> Looked<(String, SchedulerConfig)> {
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "kube-system");
+    let namespace = scheduler.and_then(Pod::namespace).unwrap_or_else(|| "kube-system".to_owned());
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &namespace);
     let maps = match maps.list(&ListParams::default()).await {
         Ok(maps) => maps.items,
-        Err(error) => {
-            return Looked::Hidden(
-                api(cluster, &error, Some("kube-system"), "list", "configmaps").to_string(),
-            );
-        }
+        Err(error) => return Looked::Hidden(api(cluster, &error, None, "list", "configmaps").to_string()),
     };
     let volumes = scheduler.and_then(|pod| pod.spec.as_ref()?.volumes.as_deref()).unwrap_or_default();
     let mounted: Vec<&str> =
@@ -76,10 +90,10 @@ pub(super) async fn find_config(
             }
             match SchedulerConfig::parse(text) {
                 Ok(config) => {
-                    return Looked::Found((format!("ConfigMap kube-system/{name} ({key})"), config));
+                    return Looked::Found((format!("ConfigMap {namespace}/{name} ({key})"), config));
                 }
                 Err(error) => {
-                    unreadable = Some(format!("ConfigMap kube-system/{name} ({key}) can't be read: {error}"));
+                    unreadable = Some(format!("ConfigMap {namespace}/{name} ({key}) can't be read: {error}"));
                 }
             }
         }

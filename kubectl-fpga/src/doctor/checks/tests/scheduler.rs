@@ -178,3 +178,12 @@ fn batches_of_equal_pods_are_noted() {
     let facts = Facts { kubernetes_minor: Looked::Found(36), ..mk_facts() };
     only(&facts, Severity::Note, "batching", "places equal pods in batches");
 }
+
+#[test]
+fn a_url_that_nobody_answers_is_found() {
+    let silent = Reach::Silent("http://127.0.0.1:9461 is the machine of kube-scheduler-cp itself".into());
+    let facts = Facts { reach: Looked::Found(silent), ..mk_facts() };
+    only(&facts, Severity::Problem, "reach", "is the machine of kube-scheduler-cp itself");
+    let facts = Facts { reach: Looked::Hidden("it does not answer here".into()), ..mk_facts() };
+    only(&facts, Severity::Unknown, "reach", "could not be checked");
+}
