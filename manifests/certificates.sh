@@ -5,15 +5,19 @@
 #
 # DIR keeps the authority (ca.key: keep it secret, and away from the cluster). Run again, before the certificate's year is
 # over, it makes a new certificate of the same authority; running programs take it up by themselves.
+# NAMESPACE says where kube-fpga is, if not in the namespace kube-fpga.
 # NAMES adds names to the certificate, for example NAMES=IP:10.0.0.1,DNS:extender.example.
 set -euo pipefail
-[ $# = 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# = 1 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 command -v openssl >/dev/null || { echo "error: openssl is missing; install the package openssl" >&2; exit 1; }
 dir=$1
-service=fpga-scheduler-extender.kube-fpga.svc
+namespace=${NAMESPACE:-kube-fpga}
+service=fpga-scheduler-extender.$namespace.svc
 umask 077
 mkdir -p "$dir"
 cd "$dir"
+# In one line, as GNU's base64 -w0 writes it and those of BSD and macOS do not.
+base64_of() { openssl base64 -A -in "$1"; }
 key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
 if ! [ -e ca.key ]; then
     key ca.key
@@ -32,15 +36,15 @@ rm tls.csr
 cat <<EOF
 apiVersion: v1
 kind: Secret
-metadata: { name: fpga-stream-tls, namespace: kube-fpga }
+metadata: { name: fpga-stream-tls, namespace: $namespace }
 type: kubernetes.io/tls
 data:
-  tls.crt: $(base64 -w0 <tls.crt)
-  tls.key: $(base64 -w0 <tls.key)
+  tls.crt: $(base64_of tls.crt)
+  tls.key: $(base64_of tls.key)
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: { name: fpga-stream-ca, namespace: kube-fpga }
+metadata: { name: fpga-stream-ca, namespace: $namespace }
 data:
   ca.crt: |
 $(sed 's/^/    /' ca.crt)

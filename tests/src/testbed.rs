@@ -18,5 +18,6 @@ pub mod process;
 pub mod programs;
 pub mod run_dir;
 pub mod scale;
+pub mod shipped;
 pub mod wait;
 pub mod workload;

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use fpga_tests::testbed::control_plane::{ControlPlane, SchedulerConfig};
 use fpga_tests::testbed::manifests::{self, NAMESPACE, apply, kubectl};
-use fpga_tests::testbed::programs::built;
+use fpga_tests::testbed::programs::{self, built};
 use fpga_tests::testbed::wait;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
@@ -92,7 +92,14 @@ async fn every_setting_in_the_manifests_is_one_that_the_program_knows() {
     let items = list["items"].as_array().unwrap();
     let mut settings = 0;
     for item in items {
-        for container in item["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten() {
+        let spec = &item["spec"]["template"]["spec"];
+        let containers = spec["containers"].as_array().into_iter().flatten();
+        let sidecars = spec["initContainers"].as_array().into_iter().flatten();
+        let sidecars = sidecars.filter(|container| container["restartPolicy"] == "Always");
+        let ours = |container: &&Value| {
+            container["image"].as_str().is_some_and(|image| image.starts_with("kube-fpga/"))
+        };
+        for container in containers.chain(sidecars).filter(ours) {
             let help = help(container).await;
             let named = container["env"].as_array().into_iter().flatten();
             let mut names: Vec<String> = named.map(|env| env["name"].as_str().unwrap().to_owned()).collect();
@@ -198,6 +205,45 @@ async fn where_collectors_may_label_they_give_their_own_node_three_labels_and_no
     let taint = nodes.patch("mine", &PatchParams::default(), &Patch::Merge(&taint)).await;
     assert_refused("a taint", taint, "does not change the specification");
     plane.stop().await;
+}
+
+#[tokio::test]
+async fn a_collector_in_another_namespace_is_bound_by_the_policy_too() {
+    let plane = ControlPlane::start(&[]).await.unwrap();
+    apply(&plane, "base").await.unwrap();
+    create_node(plane.client(), "mine").await.unwrap();
+    kubectl(&plane, &["create", "namespace", "elsewhere"]).await.unwrap();
+    for account in ["fpga-collector", "team-fpga-collector-v2"] {
+        let subject = format!("--serviceaccount=elsewhere:{account}");
+        let binding =
+            ["create", "clusterrolebinding", account, "--clusterrole=kube-fpga:collector", subject.as_str()];
+        kubectl(&plane, &binding).await.unwrap();
+        let user = format!("--as=system:serviceaccount:elsewhere:{account}");
+        let label = ["label", "node", "mine", "--overwrite", "--dry-run=server", "any=label", user.as_str()];
+        wait::until("the policy to hold", Duration::from_secs(30), async || {
+            let error = kubectl(&plane, &label).await.err().map(|error| error.to_string());
+            Ok(error.filter(|error| error.contains("only the node that it runs on")).map(drop))
+        })
+        .await
+        .unwrap();
+    }
+    plane.stop().await;
+}
+
+#[test]
+fn the_shipped_configurations_of_kube_scheduler_ask_the_extender_alike_and_elect_a_leader() {
+    let read = |file: &str| std::fs::read_to_string(programs::repository().join(file)).unwrap();
+    let lines = |text: &str| -> Vec<String> {
+        let after = text.split("\nextenders:\n").nth(1).unwrap();
+        let lines = after.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    };
+    let own = read("manifests/base/extender/kube-scheduler.yaml");
+    let cluster = read("scheduler-config/kube-scheduler.yaml");
+    assert_eq!(lines(&own), lines(&cluster));
+    for text in [own, cluster, read("scheduler-config/kube-scheduler.label-only.yaml")] {
+        assert!(text.contains("  leaderElect: true\n"), "{text}");
+    }
 }
 
 #[tokio::test]

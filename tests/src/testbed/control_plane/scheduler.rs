@@ -34,7 +34,9 @@ impl SchedulerConfig {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config").join(file);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
-        Self { text, verbosity: TELLS_EVERYTHING }.with("urlPrefix", url)
+        // There is one, and it is not to wait for the lease of the one before.
+        let config = Self { text, verbosity: TELLS_EVERYTHING }.with("leaderElect", "false")?;
+        config.with("urlPrefix", url)
     }
 
     /// No extender at all.

@@ -1,0 +1,251 @@
+//! The containers of the shipped manifests as local processes, with the commands, variables and files that the API server
+//! has for them. What a kubelet and a container runtime give a pod has stand-ins here: a folder per volume in place of mounts,
+//! a loopback address in place of the pod's own network (there 127.0.0.1 and 0.0.0.0 are the pod itself), a kubeconfig with the
+//! pod's token in place of the in-cluster configuration, and the built program in place of an image.
+
+use super::control_plane::ControlPlane;
+use super::manifests::{self, NAMESPACE, kubectl};
+use super::process::ProcessSpec;
+use super::programs::built;
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+/// A pod of a Deployment or DaemonSet that was applied.
+#[derive(Debug)]
+pub struct ShippedPod {
+    spec: Value,
+    name: String,
+    uid: String,
+    node: String,
+    address: Ipv4Addr,
+    /// The pod's own folder, and that which stands for the root of its node.
+    own: PathBuf,
+    node_root: PathBuf,
+    kubeconfig: PathBuf,
+    /// Per volume its folder.
+    volumes: BTreeMap<String, PathBuf>,
+}
+
+impl ShippedPod {
+    /// A pod of `workload` (for example `daemonset/fpga-collector`) on a node, with an object and a token of its own.
+    ///
+    /// # Errors
+    /// The API server has no such workload, or one of its volumes has no content.
+    pub async fn create(
+        plane: &ControlPlane,
+        workload: &str,
+        node: &str,
+        address: Ipv4Addr,
+        node_root: &Path,
+    ) -> Result<Self> {
+        let text = kubectl(plane, &["get", workload, "-n", NAMESPACE, "-o", "json"]).await?;
+        let spec = serde_json::from_str::<Value>(&text)?["spec"]["template"]["spec"].take();
+        let account = spec["serviceAccountName"].as_str().context("no service account")?.to_owned();
+        let name = format!("{account}-on-{node}");
+        manifests::create_pod(plane.client(), &name, &account, Some(node)).await?;
+        let text = kubectl(plane, &["get", "pod", &name, "-n", NAMESPACE, "-o", "json"]).await?;
+        let uid = serde_json::from_str::<Value>(&text)?["metadata"]["uid"].as_str().unwrap_or("").to_owned();
+        let own = plane.run_dir().path().join("pods").join(&name);
+        std::fs::create_dir_all(&own)?;
+        let kubeconfig = own.join("kubeconfig");
+        let token = manifests::token(plane.client(), &account, Some(&name)).await?;
+        std::fs::write(&kubeconfig, serde_json::to_string(&manifests::kubeconfig(plane, &token)?)?)?;
+        let (node, node_root) = (node.to_owned(), node_root.to_owned());
+        let mut pod =
+            Self { spec, name, uid, node, address, own, node_root, kubeconfig, volumes: BTreeMap::new() };
+        for volume in pod.spec["volumes"].as_array().cloned().unwrap_or_default() {
+            let name = volume["name"].as_str().context("a volume has no name")?;
+            let folder = pod.folder_of(plane, name, &volume, &account).await?;
+            std::fs::create_dir_all(&folder)?;
+            pod.volumes.insert(name.to_owned(), folder);
+        }
+        Ok(pod)
+    }
+
+    /// The folder that a volume is, with its content.
+    async fn folder_of(
+        &self,
+        plane: &ControlPlane,
+        name: &str,
+        volume: &Value,
+        account: &str,
+    ) -> Result<PathBuf> {
+        let folder = self.own.join(name);
+        std::fs::create_dir_all(&folder)?;
+        if let Some(path) = volume["hostPath"]["path"].as_str() {
+            return Ok(self.node_root.join(path.trim_start_matches('/')));
+        }
+        if let Some(map) = volume["configMap"]["name"].as_str() {
+            for (file, text) in data(plane, "configmap", map).await? {
+                std::fs::write(folder.join(file), self.localised(&text))?;
+            }
+        } else if let Some(secret) = volume["secret"]["secretName"].as_str() {
+            for (file, text) in data(plane, "secret", secret).await? {
+                std::fs::write(folder.join(file), decoded(&text)?)?;
+            }
+        } else if let Some(source) = volume["projected"]["sources"].get(0) {
+            let wanted = &source["serviceAccountToken"];
+            let path = wanted["path"].as_str().context("a projected volume that is no token")?;
+            let token = audience_token(plane, account, &self.name, &wanted["audience"]).await?;
+            std::fs::write(folder.join(path), token)?;
+        }
+        Ok(folder)
+    }
+
+    /// The process that a container of the pod is.
+    ///
+    /// # Errors
+    /// The pod has no such container, or it says what has no stand-in here.
+    pub async fn process(&self, plane: &ControlPlane, container: &str) -> Result<ProcessSpec> {
+        let lists = [&self.spec["containers"], &self.spec["initContainers"]];
+        let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
+        let found = all.find(|one| one["name"] == container);
+        let found = found.with_context(|| format!("{} has no container {container}", self.name))?;
+        let mut mounts = BTreeMap::new();
+        for mount in found["volumeMounts"].as_array().into_iter().flatten() {
+            let (name, path) = (mount["name"].as_str(), mount["mountPath"].as_str());
+            let folder = name.and_then(|name| self.volumes.get(name)).context("a mount without a volume")?;
+            mounts.insert(path.context("a mount without a path")?.to_owned(), folder.clone());
+        }
+        let local = |text: &str| mounted(&self.localised(text), &mounts);
+        let mut env = BTreeMap::new();
+        for from in found["envFrom"].as_array().into_iter().flatten() {
+            let map = from["configMapRef"]["name"].as_str().context("envFrom of no config map")?;
+            env.extend(data(plane, "configmap", map).await?);
+        }
+        for variable in found["env"].as_array().into_iter().flatten() {
+            let name = variable["name"].as_str().context("a variable without a name")?;
+            let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                Some(field) => self.field(field)?,
+                None => expanded(variable["value"].as_str().unwrap_or_default(), &env),
+            };
+            env.insert(name.to_owned(), value);
+        }
+        let words = |key: &str| -> Vec<String> {
+            let words = found[key].as_array().into_iter().flatten();
+            words.filter_map(Value::as_str).map(|word| local(&expanded(word, &env))).collect()
+        };
+        let log = plane.run_dir().log(&format!("{}-{container}", self.name));
+        let program = self.program(plane, found["image"].as_str().unwrap_or_default())?;
+        let mut spec = ProcessSpec::new(format!("{container} of {}", self.name), program, log);
+        // An image's entry point is its program; a command takes its place, and here names the same one.
+        spec = spec.args(words("args"));
+        for (name, value) in &env {
+            spec = spec.env(name, local(value));
+        }
+        Ok(spec.env("FPGA_KUBECONFIG", self.kubeconfig.display().to_string()))
+    }
+
+    /// The folder that is mounted for the volume of this name.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn volume(&self, name: &str) -> Result<&Path> {
+        Ok(self.volumes.get(name).with_context(|| format!("{} has no volume {name}", self.name))?)
+    }
+
+    /// Its kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    fn program(&self, plane: &ControlPlane, image: &str) -> Result<PathBuf> {
+        let name = image.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
+        match name {
+            "kube-scheduler" => Ok(plane.kubectl().with_file_name(name)),
+            "fpga-device-manager-pocl" => built("fpga-device-manager"),
+            name if image.starts_with("kube-fpga/") => built(name),
+            _ => bail!("no program stands in for the image {image:?}"),
+        }
+    }
+
+    fn field(&self, path: &str) -> Result<String> {
+        Ok(match path {
+            "metadata.name" => self.name.clone(),
+            "metadata.namespace" => NAMESPACE.to_owned(),
+            "metadata.uid" => self.uid.clone(),
+            "spec.nodeName" => self.node.clone(),
+            "status.podIP" => self.address.to_string(),
+            path => bail!("no stand-in for the field {path}"),
+        })
+    }
+
+    /// In the pod's own network these two are the pod.
+    fn localised(&self, text: &str) -> String {
+        let address = self.address.to_string();
+        text.replace("127.0.0.1", &address).replace("0.0.0.0", &address)
+    }
+}
+
+/// `text` with the path in it, if there is one, where its mount is.
+fn mounted(text: &str, mounts: &BTreeMap<String, PathBuf>) -> String {
+    let Some(start) = text.find('/') else { return text.to_owned() };
+    let (before, path) = text.split_at(start);
+    if !before.is_empty() && !before.ends_with(['=', ':']) {
+        return text.to_owned();
+    }
+    let below =
+        |mount: &str| path.strip_prefix(mount).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let found = mounts.iter().rev().find_map(|(mount, folder)| Some((folder, below(mount)?)));
+    match found {
+        Some((folder, rest)) => format!("{before}{}{rest}", folder.display()),
+        None => text.to_owned(),
+    }
+}
+
+/// `$(NAME)` becomes the variable's value.
+fn expanded(text: &str, env: &BTreeMap<String, String>) -> String {
+    let replace =
+        |text: String, (name, value): (&String, &String)| text.replace(&format!("$({name})"), value);
+    env.iter().fold(text.to_owned(), replace)
+}
+
+async fn data(plane: &ControlPlane, kind: &str, name: &str) -> Result<BTreeMap<String, String>> {
+    let text = kubectl(plane, &["get", kind, name, "-n", NAMESPACE, "-o", "json"]).await?;
+    Ok(serde_json::from_value(serde_json::from_str::<Value>(&text)?["data"].take())?)
+}
+
+fn decoded(base64: &str) -> Result<Vec<u8>> {
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64))?;
+    Ok(bytes.0)
+}
+
+async fn audience_token(plane: &ControlPlane, account: &str, pod: &str, audience: &Value) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client().clone(), NAMESPACE);
+    let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": pod});
+    let request = json!({"metadata": {}, "spec": {"audiences": [audience], "boundObjectRef": bound}});
+    let request: TokenRequest = serde_json::from_value(request)?;
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    answer.status.and_then(|status| status.token).context("no token")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_where_their_mounts_are() {
+        let mounts = [("/run/fpga", "/tmp/n1/a"), ("/tmp", "/tmp/n1/b"), ("/bitstreams", "/x")];
+        let mounts = mounts.map(|(mount, folder)| (mount.to_owned(), PathBuf::from(folder))).into();
+        for (text, expected) in [
+            ("--listen=unix:/run/fpga/dm0.sock", "--listen=unix:/tmp/n1/a/dm0.sock"),
+            ("--bitstreams=/bitstreams", "--bitstreams=/x"),
+            ("/tmp", "/tmp/n1/b"),
+            ("/bitstreams-of-others", "/bitstreams-of-others"),
+            ("http://10.0.0.1:9461", "http://10.0.0.1:9461"),
+            ("kube-fpga/tmp", "kube-fpga/tmp"),
+        ] {
+            assert_eq!(mounted(text, &mounts), expected, "{text}");
+        }
+        let env = [("A".to_owned(), "1".to_owned())].into();
+        assert_eq!(expanded("x$(A)/$(B)", &env), "x1/$(B)");
+    }
+}
