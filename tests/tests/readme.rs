@@ -170,7 +170,7 @@ impl Bed {
             assert_eq!(&template["metadata"]["labels"][key], value, "the Service selects the pods by {key}");
         }
         let ports = service["spec"]["ports"].as_array().unwrap();
-        let wanted = ports.iter().find(|one| one["port"].to_string() == port).unwrap();
+        let wanted = ports.iter().find(|one| one["port"].as_u64() == port.parse().ok()).unwrap();
         let containers = ["containers", "initContainers"].map(|key| template["spec"][key].clone());
         let containers = containers.iter().flat_map(|list| list.as_array().unwrap().clone());
         let open =

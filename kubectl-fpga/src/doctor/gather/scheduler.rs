@@ -51,7 +51,7 @@ pub(super) fn summary(pod: &Pod) -> SchedulerPod {
     SchedulerPod {
         name: pod.metadata.name.clone().unwrap_or_default(),
         host_network: spec.host_network.unwrap_or_default(),
-        dns_policy: spec.dns_policy.clone().unwrap_or_else(|| "ClusterFirst".to_owned()),
+        dns_policy: spec.dns_policy.unwrap_or_else(|| "ClusterFirst".to_owned()),
         command: container(pod).map(words).unwrap_or_default(),
     }
 }
