@@ -12,6 +12,7 @@ pub mod device;
 pub mod dispatch;
 pub mod event;
 pub mod expected_load;
+pub mod health;
 pub mod ledger;
 pub mod locality;
 pub mod matching;

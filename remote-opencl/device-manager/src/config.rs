@@ -7,6 +7,7 @@ use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
 use crate::gate::Gate;
 use crate::greeting::Access;
+use crate::health::Health;
 use crate::includes::Includes;
 use crate::keepalive::Keepalive;
 use crate::metrics::Metrics;
@@ -29,6 +30,8 @@ pub struct Config {
     pub catalogue: Arc<Catalogue>,
     /// Whom the collector hears from.
     pub reports: Reports,
+    /// Whether the device works.
+    pub health: Health,
     /// What proves a tenant.
     pub access: Access,
     /// What happens is drawn there.

@@ -11,7 +11,8 @@ use crate::board::Use;
 use crate::clock;
 use crate::command_ring::RingSender;
 use crate::commands::{Body, Operation, Waits};
-use crate::dispatcher::TaskId;
+use crate::dispatcher::{TaskId, Tenant};
+use crate::health::Health;
 use crate::lender::{Expected, Lender};
 use crate::objects::{Moments, Queue, Times, Waiting};
 use crate::ready::{Cause, Command, DEPENDENCY_FAILED, EventId, Failed, QueueId, QueueOrder, Ready};
@@ -117,6 +118,16 @@ pub struct Executor<N> {
     lender: Arc<Lender>,
     measured: Measured,
     notify: N,
+    launches: Option<Launches>,
+}
+
+/// Who hears how a session's launches end.
+#[derive(Debug)]
+pub struct Launches {
+    /// That of the device.
+    pub health: Health,
+    /// Whose they are.
+    pub tenant: Tenant,
 }
 
 /// Which commands' moments are asked for: that takes four calls.
@@ -164,7 +175,12 @@ impl<N: Notify> Executor<N> {
     /// Nothing runs.
     pub fn new(lender: Arc<Lender>, measured: Measured, notify: N) -> Self {
         let (running, leaders, outstanding) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { running, leaders, outstanding, ring: None, lender, measured, notify }
+        Self { running, leaders, outstanding, ring: None, lender, measured, notify, launches: None }
+    }
+
+    /// From now on somebody hears how launches end.
+    pub fn tell_of_launches(&mut self, launches: Launches) {
+        self.launches = Some(launches);
     }
 
     /// From now on the client may be told by this ring what has ended.
@@ -224,6 +240,7 @@ impl<N: Notify> Executor<N> {
                     self.running.insert(event, running);
                 }
                 Err(status) => {
+                    self.launch_ended(&body, status);
                     broken.insert(queue);
                     let failed = followers.iter().map(|follower| (follower.event, DEPENDENCY_FAILED));
                     for (event, status) in [(event, status)].into_iter().chain(failed) {
@@ -245,6 +262,12 @@ impl<N: Notify> Executor<N> {
             self.outstanding.insert(task, Outstanding { left: outstanding, sampled: false });
         }
         outstanding == 0
+    }
+
+    fn launch_ended(&self, body: &Body, status: i32) {
+        if let (Operation::Launch(_), Some(Launches { health, tenant })) = (&body.operation, &self.launches) {
+            health.launch_ended(tenant, status);
+        }
     }
 
     /// The vendor says that a piece of a command has ended: the client gets what it gave.
@@ -269,6 +292,7 @@ impl<N: Notify> Executor<N> {
             running.enqueued.outcome().map_or_else(|error| error.0, |()| 0)
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
+        self.launch_ended(&running.body, status);
         let Running { task, enqueued, measured_from, direct, body, followers, .. } = running;
         let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = measured_from.map(|from| match enqueued.profile() {

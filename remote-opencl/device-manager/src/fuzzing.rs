@@ -10,6 +10,7 @@ use crate::confine::Confinement;
 use crate::dispatcher::{Dispatcher, SessionId, Tenant};
 use crate::gate::MayReconfigure;
 use crate::greeting::Access;
+use crate::health::Health;
 use crate::includes::Includes;
 use crate::inventory::Inventory;
 pub use crate::isolation::fuzzing::{TenantPackets, link_frames};
@@ -65,6 +66,7 @@ static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
             store: Arc::new(BitstreamStore::in_memory(MEMORY_BYTES)),
             catalogue: Arc::default(),
             reports: Reports::off(),
+            health: Health::new(Duration::MAX),
             access: Access::Connection,
             trace: Trace::default(),
             confinement: Confinement::off(),

@@ -25,6 +25,7 @@ pub mod execute;
 pub mod fuzzing;
 pub mod gate;
 pub mod greeting;
+pub mod health;
 pub mod humane;
 pub mod images;
 pub mod includes;

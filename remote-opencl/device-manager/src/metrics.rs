@@ -67,6 +67,8 @@ pub struct Metrics {
     pub reconfiguration_refusals: Counter,
     /// Times that other settings of tenants came into force.
     pub settings_changed: Counter,
+    /// Times that a file of tenants' settings, or of tokens, was found that can't be used.
+    pub settings_refusals: Counter,
     /// Processes of tenants.
     pub tenant_processes: Gauge,
     /// Processes of tenants that died, or broke the rules.
@@ -107,6 +109,7 @@ impl Metrics {
             contexts_destroyed: Counter::default(),
             reconfiguration_refusals: Counter::default(),
             settings_changed: Counter::default(),
+            settings_refusals: Counter::default(),
             tenant_processes: Gauge::default(),
             tenant_processes_died: Counter::default(),
             tenants: Tenants::default(),
@@ -183,6 +186,11 @@ impl Metrics {
             "reconfiguration_refusals",
             "Bitstreams that sessions may not have the device reconfigured to",
             self.reconfiguration_refusals.clone(),
+        );
+        registry.register(
+            "settings_refusals",
+            "Times that a file of tenants' settings, or of tokens, was found that can't be used",
+            self.settings_refusals.clone(),
         );
         registry.register(
             "settings_changes",

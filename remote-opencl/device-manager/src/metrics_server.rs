@@ -1,11 +1,13 @@
 //! `/metrics`, `/healthz` and `/readyz` for those who watch the manager, on a thread of their own.
 
+use crate::health::Health;
 use crate::shutdown::Shutdown;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use fpga_core::health::Fault;
 use prometheus_client::registry::Registry;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,11 +18,16 @@ use tracing::warn;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves `registry` on `address` until the process ends; the address that was bound. Not ready once the shutdown is
-/// requested.
+/// requested and while the device is unhealthy, not alive while the runtime is stuck: a new process is what helps then.
 ///
 /// # Errors
 /// The system's, if the address can't be bound.
-pub fn start(address: SocketAddr, registry: Registry, shutdown: Shutdown) -> io::Result<SocketAddr> {
+pub fn start(
+    address: SocketAddr,
+    registry: Registry,
+    shutdown: Shutdown,
+    health: Health,
+) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
@@ -28,7 +35,7 @@ pub fn start(address: SocketAddr, registry: Registry, shutdown: Shutdown) -> io:
     thread::Builder::new().name("metrics".to_owned()).spawn(move || {
         let served = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            axum::serve(listener, app(registry, shutdown)).await
+            axum::serve(listener, app(registry, shutdown, health)).await
         });
         if let Err(error) = served {
             warn!(%error, "Metrics are not served any more");
@@ -38,20 +45,33 @@ pub fn start(address: SocketAddr, registry: Registry, shutdown: Shutdown) -> io:
 }
 
 /// The routes.
-pub fn app(registry: Registry, shutdown: Shutdown) -> Router {
-    let readyz = || async move { ready(&shutdown) };
+pub fn app(registry: Registry, shutdown: Shutdown, health: Health) -> Router {
+    let of_liveness = health.clone();
+    let healthz = || async move { alive(&of_liveness) };
+    let readyz = || async move { ready(&shutdown, &health) };
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(registry))
 }
 
-fn ready(shutdown: &Shutdown) -> (StatusCode, &'static str) {
+fn alive(health: &Health) -> (StatusCode, String) {
+    match health.fault() {
+        Some(fault @ (Fault::Stuck | Fault::Abandoned)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n"))
+        }
+        _ => (StatusCode::OK, "ok\n".to_owned()),
+    }
+}
+
+fn ready(shutdown: &Shutdown, health: &Health) -> (StatusCode, String) {
     if shutdown.is_requested() {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else {
-        (StatusCode::OK, "ok\n")
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned());
+    }
+    match health.fault() {
+        Some(fault) => (StatusCode::SERVICE_UNAVAILABLE, format!("unhealthy: {fault}\n")),
+        None => (StatusCode::OK, "ok\n".to_owned()),
     }
 }
 
@@ -71,6 +91,10 @@ mod tests {
     use axum::http::Request;
     use tower::ServiceExt as _;
 
+    fn healthy() -> Health {
+        Health::new(std::time::Duration::MAX)
+    }
+
     #[tokio::test]
     async fn what_was_counted_is_shown() {
         let mut registry = Registry::default();
@@ -80,7 +104,7 @@ mod tests {
         let second = std::time::Duration::from_secs(1);
         metrics.task_of(&crate::dispatcher::Tenant::new("uid:7"), second, second);
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
-        let response = app(registry, Shutdown::new()).oneshot(request).await.unwrap();
+        let response = app(registry, Shutdown::new(), healthy()).oneshot(request).await.unwrap();
         let text = to_bytes(response.into_body(), 1 << 20).await.unwrap();
         let text = String::from_utf8_lossy(&text);
         for line in [
@@ -97,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn a_manager_that_drains_is_healthy_and_not_ready() {
         let shutdown = Shutdown::new();
-        let app = app(Registry::default(), shutdown.clone());
+        let app = app(Registry::default(), shutdown.clone(), healthy());
         let status = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             app.clone().oneshot(request).await.unwrap().status()

@@ -11,6 +11,7 @@ use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
 use crate::gate::GateArgs;
+use crate::health::Health;
 use crate::humane;
 use crate::includes::Includes;
 use crate::isolation::Isolate;
@@ -141,6 +142,12 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
     drain_timeout: Duration,
 
+    /// How long a marker in a queue of the manager's own may take until the runtime counts as stuck: the device is
+    /// reported unhealthy then, and /healthz fails; longer than any kernel where kernels keep all of a runtime's threads
+    /// busy. 0s: no probes.
+    #[arg(long, env = "FPGA_STUCK_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
+    stuck_timeout: Duration,
+
     /// Folder of `exec`, which may be killed before it can remove it itself.
     #[arg(long, hide = true, value_name = "DIR")]
     own_folder: Option<PathBuf>,
@@ -218,6 +225,7 @@ impl ServeArgs {
             collector_token_file: token_file,
             metrics_listen,
             abandoned_timeout,
+            stuck_timeout,
             drain_timeout,
             own_folder,
             trace,
@@ -297,16 +305,18 @@ impl ServeArgs {
             .map(Reporter::start)
             .transpose()
             .context("--collector")?;
+        let health = Health::new(stuck_timeout);
         let (of_store, of_catalogue) = (Arc::clone(&store), Arc::clone(&catalogue));
         AtScrape {
             store: of_store,
             catalogue: of_catalogue,
             reporter: reporter.clone(),
             trace: trace.clone(),
+            health: health.clone(),
         }
         .register(&mut registry);
         if let Some(address) = metrics_listen {
-            let bound = metrics_server::start(address, registry, shutdown.clone())
+            let bound = metrics_server::start(address, registry, shutdown.clone(), health.clone())
                 .with_context(|| format!("--metrics-listen {address}"))?;
             info!(%bound, "Serving metrics");
         }
@@ -331,6 +341,7 @@ impl ServeArgs {
             board,
             dispatcher: Arc::new(dispatcher),
             gate: Arc::new(gate.may_reconfigure),
+            health: health.clone(),
             access,
             trace,
             confinement,
@@ -354,6 +365,18 @@ impl ServeArgs {
         if let Some(path) = &ready_file {
             doors::say_ready(path, &bound)
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
+        }
+        if reporter.is_some() || metrics_listen.is_some() {
+            health.report_to(config.reports.clone()).context("cannot start a thread")?;
+            let device =
+                platforms.first().and_then(|platform| vendor::devices(*platform).ok()?.first().copied());
+            // A board whose contexts are in other processes may let no other process in.
+            if let Some(device) = device
+                && isolation.is_none()
+                && !stuck_timeout.is_zero()
+            {
+                health.probe(device, config.board.clone()).context("cannot start a thread")?;
+            }
         }
         if reporter.is_some() {
             tell_progress(&config.dispatcher).context("cannot start a thread")?;

@@ -14,6 +14,7 @@ use crate::isolation::pool::{Plan, TenantProcesses};
 use crate::link::Links;
 use crate::listen::Listener;
 use crate::memory;
+use crate::metrics::Metrics;
 use crate::peer::{Accepted, Credentials};
 use crate::quotas::Quotas;
 use crate::router::Router;
@@ -144,7 +145,9 @@ async fn watch_settings(shared: Arc<Shared>) {
             match tokens.reload() {
                 Ok(false) => tokens_said = None,
                 Ok(true) => tracing::info!(tokens = tokens.len(), "Tokens have changed"),
-                Err(error) => say_once(&mut tokens_said, error.to_string(), "Tokens stay as they are"),
+                Err(error) => {
+                    refused(metrics, &mut tokens_said, error.to_string(), "Tokens stay as they are");
+                }
             }
         }
         if tenant_args.tenants.is_none() {
@@ -166,15 +169,17 @@ async fn watch_settings(shared: Arc<Shared>) {
                 }
             }
             Err(error) => {
-                say_once(&mut said, error.to_string(), "Policy, shares and quotas stay as they are");
+                let what = "Policy, shares and quotas stay as they are";
+                refused(metrics, &mut said, error.to_string(), what);
             }
         }
     }
 }
 
-/// Warns of an error that wasn't there the last time.
-fn say_once(said: &mut Option<String>, error: String, what: &str) {
+/// Warns of an error that wasn't there the last time, and counts it.
+fn refused(metrics: &Metrics, said: &mut Option<String>, error: String, what: &str) {
     if said.as_ref() != Some(&error) {
+        metrics.settings_refusals.inc();
         tracing::warn!(%error, "{what}");
         *said = Some(error);
     }

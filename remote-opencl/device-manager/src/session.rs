@@ -18,7 +18,7 @@ use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
 use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
-use crate::execute::{Executor, Measured, Report};
+use crate::execute::{Executor, Launches, Measured, Report};
 use crate::gate::Asker;
 use crate::includes::SessionIncludes;
 use crate::inventory::Inventory;
@@ -218,7 +218,8 @@ impl Session {
             allowed: Arc::default(),
         };
         let measured = if shared.config.trace.is_on() { Measured::All } else { Measured::Shown };
-        let session = Self {
+        let launches = Launches { health: shared.config.health.clone(), tenant: tenant.clone() };
+        let mut session = Self {
             id,
             tenant,
             account,
@@ -249,6 +250,7 @@ impl Session {
             closed: Closed::No,
             shared,
         };
+        session.executor.tell_of_launches(launches);
         (session, input)
     }
 

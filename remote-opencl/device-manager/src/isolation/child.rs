@@ -16,6 +16,7 @@ use crate::confine::{self, ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, Lanes, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::greeting::Access;
+use crate::health::Health;
 use crate::includes::Includes;
 use crate::inventory::Inventory;
 use crate::keepalive::Keepalive;
@@ -264,6 +265,8 @@ fn shared(
             store,
             catalogue: Arc::new(catalogue),
             reports,
+            // What a tenant's process sees the manager does not believe.
+            health: Health::new(Duration::MAX),
             access: Access::Connection,
             trace: Trace::default(),
             confinement,

@@ -2,6 +2,7 @@
 
 use super::PREFIX;
 use crate::catalogue::Catalogue;
+use crate::health::Health;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
 use fpga_hook::Reporter;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub struct AtScrape {
     /// The store.
     pub store: Arc<BitstreamStore>,
+    /// Whether the device works.
+    pub health: Health,
     /// The names of bitstreams.
     pub catalogue: Arc<Catalogue>,
     /// The reporter, where there is a collector.
@@ -39,6 +42,10 @@ impl Collector for AtScrape {
         let help = "Bitstreams that are kept";
         let store = encoder.encode_descriptor("store", help, Some(&Unit::Bytes), bytes.metric_type())?;
         bytes.encode(store)?;
+        let healthy = ConstGauge::new(i64::from(self.health.fault().is_none()));
+        let help = "Whether the device is healthy: 1, or 0";
+        let metric = encoder.encode_descriptor("healthy", help, None, healthy.metric_type())?;
+        healthy.encode(metric)?;
         for (name, help, value) in [
             (
                 "bitstreams_named",

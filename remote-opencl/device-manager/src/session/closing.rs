@@ -56,6 +56,8 @@ impl Session {
             tenant,
             "Commands of a client that has gone do not end; the device manager ends, to be started anew"
         );
+        self.shared.config.health.abandoned();
+        // At once: the process is about to end.
         self.shared.config.reports.health(Health::Unhealthy);
         self.shared.shutdown.fail();
     }

@@ -106,7 +106,9 @@ impl Session {
     fn run_on_board(&mut self, what: OnBoard, used: &Use) -> ClResult<()> {
         match what {
             OnBoard::Load(load) => {
+                let images = load.images().to_vec();
                 let (reply, loaded) = self.calls().load(*load);
+                self.shared.config.health.load_ended(&images, &loaded);
                 self.answer(reply);
                 loaded
             }
@@ -136,6 +138,9 @@ impl Session {
             _ => None,
         });
         // Sources that count as bitstreams have no binary to load.
-        program.map_or(Ok(()), |program| program.load_again())
+        let Some(program) = program else { return Ok(()) };
+        let loaded = program.load_again();
+        config.health.load_ended(program.digests(), &loaded);
+        loaded
     }
 }

@@ -125,7 +125,14 @@ impl Session {
 
     fn switched(&mut self, switched: Switched) {
         let Some(since) = self.switching.take() else { return };
-        let Switched { contexts, outlived, restored, lost, failed_loads } = switched;
+        let Switched { contexts, outlived, restored, lost, failed_loads, loads } = switched;
+        if loads + failed_loads > 0
+            && let Some(grant) = self.backlog.first()
+        {
+            let images: Vec<Digest> = grant.load.iter().map(|load| load.bitstream).collect();
+            let loaded = if failed_loads == 0 { Ok(()) } else { Err(()) };
+            self.shared.config.health.load_ended(&images, &loaded);
+        }
         if failed_loads > 0
             && let Some(task) = self.backlog.first().map(|grant| grant.task)
         {

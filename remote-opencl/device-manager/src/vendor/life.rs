@@ -113,6 +113,8 @@ pub struct Switched {
     pub lost: u64,
     /// Those of them that are programs of the image that was to be loaded.
     pub failed_loads: u64,
+    /// Programs of that image that were made again.
+    pub loads: u64,
 }
 
 /// From now on objects can be made again; before any is made.
@@ -293,6 +295,9 @@ pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
             Ok(raw) => {
                 cell.raw.store(raw, Ordering::Release);
                 switched.restored += 1;
+                if matches!(&life.kind, Kind::Program { images } if !images.is_empty()) {
+                    switched.loads += 1;
+                }
             }
             Err(error) => {
                 tracing::error!(%error, kind = ?life.kind, "An object is lost by a reconfiguration");

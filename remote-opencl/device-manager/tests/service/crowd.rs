@@ -105,9 +105,14 @@ async fn many_launches_in_flight_complete_once_each() {
     }
 }
 
+/// A kernel that ends when the other has run.
+pub const WAIT_AND_SET: &str =
+    "kernel void wait_for(global volatile int *flag) { while (atomic_add(flag, 0) == 0) {} }
+    kernel void set(global volatile int *flag) { atomic_xchg(flag, 1); }";
+
 /// A session with two queues, and a buffer that its kernels share.
-struct Pair {
-    client: Client,
+pub struct Pair {
+    pub client: Client,
     queues: [u64; 2],
     kernels: [u64; 2],
     buffer: u64,
@@ -115,7 +120,10 @@ struct Pair {
 
 impl Pair {
     async fn new(manager: &Manager, source: &str, kernels: [&str; 2], bytes: u64) -> Self {
-        let mut client = Client::connect(manager).await;
+        Self::of(Client::connect(manager).await, source, kernels, bytes).await
+    }
+
+    pub async fn of(mut client: Client, source: &str, kernels: [&str; 2], bytes: u64) -> Self {
         let context = client.context().await;
         let queues = [client.queue(context, 0).await, client.queue(context, 0).await];
         let program = client.source(context, source).await;
@@ -127,7 +135,7 @@ impl Pair {
     }
 
     /// Flushes a launch of one of the kernels on its queue.
-    async fn start(&mut self, which: usize, more: &[Value]) -> u64 {
+    pub async fn start(&mut self, which: usize, more: &[Value]) -> u64 {
         let args = [&[Value::Buffer(self.buffer)], more].concat();
         let launch = self.client.launch(self.queues[which], self.kernels[which], args, 1);
         let event = launch.event;
@@ -136,16 +144,13 @@ impl Pair {
     }
 }
 
-async fn until_metrics(manager: &Manager, in_use: u32, waiting: u32) {
+pub async fn until_metrics(manager: &Manager, in_use: u32, waiting: u32) {
     manager.counts(&format!("fpga_device_manager_slots_in_use {in_use}")).await;
     manager.counts(&format!("fpga_device_manager_tasks_waiting {waiting}")).await;
 }
 
 #[tokio::test]
 async fn a_kernel_that_waits_for_one_of_a_later_task_ends_while_another_session_waits_under_every_policy() {
-    const SOURCE: &str =
-        "kernel void wait_for(global volatile int *flag) { while (atomic_add(flag, 0) == 0) {} }
-        kernel void set(global volatile int *flag) { atomic_xchg(flag, 1); }";
     for policy in POLICIES {
         for slots in [1, 2] {
             // As many kernels run at once as wait.
@@ -154,7 +159,7 @@ async fn a_kernel_that_waits_for_one_of_a_later_task_ends_while_another_session_
             let manager = Manager::start_in(&threads, &args);
             let mut holders = Vec::new();
             for number in 1..=slots {
-                let mut holder = Pair::new(&manager, SOURCE, ["wait_for", "set"], 4).await;
+                let mut holder = Pair::new(&manager, WAIT_AND_SET, ["wait_for", "set"], 4).await;
                 let waits = holder.start(0, &[]).await;
                 holders.push((holder, waits));
                 until_metrics(&manager, number, 0).await;

@@ -1,7 +1,8 @@
 //! Tenants that share a device: who gets how much of it, and what they may have (T-1, quotas).
 
+use crate::crowd::{Pair, WAIT_AND_SET, until_metrics};
 use crate::harness::{Client, Manager, Ready};
-use crate::{ints, scalar};
+use crate::{INCREASE, PROFILING, ints, scalar};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::kernel_arg::Value;
@@ -149,7 +150,7 @@ async fn a_changed_file_counts_without_a_restart_and_a_broken_one_changes_nothin
     };
     assert!(!allowed(&mut client).await);
     replace(&path, "{ this is no JSON");
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    manager.counts("fpga_device_manager_settings_refusals_total 1").await;
     assert!(!allowed(&mut client).await);
     replace(&path, r#"{"policy": "sjf", "default": {"quota": {"memory": "4MiB"}}}"#);
     let deadline = std::time::Instant::now() + crate::harness::DEADLINE;
@@ -167,7 +168,7 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
         let session = async |first: i32| {
             let mut client = Client::connect(&manager).await;
             let context = client.context().await;
-            let program = client.source(context, crate::INCREASE).await;
+            let program = client.source(context, INCREASE).await;
             assert_eq!(client.build(program).await.0, 0);
             let kernel = client.kernel(program, "increase").await;
             let queue = client.queue(context, 0).await;
@@ -189,6 +190,73 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
             }
         };
         futures::future::join_all((0..4).map(|number| session(number * 1000))).await;
+    }
+}
+
+/// In which order the tasks of alice, bob and carol start, who each have two when the one slot gets free.
+async fn order_under(policy: &str, more: &[&str]) -> String {
+    let names = ["alice", "bob", "carol"];
+    let folder = tempfile::tempdir().unwrap();
+    let token = |name: &str| format!("token-of-{name}-0123456789");
+    for name in names.iter().chain(&["zoe"]) {
+        std::fs::write(folder.path().join(name), token(name)).unwrap();
+    }
+    let shares = r#""alice": {"deadline": "30s"}, "bob": {"priority": 1, "deadline": "20s"},
+        "carol": {"priority": 2, "deadline": "10s"}"#;
+    let text = format!("{{\"policy\": \"{policy}\", \"ageing\": \"1h\", \"tenants\": {{{shares}}}}}");
+    let (_tenants, path) = tenants_file(&text);
+    let (tokens, tenants) = (folder.path().to_str().unwrap(), path.to_str().unwrap());
+    let args = [&["--slots", "1", "--tokens", tokens, "--tenants", tenants], more].concat();
+    let manager = Manager::start_in(&[("POCL_MAX_PTHREAD_COUNT", "4")], &args);
+    let connect = async |name: &str| Client::with_token(manager.channel().await, &token(name)).await;
+
+    let mut holder = Pair::of(connect("zoe").await, WAIT_AND_SET, ["wait_for", "set"], 4).await;
+    let held = holder.start(0, &[]).await;
+    until_metrics(&manager, 1, 0).await;
+    let (mut clients, mut waiting) = (Vec::new(), 0);
+    for name in names {
+        let mut client = connect(name).await;
+        let context = client.context().await;
+        let queue = client.queue(context, PROFILING).await;
+        let program = client.source(context, INCREASE).await;
+        assert_eq!(client.build(program).await.0, 0);
+        let kernel = client.kernel(program, "increase").await;
+        let buffer = client.buffer(context, 4).await;
+        let mut events = Vec::new();
+        for _ in 0..2 {
+            let args = vec![Value::Buffer(buffer), scalar(&1_i32.to_le_bytes())];
+            let launch = client.launch(queue, kernel, args, 1);
+            events.push(launch.event);
+            client.flush(vec![launch]).await;
+            waiting += 1;
+            until_metrics(&manager, 1, waiting).await;
+        }
+        clients.push((name, client, events));
+    }
+    holder.start(1, &[]).await;
+    assert_eq!(holder.client.status(held).await, 0);
+    let mut started = Vec::new();
+    for (name, client, events) in &mut clients {
+        for event in events {
+            let (completion, _) = client.completion(*event).await;
+            assert_eq!(completion.status, 0);
+            started.push((completion.started_ns, *name));
+        }
+    }
+    started.sort_unstable();
+    let names: Vec<&str> = started.iter().map(|(_, name)| *name).collect();
+    names.join(" ")
+}
+
+#[tokio::test]
+async fn each_policy_starts_the_tasks_of_tenants_in_its_own_order() {
+    for (policy, expected) in [
+        ("fifo", "alice alice bob bob carol carol"),
+        ("round-robin", "alice bob carol alice bob carol"),
+        ("priority", "carol carol bob bob alice alice"),
+        ("edf", "carol carol bob bob alice alice"),
+    ] {
+        assert_eq!(order_under(policy, &[]).await, expected, "{policy}");
     }
 }
 

@@ -1,0 +1,277 @@
+//! Whether a device answers, by signs that no single tenant can give.
+//!
+//! A tenant's bitstream may be broken, and its kernels may fail. So a load counts against the device only if that bitstream
+//! has been loaded before, and launches only if those of several tenants fail in a row. What the device manager tries
+//! itself, a probe, needs no such care. Time is an argument.
+
+use crate::bitstream::Digest;
+use crate::dispatch::Tenant;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+/// Loads of bitstreams that had been loaded before, which fail in a row until the device counts as unhealthy.
+pub const MAX_FAILED_LOADS: u32 = 3;
+/// Launches that fail in a row until the device counts as unhealthy, if they are of several tenants.
+pub const MAX_FAILED_LAUNCHES: u32 = 8;
+/// How long a device is unhealthy at least that was so by loads or launches. Then one more failure is enough.
+pub const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Most bitstreams that are remembered as loaded before, and tenants whose launches failed.
+const MAX_REMEMBERED: usize = 1024;
+
+/// Why a device is unhealthy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Bitstreams can't be loaded that could.
+    Loads,
+    /// The kernels of several tenants fail.
+    Launches,
+    /// A probe failed.
+    Probe,
+    /// A probe has not ended within its deadline.
+    Stuck,
+    /// Commands of a client that has gone don't end.
+    Abandoned,
+}
+
+/// What is known of a device's health.
+#[derive(Debug, Clone)]
+pub struct DeviceHealth {
+    /// How long a probe may take.
+    deadline: Duration,
+    failed_loads: u32,
+    loaded_before: BTreeSet<Digest>,
+    failed_launches: u32,
+    failed_for: BTreeSet<Tenant>,
+    /// The fault by loads or launches, and since when.
+    fault: Option<(Fault, Duration)>,
+    /// When the probe that runs was begun.
+    probed_since: Option<Duration>,
+    probe_failed: bool,
+    abandoned: bool,
+}
+
+impl Fault {
+    /// In a word, for metrics and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loads => "loads",
+            Self::Launches => "launches",
+            Self::Probe => "probe",
+            Self::Stuck => "stuck",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loads => "bitstreams that were loaded before can't be loaded",
+            Self::Launches => "kernels of several tenants fail",
+            Self::Probe => "the runtime fails",
+            Self::Stuck => "the runtime does not answer",
+            Self::Abandoned => "commands of a client that has gone do not end",
+        })
+    }
+}
+
+impl DeviceHealth {
+    /// A healthy device, whose probes may take so long.
+    #[must_use]
+    pub fn new(deadline: Duration) -> Self {
+        Self {
+            deadline,
+            failed_loads: 0,
+            loaded_before: BTreeSet::new(),
+            failed_launches: 0,
+            failed_for: BTreeSet::new(),
+            fault: None,
+            probed_since: None,
+            probe_failed: false,
+            abandoned: false,
+        }
+    }
+
+    /// A bitstream was loaded.
+    pub fn loaded(&mut self, bitstream: Digest) {
+        self.failed_loads = 0;
+        if self.loaded_before.len() >= MAX_REMEMBERED {
+            self.loaded_before.clear();
+        }
+        self.loaded_before.insert(bitstream);
+        self.recovered_from(Fault::Loads);
+    }
+
+    /// A bitstream could not be loaded.
+    pub fn load_failed(&mut self, bitstream: Digest, now: Duration) {
+        if !self.loaded_before.contains(&bitstream) {
+            return;
+        }
+        self.failed_loads += 1;
+        if self.failed_loads >= MAX_FAILED_LOADS {
+            self.fault = Some((Fault::Loads, now));
+        }
+    }
+
+    /// A kernel was launched.
+    pub fn launched(&mut self) {
+        self.failed_launches = 0;
+        self.failed_for.clear();
+        self.recovered_from(Fault::Launches);
+    }
+
+    /// A tenant's kernel could not be launched, or failed, by no fault that the standard gives its program.
+    pub fn launch_failed(&mut self, tenant: &Tenant, now: Duration) {
+        self.failed_launches = self.failed_launches.saturating_add(1);
+        if self.failed_for.len() < MAX_REMEMBERED {
+            self.failed_for.insert(tenant.clone());
+        }
+        if self.failed_launches >= MAX_FAILED_LAUNCHES && self.failed_for.len() > 1 {
+            self.fault = Some((Fault::Launches, now));
+        }
+    }
+
+    /// A probe has begun.
+    pub fn probe_begun(&mut self, now: Duration) {
+        self.probed_since = Some(now);
+    }
+
+    /// The probe has ended.
+    pub fn probe_ended(&mut self, succeeded: bool) {
+        self.probed_since = None;
+        self.probe_failed = !succeeded;
+    }
+
+    /// Commands of a client that has gone don't end: nothing makes this device healthy again but a new process.
+    pub fn abandoned(&mut self) {
+        self.abandoned = true;
+    }
+
+    /// What is wrong with the device now.
+    pub fn fault(&mut self, now: Duration) -> Option<Fault> {
+        if self.abandoned {
+            return Some(Fault::Abandoned);
+        }
+        if self.probed_since.is_some_and(|since| now.saturating_sub(since) >= self.deadline) {
+            return Some(Fault::Stuck);
+        }
+        if self.probe_failed {
+            return Some(Fault::Probe);
+        }
+        if let Some((fault, since)) = self.fault {
+            if now.saturating_sub(since) < RETRY_AFTER {
+                return Some(fault);
+            }
+            // Whoever is placed here now shows whether it still fails.
+            self.fault = None;
+            match fault {
+                Fault::Loads => self.failed_loads = MAX_FAILED_LOADS - 1,
+                _ => self.failed_launches = MAX_FAILED_LAUNCHES - 1,
+            }
+        }
+        None
+    }
+
+    fn recovered_from(&mut self, fault: Fault) {
+        if self.fault.is_some_and(|(is, _)| is == fault) {
+            self.fault = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    fn digest(n: u8) -> Digest {
+        Digest::from_bytes([n; 32])
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn loads_of_what_was_loaded_before_that_fail_in_a_row_make_a_device_unhealthy_until_one_succeeds() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        for _ in 0..100 {
+            health.load_failed(digest(9), at(0));
+        }
+        assert_eq!(health.fault(at(0)), None, "a tenant's broken bitstream is no fault of the device");
+        health.loaded(digest(1));
+        for _ in 1..MAX_FAILED_LOADS {
+            health.load_failed(digest(1), at(1));
+        }
+        health.loaded(digest(2));
+        health.load_failed(digest(1), at(2));
+        assert_eq!(health.fault(at(2)), None, "not in a row");
+        for _ in 1..MAX_FAILED_LOADS {
+            health.load_failed(digest(2), at(3));
+        }
+        assert_eq!(health.fault(at(3)), Some(Fault::Loads));
+        health.loaded(digest(2));
+        assert_eq!(health.fault(at(3)), None);
+    }
+
+    #[test]
+    fn after_a_while_a_device_is_tried_again_and_one_more_failure_is_enough() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        health.loaded(digest(1));
+        for _ in 0..MAX_FAILED_LOADS {
+            health.load_failed(digest(1), at(10));
+        }
+        assert_eq!(health.fault(at(10) + RETRY_AFTER - at(1)), Some(Fault::Loads));
+        assert_eq!(health.fault(at(10) + RETRY_AFTER), None);
+        health.load_failed(digest(1), at(50));
+        assert_eq!(health.fault(at(50)), Some(Fault::Loads));
+    }
+
+    #[test]
+    fn one_tenants_failing_kernels_are_its_own_affair_and_several_tenants_are_the_devices() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        let (a, b) = (Tenant::new("a"), Tenant::new("b"));
+        for _ in 0..100 {
+            health.launch_failed(&a, at(0));
+        }
+        assert_eq!(health.fault(at(0)), None);
+        health.launch_failed(&b, at(1));
+        assert_eq!(health.fault(at(1)), Some(Fault::Launches));
+        health.launched();
+        assert_eq!(health.fault(at(1)), None);
+        health.launch_failed(&a, at(2));
+        health.launch_failed(&b, at(2));
+        assert_eq!(health.fault(at(2)), None, "not so many in a row");
+    }
+
+    #[test]
+    fn a_probe_that_does_not_end_in_time_tells_of_a_stuck_runtime_until_it_ends() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        health.probe_begun(at(10));
+        assert_eq!(health.fault(at(69)), None);
+        assert_eq!(health.fault(at(70)), Some(Fault::Stuck));
+        health.probe_ended(true);
+        assert_eq!(health.fault(at(71)), None);
+        health.probe_begun(at(72));
+        health.probe_ended(false);
+        assert_eq!(health.fault(at(73)), Some(Fault::Probe));
+        health.probe_begun(at(74));
+        assert_eq!(health.fault(at(75)), Some(Fault::Probe), "until one succeeds");
+        health.probe_ended(true);
+        assert_eq!(health.fault(at(76)), None);
+    }
+
+    #[test]
+    fn an_abandoned_device_recovers_by_nothing() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        health.abandoned();
+        health.loaded(digest(1));
+        health.launched();
+        health.probe_ended(true);
+        assert_eq!(health.fault(at(1000)), Some(Fault::Abandoned));
+    }
+}
