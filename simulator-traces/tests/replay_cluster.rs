@@ -22,7 +22,7 @@ fn record(file: &Path, asked: u32) {
     let rules = Rules { weights: "1-0-0".parse().unwrap(), anti_herd: AntiHerd::Off, ..Rules::default() };
     let mut app = App::new(rules, clock.clone());
     app.recorder = Some(Recorder::start(file.to_owned(), 1 << 30, clock, &mut app.registry).unwrap());
-    let nodes = [("busy", 90_000, vec![json!({ "name": "sobel", "lastUsedAgoMs": 0 })]), ("idle", 0, vec![])];
+    let nodes = [("busy", 20_000, vec![json!({ "name": "sobel", "lastUsedAgoMs": 0 })]), ("idle", 0, vec![])];
     for (name, usage, bitstreams) in nodes {
         let state = json!({
             "v": 1, "boot": 1, "seq": 1, "heartbeatMs": 60_000, "measuredAtMs": 1, "windowMs": 300_000,
