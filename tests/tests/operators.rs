@@ -48,13 +48,16 @@ impl Bed {
     async fn publish(&mut self, usage: [u64; 3]) {
         self.seq += 1;
         for (node, usage) in NODES.into_iter().zip(usage) {
+            // The newest slices first, each with as much as four slots can do in it.
+            let slices: Vec<u64> =
+                (0..=usage / 40_000).map(|slice| (usage - slice * 40_000).min(40_000)).collect();
             let state = json!({
                 "v": 1, "boot": 1, "seq": self.seq, "heartbeatMs": 60_000, "windowMs": 300_000,
                 "measuredAtMs": Timestamp::now().as_millisecond(), "usageMs": usage, "reconfigurationMs": 0,
                 "devices": [{"id": "dm0", "vendor": "none", "board": "emulated", "shell": "1.0", "slots": 4, "loaded": [0],
                     "usageMs": usage, "queued": 0, "healthy": true}],
                 "bitstreams": [{"name": "sobel", "lastUsedAgoMs": 10}],
-                "window": {"bucketMs": 10_000, "usageMs": [usage], "reconfigurationMs": []},
+                "window": {"bucketMs": 10_000, "usageMs": slices, "reconfigurationMs": []},
             });
             self.annotate(node, &state.to_string()).await;
         }
