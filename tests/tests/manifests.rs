@@ -222,7 +222,8 @@ async fn a_collector_in_another_namespace_is_bound_by_the_policy_too() {
         let label = ["label", "node", "mine", "--overwrite", "--dry-run=server", "any=label", user.as_str()];
         wait::until("the policy to hold", Duration::from_secs(30), async || {
             let error = kubectl(&plane, &label).await.err().map(|error| error.to_string());
-            Ok(error.filter(|error| error.contains("only the node that it runs on")).map(drop))
+            let policy = "ValidatingAdmissionPolicy 'kube-fpga-collector-own-node'";
+            Ok(error.filter(|error| error.contains(policy) && error.contains("denied request")).map(drop))
         })
         .await
         .unwrap();
