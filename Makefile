@@ -68,6 +68,10 @@ conformance: ## OpenCL-CTS natively and through us, compared (CTS=DIR, a clone o
 soak: ## Kill clients and managers at random for SOAK_MINUTES (default 30), and look for leaks
 	@hack/soak.sh
 
+.PHONY: worst-clients
+worst-clients: ## Memory and a neighbour's latency while clients do the worst they can, WORST_CLIENTS_SECONDS (default 60) each
+	cargo bench -p fpga-device-manager --profile $(or $(WORST_CLIENTS_PROFILE),release) --bench worst_clients
+
 .PHONY: sanitize
 sanitize: ## The client library in C programs under AddressSanitizer, ThreadSanitizer (nightly Rust) and Valgrind
 	@hack/sanitize.sh

@@ -4,11 +4,12 @@
 //! a socket, the *bell*, only where the other one sleeps; a socket, because a client can make no call on its own end that
 //! has ours block. A client that writes nonsense ends its own session, as with nonsense on the stream.
 
-use crate::budget::Hold;
+use crate::governor::{Budget, Hold};
 use crate::objects::lock;
-use crate::segments::{CreateError, Pool, RingMemory, Side};
+use crate::outgoing::Flow;
+use crate::segments::{CreateError, RingMemory, Side};
 use crate::session::Incoming;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use fpga_net::doorbell::Doorbell;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::segments::RING_WORDS;
@@ -17,7 +18,7 @@ use fpga_ring::{
     Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Producer, Readiness, TooLong, frame,
 };
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use prost::{DecodeError, Message as _};
+use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
@@ -51,8 +52,6 @@ enum Violation {
     Broken(#[from] Broken),
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    #[error("a frame of the command ring is no message: {0}")]
-    Undecodable(#[from] DecodeError),
 }
 
 /// The side that sends. Clones send to the same ring.
@@ -62,6 +61,8 @@ pub struct RingSender(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     sending: Mutex<Sending>,
+    /// What waits until the client has made room.
+    flow: Flow,
     bell: Doorbell,
     /// The receiving side has something to look at.
     rung: Notify,
@@ -88,7 +89,7 @@ enum State {
 struct Waiting {
     bytes: BytesMut,
     written: usize,
-    _hold: Option<Hold>,
+    _hold: Option<Arc<Hold>>,
 }
 
 /// The side that receives.
@@ -107,7 +108,7 @@ pub struct WithRing<I> {
     stream: I,
     ring: Option<RingReceiver>,
     /// How the stream has ended, until what is in the ring has been taken.
-    ended: Option<Result<Option<v1::ClientMessage>, Status>>,
+    ended: Option<Result<Option<Bytes>, Status>>,
 }
 
 /// Whether a process offers rings.
@@ -139,9 +140,9 @@ pub fn is_wanted() -> bool {
 ///
 /// # Errors
 /// [`OpenError`]; nothing has been passed then.
-pub fn open(pool: &Pool, side: &Side, call: u64) -> Result<(RingSender, RingReceiver), OpenError> {
+pub fn open(budget: &Budget, side: &Side, call: u64) -> Result<(RingSender, RingReceiver), OpenError> {
     let layout = Layout::new(usize::try_from(RING_WORDS).unwrap_or(usize::MAX))?;
-    let (memory, fd) = RingMemory::create(pool, layout)?;
+    let (memory, fd) = RingMemory::create(budget, layout)?;
     let (ours, theirs) = bell().map_err(io::Error::from)?;
     let shared = Shared::new(memory.clone(), layout, ours)?;
     let consumer = Consumer::new(memory, layout, Direction::ToManager)?;
@@ -185,21 +186,23 @@ impl Shared {
     fn new(memory: Arc<RingMemory>, layout: Layout, bell: OwnedFd) -> Result<Self, OpenError> {
         let producer = Producer::new(memory, layout, Direction::ToClient)?;
         let sending = Sending { producer, waiting: VecDeque::new(), state: State::Sound };
-        Ok(Self { sending: Mutex::new(sending), bell: Doorbell::new(bell)?, rung: Notify::new() })
+        let flow = Flow::default();
+        Ok(Self { sending: Mutex::new(sending), flow, bell: Doorbell::new(bell)?, rung: Notify::new() })
     }
 
     /// Sends what waits, as far as there is room.
     fn pump(&self) {
-        if let Bell::Ring = lock(&self.sending).pump() {
+        let rings = lock(&self.sending).pump(&self.flow);
+        if rings == Bell::Ring {
             self.bell.ring();
         }
     }
 }
 
 impl Sending {
-    fn pump(&mut self) -> Bell {
+    fn pump(&mut self, flow: &Flow) -> Bell {
         let mut bell = Bell::Silent;
-        if self.state == State::Sound && self.write(&mut bell).is_err() {
+        if self.state == State::Sound && self.write(&mut bell, flow).is_err() {
             self.state = State::Broken;
         }
         if self.state != State::Sound {
@@ -209,7 +212,7 @@ impl Sending {
         bell
     }
 
-    fn write(&mut self, bell: &mut Bell) -> Result<(), Broken> {
+    fn write(&mut self, bell: &mut Bell, flow: &Flow) -> Result<(), Broken> {
         while let Some(first) = self.waiting.front_mut() {
             let (written, ring) = self.producer.write(&first.bytes[first.written..])?;
             first.written += written;
@@ -218,6 +221,7 @@ impl Sending {
             }
             if first.written == first.bytes.len() {
                 self.waiting.pop_front();
+                flow.taken();
             } else if self.producer.wait_for_room()? == Readiness::Waiting {
                 break;
             }
@@ -228,16 +232,19 @@ impl Sending {
 
 impl RingSender {
     /// Sends a message, now or when there is room; `hold` is kept until then. From any thread; never blocks.
-    pub fn send(&self, message: &v1::ServerMessage, hold: Option<Hold>) {
+    pub fn send(&self, message: &v1::ServerMessage, hold: Option<Arc<Hold>>) {
         let mut bytes = BytesMut::with_capacity(message.encoded_len() + 2 * size_of::<u64>());
         if let Err(error) = frame(&mut bytes, |out| message.encode(out)) {
-            tracing::error!(%error, "A message can't be encoded");
+            tracing::error!(%error, "A message can't be encoded: its session ends");
+            lock(&self.0.sending).state = State::Broken;
+            self.0.rung.notify_one();
             return;
         }
+        self.0.flow.put();
         let bell = {
             let mut sending = lock(&self.0.sending);
             sending.waiting.push_back(Waiting { bytes, written: 0, _hold: hold });
-            if sending.waiting.len() == 1 { sending.pump() } else { Bell::Silent }
+            if sending.waiting.len() == 1 { sending.pump(&self.0.flow) } else { Bell::Silent }
         };
         if bell == Bell::Ring {
             self.0.bell.ring();
@@ -246,21 +253,18 @@ impl RingSender {
 }
 
 impl RingReceiver {
-    /// The next message that is there.
-    fn take(&mut self) -> Result<Option<v1::ClientMessage>, Violation> {
-        let frame = match self.frames.take()? {
-            Some(frame) => Some(frame),
-            None => {
-                if self.consumer.read(self.frames.buffer())? == Bell::Ring {
-                    self.shared.bell.ring();
-                }
-                self.frames.take()?
-            }
-        };
-        frame.map(v1::ClientMessage::decode).transpose().map_err(Violation::from)
+    /// The next message that is there, encoded, in memory of its own.
+    fn take(&mut self) -> Result<Option<Bytes>, Violation> {
+        if let Some(frame) = self.frames.take()? {
+            return Ok(Some(frame));
+        }
+        if self.consumer.read(self.frames.buffer())? == Bell::Ring {
+            self.shared.bell.ring();
+        }
+        Ok(self.frames.take()?)
     }
 
-    fn take_or_wait(&mut self) -> Result<(Option<v1::ClientMessage>, Readiness), Violation> {
+    fn take_or_wait(&mut self) -> Result<(Option<Bytes>, Readiness), Violation> {
         if let Some(message) = self.take()? {
             return Ok((Some(message), Readiness::Ready));
         }
@@ -277,6 +281,14 @@ impl Drop for RingReceiver {
     }
 }
 
+impl RingSender {
+    /// How far the client has come.
+    #[must_use]
+    pub fn flow(&self) -> &Flow {
+        &self.0.flow
+    }
+}
+
 impl<I> WithRing<I> {
     /// Of a stream alone.
     pub fn new(stream: I) -> Self {
@@ -290,7 +302,7 @@ impl<I> WithRing<I> {
 }
 
 impl<I: Incoming> Incoming for WithRing<I> {
-    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             let Some(ring) = &mut self.ring else { return self.stream.next().await };
             if ring.in_a_row >= MAX_IN_A_ROW {

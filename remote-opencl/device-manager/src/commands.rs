@@ -2,11 +2,11 @@
 
 mod resolve;
 
-pub use resolve::item;
+pub use resolve::{Staging, item, staged_bytes};
 
 use crate::arguments::{Arguments, Kernel};
-use crate::budget::Hold;
 use crate::dispatcher::Kind;
+use crate::governor::Hold;
 use crate::images::Image;
 use crate::metrics::DataPath;
 use crate::objects::{Buffer, Queue};
@@ -29,8 +29,10 @@ pub struct Body {
     pub need: Need,
     /// What it runs; nothing where it runs no kernel.
     pub kind: Option<Kind>,
-    /// The bytes that it makes the manager hold.
-    pub hold: Hold,
+    /// The bytes that it makes the manager hold: those of its data.
+    pub hold: Option<Hold>,
+    /// Those of its message, which it shares with the other commands of that.
+    pub message: Arc<Hold>,
     /// When its message came, on the manager's clock.
     pub received_at: u64,
 }

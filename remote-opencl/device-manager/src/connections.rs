@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Connections {
     open: Arc<Mutex<Table>>,
+    /// Most that have no session yet: nobody has proved whose they are.
+    most_unproven: usize,
     count: watch::Sender<usize>,
 }
 
@@ -53,11 +55,17 @@ pub struct Open {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self { open: Arc::default(), count: watch::Sender::new(0) }
+        Self::with_unproven(MAX_CONNECTIONS)
     }
 }
 
 impl Connections {
+    /// None; at most so many have no session yet.
+    #[must_use]
+    pub fn with_unproven(most_unproven: usize) -> Self {
+        Self { open: Arc::default(), most_unproven, count: watch::Sender::new(0) }
+    }
+
     /// A place for this peer's connection; nothing where it, or all, have what they may and nobody is to make room.
     #[must_use]
     pub fn open(&self, peer: &Peer) -> Option<Open> {
@@ -71,6 +79,9 @@ impl Connections {
             table.make_room(now, |entry| entry.peer == *peer)?;
         } else if table.entries.len() >= MAX_CONNECTIONS {
             table.make_room(now, |_| true)?;
+        }
+        if table.unproven().count() >= self.most_unproven {
+            table.make_unproven_room(now, peer)?;
         }
         table.last += 1;
         let id = table.last;
@@ -89,6 +100,30 @@ impl Connections {
 }
 
 impl Table {
+    fn unproven(&self) -> impl Iterator<Item = (&u64, &Entry)> {
+        self.entries.iter().filter(|(_, entry)| !entry.state.used.load(Ordering::Relaxed))
+    }
+
+    /// As [`Self::make_room`]; and where another peer has more than half of these places its oldest goes, however new.
+    fn make_unproven_room(&mut self, now: Instant, newcomer: &Peer) -> Option<()> {
+        let all = self.unproven().count();
+        let greedy = self.unproven().map(|(_, entry)| &entry.peer).find(|peer| {
+            *peer != newcomer && 2 * self.unproven().filter(|(_, entry)| entry.peer == **peer).count() > all
+        });
+        match greedy.cloned() {
+            Some(greedy) => {
+                let oldest = self.unproven().find(|(_, entry)| entry.peer == greedy).map(|(id, _)| *id)?;
+                self.close(oldest)
+            }
+            None => self.make_room(now, |_| true),
+        }
+    }
+
+    fn close(&mut self, id: u64) -> Option<()> {
+        self.entries.remove(&id)?.state.close.notify_one();
+        Some(())
+    }
+
     /// The oldest connection without a session goes, if it is old enough. Its place is taken at once.
     fn make_room(&mut self, now: Instant, of: impl Fn(&Entry) -> bool) -> Option<()> {
         let silent = |entry: &Entry| {
@@ -97,9 +132,7 @@ impl Table {
                 && !entry.state.used.load(Ordering::Relaxed)
         };
         let oldest = self.entries.iter().find(|(_, entry)| silent(entry)).map(|(id, _)| *id)?;
-        let entry = self.entries.remove(&oldest)?;
-        entry.state.close.notify_one();
-        Some(())
+        self.close(oldest)
     }
 }
 
@@ -125,6 +158,31 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_most_of_the_places_without_a_session_makes_room_for_others_at_once() {
+        const UNPROVEN: usize = 8;
+        let connections = Connections::with_unproven(UNPROVEN);
+        let (greedy, other) = (Peer::User(1), Peer::User(2));
+        let start = Instant::now();
+        let held: Vec<_> = (0..UNPROVEN).map(|_| connections.open_at(&greedy, start).unwrap()).collect();
+        assert!(
+            connections.open_at(&greedy, start).is_none(),
+            "its own newcomers wait until it is silent for long"
+        );
+        let first = connections.open_at(&other, start).unwrap();
+        first.is_used();
+        let second = connections.open_at(&other, start).unwrap();
+        let used: Vec<_> = (0..2 * UNPROVEN)
+            .map(|_| {
+                let open = connections.open_at(&other, start).unwrap();
+                open.is_used();
+                open
+            })
+            .collect();
+        drop((held, first, second, used));
+        assert_eq!(*connections.count.borrow(), 0);
+    }
 
     #[test]
     fn one_peer_leaves_places_for_others_and_the_silent_make_room_for_those_who_come() {

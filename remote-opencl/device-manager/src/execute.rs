@@ -12,6 +12,7 @@ use crate::clock;
 use crate::command_ring::RingSender;
 use crate::commands::{Body, Operation, Waits};
 use crate::dispatcher::{TaskId, Tenant};
+use crate::governor::Hold;
 use crate::health::Health;
 use crate::lender::{Expected, Lender};
 use crate::objects::{Moments, Queue, Times, Waiting};
@@ -38,6 +39,8 @@ pub enum Report {
         offset: u64,
         /// It.
         data: Bytes,
+        /// What it is held by.
+        hold: Arc<Hold>,
     },
     /// A command has ended.
     Ended(Ended),
@@ -408,7 +411,9 @@ impl Running {
         while let Some(data) = self.enqueued.take_piece(self.told) {
             let offset = (self.told * MAX_CHUNK_BYTES) as u64;
             self.told += 1;
-            reports.push(Report::Piece { event, length: size as u64, offset, data });
+            let Some(hold) = &mut self.body.hold else { return };
+            let hold = Arc::new(hold.split(data.len() as u64));
+            reports.push(Report::Piece { event, length: size as u64, offset, data, hold });
         }
     }
 
@@ -423,9 +428,12 @@ impl Running {
             if size <= MAX_INLINE_BYTES {
                 return Some(Got::Bytes(bytes));
             }
+            // Each piece is a slice of all of it.
+            let hold = Arc::new(self.body.hold.take()?);
             for offset in (0..size).step_by(MAX_CHUNK_BYTES) {
                 let data = bytes.slice(offset..size.min(offset + MAX_CHUNK_BYTES));
-                reports.push(Report::Piece { event, length: size as u64, offset: offset as u64, data });
+                let (length, offset, hold) = (size as u64, offset as u64, hold.clone());
+                reports.push(Report::Piece { event, length, offset, data, hold });
             }
             return Some(Got::Pieces(size as u64));
         }

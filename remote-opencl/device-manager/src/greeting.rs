@@ -4,6 +4,7 @@
 //! there are tokens, each session has to show one, and is that token's tenant.
 
 use crate::dispatcher::Tenant;
+use crate::governor::Budget;
 use crate::peer::Peer;
 use crate::quotas::Account;
 use crate::session::{Incoming, Shared};
@@ -11,6 +12,7 @@ use crate::tokens::Tokens;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
+use prost::Message as _;
 use std::time::Duration;
 use tonic::Status;
 
@@ -54,6 +56,8 @@ pub struct Greeted {
     pub tenant: Tenant,
     /// Its way to what the tenant has.
     pub account: Account,
+    /// The bytes that it may make the manager hold.
+    pub budget: Budget,
     /// What the client says of itself.
     pub client: String,
     /// Its process, as it says.
@@ -72,13 +76,15 @@ impl Access {
     }
 }
 
-/// Hears the Hello of a session and finds out whose it is.
+/// Hears the Hello of a session, the only message that is decoded of somebody who has proved nothing, and finds out whose it is.
 ///
 /// # Errors
 /// With what the session ends.
 pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> Result<Greeting, Status> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
     let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
+    let first = first.map(v1::ClientMessage::decode).transpose();
+    let first = first.map_err(|error| Status::invalid_argument(error.to_string()))?;
     let Some(Kind::Hello(hello)) = first.and_then(|message| message.kind) else {
         return Err(Status::invalid_argument("Hello is the first message, and only that"));
     };
@@ -103,6 +109,11 @@ pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> 
     let Some(account) = shared.quotas.enter(&tenant) else {
         return Err(Status::resource_exhausted("the tenant has all the sessions that it may have; end some"));
     };
+    let Some(budget) = account.bytes().session() else {
+        return Err(Status::resource_exhausted(
+            "the device manager has no memory left for another session of this tenant; end some",
+        ));
+    };
     let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Ok(Greeting::New(Greeted { resumable, tenant, account, client, pid }))
+    Ok(Greeting::New(Greeted { resumable, tenant, account, budget, client, pid }))
 }

@@ -7,7 +7,6 @@ pub mod args;
 pub mod arguments;
 pub mod backlog;
 pub mod board;
-pub mod budget;
 pub mod build_bitstream;
 pub mod builds;
 pub mod calls;
@@ -24,6 +23,7 @@ pub mod execute;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gate;
+pub mod governor;
 pub mod greeting;
 pub mod health;
 pub mod humane;

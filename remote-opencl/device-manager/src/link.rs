@@ -9,10 +9,12 @@ mod lines;
 pub use lines::{Line, Lines};
 
 use crate::dispatcher::Tenant;
+use crate::governor::{Budget, Hold};
 use crate::metrics::Metrics;
 use crate::objects::lock;
-use crate::outgoing::Messages;
+use crate::outgoing::{Messages, Said};
 use crate::segments::Key;
+use crate::server::frames::GrpcFrames;
 use crate::session::Incoming;
 use bytes::Bytes;
 use fpga_protocol::v1;
@@ -25,15 +27,21 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use tonic::{Status, Streaming};
+use tonic::Status;
 
-/// The most bytes that are kept for a client that doesn't say what it has. Beyond, its session can't be resumed.
-const MAX_KEPT_BYTES: usize = 64 << 20;
+/// The most bytes that are kept for a client that doesn't say what it has, or less where memory is scarce. Beyond, its
+/// session can't be resumed.
+const MAX_KEPT_BYTES: u64 = 64 << 20;
+/// What a message that is kept takes beside its content.
+const KEPT_BYTES: u64 = 128;
 /// The most messages, for the same reason.
 const MAX_KEPT: usize = 1 << 16;
 /// After so many messages, or bytes of them, the client is told that they came.
 const ACK_EVERY: u64 = 64;
 const ACK_BYTES: usize = 1 << 20;
+
+/// The messages of one connection.
+pub type Client = GrpcFrames<hyper::body::Incoming>;
 
 /// The links of a manager by their keys. Clones share them.
 #[derive(Debug, Clone)]
@@ -57,7 +65,7 @@ struct State {
     /// Counts connections.
     connection: u64,
     /// The latest one's messages, until [`Resumable`] takes them.
-    next: Option<Streaming<v1::ClientMessage>>,
+    next: Option<Client>,
     /// How many messages the session has taken.
     received: u64,
     /// Of these, how many the client was told of, and bytes since.
@@ -66,9 +74,10 @@ struct State {
     /// What the session says.
     source: Messages,
     /// What was said and the client may lack; the first has this number.
-    kept: VecDeque<v1::ServerMessage>,
+    kept: VecDeque<(Said, Hold)>,
     first: u64,
-    kept_bytes: usize,
+    kept_bytes: u64,
+    budget: Budget,
     /// Number of the message that goes next over the latest connection.
     cursor: u64,
     /// Who sends over the latest connection.
@@ -82,7 +91,7 @@ pub struct Resumable {
     links: Links,
     key: [u8; 32],
     link: Arc<Link>,
-    current: Option<(u64, Streaming<v1::ClientMessage>)>,
+    current: Option<(u64, Client)>,
     /// Until when the client may come back.
     until: Option<Instant>,
 }
@@ -107,8 +116,8 @@ impl Links {
     pub fn start(
         &self,
         tenant: Tenant,
-        client: Streaming<v1::ClientMessage>,
-        source: Messages,
+        client: Client,
+        (source, budget): (Messages, Budget),
     ) -> io::Result<(Resumable, Line)> {
         let key: [u8; 32] = Key::random()?.bytes().try_into().map_err(io::Error::other)?;
         let state = State {
@@ -121,6 +130,7 @@ impl Links {
             kept: VecDeque::new(),
             first: 1,
             kept_bytes: 0,
+            budget,
             cursor: 1,
             waker: None,
             resumable: Ok(()),
@@ -136,13 +146,7 @@ impl Links {
     ///
     /// # Errors
     /// With what the client is refused.
-    pub fn resume(
-        &self,
-        tenant: &Tenant,
-        key: &[u8],
-        received: u64,
-        client: Streaming<v1::ClientMessage>,
-    ) -> Result<Line, Status> {
+    pub fn resume(&self, tenant: &Tenant, key: &[u8], received: u64, client: Client) -> Result<Line, Status> {
         let unknown =
             || Status::not_found("there is no such session: it ended, or the device manager is another");
         let key: [u8; 32] = key.try_into().map_err(|_| unknown())?;
@@ -166,7 +170,7 @@ struct Greeting {
 
 impl Link {
     /// The number of the new connection, and how many messages the session has taken.
-    fn attach(&self, received: u64, client: Streaming<v1::ClientMessage>) -> Result<(u64, u64), Status> {
+    fn attach(&self, received: u64, client: Client) -> Result<(u64, u64), Status> {
         let mut state = lock(&self.state);
         state.resumable.clone()?;
         state.has(received)?;
@@ -194,7 +198,7 @@ impl State {
             return Err(Status::invalid_argument("the client can't have received that many messages"));
         }
         while self.first <= received {
-            self.kept_bytes -= self.kept.pop_front().map_or(0, |message| message.encoded_len());
+            self.kept_bytes -= self.kept.pop_front().map_or(0, |(_, hold)| hold.bytes());
             self.first += 1;
         }
         self.cursor = self.cursor.max(self.first);
@@ -202,13 +206,20 @@ impl State {
     }
 
     /// Keeps what is said now, as long as that is little.
-    fn keep(&mut self, message: &v1::ServerMessage) {
-        self.kept_bytes += message.encoded_len();
-        self.kept.push_back(message.clone());
+    fn keep(&mut self, said: &Said) {
         self.cursor += 1;
-        if self.kept_bytes > MAX_KEPT_BYTES || self.kept.len() > MAX_KEPT {
+        let bytes = said.encoded_len() as u64 + KEPT_BYTES;
+        let most = MAX_KEPT_BYTES.min(self.budget.most() / 16);
+        let hold = self.budget.try_hold(bytes).ok().filter(|_| {
+            // These bytes go only when the client says that it has them.
+            self.kept_bytes + bytes <= most && self.kept.len() < MAX_KEPT && !self.budget.is_pressed()
+        });
+        if let Some(hold) = hold {
+            self.kept_bytes += bytes;
+            self.kept.push_back((said.clone(), hold));
+        } else {
             self.resumable = Err(Status::resource_exhausted("the client did not say what it had received"));
-            self.first += self.kept.len() as u64;
+            self.first += self.kept.len() as u64 + 1;
             self.kept.clear();
             self.kept_bytes = 0;
         }
@@ -226,23 +237,32 @@ impl State {
     }
 }
 
+/// How many messages the client has, where the message says that and nothing else: then it is so short.
+fn acknowledged(message: &Bytes) -> Option<u64> {
+    /// A field of two bytes and a number.
+    const MAX_ACK_BYTES: usize = 16;
+    if message.len() > MAX_ACK_BYTES {
+        return None;
+    }
+    match v1::ClientMessage::decode(message.clone()).ok()?.kind? {
+        Kind::Ack(ack) => Some(ack.received),
+        _ => None,
+    }
+}
+
 impl Resumable {
     /// A message of the connection with this number; nothing where it is the link's own, or of a connection that is over.
-    fn accept(
-        &self,
-        connection: u64,
-        message: v1::ClientMessage,
-    ) -> Result<Option<v1::ClientMessage>, Status> {
+    fn accept(&self, connection: u64, message: Bytes) -> Result<Option<Bytes>, Status> {
         let mut state = lock(&self.link.state);
         if state.connection != connection {
             // It comes again: who resumed was told that it was not taken.
             return Ok(None);
         }
-        if let Some(Kind::Ack(ack)) = message.kind {
-            state.has(ack.received)?;
+        if let Some(received) = acknowledged(&message) {
+            state.has(received)?;
             return Ok(None);
         }
-        let waker = state.take(message.encoded_len());
+        let waker = state.take(message.len());
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -269,7 +289,7 @@ impl Resumable {
 }
 
 impl Incoming for Resumable {
-    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             let next = {
                 let mut state = lock(&self.link.state);
@@ -292,7 +312,7 @@ impl Incoming for Resumable {
             let message = tokio::select! {
                 biased;
                 () = self.link.attached.notified() => continue,
-                message = stream.message() => message,
+                message = stream.next() => message,
             };
             if lock(&self.link.state).connection != connection {
                 continue;

@@ -1,9 +1,9 @@
 //! What a session says to its client: replies, results in chunks, and completions in as few messages as there can be.
 
-use crate::budget::{Budget, Hold};
 use crate::command_ring::RingSender;
 use crate::dispatcher::{SessionId, Tenant};
 use crate::execute::{Ended, Got, Report, Told};
+use crate::governor::{Budget, Hold};
 use crate::metrics::{DataPath, Direction, Metrics};
 use crate::objects::Moments;
 use crate::ready::Cause;
@@ -34,7 +34,19 @@ const OTHER_TRANSFER: u64 = 1 << 63;
 /// How long a client may take nothing while the manager can hold no more for it.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-type Item = (Result<v1::ServerMessage, Status>, Option<Hold>);
+/// What a message that waits takes beside its content.
+const MESSAGE_BYTES: u64 = 256;
+
+/// A message for a client.
+#[derive(Debug, Clone)]
+pub enum Said {
+    /// One of this process.
+    Message(v1::ServerMessage),
+    /// One that a tenant process has encoded: nobody here knows what it says.
+    Encoded(Bytes),
+}
+
+type Item = (Result<Said, Status>, Option<Arc<Hold>>);
 
 /// The sending side.
 #[derive(Debug)]
@@ -48,11 +60,18 @@ pub struct Outgoing {
     flow: Arc<Flow>,
 }
 
-/// How many messages were put into the stream, and taken out of it.
+/// How many messages were put where the client takes them, and taken.
 #[derive(Debug, Default)]
-struct Flow {
+pub struct Flow {
     put: AtomicU64,
     taken: AtomicU64,
+}
+
+/// How far the client had come at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    waiting: u64,
+    taken: u64,
 }
 
 /// The stream of a session's messages.
@@ -60,6 +79,42 @@ struct Flow {
 pub struct Messages {
     stream: UnboundedReceiver<Item>,
     flow: Arc<Flow>,
+}
+
+impl Flow {
+    /// Another one waits.
+    pub fn put(&self) {
+        self.put.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of them does no more.
+    pub fn taken(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn progress(&self) -> Progress {
+        let taken = self.taken.load(Ordering::Relaxed);
+        Progress { waiting: self.put.load(Ordering::Relaxed).saturating_sub(taken), taken }
+    }
+}
+
+impl Progress {
+    /// Whether something waited then and waits now, and nothing was taken since.
+    #[must_use]
+    pub fn is_stalled_at(self, now: Self) -> bool {
+        self.waiting > 0 && now.waiting > 0 && self.taken == now.taken
+    }
+}
+
+impl Said {
+    /// How long it is on the wire.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            Self::Message(message) => message.encoded_len(),
+            Self::Encoded(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl Outgoing {
@@ -70,6 +125,11 @@ impl Outgoing {
         let flow = Arc::<Flow>::default();
         let stream = Messages { stream, flow: flow.clone() };
         (Self { messages, ring: None, budget, metrics, last_transfer: 0, flow }, stream)
+    }
+
+    /// What is said from now on is on this account.
+    pub fn paid_by(&mut self, budget: Budget) {
+        self.budget = budget;
     }
 
     /// From now on messages travel in a ring; the end, by the stream still.
@@ -109,14 +169,16 @@ impl Outgoing {
         }
         self.last_transfer += 1;
         let id = OTHER_TRANSFER | self.last_transfer;
+        // Each chunk is a slice of all of it.
+        let hold = Arc::new(self.budget.hold(bytes.len() as u64));
         for chunk in chunks(id, &bytes) {
-            self.chunk(chunk);
+            self.chunk(chunk, hold.clone());
         }
         v1::Data { form: Some(Form::Transfer(v1::Transfer { id, length: bytes.len() as u64 })) }
     }
 
-    fn chunk(&self, chunk: v1::Chunk) {
-        self.send(Kind::Chunk(chunk));
+    fn chunk(&self, chunk: v1::Chunk, hold: Arc<Hold>) {
+        self.put_message(v1::ServerMessage { kind: Some(Kind::Chunk(chunk)) }, hold);
     }
 
     /// All that there is to report, emptied: pieces at once, what has ended in as few messages as can be.
@@ -128,10 +190,10 @@ impl Outgoing {
         let mut inside = 0;
         for report in reports.drain(..) {
             match report {
-                Report::Piece { event, length, offset, data } => {
+                Report::Piece { event, length, offset, data, hold } => {
                     self.metrics.count_bytes(Direction::Sent, DataPath::Messages, data.len() as u64);
                     // The data of a command travels under the name of its event.
-                    self.chunk(v1::Chunk { transfer: event.0, length, offset, data });
+                    self.chunk(v1::Chunk { transfer: event.0, length, offset, data }, hold);
                 }
                 Report::Ended(Ended { told: Told::Yes, .. }) => {}
                 Report::Ended(ended) => {
@@ -154,43 +216,66 @@ impl Outgoing {
     }
 
     /// A whole message of another's making.
-    pub fn forward(&self, message: v1::ServerMessage) {
-        let hold = self.budget.hold(message.encoded_len() as u64);
-        self.put(Ok(message), Some(hold));
+    pub fn forward(&self, said: Said) {
+        let hold = self.budget.hold(said.encoded_len() as u64 + MESSAGE_BYTES);
+        self.put(Ok(said), Some(Arc::new(hold)));
     }
 
     fn send(&self, kind: Kind) {
         let message = v1::ServerMessage { kind: Some(kind) };
         // All that waits counts, small answers too: a client may ask much and read nothing.
-        let hold = Some(self.budget.hold(message.encoded_len() as u64));
+        let hold = Arc::new(self.budget.hold(pinned_bytes(&message)));
+        self.put_message(message, hold);
+    }
+
+    fn put_message(&self, message: v1::ServerMessage, hold: Arc<Hold>) {
         match &self.ring {
-            Some(ring) => ring.send(&message, hold),
-            None => self.put(Ok(message), hold),
+            Some(ring) => ring.send(&message, Some(hold)),
+            None => self.put(Ok(Said::Message(message)), Some(hold)),
         }
     }
 
-    fn put(&self, item: Result<v1::ServerMessage, Status>, hold: Option<Hold>) {
-        self.flow.put.fetch_add(1, Ordering::Relaxed);
+    fn put(&self, item: Result<Said, Status>, hold: Option<Arc<Hold>>) {
+        self.flow.put();
         // Where the client has gone there is nobody to tell; the session notices by itself.
         let _ = self.messages.send((item, hold));
     }
 
-    /// Waits until the client has taken nothing for [`STALL_TIMEOUT`] of what waits for it in the stream.
+    /// Waits until the client has taken nothing for [`STALL_TIMEOUT`] of what waits for it.
     pub async fn stalled(&self) {
         loop {
-            let taken = self.flow.taken.load(Ordering::Relaxed);
+            let before = self.progress();
             tokio::time::sleep(STALL_TIMEOUT).await;
-            let waits = self.flow.put.load(Ordering::Relaxed) != taken;
-            if waits && self.flow.taken.load(Ordering::Relaxed) == taken {
+            if before.is_stalled_at(self.progress()) {
                 return;
             }
         }
+    }
+
+    /// How far the client has come, by the stream and by the ring.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let stream = self.flow.progress();
+        let ring = self.ring.as_ref().map(|ring| ring.flow().progress()).unwrap_or_default();
+        Progress { waiting: stream.waiting + ring.waiting, taken: stream.taken + ring.taken }
     }
 
     /// Waits until the client has gone.
     pub async fn closed(&self) {
         self.messages.closed().await;
     }
+}
+
+/// What a message takes in memory until it is sent.
+fn pinned_bytes(message: &v1::ServerMessage) -> u64 {
+    let encoded = message.encoded_len() as u64;
+    let decoded = match &message.kind {
+        Some(Kind::Completions(all)) => (all.completions.capacity() * size_of::<v1::Completion>()) as u64,
+        Some(Kind::Chunk(_)) => 0,
+        // Names and numbers of kernels and devices: structures that are larger than their encoding.
+        _ => 4 * encoded,
+    };
+    MESSAGE_BYTES + encoded + decoded
 }
 
 fn completion(ended: Ended) -> v1::Completion {
@@ -214,11 +299,11 @@ fn completion(ended: Ended) -> v1::Completion {
 }
 
 impl Stream for Messages {
-    type Item = Result<v1::ServerMessage, Status>;
+    type Item = Result<Said, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let item = std::task::ready!(self.stream.poll_recv(context));
-        self.flow.taken.fetch_add(1, Ordering::Relaxed);
+        self.flow.taken();
         Poll::Ready(item.map(|(message, _hold)| message))
     }
 }

@@ -4,6 +4,7 @@
 //! a change counts for what comes next and takes nothing away. Who is refused gets the standard's error code.
 
 use crate::dispatcher::Tenant;
+use crate::governor::{Governor, TenantAccount};
 use crate::metrics::{Metrics, Refused};
 use crate::objects::lock;
 use crate::settings::Settings;
@@ -36,6 +37,7 @@ pub struct Quotas {
     accounts: Arc<Mutex<BTreeMap<Tenant, Arc<Usage>>>>,
     settings: Settings,
     metrics: Metrics,
+    governor: Governor,
 }
 
 /// A session's way to its tenant's account; its place among the sessions is free again with the last clone.
@@ -52,8 +54,10 @@ struct Place {
 }
 
 /// What a tenant has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Usage {
+    /// The bytes that its sessions make the manager hold.
+    bytes: TenantAccount,
     memory: AtomicU64,
     buffers: AtomicU64,
     programs: AtomicU64,
@@ -132,6 +136,18 @@ impl Resource {
 }
 
 impl Usage {
+    fn new(bytes: TenantAccount) -> Self {
+        let none = AtomicU64::default;
+        Self {
+            bytes,
+            memory: none(),
+            buffers: none(),
+            programs: none(),
+            queued_tasks: none(),
+            sessions: none(),
+        }
+    }
+
     fn of(&self, what: Resource) -> &AtomicU64 {
         match what {
             Resource::Memory => &self.memory,
@@ -158,8 +174,8 @@ impl Drop for Charge {
 impl Quotas {
     /// Nobody has anything.
     #[must_use]
-    pub fn new(settings: Settings, metrics: Metrics) -> Self {
-        Self { accounts: Arc::default(), settings, metrics }
+    pub fn new(settings: Settings, metrics: Metrics, governor: Governor) -> Self {
+        Self { accounts: Arc::default(), settings, metrics, governor }
     }
 
     /// A session of this tenant begins; nothing if it has all that it may.
@@ -168,7 +184,8 @@ impl Quotas {
         let limit = self.settings.current().quota(tenant).sessions;
         // Under the lock, so that the account isn't removed meanwhile.
         let mut accounts = lock(&self.accounts);
-        let usage = accounts.entry(tenant.clone()).or_default().clone();
+        let new = || Arc::new(Usage::new(self.governor.tenant()));
+        let usage = accounts.entry(tenant.clone()).or_insert_with(new).clone();
         let Some(session) = usage.take(Resource::Sessions, 1, limit) else {
             self.metrics.refused(Refused::Sessions);
             return None;
@@ -204,6 +221,12 @@ impl Account {
         })
     }
 
+    /// The bytes that the tenant's sessions make the manager hold.
+    #[must_use]
+    pub fn bytes(&self) -> &TenantAccount {
+        &self.0.usage.bytes
+    }
+
     /// The most bytes of one bitstream or transfer.
     #[must_use]
     pub fn upload_limit(&self) -> u64 {
@@ -224,7 +247,7 @@ mod tests {
 
     fn quotas(quota: Quota) -> Quotas {
         let settings = Settings::new(Current { default_quota: quota, ..Current::default() });
-        Quotas::new(settings, Metrics::default())
+        Quotas::new(settings, Metrics::default(), Governor::unlimited())
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! The client may change any byte at any time. So nothing here is ever parsed or hashed in place: ranges come in
 //! messages and are checked; the vendor copies from and to them, and what a call needs is copied first. The size can't
 //! change (seals), so that touching a segment never fails. A segment stays mapped until the last command that uses it
-//! has ended.
+//! has ended; then its pages are given back, whoever still has its descriptor: what the client touches after that is the
+//! client's memory.
 
 mod mapping;
 mod probe;
@@ -15,6 +16,7 @@ pub use probe::works_in_shared_memory;
 pub use ring_memory::RingMemory;
 pub use side::{Key, Side, Sides};
 
+use crate::governor::{Budget, Lasting};
 use crate::quotas::Charge;
 use bytes::Bytes;
 use fpga_protocol::segments::{MAX_SEGMENTS, RangeError, SizeError, check_range, check_size};
@@ -24,41 +26,20 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Most bytes of segments of one session.
-pub const MAX_SESSION_BYTES: u64 = 4 << 30;
-
-/// The bytes of segments that a manager gives to its sessions. Clones share the account.
-#[derive(Debug, Clone)]
-pub struct Pool(Arc<Account>);
-
-#[derive(Debug)]
-struct Account {
-    taken: AtomicU64,
-    limit: u64,
-}
-
-/// Bytes of a pool; back when dropped.
-#[derive(Debug)]
-struct Share {
-    pool: Pool,
-    bytes: u64,
-}
 
 /// The segments of one session.
 #[derive(Debug)]
 pub struct Segments {
     by_id: HashMap<u64, Arc<Segment>>,
-    pool: Pool,
-    session_bytes: Pool,
+    /// Whose lasting bytes they are.
+    budget: Budget,
 }
 
-/// Mapped memory, and its place on the accounts.
+/// Mapped memory, and its place on the accounts until its pages are given back.
 #[derive(Debug)]
 struct Segment {
     mapping: Mapping,
-    _shares: [Share; 2],
+    _lasting: Lasting,
     _charge: Option<Charge>,
 }
 
@@ -79,44 +60,11 @@ pub enum CreateError {
     System(#[from] io::Error),
 }
 
-impl Pool {
-    /// A pool of so many bytes.
-    #[must_use]
-    pub fn new(limit: u64) -> Self {
-        Self(Arc::new(Account { taken: AtomicU64::new(0), limit }))
-    }
-
-    /// Half of the memory that this process may use: the machine's, or less in a container. The pages of segments are
-    /// the manager's, which touches them first.
-    #[must_use]
-    pub fn of_memory() -> Self {
-        Self::new(mapping::usable_bytes() / 2)
-    }
-
-    /// How many bytes are given.
-    #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.0.taken.load(Ordering::Relaxed)
-    }
-
-    fn take(&self, bytes: u64) -> Option<Share> {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= self.0.limit);
-        let taken = self.0.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Share { pool: self.clone(), bytes })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.pool.0.taken.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 impl Segments {
-    /// None yet; they will come from this pool.
+    /// None yet; they will be this session's.
     #[must_use]
-    pub fn new(pool: Pool) -> Self {
-        Self { by_id: HashMap::new(), pool, session_bytes: Pool::new(MAX_SESSION_BYTES) }
+    pub fn new(budget: Budget) -> Self {
+        Self { by_id: HashMap::new(), budget }
     }
 
     /// Makes a segment of zeroes, which keeps the charge for it; the descriptor is the client's.
@@ -131,10 +79,9 @@ impl Segments {
         if self.by_id.len() >= MAX_SEGMENTS {
             return Err(CreateError::Limit);
         }
-        let of_session = self.session_bytes.take(bytes).ok_or(CreateError::Limit)?;
-        let of_manager = self.pool.take(bytes).ok_or(CreateError::Limit)?;
+        let lasting = self.budget.lasting(bytes).ok_or(CreateError::Limit)?;
         let (mapping, fd) = Mapping::create(size)?;
-        let segment = Segment { mapping, _shares: [of_session, of_manager], _charge: charge };
+        let segment = Segment { mapping, _lasting: lasting, _charge: charge };
         self.by_id.insert(id, Arc::new(segment));
         Ok(fd)
     }
@@ -164,9 +111,9 @@ impl Segments {
 }
 
 impl Default for Segments {
-    /// None, and none to come.
+    /// None, of nobody's.
     fn default() -> Self {
-        Self::new(Pool::new(0))
+        Self::new(Budget::default())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{ConfineBuilds, Confinement};
 use crate::dispatcher::Dispatcher;
 use crate::gate::GateArgs;
+use crate::governor::{self, Governor, Limits};
 use crate::health::Health;
 use crate::humane;
 use crate::includes::Includes;
@@ -161,6 +162,15 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_BUILDS", value_name = "NUMBER")]
     builds: Option<std::num::NonZeroUsize>,
 
+    /// Most bytes that all clients together make the manager hold: messages, staged data, shared segments, and sessions
+    /// themselves [default: three quarters of the memory that the cgroup, or the machine, gives].
+    #[arg(long, env = "FPGA_CLIENT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
+    client_memory: Option<u64>,
+
+    /// Most of these bytes for one tenant [default: half of all].
+    #[arg(long, env = "FPGA_CLIENT_MEMORY_OF_TENANT", value_name = "SIZE", value_parser = humane::size)]
+    client_memory_of_tenant: Option<u64>,
+
     /// Whether programs are built where sources can include no file of the manager, but for the runtime's own.
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     confine_builds: ConfineBuilds,
@@ -230,6 +240,8 @@ impl ServeArgs {
             own_folder,
             trace,
             builds,
+            client_memory,
+            client_memory_of_tenant,
             confine_builds,
             isolation,
             tenant_args,
@@ -253,6 +265,7 @@ impl ServeArgs {
                 );
             }
         }
+        let governor = governor(client_memory, client_memory_of_tenant)?;
         let tls = doors.tls()?;
         let tenants = tenant_args.read().context("--tenants")?;
         let access = doors.access()?;
@@ -381,7 +394,8 @@ impl ServeArgs {
         if reporter.is_some() {
             tell_progress(&config.dispatcher).context("cannot start a thread")?;
         }
-        let served = server::serve(config, isolation, listeners, &shutdown).context("the service ended");
+        let served =
+            server::serve(config, governor, isolation, listeners, &shutdown).context("the service ended");
         if let Some(reporter) = reporter {
             // The last events first: they are the device's.
             let flushed = reporter.flush(LAST_REPORTS);
@@ -396,6 +410,19 @@ impl ServeArgs {
         at_end.drop_all();
         served
     }
+}
+
+/// How many bytes clients may make the manager hold, by flags or by what its process may use.
+fn governor(client_memory: Option<u64>, of_tenant: Option<u64>) -> anyhow::Result<Governor> {
+    let bytes = client_memory.unwrap_or_else(governor::default_limit);
+    if bytes < governor::LEAST_BYTES {
+        bail!(
+            "--client-memory {bytes} is too little for any session; write {}MiB or more",
+            governor::LEAST_BYTES >> 20
+        );
+    }
+    let of_tenant = of_tenant.unwrap_or(bytes / 2);
+    Ok(Governor::new(Limits::of(bytes), Limits::of(of_tenant)))
 }
 
 /// Where programs are built, and with which of the clients' files.

@@ -4,10 +4,12 @@
 //! the vendor's queue there is no other thread to wake.
 
 mod connection;
+pub(crate) mod frames;
 
 use crate::config::{Config, SharedMemory};
 use crate::connections::Connections;
 use crate::dispatcher::SessionId;
+use crate::governor::Governor;
 use crate::greeting::Access;
 use crate::inventory::{Inventory, InventoryError};
 use crate::isolation::pool::{Plan, TenantProcesses};
@@ -18,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::peer::{Accepted, Credentials};
 use crate::quotas::Quotas;
 use crate::router::Router;
-use crate::segments::{Pool, Sides};
+use crate::segments::Sides;
 use crate::session::Shared;
 use crate::shutdown::Shutdown;
 use connection::connection;
@@ -55,6 +57,7 @@ pub enum ServeError {
 /// [`ServeError`], before anything is served.
 pub fn serve(
     config: Config,
+    governor: Governor,
     isolation: Option<Plan>,
     listeners: Vec<Listener>,
     shutdown: &Shutdown,
@@ -69,16 +72,16 @@ pub fn serve(
     let shared = Arc::new(Shared {
         inventory,
         router: Router::default(),
-        quotas: Quotas::new(config.settings.clone(), config.metrics.clone()),
+        quotas: Quotas::new(config.settings.clone(), config.metrics.clone(), governor.clone()),
         sides: Sides::default(),
-        segments: Pool::of_memory(),
+        governor,
         links: Links::new(config.reconnect_grace, config.metrics.clone()),
         lender: Arc::default(),
         shutdown: shutdown.clone(),
         processes: isolation.map(TenantProcesses::new).map(Arc::new),
         config,
     });
-    let connections = Connections::default();
+    let connections = Connections::with_unproven(shared.governor.unproven());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut accepting = Vec::new();

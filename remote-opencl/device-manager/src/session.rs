@@ -12,7 +12,6 @@ mod violation;
 
 use crate::backlog::Backlog;
 use crate::board::Use;
-use crate::budget::{Budget, SOFT_LIMIT};
 use crate::clock;
 use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
@@ -20,18 +19,19 @@ use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Launches, Measured, Report};
 use crate::gate::Asker;
+use crate::governor::{Budget, Governor};
 use crate::includes::SessionIncludes;
 use crate::inventory::Inventory;
 use crate::isolation::pool::TenantProcesses;
 use crate::lender::Lender;
 use crate::link::Links;
 use crate::objects::Objects;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, STALL_TIMEOUT};
 use crate::peer::Credentials;
 use crate::quotas::{Account, Charge, Quotas};
 use crate::ready::{Command, Ready};
 use crate::router::{Inbox, Input, Router};
-use crate::segments::{Key, Pool, Segments, Side, Sides};
+use crate::segments::{Key, Segments, Side, Sides};
 use crate::shutdown::Shutdown;
 use crate::transfers::Transfers;
 use bytes::Bytes;
@@ -50,6 +50,9 @@ const MAX_ROUND: usize = 256;
 pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
 /// What clients hear at the end.
 const LAST_STATUS: &str = "the device manager is stopping";
+/// What a client hears that doesn't go on with a transfer while others wait for memory.
+const OWES_DATA: &str =
+    "the client does not go on with a transfer, and others wait for the memory that it holds";
 
 /// What all sessions of a manager share.
 #[derive(Debug)]
@@ -64,8 +67,8 @@ pub struct Shared {
     pub quotas: Quotas,
     /// Who may still connect for descriptors.
     pub sides: Sides,
-    /// What there is of memory to share.
-    pub segments: Pool,
+    /// How many bytes clients make the manager hold.
+    pub governor: Governor,
     /// Sessions whose clients may come back.
     pub links: Links,
     /// The thread that the vendor's runtime may work in.
@@ -78,14 +81,20 @@ pub struct Shared {
 
 /// Where a client's messages come from.
 pub trait Incoming: Send {
-    /// The next one; nothing at the end. Can be dropped and called again without losing one.
-    fn next(&mut self) -> impl Future<Output = Result<Option<v1::ClientMessage>, Status>> + Send;
+    /// The next one, encoded, in memory of its own; nothing at the end. Can be dropped and called again without losing
+    /// one.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, Status>> + Send;
 }
 
-impl Incoming for tonic::Streaming<v1::ClientMessage> {
-    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
-        self.message().await
-    }
+/// A message that was decoded.
+#[derive(Debug)]
+struct Message {
+    message: v1::ClientMessage,
+    /// How long it was, and what its commands take until they have ended.
+    encoded_bytes: usize,
+    kept_bytes: u64,
+    /// Since when it waits for memory.
+    waits_since: Option<Instant>,
 }
 
 /// One session.
@@ -115,8 +124,10 @@ pub struct Session {
     /// The running tasks' places at the board, and that of a program whose bitstreams are being asked for.
     uses: HashMap<TaskId, Use>,
     deciding: Option<Use>,
-    /// What came while the board was closed.
-    put_off: Option<v1::ClientMessage>,
+    /// What came while the board was closed, or there was no memory for what it brings.
+    put_off: Option<Message>,
+    /// How many messages were taken.
+    messages: u64,
     building: Building,
     includes: SessionIncludes,
     /// What a task without commands is to do when it has its slot, and one whose build still runs.
@@ -206,7 +217,7 @@ impl Session {
         let Who { id, tenant, account, locality } = who;
         let (sender, input) = unbounded_channel();
         let inbox = Inbox(sender);
-        let transfers = Transfers::new(Segments::new(shared.segments.clone()), account.clone());
+        let transfers = Transfers::new(Segments::new(budget.clone()), account.clone());
         let asker = Asker {
             gate: shared.config.gate.clone(),
             dispatcher: shared.config.dispatcher.clone(),
@@ -239,6 +250,7 @@ impl Session {
             uses: HashMap::new(),
             deciding: None,
             put_off: None,
+            messages: 0,
             building: Building::No,
             includes: shared.config.includes.of_session(),
             on_board: None,
@@ -308,9 +320,21 @@ impl Session {
         let shutdown = self.shared.shutdown.clone();
         let requested = shutdown.requested();
         tokio::pin!(requested);
+        let budget = self.budget.clone();
+        let mut watch = None;
+        let look = tokio::time::sleep(STALL_TIMEOUT);
+        tokio::pin!(look);
+        let mut before = (self.outgoing.progress(), self.messages);
         loop {
             let listening = self.building == Building::No;
-            let full = self.is_full();
+            // Made before the look at what is held, so that it tells of all that is freed after that.
+            let mut freed = budget.freed();
+            let mut full = self.is_full();
+            if (full || self.put_off.is_some()) && watch.is_none() {
+                watch = Some(budget.watch());
+                freed = budget.freed();
+                full = self.is_full();
+            }
             let loading = self.loading.map(|loading| loading.until);
             let board = self.shared.config.board.clone();
             let open = board.is_open();
@@ -325,8 +349,15 @@ impl Session {
                 if let Err(violation) = self.message(message) {
                     return Some(violation.status());
                 }
-                self.tell();
-                continue;
+                if self.put_off.is_none() {
+                    self.ring.attach_to(client);
+                    self.tell();
+                    continue;
+                }
+            }
+            let waits = self.put_off.is_some();
+            if !full && !waits {
+                watch = None;
             }
             tokio::select! {
                 biased;
@@ -341,10 +372,10 @@ impl Session {
                 }
                 () = sleep_until(loading.unwrap_or_else(Instant::now)), if loading.is_some() => self.loaded(),
                 () = board.opened(), if !open => self.board_opened(),
-                message = client.next(), if listening && !full && open => match message {
+                message = client.next(), if listening && !full && !waits && open => match message {
                     Ok(None) => return None,
                     Ok(Some(message)) => {
-                        if let Err(violation) = self.message(message) {
+                        if let Err(violation) = self.encoded(message) {
                             return Some(violation.status());
                         }
                         self.ring.attach_to(client);
@@ -352,8 +383,21 @@ impl Session {
                     Err(status) => return Some(status),
                 },
                 () = self.outgoing.closed() => return None,
-                () = self.budget.freed(), if full => {}
-                () = self.outgoing.stalled(), if full => return Some(Status::resource_exhausted(READS_NOTHING)),
+                () = freed, if full || waits => {}
+                () = look.as_mut() => {
+                    let now = (self.outgoing.progress(), self.messages);
+                    if budget.is_wanted() {
+                        if before.0.is_stalled_at(now.0) {
+                            return Some(Status::resource_exhausted(READS_NOTHING));
+                        }
+                        if self.transfers.bytes() > 0 && before.1 == now.1 && !waits {
+                            return Some(Status::resource_exhausted(OWES_DATA));
+                        }
+                    }
+                    before = now;
+                    // A message that waits for memory is refused when it has waited long enough.
+                    look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
+                }
                 () = &mut requested => return Some(Status::unavailable(LAST_STATUS)),
             }
             if let Some(violation) = self.violation.take() {
@@ -376,9 +420,14 @@ impl Session {
         self.outgoing.reports(&mut self.reports);
     }
 
-    /// Whether the client has to wait before it is read again. Never where it is the client's turn: commands that wait
-    /// for a user event need its message.
+    /// Whether the client has to wait before it is read again. Never where it is the client's turn.
     fn is_full(&self) -> bool {
-        self.budget.held() > SOFT_LIMIT && self.ready.deferred() == 0
+        self.budget.is_pressed() && !self.is_clients_turn()
+    }
+
+    /// Whether what the session holds goes only with another message of the client: one that sets the user event for which
+    /// commands wait, or one that goes on with a transfer or refers to it. Such a session never waits for memory.
+    fn is_clients_turn(&self) -> bool {
+        self.ready.deferred() > 0 || self.transfers.bytes() > 0
     }
 }

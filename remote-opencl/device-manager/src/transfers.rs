@@ -2,9 +2,10 @@
 //!
 //! Everything that a peer says of lengths and order is checked; a transfer takes no memory before its bytes come.
 
+use crate::governor::Hold;
 use crate::quotas::Account;
 use crate::segments::{Segments, Slice};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES};
 use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
@@ -13,6 +14,15 @@ use std::collections::HashMap;
 
 /// Most transfers of a session that nothing has referred to yet.
 pub const MAX_TRANSFERS: usize = 1024;
+
+/// Chunks that are shorter are put together: each piece takes memory beside its bytes.
+const SHORT_BYTES: usize = 4 << 10;
+
+/// What short chunks are put together to.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// What a message may have beside the data of its chunk: where it has more, the data is copied out of it.
+const ENVELOPE_BYTES: usize = 256;
 
 /// The transfers of one session that nothing has referred to yet.
 #[derive(Debug, Default)]
@@ -39,15 +49,36 @@ struct Transfer {
     length: u64,
     received: u64,
     pieces: Vec<Bytes>,
+    /// Short chunks, in order, after the pieces.
+    block: BytesMut,
     keep: Keep,
 }
 
 /// Whether the bytes of a transfer are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Keep {
-    Yes,
-    /// It is longer than its tenant may send.
+    /// On this account.
+    Yes(Option<Hold>),
+    /// It is longer than its tenant may send, or there is no memory for it.
     No,
+}
+
+/// Memory for a new transfer.
+#[derive(Debug)]
+pub enum Reserved {
+    /// As much as [`Transfers::need`] says, on an account where that is anything.
+    Held(Option<Hold>),
+    /// There is none.
+    Refused,
+}
+
+/// The bytes of a message or of a transfer.
+#[derive(Debug, Default)]
+pub struct Data {
+    /// At least one, none empty.
+    pub pieces: Vec<Bytes>,
+    /// What they are held by, beside the message.
+    pub hold: Option<Hold>,
 }
 
 /// How a peer breaks the protocol.
@@ -71,9 +102,9 @@ pub enum TransferError {
     /// A message refers to a transfer that is not complete or has another length.
     #[error("transfer {0} is not complete, or has another length")]
     Incomplete(u64),
-    /// The transfer was longer than the tenant may send: its bytes were dropped as they came. Not a breach of the
+    /// The transfer was longer than the tenant may send, or there was no memory for it: its bytes were dropped as they came. Not a breach of the
     /// protocol.
-    #[error("a transfer is longer than the tenant may send")]
+    #[error("a transfer is longer than the tenant may send, or there is no memory for it")]
     OverQuota,
     /// A message says that it has data and has none.
     #[error("a message lacks its data")]
@@ -110,11 +141,32 @@ impl Transfers {
         Self { segments, account: Some(account), ..Self::default() }
     }
 
-    /// Takes a chunk.
+    /// How many bytes have to be held before this chunk is taken: all of its transfer's with the first chunk, so that a
+    /// transfer that has begun never waits.
+    #[must_use]
+    pub fn need(&self, chunk: &v1::Chunk) -> u64 {
+        if self.open.contains_key(&chunk.transfer) || self.is_over_quota(chunk.length) {
+            return 0;
+        }
+        // Envelopes of long chunks, or a block that grows.
+        let beside = (chunk.length / (SHORT_BYTES / ENVELOPE_BYTES) as u64) + (2 * BLOCK_BYTES) as u64;
+        chunk.length.saturating_add(beside.min(chunk.length.saturating_add(2 * ENVELOPE_BYTES as u64)))
+    }
+
+    fn is_over_quota(&self, length: u64) -> bool {
+        self.account.as_ref().is_some_and(|account| length > account.upload_limit())
+    }
+
+    /// Takes a chunk that came in a message of `message_bytes`.
     ///
     /// # Errors
     /// [`TransferError`]; the session can't go on then.
-    pub fn chunk(&mut self, chunk: v1::Chunk) -> Result<(), TransferError> {
+    pub fn chunk(
+        &mut self,
+        chunk: v1::Chunk,
+        message_bytes: usize,
+        reserved: Reserved,
+    ) -> Result<(), TransferError> {
         let v1::Chunk { transfer: id, length, offset, data } = chunk;
         if id == 0 {
             return Err(TransferError::Zero);
@@ -125,16 +177,18 @@ impl Transfers {
         if !self.open.contains_key(&id) && self.open.len() >= MAX_TRANSFERS {
             return Err(TransferError::TooMany);
         }
-        let account = self.account.as_ref();
+        let (over_quota, account) = (self.is_over_quota(length), self.account.as_ref());
         let transfer = self.open.entry(id).or_insert_with(|| {
-            let keep = match account {
-                Some(account) if length > account.upload_limit() => {
-                    account.upload_refused();
+            let keep = match (reserved, over_quota) {
+                (Reserved::Held(hold), false) => Keep::Yes(hold),
+                (Reserved::Refused, _) | (_, true) => {
+                    if let Some(account) = account {
+                        account.upload_refused();
+                    }
                     Keep::No
                 }
-                _ => Keep::Yes,
             };
-            Transfer { length, received: 0, pieces: Vec::new(), keep }
+            Transfer { length, received: 0, pieces: Vec::new(), block: BytesMut::new(), keep }
         });
         if transfer.length != length || transfer.received != offset {
             return Err(TransferError::Order(id));
@@ -144,8 +198,8 @@ impl Transfers {
             return Err(TransferError::TooLong(id));
         }
         transfer.received += size;
-        if transfer.keep == Keep::Yes {
-            transfer.pieces.push(data);
+        if let Keep::Yes(_) = transfer.keep {
+            transfer.keep_piece(data, message_bytes);
             self.bytes += size;
         }
         Ok(())
@@ -155,12 +209,12 @@ impl Transfers {
     ///
     /// # Errors
     /// [`TransferError`]; the session can't go on then.
-    pub fn source(&mut self, data: Option<v1::Data>) -> Result<Source, TransferError> {
+    pub fn source(&mut self, data: Option<v1::Data>) -> Result<(Source, Option<Hold>), TransferError> {
         match data {
             Some(v1::Data { form: Some(Form::Segment(range)) }) => {
-                Ok(Source::Shared(self.segments.slice(&range)?))
+                Ok((Source::Shared(self.segments.slice(&range)?), None))
             }
-            other => self.take(other).map(Source::Pieces),
+            other => self.take(other).map(|Data { pieces, hold }| (Source::Pieces(pieces), hold)),
         }
     }
 
@@ -169,22 +223,25 @@ impl Transfers {
     ///
     /// # Errors
     /// [`TransferError`]; the session can't go on then.
-    pub fn take(&mut self, data: Option<v1::Data>) -> Result<Vec<Bytes>, TransferError> {
+    pub fn take(&mut self, data: Option<v1::Data>) -> Result<Data, TransferError> {
+        let of_message = |bytes| Ok(Data { pieces: vec![bytes], hold: None });
         match data.and_then(|data| data.form) {
             None => Err(TransferError::Missing),
             Some(Form::Inline(bytes)) if bytes.is_empty() => Err(TransferError::Missing),
             Some(Form::Inline(bytes)) if bytes.len() > MAX_MESSAGE_BYTES => {
                 Err(TransferError::Inline(bytes.len()))
             }
-            Some(Form::Inline(bytes)) => Ok(vec![bytes]),
-            Some(Form::Segment(range)) => Ok(vec![self.segments.copy(&range)?]),
+            Some(Form::Inline(bytes)) => of_message(bytes),
+            Some(Form::Segment(range)) => of_message(self.segments.copy(&range)?),
             Some(Form::Transfer(v1::Transfer { id, length })) => match self.open.remove(&id) {
                 Some(transfer) if transfer.length == length && transfer.received == length => {
-                    if transfer.keep == Keep::No {
-                        return Err(TransferError::OverQuota);
+                    let Transfer { mut pieces, block, keep, .. } = transfer;
+                    let Keep::Yes(hold) = keep else { return Err(TransferError::OverQuota) };
+                    if !block.is_empty() {
+                        pieces.push(block.freeze());
                     }
                     self.bytes -= length;
-                    Ok(transfer.pieces)
+                    Ok(Data { pieces, hold })
                 }
                 _ => Err(TransferError::Incomplete(id)),
             },
@@ -195,6 +252,24 @@ impl Transfers {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+}
+
+impl Transfer {
+    /// Keeps the data of a chunk, and not much beside it.
+    fn keep_piece(&mut self, data: Bytes, message_bytes: usize) {
+        if data.len() < SHORT_BYTES {
+            self.block.extend_from_slice(&data);
+            if self.block.len() >= BLOCK_BYTES {
+                self.pieces.push(std::mem::take(&mut self.block).freeze());
+            }
+            return;
+        }
+        if !self.block.is_empty() {
+            self.pieces.push(std::mem::take(&mut self.block).freeze());
+        }
+        let wastes = message_bytes > data.len() + ENVELOPE_BYTES;
+        self.pieces.push(if wastes { Bytes::copy_from_slice(&data) } else { data });
     }
 }
 

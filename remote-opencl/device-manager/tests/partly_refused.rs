@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use fpga_device_manager::board::Board;
-use fpga_device_manager::budget::Budget;
 use fpga_device_manager::commands::{Body, Operation};
 use fpga_device_manager::dispatcher::TaskId;
 use fpga_device_manager::execute::{Executor, Measured, Notify, Report};
+use fpga_device_manager::governor::Budget;
 use fpga_device_manager::inventory::Inventory;
 use fpga_device_manager::lender::Lender;
 use fpga_device_manager::objects::{Buffer, Context, Queue};
@@ -59,7 +59,8 @@ impl Setup {
             operation,
             need: Need::Nothing,
             kind: None,
-            hold: Budget::default().hold(0),
+            hold: None,
+            message: Arc::new(Budget::default().hold(0)),
             received_at: 0,
         };
         let item = Item {

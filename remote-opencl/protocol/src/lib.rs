@@ -7,6 +7,7 @@ pub mod images;
 pub mod include;
 pub mod limits;
 pub mod segments;
+pub mod weight;
 
 /// Messages and services of `proto/remote_opencl.proto`.
 #[allow(

@@ -1,8 +1,11 @@
 //! Frames on a stream of words: a word with the length in bytes, then the bytes, filled up to whole words.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 
 const WORD: usize = size_of::<u64>();
+
+/// An empty buffer that is larger goes: it had a long frame.
+const KEPT_BYTES: usize = 512 << 10;
 
 /// A frame is longer than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +50,7 @@ impl Frames {
         &mut self.buffer
     }
 
-    /// The next whole frame.
+    /// The next whole frame, in memory of its own.
     ///
     /// # Errors
     /// [`TooLong`].
@@ -63,9 +66,13 @@ impl Frames {
         if self.buffer.len() < whole {
             return Ok(None);
         }
-        let mut frame = self.buffer.split_to(whole).freeze();
-        frame.truncate(WORD + bytes);
-        Ok(Some(frame.slice(WORD..)))
+        // Copied: who keeps a part of a frame would keep all that was read with it.
+        let frame = Bytes::copy_from_slice(&self.buffer[WORD..WORD + bytes]);
+        self.buffer.advance(whole);
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
+            self.buffer = BytesMut::new();
+        }
+        Ok(Some(frame))
     }
 }
 

@@ -2,7 +2,6 @@
 //! of programs that were built.
 
 use super::{Answered, CallError, Calls, Outcome, reply};
-use crate::budget::HARD_LIMIT;
 use crate::gate::{Asked, Refusal};
 use crate::metrics::{DataPath, Direction};
 use crate::objects::Object;
@@ -71,7 +70,7 @@ impl Calls<'_> {
             Ok(Arc::new(Program::with_binaries(context, &create.binaries)?.charged(charge)))
         });
         let limit = self.account.upload_limit();
-        let too_long = create.binaries.iter().any(|binary| binary.length > limit.min(HARD_LIMIT));
+        let too_long = create.binaries.iter().any(|binary| binary.length > limit);
         if create.binaries.iter().any(|binary| binary.length > limit) {
             self.account.upload_refused();
         }
@@ -143,8 +142,8 @@ impl Calls<'_> {
         provide: v1::ProvideBinary,
     ) -> Result<Outcome, CallError> {
         let done = |(status, result)| Ok(Outcome::Done(reply(call, status, result)));
-        let bytes = match self.transfers.take(provide.data) {
-            Ok(pieces) => join(pieces),
+        let (bytes, _hold) = match self.transfers.take(provide.data) {
+            Ok(data) => (join(data.pieces), data.hold),
             Err(TransferError::OverQuota) => return done((Err(ClError(CL_OUT_OF_RESOURCES)), None)),
             Err(error) => return Err(error.into()),
         };

@@ -14,9 +14,15 @@ use std::sync::Arc;
 
 impl Calls<'_> {
     pub(super) fn create_image(&mut self, mut create: v1::CreateImage) -> Result<Answered, CallError> {
+        // Held until the vendor has its copy.
+        let mut hold = None;
         let initial = match create.initial.take() {
             Some(data) => match self.transfers.take(Some(data)) {
-                Ok(pieces) => Some(join(pieces)),
+                Ok(data) => {
+                    let bytes = join(data.pieces);
+                    hold = data.hold;
+                    Some(bytes)
+                }
                 Err(TransferError::OverQuota) => {
                     return self.keep(create.image, Err(ClError(CL_OUT_OF_RESOURCES)));
                 }
@@ -25,6 +31,7 @@ impl Calls<'_> {
             None => None,
         };
         let made = self.image(&create, initial.as_deref());
+        drop((initial, hold));
         self.keep(create.image, made)
     }
 

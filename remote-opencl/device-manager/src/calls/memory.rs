@@ -20,9 +20,15 @@ pub(super) const HOST_POINTER_FLAGS: u64 = (1 << 3) | (1 << 5);
 
 impl Calls<'_> {
     pub(super) fn create_buffer(&mut self, mut create: v1::CreateBuffer) -> Result<Answered, CallError> {
+        // Held until the vendor has its copy.
+        let mut hold = None;
         let initial = match create.initial.take() {
             Some(data) => match self.transfers.take(Some(data)) {
-                Ok(pieces) => Some(join(pieces)),
+                Ok(data) => {
+                    let bytes = join(data.pieces);
+                    hold = data.hold;
+                    Some(bytes)
+                }
                 Err(TransferError::OverQuota) => {
                     return self.keep(create.buffer, Err(ClError(CL_OUT_OF_RESOURCES)));
                 }
@@ -38,6 +44,7 @@ impl Calls<'_> {
             None => None,
         };
         let made = self.buffer(&create, initial.as_deref(), storage);
+        drop((initial, hold));
         self.keep(create.buffer, made)
     }
 

@@ -3,8 +3,8 @@
 //! This happens in the order of the session, so that a later release or argument does not reach back.
 
 use super::{Body, Launch, Operation, Waits};
-use crate::budget::Budget;
 use crate::clock;
+use crate::governor::Hold;
 use crate::images::triple;
 use crate::kinds;
 use crate::objects::{Buffer, Objects, Queue, lock};
@@ -32,14 +32,14 @@ const MAX_PATTERN: usize = 128;
 /// count for later launches.
 enum Asked {
     Launch(ClResult<Launch>),
-    Write(v1::WriteBuffer, Source),
+    Write(v1::WriteBuffer, Source, Option<Hold>),
     Read(v1::ReadBuffer, Option<Slice>),
     Copy(v1::CopyBuffer),
     Fill(v1::FillBuffer),
-    WriteRect(v1::WriteBufferRect, Source),
+    WriteRect(v1::WriteBufferRect, Source, Option<Hold>),
     ReadRect(v1::ReadBufferRect, Option<Slice>),
     CopyRect(v1::CopyBufferRect),
-    WriteImage(v1::WriteImage, Source),
+    WriteImage(v1::WriteImage, Source, Option<Hold>),
     ReadImage(v1::ReadImage, Option<Slice>),
     CopyImage(v1::CopyImage),
     FillImage(v1::FillImage),
@@ -51,6 +51,48 @@ enum Asked {
     Nothing,
 }
 
+/// Memory for what the reads of a message bring, where that goes with their completions.
+#[derive(Debug)]
+pub enum Staging {
+    /// As much as [`staged_bytes`] says of all of them.
+    Held(Hold),
+    /// There is none: they fail.
+    Refused,
+}
+
+impl Staging {
+    fn take(&mut self, bytes: u64) -> ClResult<Hold> {
+        match self {
+            Self::Held(hold) => Ok(hold.split(bytes)),
+            Self::Refused => Err(ClError(CL_OUT_OF_RESOURCES)),
+        }
+    }
+}
+
+/// How many bytes the command brings to be sent with its completion; none where it will be refused for itself.
+#[must_use]
+pub fn staged_bytes(command: &v1::Command, objects: &Objects) -> u64 {
+    match &command.operation {
+        Some(Wire::ReadBuffer(read)) if read.into.is_none() => {
+            let buffer = objects.buffer(read.buffer);
+            buffer.and_then(|buffer| range(&buffer, read.offset, read.size)).map_or(0, |_| read.size)
+        }
+        Some(Wire::ReadBufferRect(read)) if read.into.is_none() => {
+            let fits = |extent: &Extent| {
+                let buffer = objects.buffer(read.buffer)?;
+                Layout::new(read.layout.as_ref(), *extent, buffer.size)
+            };
+            let extent = Extent::new(&read.region);
+            extent.and_then(|extent| fits(&extent).map(|_| extent.bytes as u64)).unwrap_or(0)
+        }
+        Some(Wire::ReadImage(read)) if read.into.is_none() => {
+            let image = objects.image(read.image);
+            image.and_then(|image| image.region(read.region.as_ref())).map_or(0, |(_, size)| size as u64)
+        }
+        _ => 0,
+    }
+}
+
 /// Makes a command of its message.
 ///
 /// # Errors
@@ -59,14 +101,15 @@ pub fn item(
     command: v1::Command,
     objects: &Objects,
     transfers: &mut Transfers,
-    budget: &Budget,
+    staging: &mut Staging,
+    message: &Arc<Hold>,
 ) -> Result<Item<Body>, TransferError> {
     let v1::Command { event, queue: queue_id, wait, operation } = command;
     let waits = if wait.is_empty() { Waits::ForAll } else { Waits::ForEvents };
     let asked = match operation {
         Some(Wire::NdRange(range)) => Asked::Launch(launch(range, objects)),
         Some(Wire::WriteBuffer(mut write)) => match source(write.data.take(), transfers)? {
-            Ok(source) => Asked::Write(write, source),
+            Ok((source, hold)) => Asked::Write(write, source, hold),
             Err(refused) => Asked::Refused(refused),
         },
         Some(Wire::ReadBuffer(read)) => {
@@ -79,7 +122,7 @@ pub fn item(
         Some(Wire::CopyBuffer(copy)) => Asked::Copy(copy),
         Some(Wire::FillBuffer(fill)) => Asked::Fill(fill),
         Some(Wire::WriteBufferRect(mut write)) => match source(write.data.take(), transfers)? {
-            Ok(source) => Asked::WriteRect(write, source),
+            Ok((source, hold)) => Asked::WriteRect(write, source, hold),
             Err(refused) => Asked::Refused(refused),
         },
         Some(Wire::ReadBufferRect(read)) => {
@@ -88,7 +131,7 @@ pub fn item(
         }
         Some(Wire::CopyBufferRect(copy)) => Asked::CopyRect(copy),
         Some(Wire::WriteImage(mut write)) => match source(write.data.take(), transfers)? {
-            Ok(source) => Asked::WriteImage(write, source),
+            Ok((source, hold)) => Asked::WriteImage(write, source, hold),
             Err(refused) => Asked::Refused(refused),
         },
         Some(Wire::ReadImage(read)) => {
@@ -110,10 +153,11 @@ pub fn item(
     };
     let queue = objects.queue(queue_id);
     let order = queue.as_ref().map_or(QueueOrder::InOrder, |queue| queue.order);
-    let body = if wait.len() > MAX_WAIT {
-        Err(ClError(CL_INVALID_VALUE))
+    let (wait, body) = if wait.len() > MAX_WAIT {
+        // The list is not kept until the command's turn to fail comes.
+        (Vec::new(), Err(ClError(CL_INVALID_VALUE)))
     } else {
-        queue.and_then(|queue| body(queue, asked, objects, budget))
+        (wait, queue.and_then(|queue| body(queue, asked, objects, (staging, message))))
     };
     Ok(Item {
         event: EventId(event),
@@ -126,14 +170,22 @@ pub fn item(
 }
 
 /// Where the bytes of a write are; a transfer that exceeds the quota fails the command alone.
-fn source(data: Option<v1::Data>, transfers: &mut Transfers) -> Result<ClResult<Source>, TransferError> {
+fn source(
+    data: Option<v1::Data>,
+    transfers: &mut Transfers,
+) -> Result<ClResult<(Source, Option<Hold>)>, TransferError> {
     match transfers.source(data) {
         Err(TransferError::OverQuota) => Ok(Err(ClError(CL_OUT_OF_RESOURCES))),
         source => source.map(Ok),
     }
 }
 
-fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> ClResult<Body> {
+fn body(
+    queue: Arc<Queue>,
+    asked: Asked,
+    objects: &Objects,
+    (staging, message): (&mut Staging, &Arc<Hold>),
+) -> ClResult<Body> {
     let check = |context: &Arc<_>| {
         if Arc::ptr_eq(context, &queue.context) { Ok(()) } else { Err(ClError(CL_INVALID_CONTEXT)) }
     };
@@ -147,7 +199,7 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
     };
     let mut need = Need::Nothing;
     let mut kind = None;
-    let mut held = 0;
+    let mut hold = None;
     let operation = match asked {
         Asked::Launch(launch) => {
             let launch = launch?;
@@ -160,20 +212,18 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
             kind = Some(kinds::of_launch(kernel, &launch.global));
             Operation::Launch(Box::new(launch))
         }
-        Asked::Write(write, source) => {
+        Asked::Write(write, source, held) => {
             let buffer = buffer(write.buffer)?;
             let size = source.len();
             let offset = range(&buffer, write.offset, size as u64)?.0;
-            if let Source::Pieces(_) = source {
-                held = size as u64;
-            }
+            hold = held;
             Operation::Write { buffer, offset, source, size }
         }
         Asked::Read(read, into) => {
             let buffer = buffer(read.buffer)?;
             let (offset, size) = range(&buffer, read.offset, read.size)?;
             if into.is_none() {
-                held = read.size;
+                hold = Some(staging.take(read.size)?);
             }
             Operation::Read { buffer, offset, size, into }
         }
@@ -193,15 +243,13 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
             }
             Operation::Fill { buffer, pattern: fill.pattern, offset, size }
         }
-        Asked::WriteRect(write, source) => {
+        Asked::WriteRect(write, source, held) => {
             let (buffer, extent) = (buffer(write.buffer)?, Extent::new(&write.region)?);
             let layout = Layout::new(write.layout.as_ref(), extent, buffer.size)?;
             if source.len() != extent.bytes {
                 return Err(ClError(CL_INVALID_VALUE));
             }
-            if let Source::Pieces(_) = source {
-                held = extent.bytes as u64;
-            }
+            hold = held;
             Operation::WriteRect { buffer, layout, extent, source }
         }
         Asked::ReadRect(read, into) => {
@@ -211,7 +259,7 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
                 return Err(ClError(CL_INVALID_VALUE));
             }
             if into.is_none() {
-                held = extent.bytes as u64;
+                hold = Some(staging.take(extent.bytes as u64)?);
             }
             Operation::ReadRect { buffer, layout, extent, into }
         }
@@ -222,15 +270,13 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
             let to = Layout::new(copy.target_layout.as_ref(), extent, target.size)?;
             Operation::CopyRect { source: (source, from), target: (target, to), extent }
         }
-        Asked::WriteImage(write, source) => {
+        Asked::WriteImage(write, source, held) => {
             let image = image(write.image)?;
             let (region, size) = image.region(write.region.as_ref())?;
             if source.len() != size {
                 return Err(ClError(CL_INVALID_VALUE));
             }
-            if let Source::Pieces(_) = source {
-                held = size as u64;
-            }
+            hold = held;
             Operation::WriteImage { image, region, source }
         }
         Asked::ReadImage(read, into) => {
@@ -240,7 +286,7 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
                 return Err(ClError(CL_INVALID_VALUE));
             }
             if into.is_none() {
-                held = size as u64;
+                hold = Some(staging.take(size as u64)?);
             }
             Operation::ReadImage { image, region, size, into }
         }
@@ -272,7 +318,8 @@ fn body(queue: Arc<Queue>, asked: Asked, objects: &Objects, budget: &Budget) -> 
         Asked::Refused(error) => return Err(error),
         Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
     };
-    Ok(Body { queue, operation, need, kind, hold: budget.hold(held), received_at: clock::now_ns() })
+    let message = message.clone();
+    Ok(Body { queue, operation, need, kind, hold, message, received_at: clock::now_ns() })
 }
 
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {

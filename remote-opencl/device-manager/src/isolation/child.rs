@@ -8,13 +8,13 @@ use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
 use super::seccomp::{self, Programs};
 use crate::board::Board;
-use crate::budget::Budget;
 use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{self, ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, Lanes, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
+use crate::governor::Governor;
 use crate::greeting::Access;
 use crate::health::Health;
 use crate::includes::Includes;
@@ -30,7 +30,7 @@ use crate::quotas::Quotas;
 use crate::reporting::{Reconfigured, Reports};
 use crate::router::{Input, Router};
 use crate::runtime::Runtime;
-use crate::segments::{Pool, Side, Sides};
+use crate::segments::{Side, Sides};
 use crate::session::{Locality, Session, Shared, Who};
 use crate::settings::{Current, Settings, TenantArgs};
 use crate::shutdown::Shutdown;
@@ -249,12 +249,14 @@ fn shared(
     let gate = manager.1.clone();
     let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
     let inventory = Inventory::read()?;
+    // One tenant has all of it.
+    let governor = Governor::new(setup.memory, setup.memory);
     Ok(Shared {
         inventory,
         router: Router::default(),
-        quotas: Quotas::new(settings.clone(), metrics.clone()),
+        quotas: Quotas::new(settings.clone(), metrics.clone(), governor.clone()),
         sides: Sides::default(),
-        segments: Pool::of_memory(),
+        governor,
         // Who is found again is the manager's business.
         links: Links::new(Duration::ZERO, metrics.clone()),
         lender: Arc::default(),
@@ -345,7 +347,11 @@ fn session_of(
                 Status::resource_exhausted("the tenant has all the sessions that it may have; end some");
             return write_up(&mut write, &Frame::Status(status)).await;
         };
-        let budget = Budget::default();
+        let Some(budget) = account.bytes().session() else {
+            let status =
+                Status::resource_exhausted("the tenant has no memory left for another session; end some");
+            return write_up(&mut write, &Frame::Status(status)).await;
+        };
         let (outgoing, mut messages) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
         let who = Who { id, tenant, account, locality };
         let (session, input) = Session::new(shared.clone(), who, budget, outgoing);

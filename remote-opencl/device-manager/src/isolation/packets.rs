@@ -7,6 +7,7 @@
 use crate::command_ring::CommandRing;
 use crate::confine::ConfineBuilds;
 use crate::dispatcher::{Bitstreams, Demand, Grant, Kind, Load, OtherKernels, SessionId, SlotIndex, TaskId};
+use crate::governor::Limits;
 use crate::peer::Credentials;
 use crate::quotas::Quota;
 use fpga_core::bitstream::Digest;
@@ -134,6 +135,8 @@ pub struct Setup {
     pub device: String,
     /// What the tenant may have.
     pub quota: Quota,
+    /// How many bytes its clients may make the process hold.
+    pub memory: Limits,
     /// What the ids of its tasks begin after.
     pub first_task: u64,
     /// A folder of its own.

@@ -120,6 +120,7 @@ impl TenantProcesses {
             tenant: tenant.as_str().to_owned(),
             device: shared.config.reports.device().to_owned(),
             quota: shared.config.settings.current().quota(tenant),
+            memory: shared.governor.of_tenant(),
             first_task,
             folder: folder.clone(),
             common: self.plan.common.clone(),

@@ -5,13 +5,13 @@
 
 use super::pool::TenantProcesses;
 use super::tenant_process::pass_on;
-use crate::budget::{Budget, SOFT_LIMIT};
+use crate::governor::Budget;
 use crate::greeting::Greeted;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Said};
 use crate::router::Inbox;
 use crate::segments::Key;
 use crate::session::{Incoming, Locality, READS_NOTHING, Shared};
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
@@ -35,7 +35,7 @@ const READ_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub enum Up {
     /// A message for the client.
-    Message(Box<v1::ServerMessage>),
+    Message(Box<Said>),
     /// With what the session ends.
     Status(Status),
     /// It ends well.
@@ -74,6 +74,12 @@ impl Frames {
                     wanted = missing.max(READ_BYTES);
                 } else {
                     self.buffer.advance(LENGTH_BYTES);
+                    if length < READ_BYTES {
+                        // Copied: who keeps a short frame would keep all that was read with it.
+                        let frame = Bytes::copy_from_slice(&self.buffer[..length]);
+                        self.buffer.advance(length);
+                        return Ok(Some(frame));
+                    }
                     return Ok(Some(self.buffer.split_to(length).freeze()));
                 }
             }
@@ -90,23 +96,19 @@ impl Frames {
 }
 
 impl Incoming for Frames {
-    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
-        let frame = Self::next(self).await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let message = frame.map(v1::ClientMessage::decode).transpose();
-        message.map_err(|error| Status::internal(error.to_string()))
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        Self::next(self).await.map_err(|error| Status::unavailable(error.to_string()))
     }
 }
 
-/// Writes a frame of the client.
+/// Writes a message of the client, which nobody here decodes.
 ///
 /// # Errors
 /// The link's.
-pub async fn write_down(link: &mut OwnedWriteHalf, message: &v1::ClientMessage) -> io::Result<()> {
-    let length = message.encoded_len();
-    let mut frame = BytesMut::with_capacity(LENGTH_BYTES + length);
-    frame.put_u32_le(u32::try_from(length).map_err(io::Error::other)?);
-    message.encode(&mut frame).map_err(io::Error::other)?;
-    link.write_all(&frame).await
+pub async fn write_down(link: &mut OwnedWriteHalf, message: Bytes) -> io::Result<()> {
+    let length = u32::try_from(message.len()).map_err(io::Error::other)?.to_le_bytes();
+    // Both by one call of the system.
+    link.write_all_buf(&mut Buf::chain(length.as_slice(), message)).await
 }
 
 /// Writes a frame for the client.
@@ -120,7 +122,10 @@ pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
         Up::Message(message) => {
             frame.reserve(message.encoded_len() + 1);
             frame.put_u8(0);
-            message.encode(&mut frame).map_err(io::Error::other)?;
+            match &**message {
+                Said::Message(message) => message.encode(&mut frame).map_err(io::Error::other)?,
+                Said::Encoded(bytes) => frame.put_slice(bytes),
+            }
         }
         Up::Status(status) => {
             frame.put_u8(1);
@@ -137,7 +142,7 @@ pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
 /// What a frame that came up says.
 fn read_up(mut frame: Bytes) -> io::Result<Up> {
     match frame.try_get_u8()? {
-        0 => Ok(Up::Message(Box::new(v1::ServerMessage::decode(frame)?))),
+        0 => Ok(Up::Message(Box::new(Said::Encoded(frame)))),
         1 => {
             let code = Code::from_i32(frame.try_get_i32_le()?);
             Ok(Up::Status(Status::new(code, String::from_utf8_lossy(&frame))))
@@ -153,11 +158,10 @@ pub async fn run(
     shared: &Arc<Shared>,
     greeted: Greeted,
     locality: Locality,
-    budget: Budget,
     outgoing: Outgoing,
     client: impl Incoming,
 ) {
-    let Greeted { tenant, account, .. } = greeted;
+    let Greeted { tenant, account, budget, .. } = greeted;
     let session = shared.config.dispatcher.new_session();
     let (sender, mut inputs) = unbounded_channel();
     let inbox = Inbox(sender);
@@ -231,7 +235,7 @@ async fn downwards(mut client: impl Incoming, mut link: OwnedWriteHalf, outgoing
             () = outgoing.closed() => break,
         };
         let Ok(Some(message)) = message else { break };
-        if write_down(&mut link, &message).await.is_err() {
+        if write_down(&mut link, message).await.is_err() {
             break;
         }
     }
@@ -246,6 +250,7 @@ async fn upwards(
     budget: &Budget,
     expect: impl Fn(Key),
 ) -> Option<Status> {
+    let mut greeted = false;
     loop {
         let up = match frames.next().await {
             Ok(Some(frame)) => read_up(frame),
@@ -253,14 +258,21 @@ async fn upwards(
             Err(error) => Err(error),
         };
         match up {
-            Ok(Up::Message(message)) => {
-                if let Some(Kind::Welcome(welcome)) = &message.kind
-                    && let Some(key) = Key::of(&welcome.side_key)
-                {
-                    expect(key);
+            // The first one is the only one that is looked into.
+            Ok(Up::Message(said)) if !greeted => match welcome(*said) {
+                Some(welcome) => {
+                    if let Some(key) = Key::of(&welcome.side_key) {
+                        expect(key);
+                    }
+                    greeted = true;
+                    outgoing.welcome(welcome);
                 }
-                outgoing.forward(*message);
-            }
+                None => {
+                    tracing::debug!("A tenant's process does not say Welcome first");
+                    return Some(died());
+                }
+            },
+            Ok(Up::Message(said)) => outgoing.forward(*said),
             Ok(Up::Status(status)) => return Some(status),
             Ok(Up::End) => return None,
             Err(error) => {
@@ -268,13 +280,30 @@ async fn upwards(
                 return Some(died());
             }
         }
-        while budget.held() > SOFT_LIMIT {
+        // The link waits, and so does the process.
+        let _watch = budget.watch();
+        loop {
+            let freed = budget.freed();
+            if !budget.is_pressed() {
+                break;
+            }
             tokio::select! {
-                () = budget.freed() => {}
+                () = freed => {}
                 () = outgoing.stalled() => return Some(Status::resource_exhausted(READS_NOTHING)),
                 () = outgoing.closed() => break,
             }
         }
+    }
+}
+
+fn welcome(said: Said) -> Option<v1::Welcome> {
+    let message = match said {
+        Said::Message(message) => message,
+        Said::Encoded(bytes) => v1::ServerMessage::decode(bytes).ok()?,
+    };
+    match message.kind? {
+        Kind::Welcome(welcome) => Some(welcome),
+        _ => None,
     }
 }
 
@@ -294,11 +323,14 @@ mod tests {
         let mut frames = Frames::of(read);
         let completions = v1::Completions { completions: vec![v1::Completion::default(); 3] };
         let message = v1::ServerMessage { kind: Some(Kind::Completions(completions)) };
-        for up in [Up::Message(Box::new(message.clone())), Up::Status(Status::aborted("x")), Up::End] {
+        let said = Said::Message(message.clone());
+        for up in [Up::Message(Box::new(said)), Up::Status(Status::aborted("x")), Up::End] {
             write_up(&mut write, &up).await.unwrap();
         }
         let mut next = async || read_up(frames.next().await.unwrap().unwrap()).unwrap();
-        assert!(matches!(next().await, Up::Message(got) if *got == message));
+        let Up::Message(got) = next().await else { panic!("no message") };
+        let Said::Encoded(bytes) = *got else { panic!("it was decoded") };
+        assert_eq!(v1::ServerMessage::decode(bytes).unwrap(), message);
         assert!(matches!(next().await, Up::Status(status) if status.code() == Code::Aborted));
         assert!(matches!(next().await, Up::End));
         write.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
@@ -307,7 +339,9 @@ mod tests {
 
     #[test]
     fn frames_of_a_stranger_are_errors_and_no_panic() {
-        for frame in [&b""[..], &[1, 0], &[0, 255, 255], &[9]] {
+        let said = Said::Encoded(Bytes::from_static(&[255, 255]));
+        assert!(welcome(said).is_none());
+        for frame in [&b""[..], &[1, 0], &[9]] {
             assert!(read_up(Bytes::copy_from_slice(frame)).is_err(), "{frame:?}");
         }
     }

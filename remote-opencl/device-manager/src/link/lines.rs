@@ -2,7 +2,7 @@
 
 use super::{Greeting, Link};
 use crate::objects::lock;
-use crate::outgoing::Messages;
+use crate::outgoing::{Messages, Said};
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
 use futures::{FutureExt as _, Stream};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tonic::Status;
 
-type Said = Result<v1::ServerMessage, Status>;
+type Item = Result<Said, Status>;
 
 /// One connection of a link.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl Line {
         Self { carried: Some(Box::new(carried)), ..self }
     }
 
-    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Option<Said>> {
-        let message = |kind| Poll::Ready(Some(Ok(v1::ServerMessage { kind: Some(kind) })));
+    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
+        let message = |kind| Poll::Ready(Some(Ok(Said::Message(v1::ServerMessage { kind: Some(kind) }))));
         if let Some(welcome) = self.first.take() {
             return message(Kind::Welcome(welcome));
         }
@@ -67,7 +67,7 @@ impl Line {
             return message(Kind::Ack(v1::Ack { received: state.received }));
         }
         let index = usize::try_from(state.cursor - state.first).unwrap_or(usize::MAX);
-        if let Some(again) = state.kept.get(index).cloned() {
+        if let Some(again) = state.kept.get(index).map(|(said, _)| said.clone()) {
             state.cursor += 1;
             return Poll::Ready(Some(Ok(again)));
         }
@@ -77,7 +77,7 @@ impl Line {
                 Poll::Pending
             }
             Poll::Ready(Some(Ok(mut said))) => {
-                if let Some(Kind::Welcome(welcome)) = &mut said.kind {
+                if let Said::Message(v1::ServerMessage { kind: Some(Kind::Welcome(welcome)) }) = &mut said {
                     // The first message of all, which has no number: without it there is nothing to resume.
                     if let Some(Greeting { key, grace }) = self.greeting.take() {
                         welcome.resume_key = key;
@@ -103,9 +103,9 @@ impl Lines {
 }
 
 impl Stream for Lines {
-    type Item = Said;
+    type Item = Item;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Said>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Item>> {
         let this = &mut *self;
         if let Some(link) = &mut this.link
             && let Poll::Ready(line) = link.poll_unpin(context)

@@ -3,7 +3,7 @@
 use super::Segment;
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::unistd::{SysconfVar, ftruncate, sysconf};
+use nix::unistd::ftruncate;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A memfd that is mapped here; unmapped when dropped.
+/// A memfd that is mapped here; emptied and unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
     address: NonNull<u8>,
@@ -30,21 +30,6 @@ pub struct Slice {
     segment: Arc<Segment>,
     offset: usize,
     len: usize,
-}
-
-/// Where a container's limit of memory is, in both versions of control groups; a word where there is none.
-const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-
-/// Memory of the machine, or of the container where that is less.
-pub(super) fn usable_bytes() -> u64 {
-    let limit = |path| std::fs::read_to_string(path).ok()?.trim().parse().ok();
-    LIMITS.into_iter().filter_map(limit).fold(machine_bytes(), u64::min)
-}
-
-fn machine_bytes() -> u64 {
-    let number = |variable| sysconf(variable).ok().flatten().and_then(|value| u64::try_from(value).ok());
-    let pages = number(SysconfVar::_PHYS_PAGES).unwrap_or(0);
-    pages.saturating_mul(number(SysconfVar::PAGE_SIZE).unwrap_or(4096))
 }
 
 impl Mapping {
@@ -83,6 +68,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // The client may keep the descriptor for ever: the pages would stay this process's. A hole in the file is zeroes.
+        // SAFETY: mapped in `create` with this length, shared and writable; whoever has an address in it keeps this value.
+        if unsafe { libc::madvise(self.address.as_ptr().cast(), self.len, libc::MADV_REMOVE) } != 0 {
+            tracing::warn!(error = %io::Error::last_os_error(), "The pages of a segment can't be given back");
+        }
         // SAFETY: mapped in `create` with this length; whoever has an address in it keeps this value.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.len) };
     }

@@ -1,6 +1,7 @@
 //! Whether a device's buffers can lie in shared memory: tried once, not assumed.
 
-use super::{Pool, Segments};
+use super::Segments;
+use crate::governor::Budget;
 use crate::vendor::{ClResult, Context, DeviceId, Memory, Queue};
 use fpga_protocol::segments::PAGE_BYTES;
 use fpga_protocol::v1;
@@ -17,7 +18,7 @@ pub fn works_in_shared_memory(device: DeviceId) -> bool {
 }
 
 fn seen(device: DeviceId) -> ClResult<Option<bool>> {
-    let mut segments = Segments::new(Pool::new(SIZE));
+    let mut segments = Segments::new(Budget::default());
     let Ok(fd) = segments.create(1, SIZE, None) else { return Ok(None) };
     let range = v1::SegmentRange { segment: 1, offset: PAGE_BYTES, length: SIZE - PAGE_BYTES };
     let Ok(slice) = segments.slice(&range) else { return Ok(None) };

@@ -1,18 +1,19 @@
 //! The memory of a session's command ring: a memfd like a segment's, that no message names a range of.
 
+use super::CreateError;
 use super::mapping::Mapping;
-use super::{CreateError, Pool, Share};
+use crate::governor::{Budget, Lasting};
 use fpga_protocol::segments::PAGE_BYTES;
 use fpga_ring::{Layout, Memory};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Mapped words, and their place on the manager's account.
+/// Mapped words, and their place on the tenant's account.
 #[derive(Debug)]
 pub struct RingMemory {
     mapping: Mapping,
-    _share: Share,
+    _lasting: Lasting,
 }
 
 impl RingMemory {
@@ -20,12 +21,12 @@ impl RingMemory {
     ///
     /// # Errors
     /// [`CreateError`].
-    pub fn create(pool: &Pool, layout: Layout) -> Result<(Arc<Self>, OwnedFd), CreateError> {
+    pub fn create(budget: &Budget, layout: Layout) -> Result<(Arc<Self>, OwnedFd), CreateError> {
         let bytes = (layout.words() * size_of::<AtomicU64>()) as u64;
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        let share = pool.take(bytes).ok_or(CreateError::Limit)?;
+        let lasting = budget.lasting(bytes).ok_or(CreateError::Limit)?;
         let (mapping, fd) = Mapping::create(fpga_protocol::segments::check_size(bytes)?)?;
-        Ok((Arc::new(Self { mapping, _share: share }), fd))
+        Ok((Arc::new(Self { mapping, _lasting: lasting }), fd))
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::governor::{Governor, Limits};
 use crate::peer::Credentials;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -9,7 +10,7 @@ fn range(segment: u64, offset: u64, length: u64) -> v1::SegmentRange {
 
 #[test]
 fn a_segment_is_zero_shared_and_cannot_change_its_size() {
-    let mut segments = Segments::new(Pool::new(1 << 20));
+    let mut segments = Segments::default();
     let file = std::fs::File::from(segments.create(1, 8192, None).unwrap());
     assert_eq!(file.metadata().unwrap().len(), 8192);
     assert_eq!(&segments.copy(&range(1, 0, 8192)).unwrap()[..], &[0; 8192]);
@@ -22,7 +23,7 @@ fn a_segment_is_zero_shared_and_cannot_change_its_size() {
 
 #[test]
 fn a_copy_does_not_change_with_the_segment() {
-    let mut segments = Segments::new(Pool::new(1 << 20));
+    let mut segments = Segments::default();
     let mut file = std::fs::File::from(segments.create(1, 4096, None).unwrap());
     file.write_all(b"before").unwrap();
     let copy = segments.copy(&range(1, 0, 6)).unwrap();
@@ -32,7 +33,7 @@ fn a_copy_does_not_change_with_the_segment() {
 
 #[test]
 fn ranges_of_no_segment_or_outside_are_refused() {
-    let mut segments = Segments::new(Pool::new(1 << 20));
+    let mut segments = Segments::default();
     segments.create(1, 4096, None).unwrap();
     assert_eq!(segments.slice(&range(2, 0, 1)).unwrap_err(), RangeError::Unknown(2));
     assert_eq!(segments.slice(&range(1, 0, 4097)).unwrap_err(), RangeError::Outside);
@@ -43,8 +44,13 @@ fn ranges_of_no_segment_or_outside_are_refused() {
 
 #[test]
 fn bytes_are_bounded_and_come_back_when_the_last_user_has_gone() {
-    let pool = Pool::new(16384);
-    let mut segments = Segments::new(pool.clone());
+    let limits = Limits { lasting: 64 << 20, passing: 64 << 20 };
+    let governor = Governor::new(limits, limits);
+    let budget = governor.tenant().session().unwrap();
+    let others = budget.lasting((64 << 20) - governor.held().lasting - 16384).unwrap();
+    let held_before = governor.held().lasting;
+    let taken = || governor.held().lasting - held_before;
+    let mut segments = Segments::new(budget.clone());
     segments.create(1, 8192, None).unwrap();
     segments.create(2, 8192, None).unwrap();
     assert!(matches!(segments.create(3, 4096, None), Err(CreateError::Limit)));
@@ -53,11 +59,30 @@ fn bytes_are_bounded_and_come_back_when_the_last_user_has_gone() {
     assert!(matches!(segments.create(3, 5, None), Err(CreateError::Size(_))));
     let used = segments.slice(&range(1, 0, 10)).unwrap();
     segments.release(1);
-    assert_eq!(pool.taken(), 16384);
+    assert_eq!(taken(), 16384);
     drop(used);
-    assert_eq!(pool.taken(), 8192);
+    assert_eq!(taken(), 8192);
     drop(segments);
-    assert_eq!(pool.taken(), 0);
+    assert_eq!(taken(), 0);
+    drop(others);
+}
+
+#[test]
+fn a_segment_that_was_released_takes_no_pages_though_the_client_keeps_its_descriptor() {
+    use std::os::unix::fs::MetadataExt as _;
+    const BYTES: u64 = 1 << 20;
+    let mut segments = Segments::default();
+    let file = std::fs::File::from(segments.create(1, BYTES, None).unwrap());
+    file.write_all_at(&[7; 4096], 0).unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 >= BYTES);
+    let used = segments.slice(&range(1, 0, 10)).unwrap();
+    segments.release(1);
+    assert!(file.metadata().unwrap().blocks() * 512 >= BYTES, "a command still uses it");
+    drop(used);
+    assert_eq!(file.metadata().unwrap().blocks(), 0);
+    let mut bytes = [1; 10];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, [0; 10], "what the client has mapped stays valid, as zeroes");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! One connection: TLS, HTTP/2 and its sessions, all on the thread of the connection.
 
-use crate::budget::Budget;
+use super::frames::{GrpcFrames, SaidEncoder};
 use crate::config::SharedMemory;
 use crate::connections::Open;
+use crate::governor::{Budget, SEND_BUFFER_BYTES};
 use crate::greeting::{Greeted, Greeting, greet};
 use crate::isolation::relay;
 use crate::link::Lines;
@@ -11,11 +12,11 @@ use crate::outgoing::Outgoing;
 use crate::peer::{Accepted, Credentials, Peer};
 use crate::session::{Incoming, Locality, Session, Shared, Who};
 use fpga_net::socket::Socket;
-use fpga_protocol::limits::{MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, WINDOW_BYTES};
-use fpga_protocol::v1;
-use fpga_protocol::v1::device_manager_server::{DeviceManager, DeviceManagerServer};
+use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
+use hyper::{Method, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tonic::codegen::Service as _;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Status;
+use tonic::codec::{EncodeBody, SingleMessageCompressionOverride};
 
 /// Most sessions of one connection.
 const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
@@ -32,8 +33,10 @@ const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to hear that the manager ends, once its sessions have ended.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
-/// What may wait in a connection for its socket.
-const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// Largest frame that is taken. A part of a frame that waits keeps all of it.
+const MAX_FRAME_BYTES: u32 = 256 << 10;
+/// The only method.
+const SESSION_PATH: &str = "/fpga.remote.v1.DeviceManager/Session";
 /// Longest headers of a request.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 
@@ -92,18 +95,17 @@ async fn http<S>(stream: S, service: &Service)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let server = DeviceManagerServer::new(service.clone())
-        .max_decoding_message_size(MAX_MESSAGE_BYTES)
-        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let window = service.shared.governor.window_bytes();
+    let server = service.clone();
     let handler = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let mut server = server.clone();
-        async move { server.call(request).await }
+        let answer = server.answer(request);
+        async move { Ok::<_, std::convert::Infallible>(answer) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(window)
+        .initial_connection_window_size(window)
         .max_frame_size(MAX_FRAME_BYTES)
         .max_concurrent_streams(MAX_SESSIONS_PER_CONNECTION)
         .max_send_buf_size(SEND_BUFFER_BYTES)
@@ -165,11 +167,13 @@ impl Service {
     }
 
     /// All of a session.
-    async fn run(&self, greeted: Greeted, budget: Budget, outgoing: Outgoing, client: impl Incoming) {
+    async fn run(&self, greeted: Greeted, mut outgoing: Outgoing, client: impl Incoming) {
+        let budget = greeted.budget.clone();
+        outgoing.paid_by(budget.clone());
         self.shared.config.metrics.sessions_opened.inc();
         let locality = self.locality();
         if let Some(processes) = &self.shared.processes {
-            return relay::run(processes, &self.shared, greeted, locality, budget, outgoing, client).await;
+            return relay::run(processes, &self.shared, greeted, locality, outgoing, client).await;
         }
         let Greeted { tenant, account, client: name, pid, .. } = greeted;
         let id = self.shared.config.dispatcher.new_session();
@@ -201,40 +205,49 @@ impl Service {
     }
 }
 
-#[tonic::async_trait]
-impl DeviceManager for Service {
-    type SessionStream = Lines;
+impl Service {
+    /// The answer to a request, which begins a session where it is one for that.
+    fn answer(&self, request: hyper::Request<hyper::body::Incoming>) -> Response<tonic::body::Body> {
+        let (head, body) = request.into_parts();
+        if head.uri.path() != SESSION_PATH || head.method != Method::POST {
+            return Status::unimplemented("a device manager has the method Session only").into_http();
+        }
+        let lines = self.session(GrpcFrames::new(body));
+        let compression = SingleMessageCompressionOverride::default();
+        let body = EncodeBody::new_server(SaidEncoder, lines, None, compression, Some(MAX_MESSAGE_BYTES));
+        let mut response = Response::new(tonic::body::Body::new(body));
+        response.headers_mut().insert(CONTENT_TYPE, tonic::metadata::GRPC_CONTENT_TYPE);
+        response
+    }
 
-    async fn session(
-        &self,
-        request: Request<Streaming<v1::ClientMessage>>,
-    ) -> Result<Response<Lines>, Status> {
-        let budget = Budget::default();
-        let (outgoing, messages) = Outgoing::new(budget.clone(), self.shared.config.metrics.clone());
+    fn session(&self, mut client: GrpcFrames<hyper::body::Incoming>) -> Lines {
+        // Nothing is said to a client that has proved nothing but why it is refused.
+        let (outgoing, messages) = Outgoing::new(Budget::default(), self.shared.config.metrics.clone());
         let (lines, link) = Lines::new(messages);
         let mut counted = Counted::new(self);
         let service = self.clone();
-        let mut client = request.into_inner();
         tokio::spawn(async move {
             let links = &service.shared.links;
             let greeting = greet(&mut client, &service.shared, &service.peer).await;
             if greeting.is_ok() {
                 service.open.is_used();
+                client.handshake_passed();
             }
             match greeting {
                 Ok(Greeting::New(greeted)) if greeted.resumable && links.are_on() => {
+                    let budget = greeted.budget.clone();
                     let (outgoing, messages) =
                         Outgoing::new(budget.clone(), service.shared.config.metrics.clone());
-                    match links.start(greeted.tenant.clone(), client, messages) {
+                    match links.start(greeted.tenant.clone(), client, (messages, budget)) {
                         Ok((client, line)) => {
                             // Where the connection has gone already the client comes back by another.
                             let _ = link.send(line);
-                            service.run(greeted, budget, outgoing, client).await;
+                            service.run(greeted, outgoing, client).await;
                         }
                         Err(error) => outgoing.end(Status::internal(error.to_string())),
                     }
                 }
-                Ok(Greeting::New(greeted)) => service.run(greeted, budget, outgoing, client).await,
+                Ok(Greeting::New(greeted)) => service.run(greeted, outgoing, client).await,
                 Ok(Greeting::Resume { tenant, resume }) => {
                     counted.is_no_session();
                     match links.resume(&tenant, &resume.key, resume.received, client) {
@@ -254,7 +267,7 @@ impl DeviceManager for Service {
             }
             drop(counted);
         });
-        Ok(Response::new(lines))
+        lines
     }
 }
 

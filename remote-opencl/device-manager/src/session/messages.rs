@@ -2,51 +2,166 @@
 
 use super::on_board::OnBoard;
 use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
-use super::{Building, Ring, Session};
+use super::{Building, Message, Ring, Session};
 use crate::board::Use;
-use crate::budget::HARD_LIMIT;
 use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::command_ring;
-use crate::commands::{self, Body};
+use crate::commands::{self, Body, Staging};
+use crate::governor::{DECODING_BYTES, Hold, Refusal};
 use crate::metrics::{DataPath, Direction};
+use crate::outgoing::STALL_TIMEOUT;
 use crate::ready::{EventId, Item};
 use crate::router::Input;
+use crate::transfers::Reserved;
 use crate::vendor::ClError;
+use bytes::Bytes;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
+use fpga_protocol::weight;
+use prost::Message as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a message waits for memory: until whoever holds it and reads nothing has lost its session.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(3 * STALL_TIMEOUT.as_secs());
+
+/// The most that decoding a message may take.
+const MAX_DECODED_BYTES: u64 = 64 << 20;
+
+/// Whether there is memory for what a message brings.
+enum Admission {
+    /// There is; where it is none that is needed, nothing is held.
+    Held(Option<Hold>),
+    /// There may be later.
+    Waits,
+    /// There is none, and the message can't wait.
+    Refused,
+}
 
 impl Session {
-    pub(super) fn message(&mut self, message: v1::ClientMessage) -> Result<(), Violation> {
+    /// A message as it came. Before it is decoded it is known what that takes.
+    pub(super) fn encoded(&mut self, encoded: Bytes) -> Result<(), Violation> {
+        let decoded_bytes = weight::of_client_message(&encoded)?;
+        if decoded_bytes > MAX_DECODED_BYTES {
+            return Err(Violation::Decoded(decoded_bytes));
+        }
+        // Some of it each session has from the beginning.
+        let beyond = decoded_bytes.saturating_sub(DECODING_BYTES);
+        let decoding = if beyond > 0 { Some(self.budget.try_hold(beyond)) } else { None };
+        let _decoding = decoding.transpose().map_err(|_| Violation::Bytes(beyond))?;
+        let encoded_bytes = encoded.len();
+        // Commands and their arguments take no more than the message that they come in does twice.
+        let kept_bytes = encoded_bytes as u64 + 2 * decoded_bytes;
+        let message = v1::ClientMessage::decode(encoded).map_err(|_| weight::Malformed)?;
+        self.messages += 1;
+        self.message(Message { message, encoded_bytes, kept_bytes, waits_since: None })?;
+        if self.is_clients_turn() && self.budget.is_overdrawn() {
+            return Err(Violation::Bytes(self.budget.held()));
+        }
+        Ok(())
+    }
+
+    /// A message, or one that was put off. It is put off where the board is closed, or there is no memory for what it brings.
+    pub(super) fn message(&mut self, mut message: Message) -> Result<(), Violation> {
         let Some(used) = self.shared.config.board.enter() else {
             self.put_off = Some(message);
             return Ok(());
         };
+        let admission = self.admit(&mut message);
+        if let Admission::Waits = admission {
+            self.put_off = Some(message);
+            return Ok(());
+        }
+        let Message { message, encoded_bytes, kept_bytes, .. } = message;
         match message.kind.ok_or(Violation::NoKind)? {
             Kind::Hello(_) => Err(Violation::Hello),
             // Where there is something to acknowledge it doesn't come here.
             Kind::Ack(_) => Err(Violation::NoKind),
             Kind::Chunk(chunk) => {
-                self.transfers.chunk(chunk)?;
-                let held = self.transfers.bytes() + self.budget.held();
-                if held > HARD_LIMIT { Err(Violation::Bytes(held)) } else { Ok(()) }
+                let reserved = match admission {
+                    Admission::Held(hold) => Reserved::Held(hold),
+                    Admission::Waits | Admission::Refused => Reserved::Refused,
+                };
+                Ok(self.transfers.chunk(chunk, encoded_bytes, reserved)?)
             }
-            Kind::Flush(flush) => self.flush(flush),
-            Kind::Call(call) => self.call(call, &used),
+            Kind::Flush(flush) => {
+                let (hold, staging) = match admission {
+                    Admission::Held(Some(mut hold)) => {
+                        let staged = hold.bytes().saturating_sub(kept_bytes);
+                        let staging = Staging::Held(hold.split(staged));
+                        (hold, staging)
+                    }
+                    // Its reads fail, the others run.
+                    _ => {
+                        let hold = self.budget.try_hold(kept_bytes);
+                        (hold.map_err(|_| Violation::Bytes(self.budget.held()))?, Staging::Refused)
+                    }
+                };
+                self.flush(flush, hold, staging)
+            }
+            Kind::Call(call) => match admission {
+                Admission::Held(hold) => self.call(call, &used, hold),
+                Admission::Waits | Admission::Refused => Err(Violation::Bytes(self.budget.held())),
+            },
         }
     }
 
-    fn call(&mut self, call: v1::Call, used: &Use) -> Result<(), Violation> {
+    /// Holds the memory for what a message brings. Who waits for it holds nothing that only its own client frees, and waits
+    /// no longer than [`MEMORY_TIMEOUT`].
+    fn admit(&self, message: &mut Message) -> Admission {
+        let need = self.need(message);
+        if need == 0 {
+            return Admission::Held(None);
+        }
+        match self.budget.try_hold(need) {
+            Ok(hold) => Admission::Held(Some(hold)),
+            Err(Refusal::Never) => Admission::Refused,
+            Err(Refusal::NotNow) if self.is_clients_turn() => Admission::Refused,
+            Err(Refusal::NotNow) => {
+                let since = *message.waits_since.get_or_insert_with(Instant::now);
+                if since.elapsed() < MEMORY_TIMEOUT { Admission::Waits } else { Admission::Refused }
+            }
+        }
+    }
+
+    /// How many bytes a message makes the manager hold after it was handled, and while a call runs elsewhere.
+    fn need(&self, message: &Message) -> u64 {
+        match &message.message.kind {
+            Some(Kind::Chunk(chunk)) => self.transfers.need(chunk),
+            Some(Kind::Flush(flush)) => {
+                let staged = |command| commands::staged_bytes(command, &self.objects);
+                let staged = flush.commands.iter().map(staged).fold(0, u64::saturating_add);
+                message.kept_bytes.saturating_add(staged)
+            }
+            Some(Kind::Call(v1::Call { method, .. })) => match method {
+                Some(Method::BuildProgram(_) | Method::CompileProgram(_) | Method::LinkProgram(_)) => {
+                    message.kept_bytes
+                }
+                // They are over when they have been handled.
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    fn call(&mut self, call: v1::Call, used: &Use, hold: Option<Hold>) -> Result<(), Violation> {
         match self.images_for(&call) {
             Some(images) => {
-                self.put_on_board(&images, OnBoard::Call(Box::new(call)), used);
+                self.put_on_board(&images, OnBoard::Call(Box::new(call), hold), used);
                 Ok(())
             }
-            None => self.call_now(call, used),
+            None => self.call_now(call, used, hold),
         }
     }
 
-    pub(super) fn call_now(&mut self, call: v1::Call, used: &Use) -> Result<(), Violation> {
+    pub(super) fn call_now(
+        &mut self,
+        call: v1::Call,
+        used: &Use,
+        hold: Option<Hold>,
+    ) -> Result<(), Violation> {
         let id = call.id;
         match call.method.ok_or(CallError::NoMethod)? {
             Method::CreateUserEvent(create) => {
@@ -119,7 +234,7 @@ impl Session {
                                     reply(id, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None)
                                 }
                             };
-                            drop((place, used));
+                            drop((place, used, hold));
                             let _ = inbox.0.send(Input::Built(Box::new(built), included));
                         });
                         match started {
@@ -139,7 +254,7 @@ impl Session {
     fn open_ring(&mut self, call: u64) {
         let opened = match (&self.ring, &self.side) {
             (Ring::None, Some(side)) if command_ring::is_wanted() => {
-                command_ring::open(&self.shared.segments, side, call)
+                command_ring::open(&self.budget, side, call)
             }
             _ => return self.answer(reply(call, Err(ClError(opencl_sys::CL_INVALID_OPERATION)), None)),
         };
@@ -187,15 +302,16 @@ impl Session {
         }
     }
 
-    fn flush(&mut self, flush: v1::Flush) -> Result<(), Violation> {
+    fn flush(&mut self, flush: v1::Flush, hold: Hold, mut staging: Staging) -> Result<(), Violation> {
         let count = flush.commands.len();
         if count > MAX_FLUSH {
             return Err(Violation::Flush(count));
         }
+        let hold = Arc::new(hold);
         let mut items = Vec::with_capacity(count);
         for command in flush.commands {
             self.new_event(command.event)?;
-            items.push(commands::item(command, &self.objects, &mut self.transfers, &self.budget)?);
+            items.push(commands::item(command, &self.objects, &mut self.transfers, &mut staging, &hold)?);
         }
         for path in [DataPath::Messages, DataPath::Shared] {
             let received = |item: &Item<Body>| item.body.as_ref().map_or(0, |body| body.received(path));
@@ -211,10 +327,6 @@ impl Session {
         let step = self.ready.flush(items)?;
         if self.ready.deferred() > MAX_DEFERRED {
             return Err(Violation::Deferred);
-        }
-        let held = self.transfers.bytes() + self.budget.held();
-        if held > HARD_LIMIT {
-            return Err(Violation::Bytes(held));
         }
         self.go(step);
         Ok(())

@@ -9,6 +9,7 @@ use crate::board::Use;
 use crate::calls::Load;
 use crate::commands::Operation;
 use crate::dispatcher::{Demand, Lanes, OtherKernels, TaskId, TaskRequest};
+use crate::governor::Hold;
 use crate::objects::lock;
 use crate::programs::Program;
 use crate::vendor::ClResult;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 pub(super) enum OnBoard {
     /// A program is made of its binaries.
     Load(Box<Load>),
-    /// A call goes to the vendor.
-    Call(Box<v1::Call>),
+    /// A call goes to the vendor; with the memory that is held for it.
+    Call(Box<v1::Call>, Option<Hold>),
 }
 
 impl Session {
@@ -112,8 +113,8 @@ impl Session {
                 self.answer(reply);
                 loaded
             }
-            OnBoard::Call(call) => {
-                if let Err(violation) = self.call_now(*call, used) {
+            OnBoard::Call(call, hold) => {
+                if let Err(violation) = self.call_now(*call, used, hold) {
                     self.violation = Some(violation);
                 }
                 Ok(())

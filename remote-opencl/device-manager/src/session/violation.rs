@@ -1,10 +1,10 @@
 //! How a client breaks the protocol or exceeds its bounds, and what it hears then.
 
-use crate::budget::HARD_LIMIT;
 use crate::calls::CallError;
 use crate::objects::AddError;
 use crate::ready::UsedTwice;
 use crate::transfers::TransferError;
+use fpga_protocol::weight::Malformed;
 use tonic::{Code, Status};
 
 /// Most events of a session that it has not released.
@@ -35,7 +35,14 @@ pub(super) enum Violation {
     Events,
     #[error("{MAX_DEFERRED} commands wait for user events; set some")]
     Deferred,
-    #[error("the session makes the manager hold {0} bytes; at most {HARD_LIMIT} are held")]
+    #[error("a message decodes to {0} bytes, which is too much")]
+    Decoded(u64),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(
+        "the device manager can hold no more for this tenant, and the session holds {0} bytes that only its client can free; \
+         wait for commands, or raise --client-memory"
+    )]
     Bytes(u64),
 }
 

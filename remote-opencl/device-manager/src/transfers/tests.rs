@@ -5,6 +5,12 @@ fn chunk(transfer: u64, length: u64, offset: u64, data: &'static [u8]) -> v1::Ch
     v1::Chunk { transfer, length, offset, data: Bytes::from_static(data) }
 }
 
+/// Takes a chunk for which there is memory.
+fn take(transfers: &mut Transfers, chunk: v1::Chunk) -> Result<(), TransferError> {
+    let message = chunk.data.len();
+    transfers.chunk(chunk, message, Reserved::Held(None))
+}
+
 fn refer(id: u64, length: u64) -> Option<v1::Data> {
     Some(v1::Data { form: Some(Form::Transfer(v1::Transfer { id, length })) })
 }
@@ -12,19 +18,19 @@ fn refer(id: u64, length: u64) -> Option<v1::Data> {
 #[test]
 fn chunks_that_follow_each_other_are_one_transfer() {
     let mut transfers = Transfers::default();
-    transfers.chunk(chunk(1, 5, 0, b"abc")).unwrap();
-    transfers.chunk(chunk(1, 5, 3, b"de")).unwrap();
+    take(&mut transfers, chunk(1, 5, 0, b"abc")).unwrap();
+    take(&mut transfers, chunk(1, 5, 3, b"de")).unwrap();
     assert_eq!(transfers.bytes(), 5);
-    assert_eq!(join(transfers.take(refer(1, 5)).unwrap()), "abcde");
+    assert_eq!(join(transfers.take(refer(1, 5)).unwrap().pieces), "abcde");
     assert_eq!(transfers.bytes(), 0);
-    assert_eq!(transfers.take(refer(1, 5)), Err(TransferError::Incomplete(1)), "once");
+    assert_eq!(transfers.take(refer(1, 5)).unwrap_err(), TransferError::Incomplete(1), "once");
 }
 
 #[test]
 fn chunks_that_lie_are_refused() {
     let refused = |chunks: &[v1::Chunk]| {
         let mut transfers = Transfers::default();
-        chunks.iter().cloned().find_map(|chunk| transfers.chunk(chunk).err()).unwrap()
+        chunks.iter().cloned().find_map(|chunk| take(&mut transfers, chunk).err()).unwrap()
     };
     assert_eq!(refused(&[chunk(0, 3, 0, b"abc")]), TransferError::Zero);
     assert_eq!(refused(&[chunk(1, 3, 1, b"abc")]), TransferError::Order(1));
@@ -41,19 +47,68 @@ fn chunks_that_lie_are_refused() {
 #[test]
 fn a_message_refers_to_complete_transfers_only() {
     let mut transfers = Transfers::default();
-    transfers.chunk(chunk(1, 5, 0, b"abc")).unwrap();
-    assert_eq!(transfers.take(refer(1, 5)), Err(TransferError::Incomplete(1)));
-    assert_eq!(transfers.take(refer(2, 5)), Err(TransferError::Incomplete(2)));
-    assert_eq!(transfers.take(None), Err(TransferError::Missing));
+    take(&mut transfers, chunk(1, 5, 0, b"abc")).unwrap();
+    assert_eq!(transfers.take(refer(1, 5)).unwrap_err(), TransferError::Incomplete(1));
+    assert_eq!(transfers.take(refer(2, 5)).unwrap_err(), TransferError::Incomplete(2));
+    assert_eq!(transfers.take(None).unwrap_err(), TransferError::Missing);
 }
 
 #[test]
 fn open_transfers_are_bounded() {
     let mut transfers = Transfers::default();
     for id in 1..=MAX_TRANSFERS as u64 {
-        transfers.chunk(chunk(id, 5, 0, b"abc")).unwrap();
+        take(&mut transfers, chunk(id, 5, 0, b"abc")).unwrap();
     }
-    assert_eq!(transfers.chunk(chunk(u64::MAX, 5, 0, b"abc")), Err(TransferError::TooMany));
+    assert_eq!(take(&mut transfers, chunk(u64::MAX, 5, 0, b"abc")), Err(TransferError::TooMany));
+}
+
+#[test]
+fn a_small_chunk_in_a_large_message_keeps_its_own_bytes_only() {
+    const MESSAGE: usize = 4 << 20;
+    let mut transfers = Transfers::default();
+    let message = Bytes::from(vec![7; MESSAGE]);
+    for (id, length) in [(1, 1), (2, SHORT_BYTES), (3, MAX_CHUNK_BYTES)] {
+        let chunk =
+            v1::Chunk { transfer: id, length: length as u64, offset: 0, data: message.slice(..length) };
+        assert!(transfers.need(&chunk) >= length as u64);
+        transfers.chunk(chunk, MESSAGE, Reserved::Held(None)).unwrap();
+    }
+    assert!(message.is_unique(), "a transfer keeps a whole message for a part of it");
+    let data = message.slice(..MAX_CHUNK_BYTES);
+    let bulk = v1::Chunk { transfer: 4, length: MESSAGE as u64, offset: 0, data };
+    transfers.chunk(bulk, MAX_CHUNK_BYTES + 20, Reserved::Held(None)).unwrap();
+    assert!(!message.is_unique(), "bulk data is not copied");
+}
+
+#[test]
+fn short_chunks_are_kept_together_and_come_out_in_order() {
+    let mut transfers = Transfers::default();
+    let bytes: Vec<u8> = (0..200_000_u32).map(|at| at.to_le_bytes()[1]).collect();
+    let all = Bytes::from(bytes);
+    let mut at = 0;
+    for size in [1, 5000, 3, 3, 4095, 4096, 70].into_iter().cycle() {
+        let end = all.len().min(at + size);
+        let data = all.slice(at..end);
+        let chunk = v1::Chunk { transfer: 1, length: all.len() as u64, offset: at as u64, data };
+        take(&mut transfers, chunk).unwrap();
+        at = end;
+        if at == all.len() {
+            break;
+        }
+    }
+    let Data { pieces, .. } = transfers.take(refer(1, all.len() as u64)).unwrap();
+    assert_eq!(join(pieces), all);
+}
+
+#[test]
+fn a_transfer_without_memory_is_dropped_as_it_comes_and_fails_what_refers_to_it() {
+    let mut transfers = Transfers::default();
+    transfers.chunk(chunk(1, 5, 0, b"abc"), 3, Reserved::Refused).unwrap();
+    let last = chunk(1, 5, 3, b"de");
+    assert_eq!(transfers.need(&last), 0, "it has begun");
+    transfers.chunk(last, 2, Reserved::Held(None)).unwrap();
+    assert_eq!(transfers.bytes(), 0);
+    assert_eq!(transfers.take(refer(1, 5)).unwrap_err(), TransferError::OverQuota);
 }
 
 proptest! {
@@ -64,8 +119,8 @@ proptest! {
         let data: Bytes = (0..length).map(|at| at.wrapping_mul(31).to_le_bytes()[0] ^ seed).collect::<Vec<_>>().into();
         let mut transfers = Transfers::default();
         for chunk in chunks(7, &data) {
-            transfers.chunk(chunk).unwrap();
+            take(&mut transfers, chunk).unwrap();
         }
-        prop_assert_eq!(join(transfers.take(refer(7, length as u64)).unwrap()), data);
+        prop_assert_eq!(join(transfers.take(refer(7, length as u64)).unwrap().pieces), data);
     }
 }

@@ -88,7 +88,7 @@ impl Ring {
         self.bell.lock().unwrap().write_all(&[1]).unwrap();
     }
 
-    fn say(&mut self, kind: Kind) {
+    pub fn say(&mut self, kind: Kind) {
         let mut bytes = bytes::BytesMut::new();
         frame(&mut bytes, |out| v1::ClientMessage { kind: Some(kind) }.encode(out)).unwrap();
         let (written, bell) = self.producer.write(&bytes).unwrap();

@@ -1,12 +1,15 @@
 //! A device manager as a child process, and a client that speaks the protocol by hand.
 
+// By their paths, so that a benchmark can have this file, too.
+#[path = "harness/board.rs"]
 mod board;
+#[path = "harness/manager.rs"]
 mod manager;
 
 pub use board::Board;
 pub use manager::Manager;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes};
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES, PROTOCOL_VERSION};
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
@@ -16,10 +19,13 @@ use fpga_protocol::v1::device_manager_client::DeviceManagerClient;
 use fpga_protocol::v1::kernel_arg::Value;
 use fpga_protocol::v1::server_message::Kind as ServerKind;
 use fpga_protocol::v1::{self, ServerMessage};
+use prost::Message as _;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
@@ -408,6 +414,60 @@ pub fn hello_with(protocol_version: u32, token: &str) -> v1::ClientMessage {
 /// Both ends of a stream on which nothing was said.
 pub async fn raw(channel: Channel) -> (mpsc::Sender<v1::ClientMessage>, Streaming<ServerMessage>) {
     try_raw(channel).await.unwrap()
+}
+
+/// As [`raw`], for messages that were encoded by hand.
+pub async fn raw_bytes(channel: Channel) -> (mpsc::Sender<Bytes>, Streaming<ServerMessage>) {
+    try_raw_bytes(channel).await.unwrap()
+}
+
+/// As [`raw_bytes`], where there may be no stream.
+pub async fn try_raw_bytes(
+    channel: Channel,
+) -> Result<(mpsc::Sender<Bytes>, Streaming<ServerMessage>), Status> {
+    let (to, stream) = mpsc::channel(16);
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let path = PathAndQuery::from_static("/fpga.remote.v1.DeviceManager/Session");
+    let request = tonic::Request::new(ReceiverStream::new(stream));
+    Ok((to, client.streaming(request, path, Encoded).await?.into_inner()))
+}
+
+/// Sends bytes as they are.
+struct Encoded;
+
+impl Codec for Encoded {
+    type Encode = Bytes;
+    type Decode = ServerMessage;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Encoded {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Encoded {
+    type Item = ServerMessage;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<ServerMessage>, Status> {
+        Ok(Some(ServerMessage::decode(bytes).unwrap()))
+    }
 }
 
 async fn try_raw(

@@ -1,6 +1,7 @@
 //! Clients that break the protocol, the standard or the rules between tenants.
 
 mod exhaustion;
+mod memory;
 
 use crate::harness::{Client, Manager, after, hello, next, raw};
 use crate::{ADD, INCREASE, ints, scalar};

@@ -6,7 +6,7 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
 
 /// Bytes that the manager has in memory.
-fn resident(manager: &Manager) -> u64 {
+pub(super) fn resident(manager: &Manager) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", manager.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
@@ -104,11 +104,11 @@ async fn an_upload_that_never_ends_takes_no_memory() {
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_loses_its_session_before_the_manager_its_memory() {
-    /// Far more than what the manager holds for a session.
+    /// Far more than what the manager holds for a session: a sixth of the memory for clients.
     const READS: usize = 48;
-    const SIZE: u64 = 64 << 20;
-    const MOST: u64 = 1200 << 20;
-    let manager = Manager::start(&[]);
+    const SIZE: u64 = 16 << 20;
+    const MOST: u64 = 256 << 20;
+    let manager = Manager::start(&["--client-memory", "1GiB"]);
     let mut witness = Client::connect(&manager).await;
     let mut client = Client::connect(&manager).await;
     let context = client.context().await;
