@@ -3,12 +3,12 @@
 //! Both are the code that serves; what is made for them here is the peer alone.
 
 use crate::board::Board;
-use crate::budget::Budget;
 use crate::builds::Builds;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::Confinement;
 use crate::dispatcher::{Dispatcher, SessionId, Tenant};
 use crate::gate::MayReconfigure;
+use crate::governor::{Governor, Limits};
 use crate::greeting::Access;
 use crate::health::Health;
 use crate::includes::Includes;
@@ -23,14 +23,16 @@ use crate::peer::Credentials;
 use crate::quotas::{Quota, Quotas};
 use crate::reporting::Reports;
 use crate::router::{Input, Router};
-use crate::segments::{Pool, Side, Sides};
+use crate::segments::{Side, Sides};
 use crate::session::{Incoming, Locality, Session, Shared, Who};
 use crate::settings::{Current, Settings, TenantArgs};
 use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
+use bytes::Bytes;
 use fpga_protocol::v1;
 use futures::StreamExt as _;
+use prost::Message as _;
 use std::num::NonZeroU32;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
@@ -50,13 +52,15 @@ static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
     let settings = Settings::new(Current { default_quota: quota, ..Current::default() });
     let slots = NonZeroU32::MIN.saturating_add(1);
     let current = settings.current();
+    let limits = Limits { lasting: 4 * MEMORY_BYTES, passing: MEMORY_BYTES };
+    let governor = Governor::new(limits, limits);
     let dispatcher = Dispatcher::new(slots, current.rules.clone(), Reports::off());
     Ok(Mutex::new(Arc::new(Shared {
         inventory: Inventory::read().map_err(|error| error.to_string())?,
         router: Router::default(),
-        quotas: Quotas::new(settings.clone(), metrics.clone()),
+        quotas: Quotas::new(settings.clone(), metrics.clone(), governor.clone()),
         sides: Sides::default(),
-        segments: Pool::new(MEMORY_BYTES),
+        governor,
         links: Links::new(Duration::ZERO, metrics.clone()),
         lender: Arc::default(),
         shutdown: Shutdown::new(),
@@ -103,13 +107,13 @@ struct Messages {
 }
 
 impl Incoming for Messages {
-    async fn next(&mut self) -> Result<Option<v1::ClientMessage>, Status> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         if let Some((session, side)) = self.side.take() {
             self.shared.router.send(session, Input::Side(Side::of(side.into())));
             // What comes from elsewhere is taken first.
             tokio::task::yield_now().await;
         }
-        Ok(self.left.next())
+        Ok(self.left.next().map(|message| message.encode_to_vec().into()))
     }
 }
 
@@ -120,8 +124,8 @@ pub struct Left {
     pub running: usize,
     /// Tasks that wait.
     pub waiting: usize,
-    /// Bytes of shared memory.
-    pub segments: u64,
+    /// Bytes that the governor counts: messages, data on its way, shared memory, the session itself.
+    pub bytes: u64,
 }
 
 /// Serves a session whose client sends these messages and goes.
@@ -136,7 +140,7 @@ pub fn session(messages: Vec<v1::ClientMessage>) -> Result<Left, String> {
     let tenant = Tenant::new("fuzz");
     let account = shared.quotas.enter(&tenant).ok_or("sessions before this one live on")?;
     let id = shared.config.dispatcher.new_session();
-    let budget = Budget::default();
+    let budget = account.bytes().session().ok_or("sessions before this one hold all memory")?;
     let (outgoing, mut told) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
     let client = Messages { left: messages.into_iter(), side: Some((id, ours)), shared: shared.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -150,6 +154,7 @@ pub fn session(messages: Vec<v1::ClientMessage>) -> Result<Left, String> {
         .map_err(|_| "the session hangs".to_owned())?;
     drop(theirs);
     let dispatcher = &shared.config.dispatcher;
-    let segments = shared.segments.taken();
-    Ok(Left { running: dispatcher.running(), waiting: dispatcher.waiting(), segments })
+    let held = shared.governor.held();
+    let bytes = held.lasting + held.passing;
+    Ok(Left { running: dispatcher.running(), waiting: dispatcher.waiting(), bytes })
 }

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Launches, Measured, Report};
 use crate::gate::Asker;
-use crate::governor::{Budget, Governor};
+use crate::governor::{Budget, Governor, Lasting};
 use crate::includes::SessionIncludes;
 use crate::inventory::Inventory;
 use crate::isolation::pool::TenantProcesses;
@@ -128,6 +128,8 @@ pub struct Session {
     put_off: Option<Message>,
     /// How many messages were taken.
     messages: u64,
+    /// What its events take, beyond the first few.
+    event_tables: Vec<Lasting>,
     building: Building,
     includes: SessionIncludes,
     /// What a task without commands is to do when it has its slot, and one whose build still runs.
@@ -251,6 +253,7 @@ impl Session {
             deciding: None,
             put_off: None,
             messages: 0,
+            event_tables: Vec::new(),
             building: Building::No,
             includes: shared.config.includes.of_session(),
             on_board: None,

@@ -57,9 +57,25 @@ impl Session {
         let message = v1::ClientMessage::decode(encoded).map_err(|_| weight::Malformed)?;
         self.messages += 1;
         self.message(Message { message, encoded_bytes, kept_bytes, waits_since: None })?;
+        self.count_events()?;
         if self.is_clients_turn() && self.budget.is_overdrawn() {
             return Err(Violation::Bytes(self.budget.held()));
         }
+        Ok(())
+    }
+
+    /// Holds the memory that the session's events take, which only its client gives back.
+    fn count_events(&mut self) -> Result<(), Violation> {
+        /// With the room that a hash table keeps.
+        const EACH_BYTES: usize = 128;
+        const BLOCK: usize = 4096;
+        let blocks = self.ready.events() / BLOCK;
+        while self.event_tables.len() < blocks {
+            let block = self.budget.lasting((BLOCK * EACH_BYTES) as u64);
+            self.event_tables.push(block.ok_or(Violation::EventMemory)?);
+        }
+        // One more than needed is kept, so that they don't come and go.
+        self.event_tables.truncate(blocks + 1);
         Ok(())
     }
 

@@ -33,6 +33,10 @@ pub(super) enum Violation {
     Flush(usize),
     #[error("the session has {MAX_EVENTS} events; release some")]
     Events,
+    #[error(
+        "there is no memory left for the events of this tenant's sessions; release some, or raise --client-memory"
+    )]
+    EventMemory,
     #[error("{MAX_DEFERRED} commands wait for user events; set some")]
     Deferred,
     #[error("a message decodes to {0} bytes, which is too much")]
@@ -51,6 +55,7 @@ impl Violation {
     pub(super) fn status(&self) -> Status {
         let code = match self {
             Self::Events
+            | Self::EventMemory
             | Self::Deferred
             | Self::Bytes(_)
             | Self::Call(CallError::Add(AddError::TooMany)) => Code::ResourceExhausted,
