@@ -11,7 +11,7 @@
     clippy::print_stdout,
     reason = "a measurement"
 )]
-#![allow(dead_code, reason = "a part of what the tests of the service share")]
+#![allow(dead_code, unused_imports, reason = "a part of what the tests of the service share")]
 
 #[path = "../tests/service/harness.rs"]
 mod harness;

@@ -64,7 +64,7 @@ fn bytes_are_bounded_and_come_back_when_the_last_user_has_gone() {
     assert_eq!(taken(), 8192);
     drop(segments);
     assert_eq!(taken(), 0);
-    drop(others);
+    drop((others, budget));
 }
 
 #[test]

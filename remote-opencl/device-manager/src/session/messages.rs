@@ -151,13 +151,11 @@ impl Session {
                 let staged = flush.commands.iter().map(staged).fold(0, u64::saturating_add);
                 message.kept_bytes.saturating_add(staged)
             }
-            Some(Kind::Call(v1::Call { method, .. })) => match method {
-                Some(Method::BuildProgram(_) | Method::CompileProgram(_) | Method::LinkProgram(_)) => {
-                    message.kept_bytes
-                }
-                // They are over when they have been handled.
-                _ => 0,
-            },
+            Some(Kind::Call(v1::Call {
+                method: Some(Method::BuildProgram(_) | Method::CompileProgram(_) | Method::LinkProgram(_)),
+                ..
+            })) => message.kept_bytes,
+            // Other calls are over when they have been handled.
             _ => 0,
         }
     }
