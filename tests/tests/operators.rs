@@ -209,12 +209,17 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
 
     bed.top_follows_what_boards_do().await;
 
-    // A healthy cluster.
-    let (well, findings) = bed.doctor(&bed.scheduler_config(&[])).await;
+    // A healthy cluster: the configuration says where the extender is.
+    let (as_shipped, here) = ("http://127.0.0.1:9461", bed.cluster.extender_url(""));
+    let (well, findings) = bed.doctor(&bed.scheduler_config(&[(as_shipped, &here)])).await;
     assert!(well && of_severity(&findings, "problem").is_empty(), "{findings:#?}");
     // One replica; and nothing else that could break.
     assert_eq!(of_severity(&findings, "warning"), ["replicas"], "{findings:#?}");
     assert_eq!(of_severity(&findings, "unknown"), [""; 0], "{findings:#?}");
+
+    // It says where nobody answers.
+    let (_, findings) = bed.doctor(&bed.scheduler_config(&[])).await;
+    assert_eq!(of_severity(&findings, "unknown"), ["reach"], "{findings:#?}");
 
     // The same with much that is wrong.
     bed.cluster.set_weights("4-1-1").await.unwrap();
