@@ -44,6 +44,14 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     apply(&plane, "base").await.unwrap();
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
     let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
+    // kube-scheduler is in the extender's pod, with what every kube-scheduler may.
+    kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "scheduler"]).await.unwrap();
+    for role in ["kube-scheduler", "volume-scheduler"] {
+        let (binding, role) = (format!("as-{role}"), format!("--clusterrole=system:{role}"));
+        let account = format!("--serviceaccount={NAMESPACE}:scheduler");
+        kubectl(&plane, &["create", "clusterrolebinding", &binding, &role, &account]).await.unwrap();
+    }
+    let scheduler = manifests::token(plane.client(), "scheduler", None).await.unwrap();
     let collector = ["get nodes.", "patch nodes."];
     let extender = [
         "get nodes.",
@@ -54,7 +62,12 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         "watch pods.",
         "create tokenreviews.authentication.k8s.io",
     ];
-    let at_home = [extender.as_slice(), &["create events.events.k8s.io"]].concat();
+    let lease = ["get", "update", "patch"]
+        .map(|verb| format!("{verb} leases.coordination.k8s.io kube-fpga-scheduler"));
+    let lease = lease.each_ref().map(String::as_str);
+    let at_home =
+        [extender.as_slice(), &["create events.events.k8s.io", "create leases.coordination.k8s.io"], &lease]
+            .concat();
     for (account, everywhere, at_home) in [
         ("fpga-collector", collector.as_slice(), collector.as_slice()),
         ("fpga-scheduler-extender", &extender, &at_home),
@@ -66,7 +79,12 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
             // Less what everybody may, for example ask what he may.
             let of_everybody = rules(&plane, &nobody, namespace).await;
             let own: Rules = all.difference(&of_everybody).cloned().collect();
-            assert_eq!(own, expected(may), "{account} in {namespace}");
+            let mut due = expected(may);
+            if account == "fpga-scheduler-extender" {
+                let of_schedulers = rules(&plane, &scheduler, namespace).await;
+                due.extend(of_schedulers.difference(&of_everybody).cloned());
+            }
+            assert_eq!(own, due, "{account} in {namespace}");
             assert!(!all.iter().any(|rule| rule.contains('*')), "{account}: {all:?}");
         }
     }
