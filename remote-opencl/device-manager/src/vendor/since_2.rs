@@ -9,9 +9,9 @@ use super::info::text;
 use super::life::{self, Cell, Kind};
 use super::{ClError, ClResult, Context, DeviceId, Kernel, Memory, Program, Queue, check, device_info};
 use opencl_sys::{
-    CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE, CL_DEVICE_VERSION, CL_INVALID_OPERATION, CL_INVALID_VALUE,
-    CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_mem,
-    cl_program,
+    CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE, CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE, CL_DEVICE_VERSION,
+    CL_INVALID_OPERATION, CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE, CL_MEM_HOST_NO_ACCESS,
+    CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_mem, cl_program,
 };
 use std::ptr;
 
@@ -33,9 +33,12 @@ impl DeviceId {
     /// How large a queue on the device is where nobody says it.
     #[must_use]
     pub fn preferred_queue_size(self) -> u64 {
-        device_info(self, CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE)
-            .map(|bytes| super::info::number(&bytes))
-            .unwrap_or(0)
+        self.number(CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE)
+    }
+
+    /// A number that the vendor tells of the device; 0 where it tells none.
+    fn number(self, param: u32) -> u64 {
+        device_info(self, param).map(|bytes| super::info::number(&bytes)).unwrap_or(0)
     }
 }
 
@@ -44,9 +47,14 @@ impl Queue {
     /// size where that is 0.
     ///
     /// # Errors
-    /// The vendor's; -59 where the device knows no such queues.
+    /// The vendor's; -59 where the device knows no such queues, -35 where it has none, or none that large: PoCL ends the
+    /// process then.
     pub fn on_device(context: &Context, device: DeviceId, properties: u64, size: u32) -> ClResult<Self> {
         device.need((2, 0))?;
+        let most = device.number(CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
+        if most == 0 || u64::from(size) > most {
+            return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
+        }
         let of = context.cell().clone();
         let raw = create_on_device(&of, device, properties, size)?;
         let queue = Self::own(raw, opencl_sys::CL_SUCCESS)?;

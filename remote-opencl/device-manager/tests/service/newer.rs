@@ -83,6 +83,10 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
     let pipe = v1::CreatePipe { pipe: client.id(), context, packet_size: huge, max_packets: huge };
     let queue = v1::CreateDeviceQueue { queue: client.id(), context, device, properties: 0b101, size: huge };
     let host = v1::CreateDeviceQueue { queue: client.id(), properties: 1, ..queue };
+    // A device that has such queues makes one of its own size; PoCL's has none.
+    let preferred = v1::CreateDeviceQueue { queue: client.id(), size: 0, ..queue };
+    let status = client.call(Method::CreateDeviceQueue(preferred)).await.status;
+    assert!([0, -35].contains(&status), "{status}");
     let il = v1::CreateProgramWithIl { program: client.id(), context, il: vec![0xff; 64].into() };
     let names = "no.such.kernel;;\0".to_owned();
     let devices = vec![device];
