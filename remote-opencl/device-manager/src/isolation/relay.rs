@@ -186,7 +186,7 @@ pub async fn run(
             // A build takes no slot, and may take its time.
             loop {
                 tokio::time::sleep(shared.config.abandoned_grace).await;
-                if process.has_tasks(session) {
+                if process.runs_tasks_of(session) {
                     break;
                 }
             }

@@ -46,6 +46,8 @@ struct State {
     life: Life,
     sessions: BTreeSet<SessionId>,
     tasks: HashMap<TaskId, SessionId>,
+    /// Those of them that have slots, or run without.
+    granted: HashSet<TaskId>,
     /// Which bitstreams the sessions may have the device reconfigured to.
     allowed: HashSet<(SessionId, Digest)>,
     /// Questions about that which have no answer yet.
@@ -84,6 +86,7 @@ impl TenantProcess {
             life: Life::Lives,
             sessions: BTreeSet::new(),
             tasks: HashMap::new(),
+            granted: HashSet::new(),
             allowed: HashSet::new(),
             questions: 0,
             loads: 0,
@@ -137,9 +140,10 @@ impl TenantProcess {
         self.control.hang_up();
     }
 
-    /// Whether tasks of the session wait or run.
-    pub(super) fn has_tasks(&self, session: SessionId) -> bool {
-        lock(&self.state).tasks.values().any(|of| *of == session)
+    /// Whether tasks of the session run.
+    pub(super) fn runs_tasks_of(&self, session: SessionId) -> bool {
+        let state = lock(&self.state);
+        state.granted.iter().any(|task| state.tasks.get(task) == Some(&session))
     }
 
     /// Commands of a session whose client has gone don't end: nothing but the end of the process ends them.
@@ -165,7 +169,13 @@ impl TenantProcess {
 
     /// A task of the session may start.
     pub fn grant(&self, grant: &Grant) {
-        lock(&self.state).loads += grant.load.len();
+        {
+            let mut state = lock(&self.state);
+            state.loads += grant.load.len();
+            if state.tasks.contains_key(&grant.task) {
+                state.granted.insert(grant.task);
+            }
+        }
         self.tell(&Down::Granted(grant.into()));
     }
 
@@ -191,6 +201,7 @@ impl TenantProcess {
                 state.tasks.iter().filter(|(_, of)| **of == session).map(|(task, _)| *task).collect();
             for task in &of_session {
                 state.tasks.remove(task);
+                state.granted.remove(task);
             }
             of_session
         };

@@ -83,7 +83,11 @@ impl TenantProcess {
                 }
             }
             Up::Finished { task } => {
-                let known = lock(&self.state).tasks.remove(&TaskId(task));
+                let known = {
+                    let mut state = lock(&self.state);
+                    state.granted.remove(&TaskId(task));
+                    state.tasks.remove(&TaskId(task))
+                };
                 if known.is_some() {
                     let grants = dispatcher.finished(TaskId(task));
                     shared.router.deliver(grants, NO_SESSION, dispatcher);

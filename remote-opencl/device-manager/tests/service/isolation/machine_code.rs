@@ -4,6 +4,8 @@
 
 use super::{Adder, metric, tenant, tokens, until};
 use crate::harness::{Client, DEADLINE, Manager, Ready};
+use fpga_protocol::v1;
+use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::kernel_arg::Value;
 use tonic::{Code, Status};
 
@@ -342,4 +344,25 @@ async fn an_endless_kernel_in_the_managers_own_process_has_the_manager_drain_and
     let heard = tokio::time::timeout(DEADLINE, neighbour.end()).await.expect("no hang");
     assert_eq!(heard.expect("an error").code(), Code::Unavailable);
     assert_eq!(manager.ends().code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_build_whose_client_has_gone_costs_its_tenants_other_sessions_nothing() {
+    let folder = tokens(&["alice"]);
+    // Less than a build takes.
+    let manager = isolating(&folder, &["--slots", "1", "--abandoned-timeout", "20ms"]);
+    let mut other = Adder::new(tenant(&manager, "alice").await).await;
+    for round in 0..3 {
+        let mut client = tenant(&manager, "alice").await;
+        let context = client.context().await;
+        let program =
+            client.source(context, &format!("kernel void k(global int *a) {{ a[{round}]++; }}")).await;
+        let (devices, options) = (Vec::new(), String::new());
+        let build = v1::BuildProgram { program, devices, options, includes: None };
+        client.cast(Method::BuildProgram(build)).await;
+        drop(client);
+        until("it is built, and nobody has it", || manager.sessions() == 1).await;
+        other.round().await;
+    }
+    assert_eq!(metric(&manager, "tenant_processes_died_total"), 0);
 }
