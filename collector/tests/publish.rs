@@ -541,7 +541,10 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
         assert_eq!(collector.request("DELETE", &format!("/v1/devices/{id}"), b"").status, 200);
     }
     wait_until("no label of ours", || labels() == mk(&[("zone", "a")]));
-    assert!(collector.metric("fpga_collector_labellings_total{outcome=\"written\"}") >= 1.0);
+    // The API server has the write before the collector has its answer.
+    wait_until("the count of writes", || {
+        collector.metric("fpga_collector_labellings_total{outcome=\"written\"}") >= 1.0
+    });
 }
 
 #[test]
