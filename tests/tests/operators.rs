@@ -217,7 +217,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     assert_eq!(of_severity(&findings, "warning"), ["replicas"], "{findings:#?}");
     assert_eq!(of_severity(&findings, "unknown"), [""; 0], "{findings:#?}");
 
-    // It says where nobody answers.
+    // doctor says that nobody answers at the configured URL.
     let (_, findings) = bed.doctor(&bed.scheduler_config(&[])).await;
     assert_eq!(of_severity(&findings, "unknown"), ["reach"], "{findings:#?}");
 

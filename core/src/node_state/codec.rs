@@ -66,9 +66,9 @@ pub enum EncodeError {
         "the node state has {bytes} bytes with all that can be left out gone, at most {most} are written: the ids or kinds of its devices are too long"
     )]
     DoesNotFit {
-        /// Its length.
+        /// Length of the shortest text, in bytes.
         bytes: usize,
-        /// The bound.
+        /// Most bytes that are written.
         most: usize,
     },
     /// It would not be read back.

@@ -194,7 +194,7 @@ impl Governor {
     #[must_use]
     pub fn window_bytes(&self) -> u32 {
         let part = (self.0.of_tenant.passing / 16).clamp(*WINDOW_BYTES.start(), *WINDOW_BYTES.end());
-        // It is at most a few MiB.
+        // At most the end of WINDOW_BYTES, 4 MiB: it fits.
         u32::try_from(part).unwrap_or(u32::MAX)
     }
 

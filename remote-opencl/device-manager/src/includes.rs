@@ -163,7 +163,7 @@ fn size_of(includes: &v1::Includes) -> Option<Size> {
     for file in &includes.files {
         bytes += file.content.len() as u64;
         for (at, _) in file.path.match_indices('/').rev() {
-            // Those above are known, too.
+            // The folders above a known folder are known, too.
             if !folders.insert(&file.path[..at]) {
                 break;
             }

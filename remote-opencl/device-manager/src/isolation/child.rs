@@ -249,7 +249,7 @@ fn shared(
     let gate = manager.1.clone();
     let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
     let inventory = Inventory::read()?;
-    // One tenant has all of it.
+    // The process has one tenant, which may use all of its memory.
     let governor = Governor::new(setup.memory, setup.memory);
     Ok(Shared {
         inventory,

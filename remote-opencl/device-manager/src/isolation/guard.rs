@@ -54,7 +54,7 @@ fn answer(leader: u32, listener: &OwnedFd) -> io::Result<()> {
             unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut request) };
         if received != 0 {
             match Errno::last() {
-                // Who asked has gone.
+                // The thread that asked has ended, or a signal came: the next request.
                 Errno::ENOENT | Errno::EINTR => continue,
                 error => return Err(error.into()),
             }

@@ -85,7 +85,7 @@ pub enum Up {
     },
     /// What a granted task was to load is not loaded.
     LoadFailed {
-        /// Which task.
+        /// The number of the task that was granted.
         task: u64,
     },
     /// A session has gone.

@@ -212,7 +212,7 @@ impl TenantProcesses {
 /// itself, but is waited for by the caller only: the number is still its own.
 fn end_all(child: &mut Child) {
     if let Ok(group) = i32::try_from(child.id()) {
-        // Nobody may be left.
+        // An error says that no process of the group is left.
         let _ =
             nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
     }

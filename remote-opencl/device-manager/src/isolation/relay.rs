@@ -207,7 +207,7 @@ pub async fn run(
                 process.is_stuck();
                 None
             }
-            // It never ends.
+            // The future that takes inputs never completes.
             () = inputs => None,
         }
     };

@@ -109,7 +109,7 @@ impl Session {
                         let staging = Staging::Held(hold.split(staged));
                         (hold, staging)
                     }
-                    // Its reads fail, the others run.
+                    // No room to stage: the message's reads fail, its other commands run.
                     _ => {
                         let hold = self.budget.try_hold(kept_bytes);
                         (hold.map_err(|_| Violation::Bytes(self.budget.held()))?, Staging::Refused)
