@@ -3,6 +3,7 @@
 mod failures;
 mod images;
 mod mapping;
+mod payload;
 mod rects;
 mod transfers;
 

@@ -5,12 +5,10 @@ use crate::buffer::{Buffer, InUse};
 use crate::cl;
 use crate::error::{ClError, Result};
 use crate::event::{Event, Uses};
-use crate::host_memory::{HostSource, HostTarget, Shadow};
+use crate::host_memory::{HostSource, HostTarget};
 use crate::image::{Image, ImageMap, ImageRegion};
 use crate::maps::Access;
-use crate::pitches::{Pitches, Scatter};
-use crate::segments::Range;
-use fpga_protocol::limits::MAX_INLINE_BYTES;
+use crate::pitches::Pitches;
 use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
@@ -47,7 +45,7 @@ impl Queue {
         self.check_context(image.context())?;
         let pitches = image.pitches_of(&region, row_pitch, slice_pitch)?;
         image.check_host_access(cl::MEM_HOST_READ_ONLY)?;
-        self.write_pixels(cl::COMMAND_WRITE_IMAGE, image, region, pitches, data, wait)
+        self.write_pixels(cl::COMMAND_WRITE_IMAGE, image, region, (data, pitches), wait)
     }
 
     /// `clEnqueueReadImage` to a target of [`Image::host_bytes`].
@@ -66,7 +64,7 @@ impl Queue {
         self.check_context(image.context())?;
         let pitches = image.pitches_of(&region, row_pitch, slice_pitch)?;
         image.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
-        self.read_pixels(cl::COMMAND_READ_IMAGE, image, region, pitches, target, wait)
+        self.read_pixels(cl::COMMAND_READ_IMAGE, image, region, (target, pitches), wait)
     }
 
     /// `clEnqueueCopyImage`.
@@ -209,7 +207,7 @@ impl Queue {
         let (memory, pitches, told) = image.host_memory(&region)?;
         let address = memory.address();
         let event = if access.reads_back() {
-            self.read_pixels(cl::COMMAND_MAP_IMAGE, image, region, pitches, memory, wait)?
+            self.read_pixels(cl::COMMAND_MAP_IMAGE, image, region, (memory, pitches), wait)?
         } else {
             self.nothing(cl::COMMAND_MAP_IMAGE, uses_of(&[image]), wait)?
         };
@@ -236,7 +234,7 @@ impl Queue {
             }
             let (memory, pitches, _) = image.host_memory(&map.region)?;
             let source = memory.part_as_source(0, memory.len()).ok_or(ClError::INVALID_VALUE)?;
-            self.write_pixels(cl::COMMAND_UNMAP_MEM_OBJECT, image, map.region, pitches, source, wait)
+            self.write_pixels(cl::COMMAND_UNMAP_MEM_OBJECT, image, map.region, (source, pitches), wait)
         };
         unmap().inspect_err(|_| image.mapped(map))
     }
@@ -246,26 +244,16 @@ impl Queue {
         command_type: u32,
         image: &Arc<Image>,
         region: ImageRegion,
-        pitches: Pitches,
-        data: HostSource,
+        data: (HostSource, Pitches),
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
-        let awaited = data.is_awaited();
-        let data = if pitches.is_tight() { data } else { HostSource::owned(pitches.pack(&data)) };
-        let data = data.awaited(awaited);
-        let id = self.session().new_id();
-        let (data, mut uses) = self.carry(id, data)?;
-        let of_image = uses_of(&[image]);
-        uses.images = of_image.images;
-        uses.buffers = of_image.buffers;
-        let operation = command::Operation::WriteImage(v1::WriteImage {
-            image: image.id(),
-            region: Some(region.message()),
-            data: Some(data),
-        });
-        let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
-        self.after(sent);
-        Ok(event)
+        self.send_rows(command_type, data, uses_of(&[image]), wait, |data| {
+            command::Operation::WriteImage(v1::WriteImage {
+                image: image.id(),
+                region: Some(region.message()),
+                data: Some(data),
+            })
+        })
     }
 
     fn read_pixels(
@@ -273,24 +261,15 @@ impl Queue {
         command_type: u32,
         image: &Arc<Image>,
         region: ImageRegion,
-        pitches: Pitches,
-        target: HostTarget,
+        target: (HostTarget, Pitches),
         wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
-        let (size, awaited) = (pitches.bytes(), target.is_awaited());
-        let (target, scatter) = if pitches.is_tight() {
-            (target, None)
-        } else {
-            let packed = Shadow::allocate(size).ok_or(ClError::OUT_OF_HOST_MEMORY)?;
-            (packed, Some(Scatter { target, pitches }))
-        };
-        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size, awaited) } else { None };
-        let operation = command::Operation::ReadImage(v1::ReadImage {
-            image: image.id(),
-            region: Some(region.message()),
-            into: range.as_ref().map(Range::message),
-        });
-        let uses = Uses { target: Some(target), range, scatter, ..uses_of(&[image]) };
-        self.submit(command_type, operation, uses, wait)
+        self.fetch_rows(command_type, target, uses_of(&[image]), wait, |into| {
+            command::Operation::ReadImage(v1::ReadImage {
+                image: image.id(),
+                region: Some(region.message()),
+                into,
+            })
+        })
     }
 }

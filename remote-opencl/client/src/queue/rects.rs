@@ -3,14 +3,12 @@
 use super::{Operation, Queue};
 use crate::buffer::{Buffer, InUse};
 use crate::cl;
-use crate::error::{ClError, Result};
+use crate::error::Result;
 use crate::event::{Event, Uses};
-use crate::host_memory::{HostSource, HostTarget, Shadow};
-use crate::pitches::{Pitches, Scatter};
+use crate::host_memory::{HostSource, HostTarget};
+use crate::pitches::Pitches;
 use crate::rect::{Layout, Stretch, check_copy_inside, stretches, wide};
-use crate::segments::Range;
 use crate::storage::Storage;
-use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
@@ -40,22 +38,16 @@ impl Queue {
             return self
                 .row_by_row(list, rows().map(|(offset, data)| Operation::Write { buffer, offset, data }));
         }
-        let pitches = Pitches::of_rect(host, region);
-        let awaited = data.is_awaited();
-        let data = if pitches.is_tight() { data } else { HostSource::owned(pitches.pack(&data)) };
-        let data = data.awaited(awaited);
-        let id = self.session().new_id();
-        let (data, mut uses) = self.carry(id, data)?;
-        uses.buffers.push(InUse::new(buffer));
-        let operation = command::Operation::WriteBufferRect(v1::WriteBufferRect {
-            buffer: buffer.id(),
-            layout: Some(layout.message()),
-            region: wide(region),
-            data: Some(data),
-        });
-        let (event, sent) = self.append(id, cl::COMMAND_WRITE_BUFFER_RECT, operation, uses, wait)?;
-        self.after(sent);
-        Ok(event)
+        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        let data = (data, Pitches::of_rect(host, region));
+        self.send_rows(cl::COMMAND_WRITE_BUFFER_RECT, data, uses, wait, |data| {
+            command::Operation::WriteBufferRect(v1::WriteBufferRect {
+                buffer: buffer.id(),
+                layout: Some(layout.message()),
+                region: wide(region),
+                data: Some(data),
+            })
+        })
     }
 
     pub(super) fn read_rect(
@@ -80,24 +72,16 @@ impl Queue {
             let rows = rows().map(|(offset, target)| Operation::Read { buffer, offset, target });
             return self.row_by_row(list, rows);
         }
-        let pitches = Pitches::of_rect(host, region);
-        let (size, awaited) = (pitches.bytes(), target.is_awaited());
-        let (target, scatter) = if pitches.is_tight() {
-            (target, None)
-        } else {
-            let packed = Shadow::allocate(size).ok_or(ClError::OUT_OF_HOST_MEMORY)?;
-            (packed, Some(Scatter { target, pitches }))
-        };
-        let range = if size > MAX_INLINE_BYTES { self.session().shared_memory(size, awaited) } else { None };
-        let operation = command::Operation::ReadBufferRect(v1::ReadBufferRect {
-            buffer: buffer.id(),
-            layout: Some(layout.message()),
-            region: wide(region),
-            into: range.as_ref().map(Range::message),
-        });
-        let buffers = vec![InUse::new(buffer)];
-        let uses = Uses { target: Some(target), range, scatter, buffers, ..Uses::default() };
-        self.submit(cl::COMMAND_READ_BUFFER_RECT, operation, uses, wait)
+        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        let target = (target, Pitches::of_rect(host, region));
+        self.fetch_rows(cl::COMMAND_READ_BUFFER_RECT, target, uses, wait, |into| {
+            command::Operation::ReadBufferRect(v1::ReadBufferRect {
+                buffer: buffer.id(),
+                layout: Some(layout.message()),
+                region: wide(region),
+                into,
+            })
+        })
     }
 
     pub(super) fn copy_rect(

@@ -1,20 +1,16 @@
-//! Writes and reads of buffers: at once where the buffer's bytes are shared and idle, else through shared memory, in the
-//! command itself, or piece by piece.
+//! Writes and reads of buffers: at once where the buffer's bytes are shared and idle, else by a command.
 
 use super::Queue;
 use crate::buffer::{Buffer, InUse};
 use crate::cl;
 use crate::clock::now_ns;
-use crate::error::{ClError, Result};
+use crate::error::Result;
 use crate::event::{Event, Uses};
 use crate::host_memory::{HostSource, HostTarget};
 use crate::in_place::{IN_PLACE_FROM, InPlaceRead};
-use crate::outbox::Upload;
-use crate::segments::Range;
 use crate::storage::Storage;
 use crate::sync::lock;
-use fpga_protocol::limits::MAX_INLINE_BYTES;
-use fpga_protocol::v1::{self, command, data::Form};
+use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
 impl Queue {
@@ -30,38 +26,14 @@ impl Queue {
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
             return Ok(event);
         }
-        let id = self.session().new_id();
-        let (data, mut uses) = self.carry(id, data)?;
-        uses.buffers.push(InUse::new(buffer));
-        let operation = command::Operation::WriteBuffer(v1::WriteBuffer {
-            buffer: buffer.id(),
-            offset: offset as u64,
-            data: Some(data),
-        });
-        let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
-        self.after(sent);
-        Ok(event)
-    }
-
-    /// The data of the command with this event in the form in which it travels, and what that uses.
-    pub(super) fn carry(&self, id: u64, data: HostSource) -> Result<(v1::Data, Uses)> {
-        let mut uses = Uses::default();
-        let form = if data.len() <= MAX_INLINE_BYTES {
-            Form::Inline(data.capture())
-        } else if let Some(range) = self.session().shared_memory(data.len(), data.is_awaited()) {
-            if !range.write_at(0, &data) {
-                return Err(ClError::OUT_OF_RESOURCES);
-            }
-            let form = Form::Segment(range.message());
-            uses.range = Some(range);
-            form
-        } else {
-            let upload = Upload::new(id, data);
-            let form = Form::Transfer(v1::Transfer { id, length: upload.length });
-            uses.upload = Some(Arc::new(upload));
-            form
-        };
-        Ok((v1::Data { form: Some(form) }, uses))
+        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        self.send(command_type, data, uses, wait, |data| {
+            command::Operation::WriteBuffer(v1::WriteBuffer {
+                buffer: buffer.id(),
+                offset: offset as u64,
+                data: Some(data),
+            })
+        })
     }
 
     pub(super) fn read(
@@ -88,17 +60,16 @@ impl Queue {
             self.after(sent);
             return Ok(event);
         }
-        let large = target.len() > MAX_INLINE_BYTES;
-        let range =
-            if large { self.session().shared_memory(target.len(), target.is_awaited()) } else { None };
-        let operation = command::Operation::ReadBuffer(v1::ReadBuffer {
-            buffer: buffer.id(),
-            offset: offset as u64,
-            size: target.len() as u64,
-            into: range.as_ref().map(Range::message),
-        });
-        let uses = Uses { target: Some(target), range, buffers: vec![InUse::new(buffer)], ..Uses::default() };
-        self.submit(command_type, operation, uses, wait)
+        let size = target.len() as u64;
+        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        self.fetch(command_type, target, uses, wait, |into| {
+            command::Operation::ReadBuffer(v1::ReadBuffer {
+                buffer: buffer.id(),
+                offset: offset as u64,
+                size,
+                into,
+            })
+        })
     }
 
     /// The event of a command that was carried out here and now, on a buffer in shared memory. Where something comes
