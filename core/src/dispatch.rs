@@ -9,10 +9,12 @@
 //! Running tasks may wait for one that has not started, as a kernel does that writes to a full channel. A session that
 //! makes no progress therefore starts tasks past those that wait: see [`Dispatch::start_stalled`], also for the bound.
 
+mod charging;
 mod chooser;
 pub mod policy;
 mod profile;
 mod stalled;
+mod starting;
 mod task;
 
 pub use profile::Kind;
@@ -23,11 +25,12 @@ pub use task::{
 
 use crate::bitstream::Digest;
 use crate::reuse::Foresight;
-use crate::slots::{Assignment, Demand, MAX_TASKS_PER_SLOT, SessionId, SlotIndex, SlotTable};
+use crate::slots::{Demand, MAX_TASKS_PER_SLOT, SessionId, SlotIndex, SlotTable};
 use crate::units::MonotonicTime;
-use chooser::{Chooser, Head};
+use chooser::Chooser;
 use policy::Rules;
 use profile::Profile;
+use starting::head;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -241,26 +244,6 @@ impl Dispatch {
         }
     }
 
-    /// The time so far of slots that have been held for `at_least`, charged to the task that holds each longest. It
-    /// stays that task's: the usage at its end covers it again, with the same `hold`.
-    pub fn progress(&mut self, at_least: Duration, now: Duration) -> Vec<SlotUsage> {
-        let mut told: Vec<SlotUsage> = Vec::new();
-        for (task, running) in &self.running {
-            for &slot in &running.slots {
-                let from = self.uncharged_since(slot, now);
-                if now - from >= at_least && told.iter().all(|other| other.slot != slot) {
-                    told.push(self.usage(slot, *task, running, from, now));
-                }
-            }
-        }
-        for usage in &told {
-            if let Some(claim) = self.claimed_by.get_mut(usage.slot.0 as usize) {
-                *claim = Some(usage.task);
-            }
-        }
-        told
-    }
-
     /// A session has gone: its waiting tasks are dropped. Its running ones hold their slots until they are finished.
     pub fn cancel(&mut self, session: SessionId, now: Duration) -> Vec<Grant> {
         let Some(dropped) = self.waiting.remove(&session) else { return Vec::new() };
@@ -275,191 +258,6 @@ impl Dispatch {
     pub fn running_of(&self, session: SessionId) -> impl Iterator<Item = TaskId> + '_ {
         self.running.iter().filter(move |(_, running)| running.session == session).map(|(task, _)| *task)
     }
-
-    /// Starts what may start now. The head that the policy chooses holds back all others while it gets no slots, since
-    /// all want some.
-    fn start_waiting(&mut self, now: Duration) -> Vec<Grant> {
-        let mut grants = Vec::new();
-        while let Some(session) = self.choose(now) {
-            let started = self.start_head_of(session, MAX_TASKS_PER_SLOT, now);
-            if started.is_empty() {
-                break;
-            }
-            grants.extend(started);
-        }
-        grants
-    }
-
-    /// Starts a session's head, if it gets its slots, and what needs none behind it.
-    fn start_head_of(&mut self, session: SessionId, most_tasks: u32, now: Duration) -> Vec<Grant> {
-        let Some(arrival) = self.first_of(session).map(|first| first.arrival) else { return Vec::new() };
-        let Some(grant) = self.start_first_of(session, most_tasks, now) else { return Vec::new() };
-        let mut grants = vec![grant];
-        self.heads.remove(&arrival);
-        while self.first_of(session).is_some_and(|next| next.request.demand == Demand::Nothing) {
-            grants.extend(self.start_first_of(session, most_tasks, now));
-        }
-        match self.first_of(session).map(|next| next.arrival) {
-            Some(next) => {
-                self.heads.insert(next, session);
-            }
-            None => {
-                self.waiting.remove(&session);
-            }
-        }
-        grants
-    }
-
-    fn choose(&mut self, now: Duration) -> Option<SessionId> {
-        let Self { heads, waiting, profile, chooser, .. } = self;
-        let heads = heads.values().filter_map(|session| {
-            let first = waiting.get(session)?.front()?;
-            Some(head(*session, first, profile))
-        });
-        chooser.choose(heads, now)
-    }
-
-    fn first_of(&self, session: SessionId) -> Option<&Waiting> {
-        self.waiting.get(&session).and_then(VecDeque::front)
-    }
-
-    /// Starts the first waiting task of a session, if it gets its slots.
-    fn start_first_of(&mut self, session: SessionId, most_tasks: u32, now: Duration) -> Option<Grant> {
-        let waiting = self.waiting.get_mut(&session)?.pop_front()?;
-        let task = waiting.request.task;
-        match self.start(waiting, most_tasks, now) {
-            Ok(grant) => {
-                self.waiting_ids.remove(&task);
-                Some(grant)
-            }
-            Err(waiting) => {
-                self.waiting.entry(session).or_default().push_front(waiting);
-                None
-            }
-        }
-    }
-
-    /// Starts a task that no other is before, if it gets its slots; those of its session only while they are held by fewer
-    /// than `most_tasks`.
-    fn start(&mut self, waiting: Waiting, most_tasks: u32, now: Duration) -> Result<Grant, Waiting> {
-        let TaskRequest { session, task, demand, kind, .. } = &waiting.request;
-        let (session, task, kind) = (*session, *task, *kind);
-        let joined = self.slots.join(session, demand, most_tasks);
-        let assignment = match joined {
-            Some(assignment) => assignment,
-            None => match self.take(session, demand, now) {
-                Some(assignment) => {
-                    for slot in &assignment.slots {
-                        self.set_charged(*slot, now);
-                    }
-                    assignment
-                }
-                None => return Err(waiting),
-            },
-        };
-        let kernels = match demand {
-            Demand::Bitstreams(_) => Kernels::Bitstreams,
-            Demand::AnySlot | Demand::Nothing => Kernels::Source,
-        };
-        let expected = self.profile.expected(kind);
-        if *demand != Demand::Nothing {
-            self.chooser.started(&waiting.request.tenant, expected);
-            self.took(session, now);
-        }
-        let Assignment { slots, load, .. } = assignment;
-        let running = Running {
-            session,
-            tenant: waiting.request.tenant,
-            slots: slots.clone(),
-            lanes: waiting.request.lanes,
-            first_hold: self.holds + 1,
-            kernels,
-            submitted: waiting.since,
-            started: now,
-            kind,
-            expected,
-        };
-        self.holds += slots.len() as u64;
-        self.running.insert(task, running);
-        Ok(Grant { session, task, slots, load })
-    }
-
-    /// Takes idle slots. Evicted is what is least likely to be wanted soon.
-    fn take(&mut self, session: SessionId, demand: &Demand, now: Duration) -> Option<Assignment> {
-        let foresight = &self.foresight;
-        let worth = |bitstream, copies| foresight.worth(bitstream, copies, MonotonicTime::after(now));
-        let assignment = self.slots.take_keeping(session, demand, worth)?;
-        assignment
-            .evicted
-            .iter()
-            .for_each(|evicted| self.foresight.evicted(*evicted, MonotonicTime::after(now)));
-        Some(assignment)
-    }
-
-    /// The time of a slot that has not been charged yet, which the end of `task` charges to it.
-    fn charge(&mut self, slot: SlotIndex, task: TaskId, running: &Running, now: Duration) -> SlotUsage {
-        let position = slot.0 as usize;
-        let claimed_by_other =
-            self.claimed_by.get(position).copied().flatten().is_some_and(|other| other != task);
-        let from = if claimed_by_other { now } else { self.uncharged_since(slot, now) };
-        if !claimed_by_other {
-            self.set_charged(slot, now);
-            if let Some(claim) = self.claimed_by.get_mut(position) {
-                *claim = None;
-            }
-        }
-        self.usage(slot, task, running, from, now)
-    }
-
-    fn usage(
-        &self,
-        slot: SlotIndex,
-        task: TaskId,
-        running: &Running,
-        from: Duration,
-        until: Duration,
-    ) -> SlotUsage {
-        let bitstream = match running.kernels {
-            Kernels::Bitstreams => self.slots.resident_in(slot),
-            Kernels::Source => None,
-        };
-        let at = running.slots.iter().position(|other| *other == slot).unwrap_or(0) as u64;
-        let hold = running.first_hold + at;
-        SlotUsage { slot, bitstream, task, hold, tenant: running.tenant.clone(), from, until }
-    }
-
-    /// A task of a session has slots.
-    fn took(&mut self, session: SessionId, now: Duration) {
-        let holder = self.holders.entry(session).or_insert(Holder { tasks: 0, last_change: now });
-        holder.tasks += 1;
-        holder.last_change = now;
-    }
-
-    /// A task of a session has its slots no more.
-    fn released(&mut self, session: SessionId, now: Duration) {
-        let Some(holder) = self.holders.get_mut(&session) else { return };
-        holder.tasks -= 1;
-        holder.last_change = now;
-        if holder.tasks == 0 {
-            self.holders.remove(&session);
-        }
-    }
-
-    fn uncharged_since(&self, slot: SlotIndex, now: Duration) -> Duration {
-        self.charged_until.get(slot.0 as usize).copied().unwrap_or(now).min(now)
-    }
-
-    fn set_charged(&mut self, slot: SlotIndex, now: Duration) {
-        if let Some(until) = self.charged_until.get_mut(slot.0 as usize) {
-            *until = now;
-        }
-    }
-}
-
-/// What the policy sees of a session's first task.
-fn head<'a>(session: SessionId, first: &'a Waiting, profile: &Profile) -> Head<'a> {
-    let expected = profile.expected(first.request.kind);
-    Head { session, tenant: &first.request.tenant, since: first.since, expected }
 }
 
 #[cfg(test)]
