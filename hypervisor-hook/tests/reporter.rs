@@ -1,145 +1,17 @@
 //! The reporter against a real server on the loopback that goes away, comes back, refuses and stalls.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{post, put};
+#[path = "reporter/server.rs"]
+mod server;
+
 use fpga_core::device::{DeviceStatus, Health};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Config, Endpoint, Reporter};
-use std::sync::{Arc, Mutex};
+use server::{Server, Shared};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-
-/// What a server saw and how it is to answer.
-#[derive(Default)]
-struct Seen {
-    bodies: Vec<Bytes>,
-    accepted: Vec<Event>,
-    devices: Vec<(String, Option<DeviceStatus>)>,
-    /// Answer so many requests with 503 after taking note of them.
-    unavailable: usize,
-    /// Answer the next request with 429, and ask for a pause of so many seconds.
-    throttle: Option<u64>,
-    times: Vec<Instant>,
-    /// What `Authorization` must be, if anything; what else came is noted and answered with 403.
-    wanted: Option<&'static str>,
-    authorizations: Vec<Option<String>>,
-    /// Refuse batches with an event of this bitstream.
-    poison: Option<&'static str>,
-    /// Answer this device with 429.
-    no_room_for: Option<&'static str>,
-    /// How often that was done.
-    no_room: usize,
-    /// Answer events with 503 for as long as this is set.
-    takes_no_events: bool,
-}
-
-type Shared = Arc<Mutex<Seen>>;
-
-struct Server {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-    endpoint: Endpoint,
-}
-
-impl Server {
-    fn start(endpoint: &Endpoint, seen: &Shared) -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (bound, is_bound) = std::sync::mpsc::channel();
-        let app = Router::new()
-            .route("/v1/events", post(events))
-            .route("/v1/devices/{id}", put(device).delete(no_device))
-            .with_state(Arc::clone(seen));
-        let wanted = endpoint.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async move {
-                match wanted {
-                    Endpoint::Tcp(address) => {
-                        let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
-                        bound.send(Endpoint::Tcp(listener.local_addr().unwrap().to_string())).unwrap();
-                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
-                    }
-                    Endpoint::Unix(path) => {
-                        let _ = std::fs::remove_file(&path);
-                        let listener = tokio::net::UnixListener::bind(&path).unwrap();
-                        bound.send(Endpoint::Unix(path)).unwrap();
-                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
-                    }
-                }
-            });
-            // The runtime's end cuts every connection, as the end of a process does.
-        });
-        let endpoint = is_bound.recv_timeout(DEADLINE).unwrap();
-        Self { stop: Some(stop), thread: Some(thread), endpoint }
-    }
-
-    fn kill(mut self) -> Endpoint {
-        self.end();
-        self.endpoint.clone()
-    }
-
-    fn end(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-async fn events(State(seen): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
-    let mut seen = seen.lock().unwrap();
-    let shown = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
-    seen.authorizations.push(shown.clone());
-    if seen.wanted.is_some() && seen.wanted != shown.as_deref() {
-        return (StatusCode::FORBIDDEN, "show the token").into_response();
-    }
-    let events: Vec<Event> = serde_json::from_slice(&body).unwrap();
-    seen.bodies.push(body);
-    seen.times.push(Instant::now());
-    if let Some(seconds) = seen.throttle.take() {
-        let again = [(header::RETRY_AFTER, seconds.to_string())];
-        return (StatusCode::TOO_MANY_REQUESTS, again, "slower").into_response();
-    }
-    if seen.takes_no_events || seen.unavailable > 0 {
-        seen.unavailable = seen.unavailable.saturating_sub(1);
-        return (StatusCode::SERVICE_UNAVAILABLE, "later").into_response();
-    }
-    if events.iter().any(|event| seen.poison == Some(event.bitstream_identifier.to_string().as_str())) {
-        return (StatusCode::BAD_REQUEST, "poison").into_response();
-    }
-    seen.accepted.extend(events);
-    "{}".into_response()
-}
-
-async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
-    let status = serde_json::from_slice(&body).unwrap();
-    let mut seen = seen.lock().unwrap();
-    if seen.no_room_for == Some(&id) {
-        seen.no_room += 1;
-        return StatusCode::TOO_MANY_REQUESTS;
-    }
-    seen.devices.push((id, Some(status)));
-    StatusCode::OK
-}
-
-async fn no_device(State(seen): State<Shared>, Path(id): Path<String>) -> StatusCode {
-    seen.lock().unwrap().devices.push((id, None));
-    StatusCode::OK
-}
 
 fn mk_event(n: u64, bitstream: &str) -> Event {
     Event {

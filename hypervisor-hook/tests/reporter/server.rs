@@ -1,0 +1,139 @@
+//! A collector's place: it takes note of what comes, and answers as it is told.
+
+use crate::DEADLINE;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{post, put};
+use fpga_core::device::DeviceStatus;
+use fpga_core::event::Event;
+use fpga_hook::Endpoint;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// What a server saw and how it is to answer.
+#[derive(Default)]
+pub struct Seen {
+    pub bodies: Vec<Bytes>,
+    pub accepted: Vec<Event>,
+    pub devices: Vec<(String, Option<DeviceStatus>)>,
+    /// Answer so many requests with 503 after taking note of them.
+    pub unavailable: usize,
+    /// Answer the next request with 429, and ask for a pause of so many seconds.
+    pub throttle: Option<u64>,
+    pub times: Vec<Instant>,
+    /// What `Authorization` must be, if anything; what else came is noted and answered with 403.
+    pub wanted: Option<&'static str>,
+    pub authorizations: Vec<Option<String>>,
+    /// Refuse batches with an event of this bitstream.
+    pub poison: Option<&'static str>,
+    /// Answer this device with 429.
+    pub no_room_for: Option<&'static str>,
+    /// How often that was done.
+    pub no_room: usize,
+    /// Answer events with 503 for as long as this is set.
+    pub takes_no_events: bool,
+}
+
+pub type Shared = Arc<Mutex<Seen>>;
+
+pub struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    pub endpoint: Endpoint,
+}
+
+impl Server {
+    pub fn start(endpoint: &Endpoint, seen: &Shared) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (bound, is_bound) = std::sync::mpsc::channel();
+        let app = Router::new()
+            .route("/v1/events", post(events))
+            .route("/v1/devices/{id}", put(device).delete(no_device))
+            .with_state(Arc::clone(seen));
+        let wanted = endpoint.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                match wanted {
+                    Endpoint::Tcp(address) => {
+                        let listener = tokio::net::TcpListener::bind(&address).await.unwrap();
+                        bound.send(Endpoint::Tcp(listener.local_addr().unwrap().to_string())).unwrap();
+                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
+                    }
+                    Endpoint::Unix(path) => {
+                        let _ = std::fs::remove_file(&path);
+                        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+                        bound.send(Endpoint::Unix(path)).unwrap();
+                        tokio::select! { _ = axum::serve(listener, app) => {}, _ = stopped => {} }
+                    }
+                }
+            });
+            // The runtime's end cuts every connection, as the end of a process does.
+        });
+        let endpoint = is_bound.recv_timeout(DEADLINE).unwrap();
+        Self { stop: Some(stop), thread: Some(thread), endpoint }
+    }
+
+    pub fn kill(mut self) -> Endpoint {
+        self.end();
+        self.endpoint.clone()
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+async fn events(State(seen): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+    let mut seen = seen.lock().unwrap();
+    let shown = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+    seen.authorizations.push(shown.clone());
+    if seen.wanted.is_some() && seen.wanted != shown.as_deref() {
+        return (StatusCode::FORBIDDEN, "show the token").into_response();
+    }
+    let events: Vec<Event> = serde_json::from_slice(&body).unwrap();
+    seen.bodies.push(body);
+    seen.times.push(Instant::now());
+    if let Some(seconds) = seen.throttle.take() {
+        let again = [(header::RETRY_AFTER, seconds.to_string())];
+        return (StatusCode::TOO_MANY_REQUESTS, again, "slower").into_response();
+    }
+    if seen.takes_no_events || seen.unavailable > 0 {
+        seen.unavailable = seen.unavailable.saturating_sub(1);
+        return (StatusCode::SERVICE_UNAVAILABLE, "later").into_response();
+    }
+    if events.iter().any(|event| seen.poison == Some(event.bitstream_identifier.to_string().as_str())) {
+        return (StatusCode::BAD_REQUEST, "poison").into_response();
+    }
+    seen.accepted.extend(events);
+    "{}".into_response()
+}
+
+async fn device(State(seen): State<Shared>, Path(id): Path<String>, body: Bytes) -> StatusCode {
+    let status = serde_json::from_slice(&body).unwrap();
+    let mut seen = seen.lock().unwrap();
+    if seen.no_room_for == Some(&id) {
+        seen.no_room += 1;
+        return StatusCode::TOO_MANY_REQUESTS;
+    }
+    seen.devices.push((id, Some(status)));
+    StatusCode::OK
+}
+
+async fn no_device(State(seen): State<Shared>, Path(id): Path<String>) -> StatusCode {
+    seen.lock().unwrap().devices.push((id, None));
+    StatusCode::OK
+}
