@@ -1,0 +1,109 @@
+//! What is published while the disk takes no checkpoint.
+
+use crate::api_server::{Server, mk_api};
+use crate::common::{Collector, DEADLINE, event, wait_until};
+use crate::{last, put_device, spawn, start, start_busy};
+use fpga_core::device::{DeviceStatus, Health};
+use fpga_core::event::Event;
+use std::process::Command;
+use std::time::Duration;
+
+/// How large a file the process may write from now on: none, or any.
+fn limit_file_size(collector: &Collector, limit: &str) {
+    let pid = collector.pid().to_string();
+    // The soft limit alone: that one may be raised again.
+    let limit = format!("--fsize={limit}:");
+    let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+    assert!(status.expect("prlimit of util-linux is needed").success());
+}
+
+#[test]
+fn a_full_disk_takes_no_healthy_board_out_of_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_fpga-collector")]);
+    let flags = ["--device-timeout", "1s", "--min-write-interval", "100ms", "--heartbeat", "1s"];
+    let collector = spawn(dir.path(), &server, command, &flags);
+
+    let reporter = fpga_hook::Reporter::start(fpga_hook::Config {
+        device_interval: Duration::from_millis(100),
+        ..fpga_hook::Config::new(collector.endpoint())
+    });
+    let reporter = reporter.unwrap();
+    let board = |id: &str, queued| DeviceStatus {
+        id: id.to_owned(),
+        vendor: "intel".to_owned(),
+        platform: String::new(),
+        board: String::new(),
+        shell: String::new(),
+        slots: 4,
+        loaded: Vec::new(),
+        queued,
+        health: Health::Healthy,
+    };
+    let published = |id: &str| last(&api)?.devices.into_iter().find(|device| device.id == id);
+    reporter.device(board("reports", 0));
+    reporter.flush(DEADLINE).unwrap();
+    put_device(&collector, "silent", "s");
+    wait_until("both boards", || published("reports").is_some() && published("silent").is_some());
+
+    limit_file_size(&collector, "0");
+    reporter.report(serde_json::from_str::<Event>(&event(1, 1, 0)).unwrap());
+    wait_until("nothing is acknowledged", || collector.request("GET", "/readyz", b"").status == 503);
+    // This one is not heard of, so the time after which a silent board is unhealthy passes while the disk is full.
+    wait_until("the silent board is unhealthy", || {
+        published("silent").is_some_and(|device| device.health == Health::Unhealthy)
+    });
+    let failures = || collector.metric("fpga_collector_checkpoint_failures_total");
+    let before = failures();
+    wait_until("the disk is full for some time", || failures() >= before + 3.0);
+    assert_eq!(published("reports").unwrap().health, Health::Healthy);
+    // What changes is published, too.
+    reporter.device(board("reports", 7));
+    reporter.device(board("new", 0));
+    wait_until("the new board and the queue", || {
+        published("new").is_some() && published("reports").is_some_and(|device| device.queued == 7)
+    });
+    assert_eq!(collector.request("DELETE", "/v1/devices/silent", b"").status, 200);
+    wait_until("the board that left", || published("silent").is_none());
+    assert_eq!(reporter.stats().sent, 0);
+    let journals = std::fs::read_dir(dir.path().join("checkpoint")).unwrap();
+    let names = journals.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.filter(|name| name.starts_with("journal-")).count() <= 2);
+
+    limit_file_size(&collector, "unlimited");
+    reporter.flush(DEADLINE).unwrap();
+    assert_eq!((collector.usage(), reporter.stats().sent), (1, 1));
+    collector.kill();
+    let again = start(dir.path(), &server, &flags);
+    assert_eq!(again.usage(), 1);
+    let state = again.state();
+    let devices = state["devices"].as_array().unwrap();
+    assert!(devices.iter().any(|device| device["id"] == "new"), "the snapshot has what changed meanwhile");
+}
+
+#[test]
+fn a_collector_that_starts_on_a_full_disk_publishes_its_boards_and_acknowledges_no_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let first = start_busy(dir.path(), &server, &[]);
+    assert_eq!(first.terminate().code(), Some(0));
+
+    // Files of at most 512 bytes: a snapshot is longer.
+    let mut command = Command::new("sh");
+    let limited = r#"trap "" XFSZ; ulimit -S -f 1; exec "$0" "$@""#;
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_fpga-collector")]);
+    let second = spawn(dir.path(), &server, command, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    let state = last(&api).unwrap();
+    assert_eq!((state.usage.0, state.devices[0].health), (40, Health::Healthy));
+    assert_eq!(second.post(&event(1, 41, 0)).status, 503);
+
+    limit_file_size(&second, "unlimited");
+    wait_until("events are taken again", || second.post(&event(1, 41, 0)).status == 200);
+    second.kill();
+    assert_eq!(start(dir.path(), &server, &[]).usage(), 41);
+}

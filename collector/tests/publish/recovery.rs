@@ -1,0 +1,69 @@
+//! What a collector takes over from the annotation when it starts.
+
+use crate::api_server::{Server, mk_api};
+use crate::common::{Collector, now_ms, wait_until};
+use crate::{last, start, start_busy};
+use serde_json::json;
+
+#[test]
+fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_window_back() {
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let first_dir = tempfile::tempdir().unwrap();
+    let first = start_busy(first_dir.path(), &server, &[]);
+    assert_eq!(first.terminate().code(), Some(0));
+    let published = last(&api).unwrap();
+    assert_eq!((published.boot, published.usage.0), (1, 40));
+    let ago = now_ms() - published.measured_at.0;
+
+    // Another disk, as after the loss of the first.
+    let second_dir = tempfile::tempdir().unwrap();
+    let second = start(second_dir.path(), &server, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    assert_eq!(second.usage(), 40, "{ago} ms later");
+    assert_eq!(second.state()["bitstreams"][0]["name"], json!("sobel"));
+    second.kill();
+
+    // Killed and started on its own checkpoint: the annotation adds nothing to it.
+    let third = start(second_dir.path(), &server, &[]);
+    wait_until("the boot after that is published", || last(&api).is_some_and(|state| state.boot == 3));
+    assert_eq!(third.usage(), 40);
+}
+
+#[test]
+fn where_the_checkpoint_is_damaged_the_annotation_brings_the_window_back() {
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let dir = tempfile::tempdir().unwrap();
+    let first = start_busy(dir.path(), &server, &["--min-write-interval", "100ms", "--heartbeat", "1s"]);
+    wait_until("it is published", || last(&api).is_some_and(|state| state.usage.0 == 40));
+    first.kill();
+    let snapshot = dir.path().join("checkpoint/snapshot");
+    let mut bytes = std::fs::read(&snapshot).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&snapshot, bytes).unwrap();
+    let second = start(dir.path(), &server, &[]);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    assert_eq!(second.usage(), 40);
+    assert_eq!(second.metric("fpga_collector_recovered_damaged_snapshots_total"), 1.0);
+    assert!(dir.path().join("checkpoint/snapshot.damaged").exists());
+}
+
+#[test]
+fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_annotation() {
+    let api = mk_api();
+    let server = Server::start("127.0.0.1:0", &api);
+    let first_dir = tempfile::tempdir().unwrap();
+    let first = start_busy(first_dir.path(), &server, &[]);
+    assert_eq!(first.terminate().code(), Some(0));
+
+    // The API server is away until the device has reported.
+    let second_dir = tempfile::tempdir().unwrap();
+    let kubeconfig = server.kubeconfig(second_dir.path());
+    let address = server.stop();
+    let second = Collector::start_with(second_dir.path(), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    second.put_board();
+    let _back = Server::start(&address, &api);
+    wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
+    assert_eq!(last(&api).unwrap().usage.0, 40);
+}
