@@ -16,17 +16,17 @@
 #[path = "../tests/service/harness.rs"]
 mod harness;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use fpga_protocol::limits::{MAX_MESSAGE_BYTES, PROTOCOL_VERSION};
+use bytes::Bytes;
+use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
 use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
-use harness::{Client, Manager, Ready, hello_with, try_raw_bytes};
+use harness::wire::{encoded, hello_with, padded, try_raw_bytes};
+use harness::{Client, Manager, Ready};
 use hyper_util::rt::TokioIo;
 use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -267,20 +267,4 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
 
 fn flush(command: v1::Command) -> Kind {
     Kind::Flush(v1::Flush { commands: vec![command] })
-}
-
-fn encoded(kind: Kind) -> Bytes {
-    v1::ClientMessage { kind: Some(kind) }.encode_to_vec().into()
-}
-
-/// A message with a field that nobody knows, up to the longest message.
-fn padded(kind: Kind) -> Bytes {
-    const UNKNOWN: u32 = 999;
-    let mut bytes = BytesMut::new();
-    v1::ClientMessage { kind: Some(kind) }.encode(&mut bytes).unwrap();
-    let rest = MAX_MESSAGE_BYTES - bytes.len() - 16;
-    encode_key(UNKNOWN, WireType::LengthDelimited, &mut bytes);
-    encode_varint(rest as u64, &mut bytes);
-    bytes.put_bytes(7, rest);
-    bytes.freeze()
 }

@@ -83,6 +83,11 @@ impl Scaler {
     }
 }
 
+/// A session for each of two images of the factors 3 and 5.
+async fn scalers(manager: &Manager, images: &[Vec<u8>]) -> [Scaler; 2] {
+    [Scaler::new(manager, &images[0], 3).await, Scaler::new(manager, &images[1], 5).await]
+}
+
 #[tokio::test]
 async fn each_image_is_on_the_board_when_its_kernels_run_and_is_loaded_no_oftener_than_the_dispatch_says() {
     let images = images(&[3, 5]).await;
@@ -90,8 +95,7 @@ async fn each_image_is_on_the_board_when_its_kernels_run_and_is_loaded_no_oftene
         let board = Board::new();
         let manager = board.manager(way);
         // Both programs are there before either runs.
-        let mut sessions =
-            [Scaler::new(&manager, &images[0], 3).await, Scaler::new(&manager, &images[1], 5).await];
+        let mut sessions = scalers(&manager, &images).await;
         for which in [0, 1, 1, 0, 0, 1, 0] {
             assert_eq!(sessions[which].round().await, [0, 0], "{way:?}");
         }
@@ -166,8 +170,7 @@ async fn a_load_that_fails_fails_its_task_and_is_done_again_for_the_next() {
     for way in [PARTIAL, FULL] {
         let board = Board::new();
         let manager = board.manager(way);
-        let mut sessions =
-            [Scaler::new(&manager, &images[0], 3).await, Scaler::new(&manager, &images[1], 5).await];
+        let mut sessions = scalers(&manager, &images).await;
         board.controls.fail_loads(true);
         let [launched, _] = sessions[0].round().await;
         assert!(launched < 0, "{way:?}: {launched}");
@@ -226,8 +229,7 @@ async fn a_board_that_can_not_be_loaded_is_unhealthy_until_a_load_succeeds() {
         let board = Board::new();
         let (collector, address) = Collector::start();
         let manager = board.manager(&[way, &["--collector", &address]].concat());
-        let mut sessions =
-            [Scaler::new(&manager, &images[0], 3).await, Scaler::new(&manager, &images[1], 5).await];
+        let mut sessions = scalers(&manager, &images).await;
         collector.hears(Health::Healthy).await;
         board.controls.fail_loads(true);
         for _ in 0..3 {

@@ -4,9 +4,9 @@
 use super::exhaustion::resident;
 use crate::INCREASE;
 use crate::command_ring::Ring;
-use crate::harness::{Client, Manager, Ready, hello, next, raw_bytes};
+use crate::harness::{Client, Manager, Ready, encoded, hello, next, padded, raw_bytes};
 use crate::scalar;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use fpga_protocol::limits::{MAX_MESSAGE_BYTES, PROTOCOL_VERSION};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
@@ -14,7 +14,6 @@ use fpga_protocol::v1::client_message::Kind;
 use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
 use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint};
 use std::time::{Duration, Instant};
 use tonic::Code;
 
@@ -45,24 +44,8 @@ async fn growth(manager: &Manager, attack: impl Future<Output = ()>) -> u64 {
     most.max(resident(manager)) - before
 }
 
-/// A message with a field that nobody knows, up to the longest message.
-fn padded(kind: Kind) -> Bytes {
-    const UNKNOWN: u32 = 999;
-    let mut bytes = BytesMut::new();
-    v1::ClientMessage { kind: Some(kind) }.encode(&mut bytes).unwrap();
-    let rest = MAX_MESSAGE_BYTES - bytes.len() - 16;
-    encode_key(UNKNOWN, WireType::LengthDelimited, &mut bytes);
-    encode_varint(rest as u64, &mut bytes);
-    bytes.put_bytes(7, rest);
-    bytes.freeze()
-}
-
 fn empty_commands(count: usize) -> Kind {
     Kind::Flush(v1::Flush { commands: vec![v1::Command::default(); count] })
-}
-
-fn encoded(kind: Kind) -> Bytes {
-    v1::ClientMessage { kind: Some(kind) }.encode_to_vec().into()
 }
 
 fn call(id: u64, method: Method) -> Bytes {
