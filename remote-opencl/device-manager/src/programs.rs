@@ -12,6 +12,7 @@ use crate::config::Sources;
 use crate::inventory::Device;
 use crate::objects::{Context, lock};
 use crate::quotas::Charge;
+use crate::store::Digested;
 use crate::task::Need;
 use crate::vendor::{self, ClError, ClResult};
 use bytes::Bytes;
@@ -83,10 +84,10 @@ impl Program {
     }
 
     /// So is this one.
-    pub fn keep_also(&self, digest: Digest, bytes: Bytes) {
+    pub fn keep_also(&self, bitstream: &Digested) {
         let mut kept = lock(&self.kept);
-        if kept.iter().all(|(other, _)| *other != digest) {
-            kept.push((digest, bytes));
+        if kept.iter().all(|(other, _)| *other != bitstream.digest()) {
+            kept.push((bitstream.digest(), bitstream.bytes().clone()));
         }
     }
 

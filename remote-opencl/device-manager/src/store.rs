@@ -6,6 +6,10 @@
 //! A digest is no secret: it is in node states, pods and logs. So a tenant gets the bytes, and hears that they are here, only
 //! after it has brought them once itself, however many others have; the operator's own are everybody's.
 
+mod digested;
+
+pub use digested::Digested;
+
 use crate::dispatcher::Tenant;
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
@@ -179,22 +183,19 @@ impl BitstreamStore {
     /// [`StoreError::TooLarge`].
     pub fn insert(&self, bytes: Bytes) -> Result<Digest, StoreError> {
         self.fits(bytes.len() as u64)?;
-        let digest = digest_of(&bytes);
-        self.put(digest, bytes, &Access::Everybody);
+        let bitstream = Digested::from(bytes);
+        let digest = bitstream.digest;
+        self.put(bitstream, &Access::Everybody);
         Ok(digest)
     }
 
-    /// Stores `bytes` that a client of `tenant` announced as `announced`.
+    /// Stores a bitstream that a client of `tenant` has brought.
     ///
     /// # Errors
-    /// [`StoreError::OtherBytes`] if they are not those, [`StoreError::TooLarge`].
-    pub fn insert_as(&self, announced: Digest, bytes: Bytes, tenant: &Tenant) -> Result<(), StoreError> {
-        self.fits(bytes.len() as u64)?;
-        let actual = digest_of(&bytes);
-        if actual != announced {
-            return Err(StoreError::OtherBytes { announced, actual });
-        }
-        self.put(actual, bytes, &Access::Tenants([tenant.clone()].into()));
+    /// [`StoreError::TooLarge`].
+    pub fn insert_as(&self, bitstream: Digested, tenant: &Tenant) -> Result<(), StoreError> {
+        self.fits(bitstream.bytes.len() as u64)?;
+        self.put(bitstream, &Access::Tenants([tenant.clone()].into()));
         Ok(())
     }
 
@@ -212,7 +213,7 @@ impl BitstreamStore {
         if size > self.limit { Err(StoreError::TooLarge { size, limit: self.limit }) } else { Ok(()) }
     }
 
-    fn put(&self, digest: Digest, bytes: Bytes, access: &Access) {
+    fn put(&self, Digested { digest, bytes }: Digested, access: &Access) {
         let evicted = {
             let mut held = self.lock();
             if let Some(entry) = held.touch(&digest) {

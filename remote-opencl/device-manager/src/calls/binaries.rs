@@ -7,7 +7,7 @@ use crate::metrics::{DataPath, Direction};
 use crate::objects::Object;
 use crate::programs::{Program, digest};
 use crate::quotas::Resource;
-use crate::store::StoreError;
+use crate::store::{Digested, StoreError};
 use crate::transfers::{TransferError, join};
 use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
@@ -173,16 +173,21 @@ impl Calls<'_> {
     }
 
     fn store(&self, program: &Program, announced: Digest, bytes: &Bytes) -> ClResult<()> {
-        // Copied: the pieces would keep the messages that they came in.
-        let bytes = Bytes::copy_from_slice(bytes);
-        self.config.store.insert_as(announced, bytes.clone(), &self.asker.tenant).map_err(|error| {
+        let stored = || {
+            self.config.store.fits(bytes.len() as u64)?;
+            // Copied: the pieces would keep the messages that they came in.
+            let bitstream = Digested::announced_as(announced, Bytes::copy_from_slice(bytes))?;
+            self.config.store.insert_as(bitstream.clone(), &self.asker.tenant)?;
+            Ok(bitstream)
+        };
+        let bitstream = stored().map_err(|error| {
             tracing::warn!(%announced, %error, "A bitstream can't be stored");
             match error {
                 StoreError::OtherBytes { .. } => ClError(CL_INVALID_BINARY),
                 _ => ClError(CL_OUT_OF_RESOURCES),
             }
         })?;
-        program.keep_also(announced, bytes);
+        program.keep_also(&bitstream);
         Ok(())
     }
 

@@ -8,6 +8,11 @@ fn tenant(name: &str) -> Tenant {
     Tenant::new(name)
 }
 
+/// What a client brings as `digest`.
+fn brought(digest: Digest, bytes: Bytes) -> Digested {
+    Digested::announced_as(digest, bytes).unwrap()
+}
+
 /// The names of the files of bitstreams in a folder.
 fn bitstreams_in(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
@@ -23,7 +28,7 @@ fn a_tenant_gets_what_it_has_brought_and_what_is_the_operators() {
     let (alices, operators) = (digest_of(&bytes(1, 10)), digest_of(&bytes(2, 10)));
     {
         let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
-        store.insert_as(alices, bytes(1, 10), &alice).unwrap();
+        store.insert_as(brought(alices, bytes(1, 10)), &alice).unwrap();
         store.insert(bytes(2, 10)).unwrap();
         assert_eq!(
             (store.get_for(&alice, &alices), store.get_for(&bob, &alices)),
@@ -31,9 +36,9 @@ fn a_tenant_gets_what_it_has_brought_and_what_is_the_operators() {
         );
         assert!([&alice, &bob].iter().all(|tenant| store.get_for(tenant, &operators).is_some()));
         // Other bytes under the same digest prove nothing.
-        assert!(store.insert_as(alices, bytes(3, 10), &bob).is_err());
+        assert!(Digested::announced_as(alices, bytes(3, 10)).is_err());
         assert_eq!(store.get_for(&bob, &alices), None);
-        store.insert_as(alices, bytes(1, 10), &bob).unwrap();
+        store.insert_as(brought(alices, bytes(1, 10)), &bob).unwrap();
         assert_eq!((store.get_for(&bob, &alices), store.bytes()), (Some(bytes(1, 10)), 20));
     }
     // The next manager knows who has brought what; the operator's is everybody's when it is there again.
@@ -63,15 +68,22 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_reached() {
 
 #[test]
 fn bytes_that_are_not_what_was_announced_are_refused() {
-    let store = BitstreamStore::in_memory(100);
     let announced = digest_of(&bytes(1, 10));
-    assert!(matches!(
-        store.insert_as(announced, bytes(2, 10), &tenant("a")),
-        Err(StoreError::OtherBytes { .. })
-    ));
-    assert_eq!((store.contains(&announced), store.bytes()), (false, 0));
-    store.insert_as(announced, bytes(1, 10), &tenant("a")).unwrap();
+    let refused = Digested::announced_as(announced, bytes(2, 10));
+    assert!(matches!(refused, Err(StoreError::OtherBytes { .. })));
+    let store = BitstreamStore::in_memory(100);
+    store.insert_as(brought(announced, bytes(1, 10)), &tenant("a")).unwrap();
     assert_eq!(store.get(&announced).unwrap(), bytes(1, 10));
+}
+
+#[test]
+fn bytes_that_were_hashed_are_stored_without_being_hashed_again() {
+    let store = BitstreamStore::in_memory(100);
+    // A digest that no hash of the bytes would give.
+    let digest = Digest::from_bytes([7; 32]);
+    store.insert_as(Digested { digest, bytes: bytes(1, 10) }, &tenant("a")).unwrap();
+    assert_eq!(store.get_for(&tenant("a"), &digest), Some(bytes(1, 10)));
+    assert!(!store.contains(&digest_of(&bytes(1, 10))));
 }
 
 #[test]
@@ -101,7 +113,7 @@ fn what_a_crash_left_half_written_is_removed_and_never_taken_for_a_bitstream() {
     let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
     assert_eq!(store.get(&digest), None);
     assert_eq!((store.bytes(), fs::read_dir(dir.path()).unwrap().count()), (0, 0));
-    store.insert_as(digest, bytes(1, 10), &tenant("a")).unwrap();
+    store.insert_as(brought(digest, bytes(1, 10)), &tenant("a")).unwrap();
     let again = BitstreamStore::in_folder(100, dir.path()).unwrap();
     assert_eq!(again.get(&digest).unwrap(), bytes(1, 10));
 }
