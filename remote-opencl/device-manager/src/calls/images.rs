@@ -5,33 +5,16 @@ use super::{Answered, CallError, Calls};
 use crate::images::Image;
 use crate::objects::Object;
 use crate::quotas::Resource;
-use crate::transfers::{TransferError, join};
 use crate::vendor::{ClError, ClResult, Format, image_formats};
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
-use opencl_sys::{CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
+use opencl_sys::CL_INVALID_VALUE;
 use std::sync::Arc;
 
 impl Calls<'_> {
     pub(super) fn create_image(&mut self, mut create: v1::CreateImage) -> Result<Answered, CallError> {
-        // Held until the vendor has its copy.
-        let mut hold = None;
-        let initial = match create.initial.take() {
-            Some(data) => match self.transfers.take(Some(data)) {
-                Ok(data) => {
-                    let bytes = join(data.pieces);
-                    hold = data.hold;
-                    Some(bytes)
-                }
-                Err(TransferError::OverQuota) => {
-                    return self.keep(create.image, Err(ClError(CL_OUT_OF_RESOURCES)));
-                }
-                Err(error) => return Err(error.into()),
-            },
-            None => None,
-        };
-        let made = self.image(&create, initial.as_deref());
-        drop((initial, hold));
+        let initial = self.initial(create.initial.take())?;
+        let made = initial.and_then(|initial| self.image(&create, initial.bytes()));
         self.keep(create.image, made)
     }
 

@@ -1,12 +1,14 @@
 //! The methods of buffers and of the segments that they may lie in.
 
 use super::{Answered, CallError, Calls};
+use crate::governor::Hold;
 use crate::metrics::Storage;
 use crate::objects::{Buffer, Object};
 use crate::quotas::Resource;
 use crate::segments::{CreateError, Slice};
 use crate::transfers::{TransferError, join};
 use crate::vendor::{ClError, ClResult};
+use bytes::Bytes;
 use fpga_protocol::segments::check_storage;
 use fpga_protocol::v1;
 use opencl_sys::{CL_INVALID_BUFFER_SIZE, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
@@ -18,23 +20,35 @@ pub(super) const DEVICE_FLAGS: u64 = 0b111;
 /// `CL_MEM_USE_HOST_PTR` and `CL_MEM_COPY_HOST_PTR`: the client's alone.
 pub(super) const HOST_POINTER_FLAGS: u64 = (1 << 3) | (1 << 5);
 
+/// What a memory object begins with; nothing where the client gave no data. It is held until the vendor has its copy.
+#[derive(Debug, Default)]
+pub(super) struct Initial {
+    bytes: Option<Bytes>,
+    _hold: Option<Hold>,
+}
+
+impl Initial {
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        self.bytes.as_deref()
+    }
+}
+
 impl Calls<'_> {
+    pub(super) fn initial(&mut self, data: Option<v1::Data>) -> Result<ClResult<Initial>, CallError> {
+        if data.is_none() {
+            return Ok(Ok(Initial::default()));
+        }
+        match self.transfers.take(data) {
+            Ok(data) => Ok(Ok(Initial { bytes: Some(join(data.pieces)), _hold: data.hold })),
+            Err(TransferError::OverQuota) => Ok(Err(ClError(CL_OUT_OF_RESOURCES))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     pub(super) fn create_buffer(&mut self, mut create: v1::CreateBuffer) -> Result<Answered, CallError> {
-        // Held until the vendor has its copy.
-        let mut hold = None;
-        let initial = match create.initial.take() {
-            Some(data) => match self.transfers.take(Some(data)) {
-                Ok(data) => {
-                    let bytes = join(data.pieces);
-                    hold = data.hold;
-                    Some(bytes)
-                }
-                Err(TransferError::OverQuota) => {
-                    return self.keep(create.buffer, Err(ClError(CL_OUT_OF_RESOURCES)));
-                }
-                Err(error) => return Err(error.into()),
-            },
-            None => None,
+        let initial = match self.initial(create.initial.take())? {
+            Ok(initial) => initial,
+            Err(error) => return self.keep(create.buffer, Err(error)),
         };
         let storage = match &create.storage {
             Some(range) => {
@@ -43,8 +57,8 @@ impl Calls<'_> {
             }
             None => None,
         };
-        let made = self.buffer(&create, initial.as_deref(), storage);
-        drop((initial, hold));
+        let made = self.buffer(&create, initial.bytes(), storage);
+        drop(initial);
         self.keep(create.buffer, made)
     }
 
