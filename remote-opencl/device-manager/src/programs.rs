@@ -15,7 +15,6 @@ use crate::quotas::Charge;
 use crate::store::Digested;
 use crate::task::Need;
 use crate::vendor::{self, ClError, ClResult};
-use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 use opencl_sys::{CL_INVALID_BINARY, CL_INVALID_DEVICE};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -32,7 +31,7 @@ pub struct Program {
     /// What its kernels need on each device.
     needs: Mutex<Vec<(u64, Need)>>,
     /// Binaries that are here while others are yet to come, whatever the store does; and those of which the board is loaded.
-    kept: Mutex<Vec<(Digest, Bytes)>>,
+    kept: Mutex<Vec<Digested>>,
     /// On its tenant's account.
     _charge: Option<Charge>,
 }
@@ -74,20 +73,20 @@ impl Program {
 
     /// A binary of the program that was here before.
     #[must_use]
-    pub fn kept(&self, digest: &Digest) -> Option<Bytes> {
-        lock(&self.kept).iter().find(|(kept, _)| kept == digest).map(|(_, bytes)| bytes.clone())
+    pub fn kept(&self, digest: &Digest) -> Option<Digested> {
+        lock(&self.kept).iter().find(|kept| kept.digest() == *digest).cloned()
     }
 
     /// These are to stay until the others have come.
-    pub fn keep(&self, binaries: Vec<(Digest, Bytes)>) {
+    pub fn keep(&self, binaries: Vec<Digested>) {
         *lock(&self.kept) = binaries;
     }
 
     /// So is this one.
-    pub fn keep_also(&self, bitstream: &Digested) {
+    pub fn keep_also(&self, binary: Digested) {
         let mut kept = lock(&self.kept);
-        if kept.iter().all(|(other, _)| *other != bitstream.digest()) {
-            kept.push((bitstream.digest(), bitstream.bytes().clone()));
+        if kept.iter().all(|other| other.digest() != binary.digest()) {
+            kept.push(binary);
         }
     }
 
@@ -112,7 +111,8 @@ impl Program {
         let kept = self.digests().iter().map(|digest| self.kept(digest).ok_or(ClError(CL_INVALID_BINARY)));
         let kept = kept.collect::<ClResult<Vec<_>>>()?;
         let devices = self.devices.iter().map(|device| device.vendor);
-        let binaries: Vec<_> = devices.zip(&kept).map(|(device, bytes)| (device, bytes.as_ref())).collect();
+        let binaries: Vec<_> =
+            devices.zip(&kept).map(|(device, binary)| (device, binary.bytes().as_ref())).collect();
         vendor::Program::load_binaries(&self.context.vendor, &binaries)
     }
 

@@ -134,11 +134,12 @@ impl BitstreamStore {
         Ok(store)
     }
 
-    /// The bytes of `digest` for a tenant that has brought them, or where they are the operator's. Counts as a use.
+    /// The bitstream `digest` for a tenant that has brought it, or where it is the operator's. Counts as a use.
     #[must_use]
-    pub fn get_for(&self, tenant: &Tenant, digest: &Digest) -> Option<Bytes> {
+    pub fn get_for(&self, tenant: &Tenant, digest: &Digest) -> Option<Digested> {
         let may = self.lock().bitstreams.get(digest).is_some_and(|entry| entry.access.includes(tenant));
-        if may { self.get(digest) } else { None }
+        let bytes = if may { self.get(digest) } else { None };
+        bytes.map(|bytes| Digested { digest: *digest, bytes })
     }
 
     /// Whether the bytes of `digest` are here, and intact. Counts as a use.

@@ -32,7 +32,7 @@ pub struct Load {
     /// The object that it becomes, where it is none yet.
     id: Option<u64>,
     program: Arc<Program>,
-    binaries: Vec<(Digest, Bytes)>,
+    binaries: Vec<Digested>,
 }
 
 impl Load {
@@ -54,7 +54,7 @@ pub enum Decided {
 
 /// What there is of a program's binaries.
 enum Complete {
-    All(Vec<(Digest, Bytes)>),
+    All(Vec<Digested>),
     Missing(v1::BinariesResult),
 }
 
@@ -119,7 +119,7 @@ impl Calls<'_> {
     /// Makes the vendor's program, which loads the board; whether it did.
     pub fn load(&mut self, load: Load) -> (v1::Reply, ClResult<()>) {
         let Load { call, id, program, binaries } = load;
-        let bytes: Vec<Bytes> = binaries.iter().map(|(_, bytes)| bytes.clone()).collect();
+        let bytes: Vec<Bytes> = binaries.iter().map(|binary| binary.bytes().clone()).collect();
         let (status, binary_status) = program.load(&bytes);
         // For the next time that the board is loaded with it; one that is made anew as a whole has bytes of its own.
         program.keep(if self.config.board.is_whole() || status.is_err() { Vec::new() } else { binaries });
@@ -187,7 +187,7 @@ impl Calls<'_> {
                 _ => ClError(CL_OUT_OF_RESOURCES),
             }
         })?;
-        program.keep_also(&bitstream);
+        program.keep_also(bitstream);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Calls<'_> {
         let mut present = Vec::new();
         for digest in program.digests() {
             match program.kept(digest).or_else(|| self.config.store.get_for(&self.asker.tenant, digest)) {
-                Some(bytes) => present.push((*digest, bytes)),
+                Some(binary) => present.push(binary),
                 None if missing.iter().any(|other| other.as_ref() == digest.as_bytes()) => {}
                 None => missing.push(Bytes::copy_from_slice(digest.as_bytes())),
             }

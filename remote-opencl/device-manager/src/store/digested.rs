@@ -5,7 +5,7 @@ use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 
 /// A bitstream's bytes with their digest. They are hashed when the value is made, and by nobody afterwards.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digested {
     pub(super) digest: Digest,
     pub(super) bytes: Bytes,
