@@ -163,13 +163,15 @@ async fn a_read_or_write_of_more_than_can_ever_be_held_fails_alone() {
 #[tokio::test]
 async fn uploads_that_stay_open_are_bounded_and_leave_other_sessions_what_is_theirs() {
     const CHUNK: usize = 1 << 20;
+    // More than the bound below, in all.
+    const UPLOADS: u64 = 160;
     let manager = small();
     let mut witness = Client::connect(&manager).await;
     let Ready { queue, kernel, buffer } = witness.ready(INCREASE, "increase", 4).await;
     let greedy = Client::connect(&manager).await;
     let data = Bytes::from(vec![7; CHUNK]);
     let attack = async {
-        for transfer in 1..=64 {
+        for transfer in 1..=UPLOADS {
             let length = 2 * CHUNK as u64;
             let chunk = v1::Chunk { transfer: 1 << 63 | transfer, length, offset: 0, data: data.clone() };
             greedy.send(Kind::Chunk(chunk)).await;
