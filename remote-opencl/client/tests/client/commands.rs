@@ -143,6 +143,26 @@ fn what_the_standard_refuses_at_once_is_refused_at_once() {
 }
 
 #[test]
+fn work_groups_differ_in_size_only_where_the_build_options_let_them() {
+    let setup = Setup::new();
+    let buffer = setup.buffer(16);
+    let launch = |options: &str, global| {
+        let program = Program::with_source(&setup.context, b"kernel void k() {}".to_vec()).unwrap();
+        program.build(&[], options).unwrap();
+        let kernel = Kernel::new(&program, "k").unwrap();
+        kernel.set_arg(0, ArgValue::Buffer(Arc::clone(&buffer))).unwrap();
+        kernel.set_arg(1, ArgValue::Scalar(&[0; 4])).unwrap();
+        let range = Operation::NdRange { kernel: &kernel, offset: &[], global: &[global], local: &[4] };
+        setup.queue.enqueue(range, &[]).map(|_| ())
+    };
+    assert_eq!(launch("-cl-std=CL3.0", 10), Ok(()));
+    for options in ["", "-cl-std=CL1.2", "-cl-std=CL3.0 -cl-uniform-work-group-size"] {
+        assert_eq!(launch(options, 10), Err(ClError::INVALID_WORK_GROUP_SIZE), "{options:?}");
+        assert_eq!(launch(options, 12), Ok(()), "{options:?}");
+    }
+}
+
+#[test]
 fn objects_of_another_context_are_refused() {
     let (setup, other) = (Setup::new(), Setup::new());
     let foreign = other.queue.enqueue(Operation::Marker, &[]).unwrap();
