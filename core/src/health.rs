@@ -33,6 +33,8 @@ pub enum Fault {
     Stuck,
     /// Commands of a client that has gone don't end.
     Abandoned,
+    /// The device works, and its manager is about to end: it takes no new sessions.
+    Draining,
 }
 
 /// What is known of a device's health.
@@ -50,6 +52,7 @@ pub struct DeviceHealth {
     probed_since: Option<Duration>,
     probe_failed: bool,
     abandoned: bool,
+    draining: bool,
 }
 
 impl Fault {
@@ -62,6 +65,7 @@ impl Fault {
             Self::Probe => "probe",
             Self::Stuck => "stuck",
             Self::Abandoned => "abandoned",
+            Self::Draining => "draining",
         }
     }
 }
@@ -74,6 +78,7 @@ impl fmt::Display for Fault {
             Self::Probe => "the runtime fails",
             Self::Stuck => "the runtime does not answer",
             Self::Abandoned => "commands of a client that has gone do not end",
+            Self::Draining => "the device manager takes no new sessions and is about to end",
         })
     }
 }
@@ -92,6 +97,7 @@ impl DeviceHealth {
             probed_since: None,
             probe_failed: false,
             abandoned: false,
+            draining: false,
         }
     }
 
@@ -150,8 +156,17 @@ impl DeviceHealth {
         self.abandoned = true;
     }
 
-    /// What is wrong with the device now.
+    /// The device's manager takes no new sessions from now on.
+    pub fn draining(&mut self) {
+        self.draining = true;
+    }
+
+    /// Why nobody is to be placed here now: what is wrong with the device, else that its manager drains.
     pub fn fault(&mut self, now: Duration) -> Option<Fault> {
+        self.fault_of_device(now).or(self.draining.then_some(Fault::Draining))
+    }
+
+    fn fault_of_device(&mut self, now: Duration) -> Option<Fault> {
         if self.abandoned {
             return Some(Fault::Abandoned);
         }
@@ -263,6 +278,17 @@ mod tests {
         assert_eq!(health.fault(at(75)), Some(Fault::Probe), "until one succeeds");
         health.probe_ended(true);
         assert_eq!(health.fault(at(76)), None);
+    }
+
+    #[test]
+    fn a_drain_is_a_reason_where_the_device_has_none_itself() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        health.draining();
+        assert_eq!(health.fault(at(1)), Some(Fault::Draining));
+        health.probe_begun(at(10));
+        assert_eq!(health.fault(at(70)), Some(Fault::Stuck), "liveness looks for it");
+        health.probe_ended(true);
+        assert_eq!(health.fault(at(71)), Some(Fault::Draining));
     }
 
     #[test]

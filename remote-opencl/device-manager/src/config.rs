@@ -58,7 +58,7 @@ pub struct Config {
     pub keepalive: Keepalive,
     /// How long tasks of a client that has gone may run on.
     pub abandoned_grace: Duration,
-    /// How long running tasks get when the manager ends.
+    /// How long sessions may go on once the manager drains.
     pub drain_timeout: Duration,
     /// How long a client that lost its connection may take to come back; zero: it can't.
     pub reconnect_grace: Duration,

@@ -8,6 +8,7 @@ use crate::governor::Budget;
 use crate::peer::Peer;
 use crate::quotas::Account;
 use crate::session::{Incoming, Shared};
+use crate::shutdown::Counted;
 use crate::tokens::Tokens;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
@@ -62,6 +63,8 @@ pub struct Greeted {
     pub client: String,
     /// Its process, as it says.
     pub pid: u32,
+    /// Its place among the sessions that a drain waits for.
+    pub counted: Counted,
 }
 
 impl Access {
@@ -106,6 +109,12 @@ pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> 
     if let Some(resume) = resume {
         return Ok(Greeting::Resume { tenant, resume });
     }
+    let Some(counted) = shared.shutdown.begin_session() else {
+        return Err(Status::unavailable(
+            "the device manager is draining: it ends with the sessions that it has; try again later, or take another \
+             board",
+        ));
+    };
     let Some(account) = shared.quotas.enter(&tenant) else {
         return Err(Status::resource_exhausted("the tenant has all the sessions that it may have; end some"));
     };
@@ -115,5 +124,5 @@ pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> 
         ));
     };
     let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Ok(Greeting::New(Greeted { resumable, tenant, account, budget, client, pid }))
+    Ok(Greeting::New(Greeted { resumable, tenant, account, budget, client, pid, counted }))
 }

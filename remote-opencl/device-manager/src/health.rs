@@ -85,6 +85,11 @@ impl Health {
         lock(&self.0.state).abandoned();
     }
 
+    /// The manager drains: the device is for nobody new.
+    pub fn draining(&self) {
+        lock(&self.0.state).draining();
+    }
+
     /// Tells the collector of changes, on a thread of its own.
     ///
     /// # Errors
@@ -97,6 +102,11 @@ impl Health {
                 let fault = health.fault();
                 if fault != said {
                     match fault {
+                        Some(Fault::Draining) => {
+                            tracing::info!(
+                                "The collector hears that the device is unhealthy while it drains"
+                            );
+                        }
                         Some(fault) => tracing::error!(reason = %fault, "The device is unhealthy"),
                         None => tracing::info!("The device is healthy again"),
                     }

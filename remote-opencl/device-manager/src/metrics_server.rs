@@ -17,8 +17,8 @@ use tracing::warn;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `registry` on `address` until the process ends; the address that was bound. Not ready once the shutdown is
-/// requested and while the device is unhealthy, not alive while the runtime is stuck: a new process is what helps then.
+/// Serves `registry` on `address` until the process ends; the address that was bound. Not ready once the manager
+/// drains and while the device is unhealthy, not alive while the runtime is stuck: a new process is what helps then.
 ///
 /// # Errors
 /// The system's, if the address can't be bound.
@@ -66,8 +66,10 @@ fn alive(health: &Health) -> (StatusCode, String) {
 }
 
 fn ready(shutdown: &Shutdown, health: &Health) -> (StatusCode, String) {
-    if shutdown.is_requested() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned());
+    if shutdown.is_draining() {
+        let sessions = shutdown.sessions();
+        let are_left = if sessions == 1 { "session is left" } else { "sessions are left" };
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("draining: {sessions} {are_left}\n"));
     }
     match health.fault() {
         Some(fault) => (StatusCode::SERVICE_UNAVAILABLE, format!("unhealthy: {fault}\n")),
@@ -127,7 +129,7 @@ mod tests {
             app.clone().oneshot(request).await.unwrap().status()
         };
         assert_eq!(status("/readyz").await, StatusCode::OK);
-        shutdown.request();
+        shutdown.drain();
         assert_eq!(status("/readyz").await, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(status("/healthz").await, StatusCode::OK);
     }

@@ -23,7 +23,7 @@ use crate::metrics::{AtScrape, Metrics};
 use crate::metrics_server;
 use crate::reporting::{DeviceFacts, Reports};
 use crate::runtime::Runtime;
-use crate::server;
+use crate::server::{self, Ended};
 use crate::settings::{Settings, TenantArgs};
 use crate::shutdown::Shutdown;
 use crate::signals::{self, AtEnd};
@@ -139,7 +139,9 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_ABANDONED_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
     abandoned_timeout: Duration,
 
-    /// How long running tasks get to end after SIGTERM.
+    /// How long sessions may go on after SIGTERM. New ones are refused meanwhile, /readyz fails and tells how many are left,
+    /// the collector hears that the device is unhealthy, and the manager ends with status 0 as soon as the last one has
+    /// ended. Sessions that outlast this are ended with an error that says so. A second signal ends the manager at once.
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
     drain_timeout: Duration,
 
@@ -326,6 +328,7 @@ impl ServeArgs {
             reporter: reporter.clone(),
             trace: trace.clone(),
             health: health.clone(),
+            shutdown: shutdown.clone(),
         }
         .register(&mut registry);
         if let Some(address) = metrics_listen {
@@ -407,8 +410,11 @@ impl ServeArgs {
         if shutdown.has_failed() {
             signals::end(&at_end, 1);
         }
+        if served? == Ended::TasksRun {
+            signals::end(&at_end, 0);
+        }
         at_end.drop_all();
-        served
+        Ok(())
     }
 }
 

@@ -24,6 +24,7 @@ use crate::segments::Sides;
 use crate::session::Shared;
 use crate::shutdown::Shutdown;
 use connection::connection;
+use fpga_core::device::Health;
 use fpga_core::dispatch::MIN_STALL;
 use std::io;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const MAX_GREETINGS: usize = 64;
 /// How often the settings of tenants are looked at.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long tasks of sessions that have outlasted a drain may run on.
+const LAST_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sessions are counted from 1.
 const NO_SESSION: SessionId = SessionId(0);
 
@@ -51,7 +54,17 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves sessions on these listeners until the shutdown is requested and all running tasks have ended.
+/// How the service has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing is left of any session.
+    Idle,
+    /// Tasks run on: nothing that waits for the vendor's runtime comes to an end.
+    TasksRun,
+}
+
+/// Serves sessions on these listeners until a drain has come to its end: with the last session, or after
+/// [`Config::drain_timeout`].
 ///
 /// # Errors
 /// [`ServeError`], before anything is served.
@@ -61,7 +74,7 @@ pub fn serve(
     isolation: Option<Plan>,
     listeners: Vec<Listener>,
     shutdown: &Shutdown,
-) -> Result<(), ServeError> {
+) -> Result<Ended, ServeError> {
     memory::keep_freed();
     let inventory = Inventory::read()?;
     if config.shared_memory == SharedMemory::On && isolation.is_none() {
@@ -101,28 +114,43 @@ pub fn serve(
         if let Some(tls) = shared.config.tls.clone() {
             accepting.push(tokio::spawn(async move { tls.keep(|_| {}).await }));
         }
-        shutdown.requested().await;
+        shutdown.draining().await;
+        drain(&shared).await;
         for task in accepting {
             task.abort();
         }
         if let Some(processes) = &shared.processes {
-            processes.drain();
+            processes.end_sessions();
         }
-        if shutdown.has_failed() {
-            // The task that doesn't end keeps its session's connection.
-            let _ = tokio::time::timeout(shared.config.drain_timeout, connections.all_closed()).await;
-        } else {
-            connections.all_closed().await;
-        }
+        // A task that doesn't end keeps its session's connection.
+        let timeout = if shutdown.has_failed() { shared.config.drain_timeout } else { LAST_TASKS_TIMEOUT };
+        let closed = tokio::time::timeout(timeout, connections.all_closed()).await;
         if let Some(processes) = &shared.processes {
             processes.end().await;
         }
-        if !shutdown.has_failed() {
-            // It may work in the runtime for the task that doesn't end.
-            shared.lender.end();
+        if closed.is_err() {
+            return Ok(Ended::TasksRun);
         }
-        Ok(())
+        shared.lender.end();
+        Ok(Ended::Idle)
     })
+}
+
+/// Serves on without new sessions until the last one has ended, or for the time that a drain may take; then all end.
+async fn drain(shared: &Shared) {
+    let Shared { shutdown, config, .. } = shared;
+    config.health.draining();
+    // At once: the last session may end before anybody looks.
+    config.reports.health(Health::Unhealthy);
+    tokio::select! {
+        () = shutdown.no_session() => tracing::info!("No session is left"),
+        () = shutdown.ending() => {}
+        () = tokio::time::sleep(config.drain_timeout) => {
+            let (sessions, drain_timeout) = (shutdown.sessions(), config.drain_timeout);
+            tracing::warn!(sessions, ?drain_timeout, "Sessions are ended: they have outlasted the drain");
+        }
+    }
+    shutdown.end();
 }
 
 /// While tasks wait, starts those for which running tasks may be waiting.

@@ -49,7 +49,8 @@ const MAX_ROUND: usize = 256;
 /// What a client would hear that reads nothing.
 pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
 /// What clients hear at the end.
-const LAST_STATUS: &str = "the device manager is stopping";
+const LAST_STATUS: &str =
+    "the device manager ends, and does not wait for sessions longer than its --drain-timeout";
 /// What a client hears that doesn't go on with a transfer while others wait for memory.
 const OWES_DATA: &str =
     "the client does not go on with a transfer, and others wait for the memory that it holds";
@@ -321,8 +322,8 @@ impl Session {
         client: &mut WithRing<impl Incoming>,
     ) -> Option<Status> {
         let shutdown = self.shared.shutdown.clone();
-        let requested = shutdown.requested();
-        tokio::pin!(requested);
+        let ending = shutdown.ending();
+        tokio::pin!(ending);
         let budget = self.budget.clone();
         let mut watch = None;
         let look = tokio::time::sleep(STALL_TIMEOUT);
@@ -401,7 +402,11 @@ impl Session {
                     // A message that waits for memory is refused when it has waited long enough.
                     look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
                 }
-                () = &mut requested => return Some(Status::unavailable(LAST_STATUS)),
+                () = &mut ending => {
+                    // Now: what runs may never end, and then the manager ends without it.
+                    self.outgoing.end(Status::unavailable(LAST_STATUS));
+                    return None;
+                }
             }
             if let Some(violation) = self.violation.take() {
                 return Some(violation.status());

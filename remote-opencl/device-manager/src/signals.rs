@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT as a [`Shutdown`]: the first drains, the second or the deadline ends the process.
+//! SIGTERM and SIGINT as a [`Shutdown`]: the first drains, the second ends the process, and so does a deadline where the
+//! drain does not come to its end.
 
 use crate::shutdown::Shutdown;
 use nix::sys::signal::{SigSet, Signal};
@@ -7,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
+
+/// How long after the drain the process may take to end in order: sessions that have outlasted it, last reports.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Signals so close to the first are the same wish: timeout(1) sends one to its child and one to the group.
 const SAME_WISH: Duration = Duration::from_millis(300);
@@ -42,12 +46,12 @@ pub fn handle(shutdown: Shutdown, at_end: AtEnd, drain: Duration) -> io::Result<
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Ok(first) = signals.wait() else { return };
         let came = Instant::now();
-        info!(signal = %first, "Draining");
-        shutdown.request();
+        info!(signal = %first, sessions = shutdown.sessions(), "Draining");
+        shutdown.drain();
         let of_deadline = at_end.clone();
         let deadline = thread::Builder::new().name("drain-deadline".to_owned()).spawn(move || {
-            thread::sleep(drain);
-            warn!(?drain, "Sessions did not end in time; ending without them");
+            thread::sleep(drain.saturating_add(END_TIMEOUT));
+            warn!("The drain does not come to its end; ending without it");
             end(&of_deadline, 128 + first as i32);
         });
         if deadline.is_err() {

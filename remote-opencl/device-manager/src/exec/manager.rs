@@ -79,6 +79,8 @@ impl Manager {
             .args(["--log", &settings.log])
             // It is the program's own user's: what natively could be included still can.
             .args(["--confine-builds", "off"])
+            // What the program has left running ends with it.
+            .args(["--drain-timeout", "0s"])
             .arg("--own-folder")
             .arg(folder)
             .stdin(Stdio::null());

@@ -324,7 +324,7 @@ fn heard(
         Down::Quota(quota) => {
             shared.config.settings.replace(Current { default_quota: quota, ..Current::default() });
         }
-        Down::Drain => shared.shutdown.request(),
+        Down::End => shared.shutdown.end(),
     }
     Ok(())
 }
@@ -361,7 +361,11 @@ fn session_of(
             while let Some(item) = messages.next().await {
                 match item {
                     Ok(message) => write_up(&mut write, &Frame::Message(Box::new(message))).await?,
-                    Err(status) => last = Frame::Status(status),
+                    // The last word, which waits for no task that never ends.
+                    Err(status) => {
+                        last = Frame::Status(status);
+                        break;
+                    }
                 }
             }
             write_up(&mut write, &last).await

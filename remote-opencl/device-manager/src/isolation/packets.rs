@@ -55,8 +55,8 @@ pub enum Down {
     },
     /// The tenant's quota from now on.
     Quota(Quota),
-    /// No more sessions; running tasks come to their end.
-    Drain,
+    /// All sessions end.
+    End,
 }
 
 /// From a tenant process.

@@ -101,10 +101,6 @@ impl TenantProcesses {
         let process = self.start(shared, tenant)?;
         process.begin(session, locality, link)?;
         by_tenant.insert(tenant.clone(), process.clone());
-        drop(by_tenant);
-        if shared.shutdown.is_requested() {
-            process.say(&Down::Drain)?;
-        }
         Ok(process)
     }
 
@@ -189,10 +185,10 @@ impl TenantProcesses {
         }
     }
 
-    /// No more sessions from now on; running tasks come to their end.
-    pub fn drain(&self) {
+    /// All their sessions end from now on.
+    pub fn end_sessions(&self) {
         for process in self.all() {
-            process.tell(&Down::Drain);
+            process.tell(&Down::End);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::PREFIX;
 use crate::catalogue::Catalogue;
 use crate::health::Health;
+use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
 use fpga_hook::Reporter;
@@ -21,6 +22,8 @@ pub struct AtScrape {
     pub store: Arc<BitstreamStore>,
     /// Whether the device works.
     pub health: Health,
+    /// Whether the manager drains.
+    pub shutdown: Shutdown,
     /// The names of bitstreams.
     pub catalogue: Arc<Catalogue>,
     /// The reporter, where there is a collector.
@@ -47,6 +50,11 @@ impl Collector for AtScrape {
         let metric = encoder.encode_descriptor("healthy", help, None, healthy.metric_type())?;
         healthy.encode(metric)?;
         for (name, help, value) in [
+            (
+                "draining",
+                "Whether the manager takes no new sessions and ends with those that it has: 1, or 0",
+                usize::from(self.shutdown.is_draining()),
+            ),
             (
                 "bitstreams_named",
                 "Bitstreams that have a name by a file of --bitstreams",

@@ -127,7 +127,7 @@ where
         () = service.open.makes_room() => {
             tracing::debug!("A connection without a session makes room");
         }
-        () = service.shared.shutdown.requested() => {
+        () = service.shared.shutdown.ending() => {
             connection.as_mut().graceful_shutdown();
             let farewell = async {
                 service.no_session().await;

@@ -184,11 +184,11 @@ async fn a_load_that_fails_fails_its_task_and_is_done_again_for_the_next() {
 
 /// What a collector has been told last of the device.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Option<DeviceStatus>>>);
+pub struct Collector(Arc<Mutex<Option<DeviceStatus>>>);
 
 impl Collector {
     /// A collector, and its address.
-    fn start() -> (Self, String) {
+    pub fn start() -> (Self, String) {
         let collector = Self::default();
         let events = async |Json(events): Json<Text>| {
             let accepted = events.as_array().map_or(1, Vec::len);
@@ -209,7 +209,7 @@ impl Collector {
     }
 
     /// Waits until it is told that.
-    async fn hears(&self, health: Health) {
+    pub async fn hears(&self, health: Health) {
         let until = Instant::now() + DEADLINE;
         while self.0.lock().unwrap().as_ref().is_none_or(|status| status.health != health) {
             assert!(Instant::now() < until, "the collector does not hear that the device is {health:?}");

@@ -5,6 +5,7 @@ mod access;
 mod board;
 mod command_ring;
 mod crowd;
+mod drain;
 mod events;
 mod followers;
 mod full;

@@ -118,9 +118,26 @@ impl Manager {
 
     /// Asks it to end, and waits for that.
     pub fn stop(&mut self) -> std::process::ExitStatus {
+        self.terminate();
+        self.ends()
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        self.ends()
+    }
+
+    /// Waits for its end, while what clients have left to do goes on.
+    pub async fn has_ended(&mut self) -> std::process::ExitStatus {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(since.elapsed() < DEADLINE, "the manager does not end");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits for its end.
