@@ -19,6 +19,7 @@ use crate::isolation::Isolate;
 use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::log::LogArgs;
+use crate::memory;
 use crate::metrics::{AtScrape, Metrics};
 use crate::metrics_server;
 use crate::reporting::{DeviceFacts, Reports};
@@ -250,6 +251,7 @@ impl ServeArgs {
             gate,
             log,
         } = self;
+        memory::keep_freed();
         let builds = builds.map_or_else(Builds::by_processors, Builds::at_most);
         if isolation.isolate == Isolate::Process && store.is_some() {
             bail!(

@@ -15,7 +15,6 @@ use crate::inventory::{Inventory, InventoryError};
 use crate::isolation::pool::{Plan, TenantProcesses};
 use crate::link::Links;
 use crate::listen::Listener;
-use crate::memory;
 use crate::metrics::Metrics;
 use crate::peer::{Accepted, Credentials};
 use crate::quotas::Quotas;
@@ -75,7 +74,6 @@ pub fn serve(
     listeners: Vec<Listener>,
     shutdown: &Shutdown,
 ) -> Result<Ended, ServeError> {
-    memory::keep_freed();
     let inventory = Inventory::read()?;
     if config.shared_memory == SharedMemory::On && isolation.is_none() {
         // Now, and not while the first client waits.

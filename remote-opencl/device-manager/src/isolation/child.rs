@@ -147,6 +147,7 @@ impl TenantProcessArgs {
     /// What keeps it from starting.
     pub fn run(self) -> anyhow::Result<()> {
         let Self { runtime, log } = self;
+        memory::keep_freed();
         let entered = runtime.enter()?;
         log.init()?;
         let control = control().context("a tenant's process is started by `serve --isolate process`")?;
@@ -176,7 +177,6 @@ impl TenantProcessArgs {
         // The manager alone answers.
         drop(listener);
         entered.load()?;
-        memory::keep_freed();
         let built = (confinement, includes);
         let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
         count(&shared, &manager).context("cannot start a thread")?;

@@ -3,6 +3,7 @@
 use super::PREFIX;
 use crate::catalogue::Catalogue;
 use crate::health::Health;
+use crate::memory::{self, Heap};
 use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
 use crate::trace::Trace;
@@ -65,6 +66,16 @@ impl Collector for AtScrape {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)?;
+        }
+        if let Some(Heap { used, kept }) = memory::heap() {
+            for (name, help, bytes) in [
+                ("heap_used", "Memory of the manager's own process that is in use, without what is mapped", used),
+                ("heap_kept", "Memory of the manager's own process that was freed and is kept for reuse", kept),
+            ] {
+                let gauge = ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
+                let metric = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), gauge.metric_type())?;
+                gauge.encode(metric)?;
+            }
         }
         if self.trace.is_on() {
             let left_out = ConstCounter::new(self.trace.left_out());

@@ -30,6 +30,43 @@ fn small() -> Manager {
     Manager::start(&["--client-memory", MEMORY])
 }
 
+/// How many heaps of single threads a process has: glibc lays each out in 64 MiB of addresses of which a part is in use.
+fn heaps_of_threads(pid: u32) -> usize {
+    const HEAP_BYTES: u64 = 64 << 20;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let mappings: Vec<_> = maps
+        .lines()
+        .map(|line| {
+            let mut fields = line.split_whitespace();
+            let (from, to) = fields.next().unwrap().split_once('-').unwrap();
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            (number(from), number(to), fields.next().unwrap().to_owned())
+        })
+        .collect();
+    let is_heap = |pair: &&[(u64, u64, String)]| {
+        let (used, rest) = (&pair[0], &pair[1]);
+        let follows = used.1 == rest.0 && used.2 == "rw-p" && rest.2 == "---p";
+        used.0 % HEAP_BYTES == 0 && follows && rest.1 - used.0 == HEAP_BYTES
+    };
+    mappings.windows(2).filter(is_heap).count()
+}
+
+#[tokio::test]
+async fn all_threads_of_a_manager_have_one_heap_so_that_what_it_keeps_of_freed_memory_does_not_add_up() {
+    let manager = Manager::start(&[]);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = Client::connect(&manager).await;
+        let Ready { queue, buffer, .. } = client.ready(INCREASE, "increase", 1 << 20).await;
+        let write = client.write(queue, buffer, vec![1; 1 << 20]).await;
+        assert_eq!(client.run(write).await, 0);
+        clients.push(client);
+    }
+    assert_eq!(heaps_of_threads(manager.pid()), 0);
+    let metrics = manager.metrics_text();
+    assert!(metrics.contains("fpga_device_manager_heap_kept_bytes "), "{metrics}");
+}
+
 /// How much the manager's memory grows at most while `attack` runs.
 async fn growth(manager: &Manager, attack: impl Future<Output = ()>) -> u64 {
     let before = resident(manager);
