@@ -9,6 +9,15 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+/// Who gives places, too: where a process builds for another, the one that counts the builds of all.
+pub trait Above: std::fmt::Debug + Send + Sync {
+    /// Waits for a place, on the calling thread; it is free again when the value is dropped.
+    fn enter(&self) -> Box<dyn PlaceAbove>;
+}
+
+/// A place above, until this is dropped.
+pub trait PlaceAbove: std::fmt::Debug + Send {}
+
 /// The places for builds. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Builds(Arc<Inner>);
@@ -17,6 +26,7 @@ pub struct Builds(Arc<Inner>);
 struct Inner {
     most: usize,
     most_of_tenant: usize,
+    above: Option<Box<dyn Above>>,
     state: Mutex<State>,
     granted: Condvar,
 }
@@ -41,6 +51,7 @@ type Number = u64;
 pub struct Place {
     inner: Arc<Inner>,
     tenant: Tenant,
+    above: Option<Box<dyn PlaceAbove>>,
 }
 
 impl Builds {
@@ -48,7 +59,7 @@ impl Builds {
     #[must_use]
     pub fn at_most(most: NonZeroUsize) -> Self {
         let most_of_tenant = (most.get() - 1).max(1);
-        Self::with(most.get(), most_of_tenant)
+        Self::with(most.get(), most_of_tenant, None)
     }
 
     /// As many as the process has processors, and one.
@@ -58,10 +69,10 @@ impl Builds {
         Self::at_most(processors.saturating_add(1))
     }
 
-    /// At most this many at a time, all of them of one tenant.
+    /// At most this many at a time, all of them of one tenant, and each where the one above has a place for it.
     #[must_use]
-    pub fn of_tenant(most: usize) -> Self {
-        Self::with(most.max(1), most.max(1))
+    pub fn below(above: Box<dyn Above>, most: usize) -> Self {
+        Self::with(most.max(1), most.max(1), Some(above))
     }
 
     /// How many builds of one tenant may run at a time.
@@ -70,9 +81,22 @@ impl Builds {
         self.0.most_of_tenant
     }
 
-    fn with(most: usize, most_of_tenant: usize) -> Self {
+    /// How many builds run, and how many wait for a place.
+    #[must_use]
+    pub fn count(&self) -> (usize, usize) {
+        let state = lock(&self.0.state);
+        (state.all_running, state.waiting.values().map(VecDeque::len).sum())
+    }
+
+    /// Whether builds of other tenants wait for a place.
+    #[must_use]
+    pub fn are_wanted_by_others(&self, tenant: &Tenant) -> bool {
+        lock(&self.0.state).waiting.keys().any(|waits| waits != tenant)
+    }
+
+    fn with(most: usize, most_of_tenant: usize, above: Option<Box<dyn Above>>) -> Self {
         let (state, granted) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Inner { most, most_of_tenant, state, granted }))
+        Self(Arc::new(Inner { most, most_of_tenant, above, state, granted }))
     }
 
     /// Waits for a place, on the calling thread.
@@ -92,7 +116,9 @@ impl Builds {
             state = inner.granted.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        Place { inner: inner.clone(), tenant: tenant.clone() }
+        let mut place = Place { inner: inner.clone(), tenant: tenant.clone(), above: None };
+        place.above = inner.above.as_ref().map(|above| above.enter());
+        place
     }
 }
 
@@ -123,6 +149,7 @@ impl Inner {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        drop(self.above.take());
         let mut state = lock(&self.inner.state);
         state.all_running -= 1;
         if let Some(running) = state.running.get_mut(&self.tenant) {
@@ -193,12 +220,38 @@ mod tests {
         drop(hostile);
     }
 
+    /// As many places as the channel brings, and how many are in use.
+    #[derive(Debug)]
+    struct Scarce(Mutex<Receiver<()>>, Arc<()>);
+
+    impl Above for Scarce {
+        fn enter(&self) -> Box<dyn PlaceAbove> {
+            lock(&self.0).recv().unwrap();
+            Box::new(self.1.clone())
+        }
+    }
+
+    impl PlaceAbove for Arc<()> {}
+
     #[test]
-    fn a_process_of_one_tenant_has_as_many_places_as_the_tenant_would_have_of_the_managers() {
-        let one = NonZeroUsize::MIN;
-        assert_eq!(Builds::at_most(one).most_of_tenant(), 1);
-        let many = Builds::of_tenant(Builds::at_most(one.saturating_add(4)).most_of_tenant());
-        let places: Vec<_> = (0..4).map(|_| many.enter(&Tenant::new("alice"))).collect();
-        assert_eq!(places.len(), many.most_of_tenant());
+    fn a_process_of_one_tenant_builds_where_it_has_a_place_and_the_one_above_has_one_for_it() {
+        let (places, above) = channel();
+        let in_use = Arc::new(());
+        let builds = Builds::below(Box::new(Scarce(Mutex::new(above), in_use.clone())), 2);
+        let (begun, begins) = channel();
+        let mut all: Vec<_> = (0..3).map(|_| build(&builds, "alice", &begun)).collect();
+        assert!(begins.try_recv().is_err(), "the one above has given nothing");
+        places.send(()).unwrap();
+        next(&begins);
+        places.send(()).unwrap();
+        places.send(()).unwrap();
+        next(&begins);
+        assert!(begins.try_recv().is_err(), "two run, however many places there are above");
+        drop(all.drain(..2));
+        next(&begins);
+        drop(all);
+        while Arc::strong_count(&in_use) > 2 {
+            thread::yield_now();
+        }
     }
 }

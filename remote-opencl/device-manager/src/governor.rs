@@ -49,6 +49,15 @@ pub struct Limits {
     pub passing: u64,
 }
 
+/// Who has to agree to lasting bytes, too: where a process serves for another, the one that counts those of all.
+pub trait Above: std::fmt::Debug + Send + Sync {
+    /// Holds so many until the value is dropped; nothing where there are none left.
+    fn hold(&self, bytes: u64) -> Option<Box<dyn HeldAbove>>;
+}
+
+/// What is held above, until this is dropped.
+pub trait HeldAbove: std::fmt::Debug + Send + Sync {}
+
 /// The governor of a manager. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Governor(Arc<Inner>);
@@ -57,6 +66,7 @@ pub struct Governor(Arc<Inner>);
 struct Inner {
     manager: Account,
     of_tenant: Limits,
+    above: Option<Box<dyn Above>>,
     freed: Notify,
     /// How many want to hear of freed bytes.
     watched: AtomicUsize,
@@ -116,6 +126,7 @@ enum Pocket {
 pub struct Lasting {
     tenant: TenantAccount,
     bytes: u64,
+    above: Option<Box<dyn HeldAbove>>,
 }
 
 /// Why bytes can't be held.
@@ -158,6 +169,16 @@ impl Governor {
     /// Nobody holds anything.
     #[must_use]
     pub fn new(manager: Limits, of_tenant: Limits) -> Self {
+        Self::with(manager, of_tenant, None)
+    }
+
+    /// That of a process with one tenant, which may hold so much as far as the one above agrees.
+    #[must_use]
+    pub fn below(above: Box<dyn Above>, of_tenant: Limits) -> Self {
+        Self::with(of_tenant, of_tenant, Some(above))
+    }
+
+    fn with(manager: Limits, of_tenant: Limits, above: Option<Box<dyn Above>>) -> Self {
         let least = |one: Limits, other: Limits| Limits {
             lasting: one.lasting.min(other.lasting),
             passing: one.passing.min(other.passing),
@@ -165,6 +186,7 @@ impl Governor {
         Self(Arc::new(Inner {
             manager: Account::new(manager),
             of_tenant: least(of_tenant, manager),
+            above,
             freed: Notify::new(),
             watched: AtomicUsize::new(0),
         }))
@@ -273,6 +295,14 @@ impl TenantAccount {
     /// Holds lasting bytes; nothing where the tenant, or all tenants together, have what they may.
     #[must_use]
     pub fn lasting(&self, bytes: u64) -> Option<Lasting> {
+        let mut lasting = self.lasting_here(bytes)?;
+        if let Some(above) = &self.0.governor.0.above {
+            lasting.above = Some(above.hold(bytes)?);
+        }
+        Some(lasting)
+    }
+
+    fn lasting_here(&self, bytes: u64) -> Option<Lasting> {
         let (own, all) = (&self.0.account, self.manager());
         if !take(&own.lasting, bytes, own.limits.lasting) {
             return None;
@@ -281,13 +311,14 @@ impl TenantAccount {
             give(&own.lasting, bytes);
             return None;
         }
-        Some(Lasting { tenant: self.clone(), bytes })
+        Some(Lasting { tenant: self.clone(), bytes, above: None })
     }
 
     /// The budget of a new session; nothing where there is not even that much left.
     #[must_use]
     pub fn session(&self) -> Option<Budget> {
-        let session = self.lasting(self.0.governor.session_bytes())?;
+        // The one above has counted the session where it began.
+        let session = self.lasting_here(self.0.governor.session_bytes())?;
         Some(Budget::new(self.clone(), Some(session)))
     }
 
@@ -313,6 +344,7 @@ impl Drop for Lasting {
     fn drop(&mut self) {
         give(&self.tenant.0.account.lasting, self.bytes);
         give(&self.tenant.manager().lasting, self.bytes);
+        drop(self.above.take());
     }
 }
 

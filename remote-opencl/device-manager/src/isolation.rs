@@ -12,6 +12,7 @@ pub mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod memory;
 pub mod outbound;
 pub mod packets;
 pub mod pool;

@@ -160,8 +160,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_TRACE", value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Most programs that are built at a time; one tenant's builds leave a place free for others. With --isolate process a
-    /// tenant's process has as many as one tenant would have [default: the processors, and one].
+    /// Most programs that are built at a time; one tenant's builds leave a place free for others [default: the processors, and one].
     #[arg(long, env = "FPGA_BUILDS", value_name = "NUMBER")]
     builds: Option<std::num::NonZeroUsize>,
 
@@ -331,6 +330,7 @@ impl ServeArgs {
             trace: trace.clone(),
             health: health.clone(),
             shutdown: shutdown.clone(),
+            builds: builds.clone(),
         }
         .register(&mut registry);
         if let Some(address) = metrics_listen {

@@ -89,7 +89,7 @@ pub fn serve(
         links: Links::new(config.reconnect_grace, config.metrics.clone()),
         lender: Arc::default(),
         shutdown: shutdown.clone(),
-        processes: isolation.map(TenantProcesses::new).map(Arc::new),
+        processes: isolation.map(TenantProcesses::watched).transpose()?,
         config,
     });
     let connections = Connections::with_unproven(shared.governor.unproven());

@@ -8,13 +8,13 @@ use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
 use super::seccomp::{self, Programs};
 use crate::board::Board;
-use crate::builds::Builds;
+use crate::builds::{self, Builds};
 use crate::catalogue::Catalogue;
 use crate::config::{Config, SharedMemory, Sources};
 use crate::confine::{self, ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, Lanes, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
-use crate::governor::Governor;
+use crate::governor::{self, Governor};
 use crate::greeting::Access;
 use crate::health::Health;
 use crate::includes::Includes;
@@ -42,7 +42,7 @@ use futures::StreamExt as _;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -81,8 +81,56 @@ struct Asked {
     open: HashMap<u64, Sender<Verdict>>,
 }
 
+/// What the manager has given, until this is dropped.
+#[derive(Debug)]
+struct FromManager {
+    control: Arc<Control>,
+    question: u64,
+}
+
+impl Drop for FromManager {
+    fn drop(&mut self) {
+        // A manager that has gone ends this process too.
+        let _ = self.control.send(&Up::GiveBack { question: self.question }, None, Room::Awaited);
+    }
+}
+
+impl governor::HeldAbove for FromManager {}
+
+impl builds::PlaceAbove for FromManager {}
+
+impl governor::Above for AskManager {
+    fn hold(&self, bytes: u64) -> Option<Box<dyn governor::HeldAbove>> {
+        let (question, answer) = self.ask(|question| Up::Hold { question, bytes });
+        match answer.recv() {
+            Ok(Verdict::Allowed) => Some(Box::new(FromManager { control: self.control.clone(), question })),
+            _ => None,
+        }
+    }
+}
+
+impl builds::Above for AskManager {
+    fn enter(&self) -> Box<dyn builds::PlaceAbove> {
+        let (question, answer) = self.ask(|question| Up::Build { question });
+        // Without an answer the manager has gone, and this process ends, too.
+        let _ = answer.recv();
+        Box::new(FromManager { control: self.control.clone(), question })
+    }
+}
+
 impl Gate for AskManager {
     fn may_reconfigure(&self, question: &Question) -> Answer {
+        let (session, bitstream) = (question.session.0, question.bitstream);
+        let (_, answer) = self.ask(|question| Up::Ask { question, session, bitstream });
+        Answer::Later(Box::new(move || {
+            answer.recv().unwrap_or_else(|_| Verdict::Refused("the manager has gone".to_owned()))
+        }))
+    }
+}
+
+impl AskManager {
+    /// Asks, and gets the question's number and its answer.
+    fn ask(&self, question: impl FnOnce(u64) -> Up) -> (u64, Receiver<Verdict>) {
         let (sender, answer) = channel();
         let number = {
             let mut asked = lock(&self.asked);
@@ -91,16 +139,11 @@ impl Gate for AskManager {
             asked.open.insert(number, sender);
             number
         };
-        let ask = Up::Ask { question: number, session: question.session.0, bitstream: question.bitstream };
         // A manager that has gone ends this process too.
-        let _ = self.control.send(&ask, None, Room::Awaited);
-        Answer::Later(Box::new(move || {
-            answer.recv().unwrap_or_else(|_| Verdict::Refused("the manager has gone".to_owned()))
-        }))
+        let _ = self.control.send(&question(number), None, Room::Awaited);
+        (number, answer)
     }
-}
 
-impl AskManager {
     fn answered(&self, question: u64, refused: Option<String>) {
         if let Some(sender) = lock(&self.asked).open.remove(&question) {
             // Who asked may have gone.
@@ -249,8 +292,8 @@ fn shared(
     let gate = manager.1.clone();
     let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
     let inventory = Inventory::read()?;
-    // The process has one tenant, which may use all of its memory.
-    let governor = Governor::new(setup.memory, setup.memory);
+    // The process has one tenant, which may use all of its memory as far as all tenants' processes together may.
+    let governor = Governor::below(Box::new(gate.clone()), setup.memory);
     Ok(Shared {
         inventory,
         router: Router::default(),
@@ -272,7 +315,7 @@ fn shared(
             access: Access::Connection,
             trace: Trace::default(),
             confinement,
-            builds: Builds::of_tenant(setup.common.builds),
+            builds: Builds::below(Box::new(gate.clone()), setup.common.builds),
             includes,
             tls: None,
             settings,

@@ -50,7 +50,8 @@ impl TenantPackets {
         let request = TaskRequest { session: neighbour, task, tenant, demand, lanes, kind: None };
         dispatcher.submit(request).map_err(|error| failed(&error))?;
         let (control, theirs) = Control::pair().map_err(|error| failed(&error))?;
-        let process = Arc::new(TenantProcess::new(Tenant::new("fuzz"), TASK_IDS, control));
+        let process =
+            Arc::new(TenantProcess::new(Tenant::new("fuzz"), TASK_IDS, control, shared.governor.tenant()));
         let (link, _other_end) = UnixStream::pair().map_err(|error| failed(&error))?;
         let link = OwnedFd::from(link);
         let sessions = [SessionId(u64::MAX - 1), SessionId(u64::MAX)];
@@ -109,6 +110,7 @@ fn plan() -> Result<Plan, clap::Error> {
         log: LogArgs::from_arg_matches(&flags.try_get_matches_from(["fuzz"])?)?,
         most: 1,
         memory: MemoryLimits { private: u64::MAX, address_space: None },
+        memory_of_all: u64::MAX,
         folder: PathBuf::new(),
         common: Common {
             slots: NonZeroU32::MIN,

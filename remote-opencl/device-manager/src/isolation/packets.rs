@@ -46,7 +46,7 @@ pub enum Down {
     },
     /// A task may start.
     Granted(Granted),
-    /// Whether a session may have the device reconfigured.
+    /// Whether the process may what it has asked for: reconfigure the device, hold bytes, build.
     Answer {
         /// To which question.
         question: u64,
@@ -111,6 +111,23 @@ pub enum Up {
         /// What is to be loaded.
         bitstream: Digest,
     },
+    /// May the tenant hold so many lasting bytes?
+    Hold {
+        /// Names the question in its answer, and what is held then.
+        question: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// May a program be built? The answer is yes, when there is a place.
+    Build {
+        /// Names the question in its answer, and the place.
+        question: u64,
+    },
+    /// What was held, or a place for a build, is given back.
+    GiveBack {
+        /// What it was asked for by.
+        question: u64,
+    },
     /// What was counted since it was last told.
     Counted(Counted),
 }
@@ -160,7 +177,7 @@ pub struct Common {
     pub store_limit: u64,
     /// Whether they give up the manager's files, as builds do.
     pub confine: ConfineBuilds,
-    /// How many programs each builds at a time.
+    /// How many programs each builds at a time, as far as the manager has places.
     pub builds: usize,
     /// Whether they offer command rings.
     pub command_ring: CommandRing,

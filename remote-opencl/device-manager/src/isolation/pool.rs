@@ -4,6 +4,7 @@
 //! kernel ends with that thread (`PR_SET_PDEATHSIG`). What a process says is the business of [`TenantProcess`].
 
 use super::guard;
+use super::memory;
 use super::packets::{Common, Control, Down, Setup};
 use super::process::{self, MemoryLimits};
 use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
@@ -12,7 +13,7 @@ use crate::log::LogArgs;
 use crate::objects::lock;
 use crate::runtime::Runtime;
 use crate::session::{Locality, Shared};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub struct Plan {
     pub most: usize,
     /// How much memory each may have.
     pub memory: MemoryLimits,
+    /// How much all of them and the manager may have together.
+    pub memory_of_all: u64,
     /// Where each gets a folder.
     pub folder: PathBuf,
     /// What they are told.
@@ -49,8 +52,8 @@ pub struct Plan {
 pub struct TenantProcesses {
     plan: Plan,
     by_tenant: Mutex<BTreeMap<Tenant, Arc<TenantProcess>>>,
-    /// The processes' numbers; each leads the session of all that it starts.
-    leaders: Mutex<BTreeSet<u32>>,
+    /// The processes by their numbers; each leads the session of all that it starts.
+    leaders: Mutex<BTreeMap<u32, Arc<TenantProcess>>>,
     /// Counts them.
     last: AtomicU64,
 }
@@ -67,6 +70,17 @@ pub enum OpenError {
 }
 
 impl TenantProcesses {
+    /// None yet; from now on all of them are held to the memory that they may use together.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn watched(plan: Plan) -> io::Result<Arc<Self>> {
+        let memory_of_all = plan.memory_of_all;
+        let processes = Arc::new(Self::new(plan));
+        memory::watch(&processes, memory_of_all)?;
+        Ok(processes)
+    }
+
     /// None yet.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
@@ -111,7 +125,8 @@ impl TenantProcesses {
         let folder = self.plan.folder.join(number.to_string());
         std::fs::create_dir(&folder)?;
         let first_task = number.wrapping_mul(TASK_IDS);
-        let process = Arc::new(TenantProcess::new(tenant.clone(), first_task, control));
+        let process =
+            Arc::new(TenantProcess::new(tenant.clone(), first_task, control, shared.governor.tenant()));
         let setup = Setup {
             tenant: tenant.as_str().to_owned(),
             device: shared.config.reports.device().to_owned(),
@@ -131,7 +146,7 @@ impl TenantProcesses {
                     let tenant = process.tenant().as_str();
                     tracing::info!(tenant, pid = child.id(), "A tenant's process has started");
                     shared.config.metrics.tenant_processes.inc();
-                    lock(&all.leaders).insert(child.id());
+                    lock(&all.leaders).insert(child.id(), process.clone());
                     let ending = process.serve(child.id(), &all, &shared);
                     process.retire();
                     end_all(&mut child);
@@ -163,14 +178,19 @@ impl TenantProcesses {
             std::iter::successors(Some(pid), |child| guard::parent_of(*child).filter(|parent| *parent > 1));
         pid != 0
             && !leaders.is_empty()
-            && (guard::session_of(pid).is_some_and(|leader| leaders.contains(&leader))
-                || family.take(MAX_GENERATIONS).any(|process| leaders.contains(&process)))
+            && (guard::session_of(pid).is_some_and(|leader| leaders.contains_key(&leader))
+                || family.take(MAX_GENERATIONS).any(|process| leaders.contains_key(&process)))
     }
 
     /// Whether the process has had nothing to do for long, and so retires. Under this lock nobody gives it a session.
     pub(super) fn retires(&self, process: &TenantProcess) -> bool {
         let _by_tenant = lock(&self.by_tenant);
         process.retires_if_idle()
+    }
+
+    /// The processes that run, by their numbers.
+    pub(super) fn running(&self) -> BTreeMap<u32, Arc<TenantProcess>> {
+        lock(&self.leaders).clone()
     }
 
     fn all(&self) -> Vec<Arc<TenantProcess>> {

@@ -211,6 +211,7 @@ pub async fn run(
             () = inputs => None,
         }
     };
+    let last = last.map(|status| process.why_it_was_ended().unwrap_or(status));
     shared.router.remove(session);
     shared.sides.forget(session.0);
     process.close(session, shared);

@@ -9,18 +9,20 @@ use super::outbound::Outbound;
 use super::packets::{Control, Down, Received, Up};
 use super::pool::TenantProcesses;
 use crate::dispatcher::{Grant, SessionId, TaskId, Tenant};
+use crate::governor::TenantAccount;
 use crate::objects::lock;
 use crate::router::Input;
 use crate::segments::Side;
 use crate::session::{Locality, Shared};
 use fpga_core::bitstream::Digest;
-use heard::Violation;
+use heard::{Held, Violation};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tonic::Status;
 
 /// A process without sessions ends after this.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,6 +40,7 @@ pub struct TenantProcess {
     /// Ids of its tasks come after this.
     first_task: u64,
     control: Outbound,
+    account: TenantAccount,
     state: Mutex<State>,
 }
 
@@ -52,6 +55,10 @@ struct State {
     allowed: HashSet<(SessionId, Digest)>,
     /// Questions about that which have no answer yet.
     questions: usize,
+    /// Lasting bytes and places for builds, by the questions that they were asked for by.
+    held: HashMap<u64, Held>,
+    /// Builds that have a place or wait for one.
+    builds: usize,
     /// Loads that were granted and not told of yet.
     loads: usize,
     /// Since when there is no session.
@@ -64,6 +71,8 @@ enum Life {
     Over,
     /// Over, for commands that don't end.
     Stuck,
+    /// Over, for memory: the process had most of all.
+    TooLarge,
 }
 
 /// How a process ended.
@@ -75,13 +84,15 @@ pub(super) enum Ending {
     Died,
     /// Its tenant's commands don't end, and their client has gone.
     Stuck,
+    /// It had most of the memory that all may use together.
+    TooLarge,
     /// It broke the rules.
     Broke(Violation),
 }
 
 impl TenantProcess {
-    /// One that is to be started, with the manager's end of its control socket.
-    pub(super) fn new(tenant: Tenant, first_task: u64, control: Control) -> Self {
+    /// One that is to be started, with the manager's end of its control socket, and the account of what lasts.
+    pub(super) fn new(tenant: Tenant, first_task: u64, control: Control, account: TenantAccount) -> Self {
         let state = State {
             life: Life::Lives,
             sessions: BTreeSet::new(),
@@ -89,10 +100,12 @@ impl TenantProcess {
             granted: HashSet::new(),
             allowed: HashSet::new(),
             questions: 0,
+            held: HashMap::new(),
+            builds: 0,
             loads: 0,
             idle_since: Instant::now(),
         };
-        Self { tenant, first_task, control: Outbound::new(control), state: Mutex::new(state) }
+        Self { tenant, first_task, control: Outbound::new(control), account, state: Mutex::new(state) }
     }
 
     /// Whose it is.
@@ -150,6 +163,22 @@ impl TenantProcess {
     pub(super) fn is_stuck(&self) {
         lock(&self.state).life = Life::Stuck;
         self.control.hang_up();
+    }
+
+    /// All processes together use what they may, and this one has most.
+    pub(super) fn is_too_large(&self) {
+        lock(&self.state).life = Life::TooLarge;
+        self.control.hang_up();
+    }
+
+    /// What its clients are told, where it was ended for another reason than its own end.
+    pub(super) fn why_it_was_ended(&self) -> Option<Status> {
+        (lock(&self.state).life == Life::TooLarge).then(|| {
+            Status::resource_exhausted(
+                "the device manager has no memory left, and this tenant's process had most of it: the process was ended; \
+                 a new session gets a new one",
+            )
+        })
     }
 
     /// Says something.
@@ -213,11 +242,15 @@ impl TenantProcess {
     }
 
     pub(super) fn leave_nothing(&self, shared: &Shared) {
-        let sessions = {
+        let (sessions, held) = {
             let mut state = lock(&self.state);
-            state.life = Life::Over;
-            state.sessions.clone()
+            if state.life != Life::TooLarge {
+                state.life = Life::Over;
+            }
+            // With the lock given back: others wait for what is dropped.
+            (state.sessions.clone(), std::mem::take(&mut state.held))
         };
+        drop(held);
         for session in sessions {
             self.close(session, shared);
         }
@@ -239,18 +272,21 @@ impl TenantProcess {
                     listener.map_or(Ok(()), |listener| guard::start(pid, listener)).map_err(Violation::from)
                 }
                 Ok(Received::Packet(_, _)) if !confined => Err(Violation::First),
-                Ok(Received::Packet(packet, _)) => self.heard(packet, shared),
+                Ok(Received::Packet(packet, _)) => {
+                    self.heard(packet, shared).and_then(|()| self.builds_make_room(shared))
+                }
                 Ok(Received::Nothing) => {
                     if all.retires(self) {
                         return Ending::Retired;
                     }
-                    Ok(())
+                    self.builds_make_room(shared)
                 }
                 Ok(Received::End) => {
                     return match lock(&self.state).life {
                         Life::Lives => Ending::Died,
                         Life::Over => Ending::Retired,
                         Life::Stuck => Ending::Stuck,
+                        Life::TooLarge => Ending::TooLarge,
                     };
                 }
                 Err(error) => Err(error.into()),
@@ -275,6 +311,9 @@ impl TenantProcess {
                     tenant,
                     "A tenant's process was ended: commands of a client that has gone ran on"
                 );
+            }
+            Ending::TooLarge => {
+                tracing::warn!(tenant, "A tenant's process was ended: no memory is left, and it had most");
             }
             Ending::Died => tracing::warn!(tenant, status, "A tenant's process died; its sessions are over"),
             Ending::Broke(why) => tracing::error!(tenant, %why, "A tenant's process broke the rules"),

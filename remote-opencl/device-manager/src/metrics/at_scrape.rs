@@ -1,6 +1,7 @@
 //! What others count, asked when somebody looks.
 
 use super::PREFIX;
+use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::health::Health;
 use crate::memory::{self, Heap};
@@ -23,6 +24,8 @@ pub struct AtScrape {
     pub store: Arc<BitstreamStore>,
     /// Whether the device works.
     pub health: Health,
+    /// The builds of programs.
+    pub builds: Builds,
     /// Whether the manager drains.
     pub shutdown: Shutdown,
     /// The names of bitstreams.
@@ -50,7 +53,10 @@ impl Collector for AtScrape {
         let help = "Whether the device is healthy: 1, or 0";
         let metric = encoder.encode_descriptor("healthy", help, None, healthy.metric_type())?;
         healthy.encode(metric)?;
+        let (builds_running, builds_waiting) = self.builds.count();
         for (name, help, value) in [
+            ("builds_running", "Programs that are being built", builds_running),
+            ("builds_waiting", "Programs that wait to be built", builds_waiting),
             (
                 "draining",
                 "Whether the manager takes no new sessions and ends with those that it has: 1, or 0",
@@ -69,11 +75,20 @@ impl Collector for AtScrape {
         }
         if let Some(Heap { used, kept }) = memory::heap() {
             for (name, help, bytes) in [
-                ("heap_used", "Memory of the manager's own process that is in use, without what is mapped", used),
-                ("heap_kept", "Memory of the manager's own process that was freed and is kept for reuse", kept),
+                (
+                    "heap_used",
+                    "Memory of the manager's own process that is in use, without what is mapped",
+                    used,
+                ),
+                (
+                    "heap_kept",
+                    "Memory of the manager's own process that was freed and is kept for reuse",
+                    kept,
+                ),
             ] {
                 let gauge = ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
-                let metric = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), gauge.metric_type())?;
+                let metric =
+                    encoder.encode_descriptor(name, help, Some(&Unit::Bytes), gauge.metric_type())?;
                 gauge.encode(metric)?;
             }
         }

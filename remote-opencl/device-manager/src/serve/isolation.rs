@@ -37,6 +37,11 @@ pub(super) struct IsolationArgs {
     #[arg(long, env = "FPGA_TENANT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
     tenant_memory: Option<u64>,
 
+    /// Most memory of the manager and all tenants' processes together: where it is used up the process that has most is
+    /// ended [default: what the cgroup, or the machine, gives].
+    #[arg(long, env = "FPGA_TENANT_MEMORY_OF_ALL", value_name = "SIZE", value_parser = humane::size)]
+    tenant_memory_of_all: Option<u64>,
+
     /// Most address space of a tenant's process [default: what the system gives].
     #[arg(long, env = "FPGA_TENANT_ADDRESS_SPACE", value_name = "SIZE", value_parser = humane::size)]
     tenant_address_space: Option<u64>,
@@ -66,10 +71,16 @@ impl IsolationArgs {
                 private: self.tenant_memory.unwrap_or_else(half_of_memory),
                 address_space: self.tenant_address_space,
             },
+            memory_of_all: self.tenant_memory_of_all.unwrap_or_else(all_memory),
             folder: path,
             common,
         }))
     }
+}
+
+/// What the manager can have; as much as the system gives where that can't be found out.
+fn all_memory() -> u64 {
+    MemoryLimit::of_this_process().map_or(u64::MAX, |limit| limit.bytes)
 }
 
 /// Half of what the manager can have; as much as the system gives where that can't be found out.

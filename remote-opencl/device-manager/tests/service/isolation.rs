@@ -3,8 +3,11 @@
 mod machine_code;
 
 use crate::harness::{Client, DEADLINE, Manager, Ready};
+use crate::shared_memory::{open_side, receive};
 use crate::sharing::{SPIN, tenants_file};
 use crate::{INCREASE, ints, scalar};
+use fpga_protocol::v1;
+use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::kernel_arg::Value;
 use std::time::{Duration, Instant};
 use tonic::{Code, Status};
@@ -185,6 +188,99 @@ async fn there_are_no_more_tenants_than_processes_and_one_without_a_session_make
     assert!(manager.has_no_session().await);
     let mut bob = tenant(&manager, "bob").await;
     bob.context().await;
+}
+
+/// Writes to one byte of each page.
+const TOUCH: &str = "kernel void touch(global char *a) { a[get_global_id(0) * 4096] = 1; }";
+
+#[tokio::test]
+async fn tenants_processes_that_use_up_the_memory_of_all_together_lose_the_one_that_has_most() {
+    const MIB: u64 = 1 << 20;
+    let folder = tokens(&["alice", "bob"]);
+    let folder = folder.path().to_str().unwrap();
+    // Neither tenant could have that alone.
+    let args = ["--isolate", "process", "--tokens", folder, "--tenant-memory-of-all", "1152MiB"];
+    let mut manager = Manager::start(&args);
+    let mut alice = Adder::new(tenant(&manager, "alice").await).await;
+    let mut bob = tenant(&manager, "bob").await;
+    let fill = async |client: &mut Client, bytes: u64| {
+        let Ready { queue, kernel, buffer } = client.ready(TOUCH, "touch", bytes).await;
+        let launch = client.launch(queue, kernel, vec![Value::Buffer(buffer)], bytes / 4096);
+        client.flush(vec![launch]).await;
+    };
+    fill(&mut alice.client, 250 * MIB).await;
+    fill(&mut bob, 200 * MIB).await;
+    fill(&mut bob, 400 * MIB).await;
+    let status = tokio::time::timeout(DEADLINE, bob.end()).await.expect("no hang").expect("an error");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("had most of it"), "{status}");
+    alice.round().await;
+    assert!(manager.is_alive());
+    Adder::new(tenant(&manager, "bob").await).await.round().await;
+}
+
+#[tokio::test]
+async fn tenants_with_processes_of_their_own_share_no_more_memory_than_all_may_hold() {
+    const SEGMENT: u64 = 4 << 20;
+    // Two thirds of what clients may make the manager hold.
+    const LASTING: u64 = 128 << 20;
+    const NAMES: [&str; 4] = ["alice", "bob", "carol", "dave"];
+    let folder = tokens(&NAMES);
+    let folder = folder.path().to_str().unwrap();
+    let manager = Manager::start(&["--isolate", "process", "--tokens", folder, "--client-memory", "192MiB"]);
+    let mut shared = 0;
+    let mut sessions = Vec::new();
+    for name in NAMES {
+        let client = tenant(&manager, name).await;
+        let side = open_side(&manager, &client);
+        sessions.push((client, side));
+    }
+    let another = async |(client, side): &mut (Client, _)| {
+        let segment = client.id();
+        let reply = client.call(Method::CreateSegment(v1::CreateSegment { segment, size: SEGMENT })).await;
+        (reply.status == 0).then(|| receive(side))
+    };
+    for session in &mut sessions {
+        while another(session).await.is_some() {
+            shared += SEGMENT;
+        }
+    }
+    assert!(shared > 0 && shared <= LASTING, "{shared} bytes are shared");
+    let last = sessions.last_mut().unwrap();
+    assert!(another(last).await.is_none());
+    // What one tenant gives back is there for the others.
+    drop(sessions.remove(0));
+    assert!(manager.has_no_more_sessions_than(3).await);
+    assert!(another(sessions.last_mut().unwrap()).await.is_some());
+}
+
+#[tokio::test]
+async fn builds_are_bounded_over_all_tenants_processes_together() {
+    const NAMES: [&str; 3] = ["alice", "bob", "carol"];
+    let folder = tokens(&NAMES);
+    let folder = folder.path().to_str().unwrap();
+    let manager = Manager::start(&["--isolate", "process", "--tokens", folder, "--builds", "2"]);
+    // Takes a compiler seconds.
+    let kernel = |n: u32| {
+        format!(
+            "kernel void k{n}(global float *a) {{ for (int i = 0; i < 64; i++) a[i] = sin(a[i] * {n}) / cos(a[i]); }}\n"
+        )
+    };
+    let source: String = (0..1500).map(kernel).collect();
+    let mut clients = Vec::new();
+    for name in NAMES {
+        let mut client = tenant(&manager, name).await;
+        let context = client.context().await;
+        let program = client.source(context, &source).await;
+        let build = v1::BuildProgram { program, devices: Vec::new(), options: String::new(), includes: None };
+        client.cast(Method::BuildProgram(build)).await;
+        clients.push(client);
+    }
+    until("two builds run and one waits", || {
+        (metric(&manager, "builds_running"), metric(&manager, "builds_waiting")) == (2, 1)
+    })
+    .await;
+    until("all are built", || metric(&manager, "builds_running") == 0).await;
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ pub fn open_side(manager: &Manager, client: &Client) -> UnixStream {
     side
 }
 
-fn receive(side: &UnixStream) -> (u64, File) {
+pub fn receive(side: &UnixStream) -> (u64, File) {
     let mut id = [0; 8];
     let mut control = nix::cmsg_space!([RawFd; 1]);
     let mut bytes = [IoSliceMut::new(&mut id)];

@@ -1,9 +1,11 @@
 //! What a tenant process says: a stranger's word, which can name its own sessions and tasks only, within bounds.
 
-use super::{NO_SESSION, TASK_IDS, TenantProcess};
+use super::{Life, NO_SESSION, State, TASK_IDS, TenantProcess};
+use crate::builds::Place;
 use crate::config::Config;
 use crate::dispatcher::{Demand, Lanes, SessionId, SlotIndex, TaskId, TaskRequest};
 use crate::gate::{Answer, Question, Verdict};
+use crate::governor::Lasting;
 use crate::isolation::packets::{Down, Up, kind};
 use crate::metrics::Metrics;
 use crate::objects::lock;
@@ -13,13 +15,17 @@ use fpga_core::bitstream::Digest;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most tasks of a process that have not ended: far more than its own quota lets it have.
 const MAX_TASKS: usize = 1 << 17;
 /// Most questions of a process to the gate without an answer, and bitstreams that its sessions may have.
 const MAX_QUESTIONS: usize = 1 << 12;
 const MAX_ALLOWED: usize = 1 << 16;
+/// Most that a process holds of what it is given: far more than its sessions have segments.
+const MAX_HELD: usize = 1 << 16;
+/// How long a build may keep its place while other tenants' builds wait.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest reconfiguration that is believed.
 const MAX_RECONFIGURATION: Duration = Duration::from_secs(600);
 
@@ -36,10 +42,25 @@ pub(in crate::isolation) enum Violation {
     Questions,
     #[error("it wants a bitstream that its session may not have")]
     Bitstream,
+    #[error("it holds what it was not given, or more than anybody does")]
+    Held,
+    #[error("it builds more programs than it may")]
+    Builds,
+    #[error("it has built a program for too long, and others wait")]
+    Build,
     #[error("a task was refused: {0}")]
     Refused(#[from] crate::dispatcher::Refusal),
     #[error("it does not listen, or says what is no packet: {0}")]
     Deaf(#[from] io::Error),
+}
+
+/// What a process was given and gives back.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// Lasting bytes.
+    Bytes(#[expect(dead_code, reason = "held until it is dropped")] Lasting),
+    /// A place for a build, and since when.
+    Build(#[expect(dead_code, reason = "held until it is dropped")] Place, Instant),
 }
 
 impl TenantProcess {
@@ -110,7 +131,73 @@ impl TenantProcess {
             Up::Ask { question, session, bitstream } => {
                 self.asked(shared, question, SessionId(session), bitstream)?;
             }
+            Up::Hold { question, bytes } => self.wants_bytes(question, bytes)?,
+            Up::Build { question } => self.wants_to_build(question, shared)?,
+            Up::GiveBack { question } => self.gives_back(question)?,
             Up::Counted(counted) => shared.config.metrics.add(&counted),
+        }
+        Ok(())
+    }
+
+    /// The tenant wants to hold bytes that last: it may as far as all tenants together may.
+    fn wants_bytes(&self, question: u64, bytes: u64) -> Result<(), Violation> {
+        let refused = {
+            let mut state = lock(&self.state);
+            state.may_hold(question)?;
+            match self.account.lasting(bytes) {
+                Some(lasting) => {
+                    state.held.insert(question, Held::Bytes(lasting));
+                    None
+                }
+                None => Some("no memory is left".to_owned()),
+            }
+        };
+        self.tell(&Down::Answer { question, refused });
+        Ok(())
+    }
+
+    /// The tenant wants to build a program: it is told when it has a place among those of all tenants.
+    fn wants_to_build(self: &Arc<Self>, question: u64, shared: &Shared) -> Result<(), Violation> {
+        let builds = shared.config.builds.clone();
+        {
+            let mut state = lock(&self.state);
+            state.may_hold(question)?;
+            if state.builds >= builds.most_of_tenant() {
+                return Err(Violation::Builds);
+            }
+            state.builds += 1;
+        }
+        let process = self.clone();
+        thread::Builder::new().name("build".to_owned()).spawn(move || {
+            let place = builds.enter(&process.tenant);
+            let mut state = lock(&process.state);
+            if state.life != Life::Lives {
+                return;
+            }
+            state.held.insert(question, Held::Build(place, Instant::now()));
+            drop(state);
+            process.tell(&Down::Answer { question, refused: None });
+        })?;
+        Ok(())
+    }
+
+    fn gives_back(&self, question: u64) -> Result<(), Violation> {
+        let mut state = lock(&self.state);
+        let held = state.held.remove(&question).ok_or(Violation::Held)?;
+        if matches!(held, Held::Build(..)) {
+            state.builds -= 1;
+        }
+        // With the lock given back: others wait for what is dropped.
+        drop(state);
+        drop(held);
+        Ok(())
+    }
+
+    /// A compiler can be had to run for ever: a process whose build has run for long ends where others wait for its place.
+    pub(super) fn builds_make_room(&self, shared: &Shared) -> Result<(), Violation> {
+        let overstays = lock(&self.state).a_build_overstays(Instant::now());
+        if overstays && shared.config.builds.are_wanted_by_others(&self.tenant) {
+            return Err(Violation::Build);
         }
         Ok(())
     }
@@ -194,5 +281,22 @@ impl TenantProcess {
             let (slot, tenant) = (SlotIndex(slot), self.tenant.clone());
             shared.config.reports.reconfigured(&Reconfigured { slot, bitstream, took, tenant });
         }
+    }
+}
+
+impl State {
+    /// Whether there may be another thing that is held, by this question.
+    fn may_hold(&self, question: u64) -> Result<(), Violation> {
+        if self.held.len() >= MAX_HELD || self.held.contains_key(&question) {
+            return Err(Violation::Held);
+        }
+        Ok(())
+    }
+
+    fn a_build_overstays(&self, now: Instant) -> bool {
+        self.builds > 0
+            && self.held.values().any(|held| {
+                matches!(held, Held::Build(_, since) if now.saturating_duration_since(*since) >= BUILD_TIMEOUT)
+            })
     }
 }

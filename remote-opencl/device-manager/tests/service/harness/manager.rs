@@ -98,8 +98,13 @@ impl Manager {
 
     /// Waits until no session is left.
     pub async fn has_no_session(&self) -> bool {
+        self.has_no_more_sessions_than(0).await
+    }
+
+    /// Waits until no more sessions than so many are left.
+    pub async fn has_no_more_sessions_than(&self, most: u64) -> bool {
         let since = Instant::now();
-        while self.sessions() > 0 {
+        while self.sessions() > most {
             if since.elapsed() > DEADLINE {
                 return false;
             }
