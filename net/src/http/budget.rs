@@ -2,27 +2,37 @@
 //! until those are sent.
 //!
 //! A body is charged before it is read: by the length that its head declares, else as it grows. Where there is no room, the
-//! connection that holds most gives way, if that is more than the newcomer needs and if it is waiting for its peer (its body
-//! still arrives, or its answer is not taken): whoever sends or reads slowly keeps nobody out, and a small request gets its
-//! room from a large one. What is being worked on is waited for, for [`MAX_WAIT`] at most.
+//! connection that holds most gives way if it waits for its peer (its body still arrives, or its answer is not taken), and
+//! either holds more than the newcomer needs or has waited for [`MAX_PEER_TIME`]: a small request gets its room from a large
+//! one, and whoever sends or reads slowly keeps nobody out. What is being worked on is waited for, for [`MAX_WAIT`] at most.
+
+mod charged;
 
 use super::places::Pulse;
+use crate::memory::MemoryLimit;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
+use axum::http::Extensions;
 use axum::response::Response;
-use hyper::body::{Body as _, Frame, SizeHint};
+use charged::Charged;
+use hyper::body::{Body as _, Frame};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a request waits for room.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
-/// An answer is handed to the connection in pieces of this size, so that what has been sent is no longer held.
-const PIECE_BYTES: usize = 64 * 1024;
+/// How long a request may wait for its peer and keep its room from one that needs more.
+const MAX_PEER_TIME: Duration = Duration::from_millis(500);
+/// How often a request that waits for room looks who has become slow meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// What requests may hold together where nobody says otherwise and memory is not short.
+const DEFAULT_BYTES: usize = 64 << 20;
+/// The share of the memory limit that they may hold at most: one part of so many.
+const SHARE_OF_MEMORY: u64 = 4;
 /// What a body of undeclared length is given room for at first.
 const FIRST_BYTES: usize = 8 * 1024;
 
@@ -91,6 +101,8 @@ struct Holders {
 struct Holder {
     bytes: usize,
     phase: Phase,
+    /// When the phase began.
+    since: Instant,
 }
 
 /// What a request that holds bytes is doing.
@@ -106,20 +118,20 @@ enum Phase {
     GivingWay,
 }
 
-/// An answer that holds its bytes until they are sent.
-struct Charged {
-    body: Body,
-    /// What is left of a piece of the body.
-    rest: Bytes,
-    _charge: Charge,
-}
-
 impl Budget {
     /// So many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let (holders, freed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Shared { limit: bytes, holders, freed }))
+    }
+
+    /// How many bytes the requests of a service should hold together if its process may have so much memory: 64 MiB, or a
+    /// quarter of the limit if that is less.
+    #[must_use]
+    pub fn default_bytes(memory: Option<MemoryLimit>) -> usize {
+        let quarter = memory.map(|memory| usize::try_from(memory.bytes / SHARE_OF_MEMORY));
+        quarter.and_then(Result::ok).map_or(DEFAULT_BYTES, |quarter| quarter.min(DEFAULT_BYTES))
     }
 
     /// How many bytes there are.
@@ -134,12 +146,12 @@ impl Budget {
         self.0.lock().taken
     }
 
-    /// Takes bytes for work that has no body.
+    /// Takes bytes for work that has no body, for the request with these extensions.
     ///
     /// # Errors
     /// [`NoRoom`] if there are too few, also after waiting.
-    pub async fn take(&self, bytes: usize) -> Result<Charge, NoRoom> {
-        let charge = self.0.enter(None, Phase::Working);
+    pub async fn take(&self, request: &Extensions, bytes: usize) -> Result<Charge, NoRoom> {
+        let charge = self.0.enter(request.get::<Connection>().cloned(), Phase::Working);
         charge.grow(bytes).await?;
         Ok(charge)
     }
@@ -232,9 +244,12 @@ impl Charge {
                 Growth::Never => return Err(NoRoom),
                 Growth::Wait => {}
             }
-            if timeout_at(deadline, freed).await.is_err() {
+            let now = Instant::now();
+            if now >= deadline {
                 return Err(NoRoom);
             }
+            // Whether bytes were given back or somebody has become slow: the next look tells.
+            let _ = timeout_at(deadline.min(now + POLL_INTERVAL), freed).await;
         }
     }
 
@@ -258,7 +273,7 @@ impl Charge {
         if let Some(connection) = self.connection.clone() {
             self.enter_phase(Phase::Leaving(connection));
         }
-        response.map(|body| Body::new(Charged { body, rest: Bytes::new(), _charge: self }))
+        response.map(|body| Body::new(Charged::new(body, self)))
     }
 
     fn enter_phase(&self, phase: Phase) {
@@ -266,6 +281,7 @@ impl Charge {
             && !matches!(holder.phase, Phase::GivingWay)
         {
             holder.phase = phase;
+            holder.since = Instant::now();
         }
     }
 }
@@ -290,7 +306,7 @@ impl Shared {
         let mut holders = self.lock();
         let number = holders.next;
         holders.next += 1;
-        holders.all.insert(number, Holder { bytes: 0, phase });
+        holders.all.insert(number, Holder { bytes: 0, phase, since: Instant::now() });
         drop(holders);
         Charge { shared: Arc::clone(self), number, connection }
     }
@@ -321,13 +337,15 @@ impl Holders {
             self.taken += bytes;
             return Growth::Done;
         }
+        let now = Instant::now();
         while self.giving_way < missing {
             let largest = self
                 .all
                 .iter_mut()
                 .filter(|(other, holder)| {
                     let waits = matches!(holder.phase, Phase::Arriving(_) | Phase::Leaving(_));
-                    waits && **other != number && holder.bytes > after
+                    let is_slow = now.duration_since(holder.since) >= MAX_PEER_TIME;
+                    waits && **other != number && holder.bytes > 0 && (holder.bytes > after || is_slow)
                 })
                 .max_by_key(|(_, holder)| holder.bytes);
             let Some((_, holder)) = largest else { break };
@@ -346,43 +364,6 @@ impl Holders {
         if was_told {
             self.giving_way = self.giving_way.saturating_sub(bytes);
         }
-    }
-}
-
-impl hyper::body::Body for Charged {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.rest.is_empty() {
-            match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.rest = data,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-                other => return other,
-            }
-        }
-        let length = self.rest.len().min(PIECE_BYTES);
-        let piece = self.rest.split_to(length);
-        Poll::Ready(Some(Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let (mut hint, rest) = (SizeHint::new(), self.rest.len() as u64);
-        let body = self.body.size_hint();
-        hint.set_lower(body.lower() + rest);
-        if let Some(upper) = body.upper() {
-            hint.set_upper(upper + rest);
-        }
-        hint
     }
 }
 

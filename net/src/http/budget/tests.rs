@@ -1,5 +1,8 @@
 use super::*;
+use crate::memory::LimitSource;
+use hyper::body::SizeHint;
 use std::pin::pin;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -34,6 +37,11 @@ fn upload(declared: Option<u64>) -> (mpsc::Sender<Bytes>, Request) {
 
 fn whole(bytes: usize) -> Request {
     Request::new(Body::from(vec![b'x'; bytes]))
+}
+
+/// For work of a request that came by no connection.
+async fn take(budget: &Budget, bytes: usize) -> Result<Charge, NoRoom> {
+    budget.take(&Extensions::new(), bytes).await
 }
 
 /// Lets everything that can go on do so.
@@ -114,22 +122,63 @@ async fn a_small_request_gets_its_room_from_the_largest_that_still_arrives() {
 }
 
 #[tokio::test]
-async fn nobody_gives_way_to_a_larger_one_and_what_is_worked_on_is_waited_for() {
+async fn what_is_worked_on_is_waited_for_and_gives_way_to_nobody() {
     let budget = Budget::new(1000);
-    let (_sender, request) = upload(Some(400));
-    let uploading = tokio::spawn({
-        let budget = budget.clone();
-        async move { budget.read(request, LIMITS).await }
-    });
-    settle().await;
-    assert_eq!(budget.take(700).await.unwrap_err(), NoRoom, "400 are on their way, and 700 are more");
-    let working = budget.take(600).await.unwrap();
-    let mut newcomer = pin!(budget.take(500));
+    let working = take(&budget, 600).await.unwrap();
+    assert_eq!(take(&budget, 500).await.unwrap_err(), NoRoom);
+    let mut newcomer = pin!(take(&budget, 500));
     assert!(futures_now(newcomer.as_mut()).await.is_none());
     drop(working);
     assert_eq!(newcomer.await.unwrap().bytes(), 500);
-    assert!(!uploading.is_finished());
-    uploading.abort();
+}
+
+#[tokio::test]
+async fn slow_uploads_keep_nobody_out_who_needs_more_than_each_of_them_holds() {
+    let budget = Budget::new(1000);
+    let uploads: Vec<_> = (0..10)
+        .map(|_| {
+            let (sender, request) = upload(Some(100));
+            let budget = budget.clone();
+            (sender, tokio::spawn(async move { budget.read(request, LIMITS).await }))
+        })
+        .collect();
+    settle().await;
+    assert_eq!(budget.taken(), 1000);
+    let mut large = pin!(take(&budget, 700));
+    assert!(futures_now(large.as_mut()).await.is_none(), "none of them is larger, and none slow so far");
+    let large = large.await.unwrap();
+    assert_eq!(large.bytes(), 700);
+    let refused = uploads.iter().filter(|(_, reading)| reading.is_finished()).count();
+    assert_eq!(refused, 7, "no more than needed gave way");
+    for (_, reading) in uploads {
+        reading.abort();
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_taken_gives_way_also_where_its_request_had_no_body() {
+    let budget = Budget::new(1000);
+    let places = Arc::new(crate::http::places::Places::new(1));
+    let place = places.take().unwrap();
+    let mut extensions = Extensions::new();
+    extensions.insert(Connection(place.pulse()));
+    let charge = budget.take(&extensions, 900).await.unwrap();
+    let answer = charge.answer(Response::new(Body::from(vec![7; 900])), 900);
+    let mut newcomer = pin!(take(&budget, 200));
+    assert!(futures_now(newcomer.as_mut()).await.is_none());
+    place.evicted().await;
+    // Its connection ends, and the answer with it.
+    drop(answer);
+    assert_eq!(newcomer.await.unwrap().bytes(), 200);
+}
+
+#[test]
+fn by_default_requests_hold_a_quarter_of_the_memory_limit_and_no_more_than_64_mib() {
+    let limit = |bytes| Some(MemoryLimit { bytes, source: LimitSource::Cgroup });
+    assert_eq!(Budget::default_bytes(limit(128 << 20)), 32 << 20);
+    assert_eq!(Budget::default_bytes(limit(8 << 30)), 64 << 20);
+    assert_eq!(Budget::default_bytes(limit(u64::MAX)), 64 << 20);
+    assert_eq!(Budget::default_bytes(None), 64 << 20);
 }
 
 /// What a future has come to after everything else went on.
@@ -153,13 +202,13 @@ async fn a_body_that_does_not_arrive_in_time_gives_its_room_back() {
 #[tokio::test]
 async fn an_answer_is_handed_over_in_small_pieces() {
     let budget = Budget::new(1 << 20);
-    let charge = budget.take(1 << 19).await.unwrap();
-    let answer = charge.answer(Response::new(Body::from(vec![7; 3 * PIECE_BYTES + 1])), 1 << 19);
+    let charge = take(&budget, 1 << 19).await.unwrap();
+    let answer = charge.answer(Response::new(Body::from(vec![7; 3 * charged::PIECE_BYTES + 1])), 1 << 19);
     let mut body = answer.into_body();
-    assert_eq!(body.size_hint().exact(), Some(3 * PIECE_BYTES as u64 + 1));
+    assert_eq!(body.size_hint().exact(), Some(3 * charged::PIECE_BYTES as u64 + 1));
     let mut pieces = Vec::new();
     while let Some(frame) = next_frame(&mut body).await {
         pieces.push(frame.unwrap().into_data().unwrap().len());
     }
-    assert_eq!(pieces, [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]);
+    assert_eq!(pieces, [charged::PIECE_BYTES, charged::PIECE_BYTES, charged::PIECE_BYTES, 1]);
 }
