@@ -8,7 +8,7 @@ use crate::outvote::Votes;
 use crate::verbs::Refusal;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -60,13 +60,13 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
 
 /// All nodes as a decision made now would see them, as an array in pieces: the index is locked only for as long as it takes
 /// to list the nodes, and no more than a piece of the answer is in memory.
-pub async fn nodes(State(app): State<Arc<App>>) -> Response {
+pub async fn nodes(State(app): State<Arc<App>>, request: Request) -> Response {
     let at = app.clock.read();
     let mut nodes: Vec<(Box<str>, Arc<Node>)> =
         app.index.read().iter().map(|(name, node)| (name.clone(), Arc::clone(node))).collect();
     nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
     let bytes = nodes.len() * NODE_BYTES + PIECE_BYTES;
-    let Ok(charge) = app.budget.take(bytes).await else { return Refusal::Busy.into_response() };
+    let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else { return Refusal::Busy.into_response() };
     let pieces = Pieces { nodes: nodes.into_iter(), at, next: Next::Begin };
     charge.answer(json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces))), bytes)
 }
@@ -142,11 +142,13 @@ const ROW_BYTES: usize = 2048;
 pub async fn explain(
     State(app): State<Arc<App>>,
     Path((namespace, name)): Path<(String, String)>,
+    request: Request,
 ) -> Response {
     let pod = PodName { namespace, name };
     match app.explanations.of(&pod) {
         Some(explanation) => {
-            let Ok(charge) = app.budget.take(EXPLANATION_BYTES + explanation.rows() * ROW_BYTES).await else {
+            let bytes = EXPLANATION_BYTES + explanation.rows() * ROW_BYTES;
+            let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else {
                 return Refusal::Busy.into_response();
             };
             let scores = explanation.prioritize.as_deref();

@@ -48,8 +48,10 @@ pub struct App {
     pub registry: Registry,
     /// What time it is.
     pub clock: Clock,
-    /// What all requests may hold together.
+    /// What requests for decisions may hold together.
     pub budget: Budget,
+    /// The same for people and their tools, who so take nothing from decisions.
+    pub reading_budget: Budget,
     was_ready: AtomicBool,
     is_ending: AtomicBool,
 }
@@ -63,8 +65,8 @@ pub struct Routes {
     pub max_body_bytes: usize,
 }
 
-/// Most bytes that requests hold together where nobody says otherwise: two bodies with 5,000 whole nodes fit.
-pub const MAX_BYTES_IN_FLIGHT: usize = 64 << 20;
+/// The part of the budget for decisions that people and their tools have beside it: one of so many.
+const READING_PART: usize = 2;
 
 impl App {
     /// A service that knows no nodes yet, and goes by these rules.
@@ -83,7 +85,7 @@ impl App {
         let expectations = Arc::new(Expectations::register(&mut registry));
         let index = Arc::new(NodeIndex::default());
         let explanations = Explanations::default();
-        let budget = Budget::new(MAX_BYTES_IN_FLIGHT);
+        let [budget, reading_budget] = budgets(Budget::default_bytes(None));
         Self {
             index,
             expectations,
@@ -94,9 +96,17 @@ impl App {
             registry,
             clock,
             budget,
+            reading_budget,
             was_ready: AtomicBool::default(),
             is_ending: AtomicBool::default(),
         }
+    }
+
+    /// The same where requests for decisions may hold so many bytes together.
+    #[must_use]
+    pub fn with_bytes_in_flight(mut self, bytes: usize) -> Self {
+        [self.budget, self.reading_budget] = budgets(bytes);
+        self
     }
 
     /// Whether everything has been seen that decisions look at. Who was ready stays so: when anti-herd is switched on,
@@ -123,6 +133,11 @@ impl App {
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
+}
+
+/// The budgets of decisions and of reading.
+fn budgets(bytes: usize) -> [Budget; 2] {
+    [Budget::new(bytes), Budget::new(bytes / READING_PART)]
 }
 
 /// All routes over `app`.

@@ -1,7 +1,7 @@
 //! Command line and wiring.
 
 use crate::admin;
-use crate::app::{App, MAX_BYTES_IN_FLIGHT, Routes, app, longest_body, reading};
+use crate::app::{App, Routes, app, longest_body, reading};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::events::{self, PodArgs, SPACING};
@@ -77,8 +77,9 @@ struct ServeArgs {
     /// Longest request body in bytes; 5,000 whole nodes are about 31 MB [default: as --max-bytes-in-flight allows, 38 MiB].
     #[arg(long, env = "FPGA_MAX_BODY_BYTES", value_name = "BYTES")]
     max_body_bytes: Option<usize>,
-    /// Bytes that all requests may hold together: bodies, what is worked out from them (up to 25 MiB each), answers. More are
-    /// answered with 503 [default: 64 MiB, or a quarter of the memory limit if that is less].
+    /// Bytes that all requests for decisions may hold together: bodies, what is worked out from them (up to 25 MiB each), answers.
+    /// More are answered with 503. Requests of people (/nodes, /explain) have half as many of their own [default: 64 MiB, or a
+    /// quarter of the memory limit if that is less].
     #[arg(long, env = "FPGA_MAX_BYTES_IN_FLIGHT", value_name = "BYTES")]
     max_bytes_in_flight: Option<usize>,
     /// How long requests are still answered after SIGTERM while /readyz says no, so that those who choose among replicas have
@@ -150,7 +151,8 @@ impl ServeArgs {
             record,
             log: _,
         } = self;
-        let budget = budget(max_bytes_in_flight, MemoryLimit::of_this_process());
+        let budget = max_bytes_in_flight
+            .unwrap_or_else(|| Budget::default_bytes(MemoryLimit::of_this_process()));
         let max_body_bytes = max_body(max_body_bytes, budget)?;
         let clock = Clock::system();
         let (config, file) = rules.config(clock.read()).await?;
@@ -171,8 +173,7 @@ impl ServeArgs {
             anti_herd = %rules.anti_herd,
             version = env!("CARGO_PKG_VERSION"), "Starting"
         );
-        let mut state = App::with_config(config, clock.clone());
-        state.budget = Budget::new(budget);
+        let mut state = App::with_config(config, clock.clone()).with_bytes_in_flight(budget);
         state.recorder = record.start(&clock, &mut state.registry)?;
         let state = Arc::new(state);
         let (index, metrics) = (Arc::clone(&state.index), Arc::clone(&state.metrics));
@@ -245,12 +246,6 @@ impl ServeArgs {
             }
         }
     }
-}
-
-/// How many bytes all requests may hold together.
-fn budget(given: Option<usize>, memory: Option<MemoryLimit>) -> usize {
-    let quarter = memory.map(|memory| usize::try_from(memory.bytes / 4).unwrap_or(usize::MAX));
-    given.unwrap_or_else(|| quarter.unwrap_or(usize::MAX).min(MAX_BYTES_IN_FLIGHT))
 }
 
 /// The longest body, for which there must be room.
@@ -384,15 +379,8 @@ mod tests {
     }
 
     #[test]
-    fn requests_hold_a_quarter_of_the_memory_at_most_and_the_longest_body_fits() {
-        let limit = |mebibytes: u64| {
-            let source = fpga_net::memory::LimitSource::Cgroup;
-            Some(MemoryLimit { bytes: mebibytes << 20, source })
-        };
+    fn the_longest_body_fits_into_what_requests_may_hold() {
         let bytes = |mebibytes: usize| mebibytes << 20;
-        assert_eq!(budget(None, limit(512)), bytes(64));
-        assert_eq!(budget(None, limit(128)), bytes(32));
-        assert_eq!(budget(Some(7), limit(512)), 7);
         assert_eq!(max_body(None, bytes(64)).unwrap(), bytes(64) - MAX_WORKING_BYTES);
         assert_eq!(max_body(Some(1000), bytes(64)).unwrap(), 1000);
         let error = max_body(Some(bytes(64)), bytes(64)).unwrap_err().to_string();

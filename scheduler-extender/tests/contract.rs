@@ -2,6 +2,8 @@
 //! Fixtures: see `fixtures/README.md`.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
+#[path = "contract/budget.rs"]
+mod budget;
 #[path = "contract/expected_load.rs"]
 mod expected_load;
 #[path = "contract/many_boards.rs"]
@@ -337,7 +339,7 @@ async fn all_nodes_are_told_in_pieces_as_one_array_in_the_order_of_their_names()
     let nodes: Vec<Value> = serde_json::from_str(&text).unwrap();
     assert_eq!((nodes.len(), &nodes[699]["name"]), (700, &json!("node-699")));
     assert!(nodes.is_sorted_by_key(|node| node["name"].as_str().unwrap().to_owned()));
-    assert_eq!(state.budget.taken(), 0, "what the answer held is given back");
+    assert_eq!(state.reading_budget.taken(), 0, "what the answer held is given back");
 }
 
 #[tokio::test]
