@@ -3,6 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
 use crate::http::{App, Limits};
+use crate::intake;
 use crate::metrics::Metrics;
 use crate::owner;
 use crate::peers::PeerArgs;
@@ -18,6 +19,8 @@ use clap::{Parser, ValueEnum};
 use fpga_core::node_state::codec::MAX_HEARTBEAT;
 use fpga_core::units::Millis;
 use fpga_net::duration;
+use fpga_net::http::Budget;
+use fpga_net::memory::MemoryLimit;
 use prometheus_client::registry::Registry;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -29,6 +32,9 @@ use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:9460";
+/// Longest body that can be allowed, and that is allowed if nobody says otherwise.
+const MAX_BODY_BYTES: usize = 16 << 20;
+const DEFAULT_BODY_BYTES: usize = 1 << 20;
 const KUBE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Examples:
@@ -102,13 +108,14 @@ pub struct Args {
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
 
-    /// Longest request body.
-    #[arg(long, env = "FPGA_MAX_BODY_BYTES", default_value_t = 1024 * 1024)]
-    max_body_bytes: usize,
+    /// Longest request body [default: 1 MiB, or what --max-bytes-in-flight has room for].
+    #[arg(long, env = "FPGA_MAX_BODY_BYTES", value_name = "BYTES")]
+    max_body_bytes: Option<usize>,
 
-    /// Requests that are worked on at once; more are answered with 429.
-    #[arg(long, env = "FPGA_MAX_IN_FLIGHT", default_value_t = 64)]
-    max_in_flight: usize,
+    /// Bytes that all requests may hold together: bodies, and up to 12 times as many for what is read of them. Where they are
+    /// used up, who sends slowly gives way; else the answer is 429 [default: 64 MiB, or a quarter of the memory limit if that is less].
+    #[arg(long, env = "FPGA_MAX_BYTES_IN_FLIGHT", value_name = "BYTES")]
+    max_bytes_in_flight: Option<usize>,
 
     /// Bytes of reports per second that are taken; more are answered with 429. 100,000 events have about 20 MB.
     #[arg(long, env = "FPGA_MAX_BYTES_PER_SECOND", default_value_t = 64 * 1024 * 1024)]
@@ -175,21 +182,20 @@ impl Args {
             stream,
             ready_file,
             max_body_bytes,
-            max_in_flight,
+            max_bytes_in_flight,
             max_bytes_per_second,
             peers,
             log,
             log_format,
         } = self;
         start_log(&log, log_format)?;
-        check(heartbeat, min_write_interval, max_body_bytes, max_in_flight)?;
+        let bytes_in_flight =
+            max_bytes_in_flight.unwrap_or_else(|| Budget::default_bytes(MemoryLimit::of_this_process()));
+        let body_bytes = max_body(max_body_bytes, bytes_in_flight)?;
+        check(heartbeat, min_write_interval)?;
         let streaming = stream.check(no_publish)?;
         let peers = peers.check(listen)?;
-        let limits = Limits {
-            body_bytes: max_body_bytes,
-            in_flight: max_in_flight,
-            bytes_per_second: max_bytes_per_second.max(1),
-        };
+        let limits = Limits { body_bytes, bytes_in_flight, bytes_per_second: max_bytes_per_second.max(1) };
         let publishing = if no_publish {
             Publishing::Off
         } else {
@@ -313,12 +319,28 @@ fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     result.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
 }
 
-fn check(
-    heartbeat: Duration,
-    min: Duration,
-    max_body_bytes: usize,
-    max_in_flight: usize,
-) -> anyhow::Result<()> {
+/// The longest body, for which there must be room.
+fn max_body(given: Option<usize>, budget: usize) -> anyhow::Result<usize> {
+    let most = intake::longest_body(budget);
+    match given {
+        Some(given) if given == 0 || given > MAX_BODY_BYTES => {
+            bail!(
+                "--max-body-bytes {given} can't be; write 1 to {MAX_BODY_BYTES}, for example {DEFAULT_BODY_BYTES}"
+            )
+        }
+        Some(given) if given > most => bail!(
+            "--max-body-bytes {given} needs --max-bytes-in-flight {} or more, and it is {budget}",
+            given + intake::events_working_bytes(given)
+        ),
+        None if most == 0 => bail!(
+            "--max-bytes-in-flight {budget} leaves no room for a request; write at least {}",
+            DEFAULT_BODY_BYTES + intake::events_working_bytes(DEFAULT_BODY_BYTES)
+        ),
+        given => Ok(given.unwrap_or(DEFAULT_BODY_BYTES.min(most))),
+    }
+}
+
+fn check(heartbeat: Duration, min: Duration) -> anyhow::Result<()> {
     if heartbeat < Duration::from_secs(1) || Millis::from(heartbeat) > MAX_HEARTBEAT {
         bail!("--heartbeat {heartbeat:?} can't be; write 1s to 1h, for example `60s`");
     }
@@ -326,12 +348,6 @@ fn check(
         bail!(
             "--min-write-interval {min:?} is longer than --heartbeat {heartbeat:?}; write a shorter one, for example `10s`"
         );
-    }
-    if max_body_bytes == 0 || max_body_bytes > 16 * 1024 * 1024 {
-        bail!("--max-body-bytes {max_body_bytes} can't be; write 1 to 16777216, for example 1048576");
-    }
-    if max_in_flight == 0 || max_in_flight > 1024 {
-        bail!("--max-in-flight {max_in_flight} can't be; write 1 to 1024, for example 64");
     }
     Ok(())
 }

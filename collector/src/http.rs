@@ -2,24 +2,24 @@
 
 use crate::intake;
 use crate::metrics::{Metrics, RefusedReason};
-use crate::owner::{Handle, Refusal, Storage};
+use crate::owner::{Handle, Refusal, Report, Storage};
 use crate::peers::{self, Peers};
 use crate::rate::Rate;
 use crate::server::Routers;
-use axum::body::{Body, Bytes};
+use axum::body::HttpBody as _;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
+use fpga_core::event::Event;
 use fpga_core::node_state::{self, NodeState};
-use http_body_util::LengthLimitError;
+use fpga_net::http::{BodyError, BodyLimits, Budget, Charge};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,8 +31,8 @@ pub struct App {
     metrics: Metrics,
     registry: Arc<Registry>,
     limits: Limits,
-    /// Bodies in memory at once.
-    in_flight: Arc<Semaphore>,
+    /// What all requests may hold together.
+    budget: Budget,
     rate: Arc<Rate>,
     peers: Arc<Peers>,
 }
@@ -42,8 +42,8 @@ pub struct App {
 pub struct Limits {
     /// Longest body.
     pub body_bytes: usize,
-    /// Requests that are worked on at once.
-    pub in_flight: usize,
+    /// Bytes that all requests hold together: bodies, and what is read of them.
+    pub bytes_in_flight: usize,
     /// Bytes of bodies per second.
     pub bytes_per_second: u32,
 }
@@ -61,9 +61,9 @@ struct Refused {
 impl App {
     /// The interface to `owner` for `peers`, within `limits`.
     pub fn new(owner: Handle, metrics: Metrics, registry: Registry, limits: Limits, peers: Peers) -> Self {
-        let in_flight = Arc::new(Semaphore::new(limits.in_flight));
+        let budget = Budget::new(limits.bytes_in_flight);
         let rate = Arc::new(Rate::new(limits.bytes_per_second, Instant::now()));
-        Self { owner, metrics, registry: Arc::new(registry), limits, in_flight, rate, peers: Arc::new(peers) }
+        Self { owner, metrics, registry: Arc::new(registry), limits, budget, rate, peers: Arc::new(peers) }
     }
 
     /// Its routes.
@@ -82,46 +82,40 @@ impl App {
         Routers { all: all.with_state(self.clone()), probes: probes.with_state(self) }
     }
 
-    fn enter(&self) -> Result<SemaphorePermit<'_>, Refused> {
-        self.in_flight.try_acquire().map_err(|_| Refused::from(Refusal::Busy))
+    /// The body, of at most so many bytes, and the charge for it and for so much as is worked out from it.
+    async fn body(
+        &self,
+        request: Request,
+        most: usize,
+        working_bytes: fn(usize) -> usize,
+    ) -> Result<(Vec<u8>, Charge), Refused> {
+        let limits = BodyLimits { bytes: most, time: BODY_TIMEOUT };
+        let refused = |error| match error {
+            BodyError::TooLarge => Refused {
+                status: StatusCode::PAYLOAD_TOO_LARGE,
+                reason: RefusedReason::TooLarge,
+                text: format!("the body has more than {most} bytes; send fewer events at once"),
+                again: Duration::ZERO,
+            },
+            BodyError::Interrupted => Refused {
+                status: StatusCode::REQUEST_TIMEOUT,
+                reason: RefusedReason::Incomplete,
+                text: format!("the body did not arrive whole within {} s", BODY_TIMEOUT.as_secs()),
+                again: Duration::ZERO,
+            },
+            BodyError::NoRoom(_) => Refused::from(Refusal::Busy),
+        };
+        // Who only announces a body pays nothing, so that announcing keeps nobody out; but is told at once if there is too much.
+        let announced = request.body().size_hint().lower().min(most as u64);
+        self.pay(|rate, now| rate.check(announced, now))?;
+        let (body, charge) = self.budget.read(request, limits).await.map_err(refused)?;
+        self.pay(|rate, now| rate.take(body.len() as u64, now))?;
+        charge.grow(working_bytes(body.len())).await.map_err(|_| Refused::from(Refusal::Busy))?;
+        Ok((body, charge))
     }
 
-    async fn body(&self, body: Body) -> Result<Bytes, Refused> {
-        let too_large = || Refused {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            reason: RefusedReason::TooLarge,
-            text: format!(
-                "the body has more than {} bytes; send fewer events at once",
-                self.limits.body_bytes
-            ),
-            again: Duration::ZERO,
-        };
-        let incomplete = |text: String| Refused {
-            status: StatusCode::REQUEST_TIMEOUT,
-            reason: RefusedReason::Incomplete,
-            text,
-            again: Duration::ZERO,
-        };
-        // What is announced as too long need not be read at all.
-        let announced = axum::body::HttpBody::size_hint(&body).lower();
-        if announced > self.limits.body_bytes as u64 {
-            return Err(too_large());
-        }
-        self.charge(announced)?;
-        match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, self.limits.body_bytes)).await {
-            Ok(Ok(bytes)) => {
-                // What was not announced is paid for now.
-                self.charge(bytes.len() as u64 - announced.min(bytes.len() as u64))?;
-                Ok(bytes)
-            }
-            Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
-            Ok(Err(error)) => Err(incomplete(format!("the body broke off: {error}"))),
-            Err(_) => Err(incomplete(format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))),
-        }
-    }
-
-    fn charge(&self, bytes: u64) -> Result<(), Refused> {
-        self.rate.take(bytes, Instant::now()).map_err(|again| Refused {
+    fn pay(&self, pay: impl FnOnce(&Rate, Instant) -> Result<(), Duration>) -> Result<(), Refused> {
+        pay(&self.rate, Instant::now()).map_err(|again| Refused {
             status: StatusCode::TOO_MANY_REQUESTS,
             reason: RefusedReason::Rate,
             text: "more is reported than --max-bytes-per-second allows; try again later".to_owned(),
@@ -170,31 +164,20 @@ impl From<intake::Malformed> for Refused {
     }
 }
 
-fn is_too_large(error: &axum::Error) -> bool {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if error.is::<LengthLimitError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
-
 async fn events(State(app): State<App>, request: Request) -> Response {
     let result = async {
-        let _permit = app.enter()?;
-        let body = app.body(request.into_body()).await?;
+        let (body, charge) = app.body(request, app.limits.body_bytes, intake::events_working_bytes).await?;
         let events = intake::events(&body)?;
-        Ok(Json(app.owner.events(events, body).await?))
+        charge.shrink_to(body.len() + events.capacity() * size_of::<Event>());
+        Ok(Json(app.owner.events(Report { events, body, charge }).await?))
     };
     app.answer(result.await)
 }
 
 async fn device(State(app): State<App>, Path(id): Path<String>, request: Request) -> Response {
     let result = async {
-        let _permit = app.enter()?;
-        let body = app.body(request.into_body()).await?;
+        let most = app.limits.body_bytes.min(intake::MAX_DEVICE_BYTES);
+        let (body, _charge) = app.body(request, most, intake::device_working_bytes).await?;
         app.owner.device(intake::device(&id, &body)?).await?;
         Ok(Json(json!({})))
     };
@@ -203,7 +186,6 @@ async fn device(State(app): State<App>, Path(id): Path<String>, request: Request
 
 async fn device_gone(State(app): State<App>, Path(id): Path<String>) -> Response {
     let result = async {
-        let _permit = app.enter()?;
         let known = app.owner.gone(id).await?;
         let status = if known { StatusCode::OK } else { StatusCode::NOT_FOUND };
         Ok((status, Json(json!({}))))

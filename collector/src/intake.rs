@@ -4,12 +4,23 @@
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::{Event, Phase};
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use std::fmt;
 
 /// Longest device id, in bytes.
 const MAX_ID_BYTES: usize = 63;
 /// Longest other text, in bytes.
 const MAX_TEXT_BYTES: usize = 256;
+/// Longest text of one event: several times as long as the longest with all its fields. What an event is read through takes up
+/// to fifty times its text, so that a long one could take a collector's memory; so much is taken on two threads at most.
+const MAX_EVENT_BYTES: usize = 8 * 1024;
+/// Longest text of a device's status: more than one with [`MAX_LOADED`] bitstreams of the longest names has.
+pub const MAX_DEVICE_BYTES: usize = 32 * 1024;
+/// The memory that events take per byte of their text at most, while the list of them grows.
+const EVENTS_BYTES_PER_BYTE: usize = 12;
+/// The same for a device's status, whose shortest entries are shorter.
+const DEVICE_BYTES_PER_BYTE: usize = 48;
 /// Most slots of a device.
 const MAX_SLOTS: u32 = 4096;
 /// Most bitstreams that a device's slots hold.
@@ -34,6 +45,21 @@ pub enum Malformed {
     Device(String),
 }
 
+/// How much memory the events of a body of so many bytes take at most, and reading them.
+pub const fn events_working_bytes(body: usize) -> usize {
+    body.saturating_mul(EVENTS_BYTES_PER_BYTE)
+}
+
+/// The longest body of events for which there is room in a budget of so many bytes.
+pub const fn longest_body(budget: usize) -> usize {
+    budget / (1 + EVENTS_BYTES_PER_BYTE)
+}
+
+/// The same as [`events_working_bytes`] for a device's status.
+pub const fn device_working_bytes(body: usize) -> usize {
+    body.saturating_mul(DEVICE_BYTES_PER_BYTE)
+}
+
 /// The fields whose presence `Event` can't tell from their absence.
 #[derive(Deserialize)]
 struct IdentityFields<'a> {
@@ -48,21 +74,65 @@ struct IdentityFields<'a> {
 /// # Errors
 /// [`Malformed`] names the first event that is not one, and why.
 pub fn events(body: &[u8]) -> Result<Vec<Event>, Malformed> {
-    let json = |error: serde_json::Error| Malformed::Json(error.to_string());
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
-    let raw: Vec<&RawValue> = if first == Some(&b'[') {
-        serde_json::from_slice(body).map_err(json)?
-    } else {
-        vec![serde_json::from_slice(body).map_err(json)?]
-    };
-    let checked = raw
-        .iter()
-        .enumerate()
-        .map(|(index, raw)| event(raw.get()).map_err(|reason| Malformed::Event { index, reason }));
-    checked.collect()
+    if first != Some(&b'[') {
+        let raw: &RawValue =
+            serde_json::from_slice(body).map_err(|error| Malformed::Json(error.to_string()))?;
+        return event(raw.get())
+            .map(|event| vec![event])
+            .map_err(|reason| Malformed::Event { index: 0, reason });
+    }
+    let mut taken = Taken::default();
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = DeserializeSeed::deserialize(&mut taken, &mut reader).and_then(|()| reader.end());
+    match (taken.refused, read) {
+        (Some(malformed), _) => Err(malformed),
+        (None, Err(error)) => Err(Malformed::Json(error.to_string())),
+        (None, Ok(())) => Ok(taken.events),
+    }
+}
+
+/// The events of an array, as far as it was read: at the first that is none reading ends, so that a body without events takes
+/// no memory.
+#[derive(Default)]
+struct Taken {
+    events: Vec<Event>,
+    refused: Option<Malformed>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Taken {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Taken {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        while let Some(raw) = array.next_element::<&RawValue>()? {
+            match event(raw.get()) {
+                Ok(event) => self.events.push(event),
+                Err(reason) => {
+                    self.refused = Some(Malformed::Event { index: self.events.len(), reason });
+                    return Err(serde::de::Error::custom("not an event"));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn event(text: &str) -> Result<Event, String> {
+    if text.len() > MAX_EVENT_BYTES {
+        return Err(format!("it has more than {MAX_EVENT_BYTES} bytes"));
+    }
     let event: Event = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if event.identity.is_none() {
         let fields: IdentityFields<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -197,6 +267,33 @@ mod tests {
         for body in ["", "{", "[", "7", "null", "[1]", "[[]]", "{}", "\"x\""] {
             assert!(events(body.as_bytes()).is_err(), "{body}");
         }
+    }
+
+    #[test]
+    fn events_take_no_more_memory_than_their_bodies_are_charged_for() {
+        // The shortest event with the most fields that take memory of their own.
+        let shortest = with(r#","device":"a","tenant":"""#).len() + 1;
+        // While the list grows, both it and its twice as long successor are there; a short text takes 32 bytes of its own.
+        let most = 3 * size_of::<Event>() + 3 * 32;
+        assert!(most <= shortest * EVENTS_BYTES_PER_BYTE, "{most} bytes for {shortest}");
+        let shortest = r#"{"id":"m","digest":""},"#.len() + 71;
+        let most = 3 * size_of::<fpga_core::device::LoadedBitstream>() + 32;
+        assert!(most <= shortest * DEVICE_BYTES_PER_BYTE, "{most} bytes for {shortest}");
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_refused_unread_and_an_array_at_its_first_that_is_none() {
+        let long = with(&format!(r#","odd":[{}0]"#, "0,".repeat(MAX_EVENT_BYTES)));
+        let error = events(format!("[{},{long}]", with("")).as_bytes()).unwrap_err();
+        assert!(
+            matches!(&error, Malformed::Event { index: 1, reason } if reason.contains("8192")),
+            "{error}"
+        );
+        let rest_is_no_json = format!("[{},7,{{", with(""));
+        let error = events(rest_is_no_json.as_bytes()).unwrap_err();
+        assert!(matches!(error, Malformed::Event { index: 1, .. }), "{error}");
+        let error = events(format!("[{}] more", with("")).as_bytes()).unwrap_err();
+        assert!(matches!(error, Malformed::Json(_)), "{error}");
     }
 
     #[test]

@@ -6,11 +6,11 @@ use crate::checkpoint::{Checkpoint, Recovered, is_full};
 use crate::clock::Clock;
 use crate::metrics::{EventResult, Metrics};
 use crate::state::{Counted, NoRoom, Record, Silence, State};
-use axum::body::Bytes;
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::Event;
 use fpga_core::node_state::NodeState;
 use fpga_core::units::{Millis, WallTime};
+use fpga_net::http::Charge;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -68,11 +68,22 @@ pub enum Refusal {
     Ending,
 }
 
+/// The events of a request. Who sent it may be gone before they are counted; what they take is charged until then.
+#[derive(Debug)]
+pub struct Report {
+    /// The events, checked.
+    pub events: Vec<Event>,
+    /// The body in which they came.
+    pub body: Vec<u8>,
+    /// The charge for both.
+    pub charge: Charge,
+}
+
 type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 #[derive(Debug)]
 enum Command {
-    Events { events: Vec<Event>, body: Bytes, reply: Reply<Counted> },
+    Events { report: Report, reply: Reply<Counted> },
     Device { status: Box<DeviceStatus>, reply: Reply<()> },
     Gone { id: String, reply: Reply<bool> },
     Measure { reply: Reply<NodeState> },
@@ -145,12 +156,12 @@ pub fn start(
 }
 
 impl Handle {
-    /// Counts `events`, which came as `body`; returns when that lasts.
+    /// Counts the events of `report`; returns when that lasts.
     ///
     /// # Errors
     /// [`Refusal`]; nothing of the request counts then.
-    pub async fn events(&self, events: Vec<Event>, body: Bytes) -> Result<Counted, Refusal> {
-        self.ask(|reply| Command::Events { events, body, reply }).await
+    pub async fn events(&self, report: Report) -> Result<Counted, Refusal> {
+        self.ask(|reply| Command::Events { report, reply }).await
     }
 
     /// Takes note of a device's status.
@@ -294,7 +305,7 @@ impl Owner {
                 let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
                 answer(reply, Ok(state));
             }
-            Command::Events { events, body, reply } => match self.take_events(events, &body, now) {
+            Command::Events { report, reply } => match self.take_events(report, now) {
                 Ok(counted) => self.pending.push(Pending::Events(reply, counted)),
                 Err(refusal) => answer(reply, Err(refusal)),
             },
@@ -318,10 +329,11 @@ impl Owner {
         Next::Go
     }
 
-    fn take_events(&mut self, events: Vec<Event>, body: &[u8], now: WallTime) -> Result<Counted, Refusal> {
+    fn take_events(&mut self, report: Report, now: WallTime) -> Result<Counted, Refusal> {
+        let Report { events, body, charge: _charge } = report;
         self.check_storage()?;
         self.state.make_room(&events, now)?;
-        self.add(Source::EventsBody(body), now)?;
+        self.add(Source::EventsBody(&body), now)?;
         Ok(self.state.apply(&Record::Events(events), now))
     }
 

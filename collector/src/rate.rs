@@ -1,7 +1,7 @@
 //! How much may be reported per second: a bucket of bytes, so that who floods is told to come later before anything of it is
 //! parsed. Reporters of ours merge what they hold meanwhile; nothing is lost.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A bucket that holds what may come in one second.
@@ -24,22 +24,38 @@ impl Rate {
         Self { per_second, bucket: Mutex::new(Bucket { bytes: per_second, at: now }) }
     }
 
+    /// Whether so many bytes could be taken now; else after what time to ask again.
+    pub fn check(&self, bytes: u64, now: Instant) -> Result<(), Duration> {
+        self.missing(&self.filled(now), bytes)
+    }
+
     /// Takes so many bytes, or says after what time to ask again. What is larger than the bucket passes when it is full, and
     /// what comes after waits the longer.
     pub fn take(&self, bytes: u64, now: Instant) -> Result<(), Duration> {
+        let mut bucket = self.filled(now);
+        self.missing(&bucket, bytes)?;
+        bucket.bytes -= as_float(bytes);
+        Ok(())
+    }
+
+    /// The bucket with what came in since it was looked at.
+    fn filled(&self, now: Instant) -> MutexGuard<'_, Bucket> {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.bytes = (bucket.bytes + passed * self.per_second).min(self.per_second);
         bucket.at = bucket.at.max(now);
-        #[expect(clippy::cast_precision_loss, reason = "bodies are shorter than 16 MiB")]
-        let bytes = bytes as f64;
-        if bucket.bytes >= bytes.min(self.per_second) {
-            bucket.bytes -= bytes;
-            Ok(())
-        } else {
-            Err(Duration::from_secs_f64((bytes.min(self.per_second) - bucket.bytes) / self.per_second))
-        }
+        bucket
     }
+
+    fn missing(&self, bucket: &Bucket, bytes: u64) -> Result<(), Duration> {
+        let missing = as_float(bytes).min(self.per_second) - bucket.bytes;
+        if missing <= 0.0 { Ok(()) } else { Err(Duration::from_secs_f64(missing / self.per_second)) }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bodies are shorter than 16 MiB")]
+fn as_float(bytes: u64) -> f64 {
+    bytes as f64
 }
 
 #[cfg(test)]
@@ -53,7 +69,9 @@ mod tests {
         assert_eq!(rate.take(600, begin), Ok(()));
         assert_eq!(rate.take(400, begin), Ok(()));
         assert_eq!(rate.take(500, begin), Err(Duration::from_millis(500)));
+        assert_eq!(rate.check(500, begin), Err(Duration::from_millis(500)));
         let later = begin + Duration::from_millis(500);
+        assert_eq!(rate.check(500, later), Ok(()), "who only asks takes nothing");
         assert_eq!(rate.take(500, later), Ok(()));
         assert!(rate.take(1, later).is_err());
         // A long rest is worth no more than one second.

@@ -17,7 +17,8 @@ const SOCKET_MODE: u32 = 0o660;
 /// A node has a handful of device runtimes, each with a connection or two.
 const LIMITS: Limits = Limits {
     connections: 256,
-    buffer_bytes: 64 * 1024,
+    // Twice as much is held of a body that arrives, and beside the budget of bytes in flight.
+    buffer_bytes: 16 * 1024,
     head: Duration::from_secs(10),
     // Reporters speak every 15 s.
     idle: Duration::from_secs(60),

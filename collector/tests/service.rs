@@ -102,26 +102,6 @@ fn a_body_that_is_too_long_is_refused_announced_or_not() {
     assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
 }
 
-#[test]
-fn too_many_requests_at_once_are_sent_away_not_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let collector = Collector::start_with(dir.path(), &["--no-publish", "--max-in-flight", "1"]);
-    let mut slow = TcpStream::connect(&collector.tcp).unwrap();
-    let event = event(1, 1, 0);
-    slow.set_read_timeout(Some(DEADLINE)).unwrap();
-    let head = "POST /v1/events HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: ";
-    slow.write_all(format!("{head}{}\r\n\r\n", event.len()).as_bytes()).unwrap();
-    let mut go_on = [0; 25];
-    slow.read_exact(&mut go_on).unwrap();
-    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n", "the slow request is in");
-    assert_eq!(collector.post("[]").status, 429);
-    slow.write_all(event.as_bytes()).unwrap();
-    let mut answer = [0; 12];
-    slow.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
-    assert_eq!(collector.post("[]").status, 200);
-}
-
 /// The head and the body of the answer to a POST with these headers.
 fn post_with(address: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -272,12 +252,15 @@ fn a_second_collector_on_the_same_folder_is_refused_with_what_to_do() {
 
 #[test]
 fn bad_flags_are_refused_with_what_to_write() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--window", "5"], "5m"),
         (&["--window", "1ms"], "5m"),
         (&["--heartbeat", "0s"], "60s"),
         (&["--min-write-interval", "2m"], "10s"),
         (&["--log", "a=b=c"], "fpga_collector"),
+        (&["--max-body-bytes", "0"], "1048576"),
+        (&["--max-body-bytes", "1000000", "--max-bytes-in-flight", "1000000"], "--max-bytes-in-flight 13"),
+        (&["--max-bytes-in-flight", "10"], "write at least 13"),
     ];
     for (flags, word) in cases {
         let dir = tempfile::tempdir().unwrap();

@@ -66,7 +66,9 @@ pub async fn nodes(State(app): State<Arc<App>>, request: Request) -> Response {
         app.index.read().iter().map(|(name, node)| (name.clone(), Arc::clone(node))).collect();
     nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
     let bytes = nodes.len() * NODE_BYTES + PIECE_BYTES;
-    let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else { return Refusal::Busy.into_response() };
+    let Ok(charge) = app.reading_budget.take(request.extensions(), bytes).await else {
+        return Refusal::Busy.into_response();
+    };
     let pieces = Pieces { nodes: nodes.into_iter(), at, next: Next::Begin };
     charge.answer(json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces))), bytes)
 }

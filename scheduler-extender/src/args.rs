@@ -151,8 +151,8 @@ impl ServeArgs {
             record,
             log: _,
         } = self;
-        let budget = max_bytes_in_flight
-            .unwrap_or_else(|| Budget::default_bytes(MemoryLimit::of_this_process()));
+        let budget =
+            max_bytes_in_flight.unwrap_or_else(|| Budget::default_bytes(MemoryLimit::of_this_process()));
         let max_body_bytes = max_body(max_body_bytes, budget)?;
         let clock = Clock::system();
         let (config, file) = rules.config(clock.read()).await?;

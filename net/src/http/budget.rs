@@ -5,6 +5,8 @@
 //! connection that holds most gives way if it waits for its peer (its body still arrives, or its answer is not taken), and
 //! either holds more than the newcomer needs or has waited for [`MAX_PEER_TIME`]: a small request gets its room from a large
 //! one, and whoever sends or reads slowly keeps nobody out. What is being worked on is waited for, for [`MAX_WAIT`] at most.
+//! Who waits and needs less gets room first. So the smallest requests always get in; large ones may be refused where more
+//! connections than there is room for send smaller ones without end.
 
 mod charged;
 
@@ -100,10 +102,15 @@ struct Holders {
 #[derive(Debug)]
 struct Holder {
     bytes: usize,
+    /// What it waits for.
+    wanted: usize,
     phase: Phase,
     /// When the phase began.
     since: Instant,
 }
+
+/// A request waits for bytes, until this is dropped.
+struct Waiting<'a>(&'a Charge);
 
 /// What a request that holds bytes is doing.
 #[derive(Debug)]
@@ -234,15 +241,17 @@ impl Charge {
     /// [`NoRoom`] if there are too few, also after waiting.
     pub async fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
         let deadline = Instant::now() + MAX_WAIT;
+        let mut waiting = None;
         loop {
             let freed = self.shared.freed.notified();
             tokio::pin!(freed);
             // From here on no release is missed.
             freed.as_mut().enable();
-            match self.shared.lock().grow(self.number, bytes, self.shared.limit) {
+            let growth = self.shared.lock().grow(self.number, bytes, self.shared.limit);
+            match growth {
                 Growth::Done => return Ok(()),
                 Growth::Never => return Err(NoRoom),
-                Growth::Wait => {}
+                Growth::Wait => _ = waiting.get_or_insert_with(|| Waiting(self)),
             }
             let now = Instant::now();
             if now >= deadline {
@@ -286,6 +295,16 @@ impl Charge {
     }
 }
 
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let shared = &self.0.shared;
+        if let Some(holder) = shared.lock().all.get_mut(&self.0.number) {
+            holder.wanted = 0;
+        }
+        shared.freed.notify_waiters();
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         let mut holders = self.shared.lock();
@@ -306,7 +325,7 @@ impl Shared {
         let mut holders = self.lock();
         let number = holders.next;
         holders.next += 1;
-        holders.all.insert(number, Holder { bytes: 0, phase, since: Instant::now() });
+        holders.all.insert(number, Holder { bytes: 0, wanted: 0, phase, since: Instant::now() });
         drop(holders);
         Charge { shared: Arc::clone(self), number, connection }
     }
@@ -331,8 +350,16 @@ impl Holders {
         if after > limit {
             return Growth::Never;
         }
-        let missing = self.taken.saturating_add(bytes).saturating_sub(limit);
-        if missing == 0 {
+        holder.wanted = bytes;
+        let waiting = self.all.iter().filter(|(other, holder)| {
+            holder.wanted > 0 && (holder.bytes + holder.wanted, **other) < (after, number)
+        });
+        let ahead: usize = waiting.map(|(_, holder)| holder.wanted).sum();
+        let missing = self.taken.saturating_add(ahead).saturating_add(bytes).saturating_sub(limit);
+        if missing == 0
+            && let Some(holder) = self.all.get_mut(&number)
+        {
+            holder.wanted = 0;
             holder.bytes = after;
             self.taken += bytes;
             return Growth::Done;

@@ -156,6 +156,28 @@ async fn slow_uploads_keep_nobody_out_who_needs_more_than_each_of_them_holds() {
 }
 
 #[tokio::test]
+async fn of_those_that_wait_who_needs_least_gets_room_first() {
+    let budget = Budget::new(1000);
+    let working = take(&budget, 900).await.unwrap();
+    let (mut large, mut small) = (pin!(take(&budget, 800)), pin!(take(&budget, 300)));
+    assert!(futures_now(large.as_mut()).await.is_none() && futures_now(small.as_mut()).await.is_none());
+    drop(working);
+    assert!(futures_now(large.as_mut()).await.is_none(), "it would leave too little for the small one");
+    let small = small.await.unwrap();
+    assert!(futures_now(large.as_mut()).await.is_none());
+    drop(small);
+    assert_eq!(large.await.unwrap().bytes(), 800);
+    // Who gives up waiting is in nobody's way.
+    let working = take(&budget, 900).await.unwrap();
+    {
+        let mut gone = pin!(take(&budget, 200));
+        assert!(futures_now(gone.as_mut()).await.is_none());
+    }
+    drop(working);
+    assert_eq!(take(&budget, 1000).await.unwrap().bytes(), 1000);
+}
+
+#[tokio::test]
 async fn an_answer_that_is_not_taken_gives_way_also_where_its_request_had_no_body() {
     let budget = Budget::new(1000);
     let places = Arc::new(crate::http::places::Places::new(1));

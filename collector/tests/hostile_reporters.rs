@@ -1,0 +1,86 @@
+//! The collector among reporters that mean harm: what it takes of the node's memory, and whether others are still heard.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Collector, DEADLINE, event, wait_until};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The longest body that is taken.
+const BODY_BYTES: usize = 1 << 20;
+/// Slow uploads at once: together more than all requests may hold.
+const UPLOADS: usize = 100;
+/// Requests of others while all that goes on, and uploads that are cut off.
+const REAL_CALLS: u64 = 100;
+const CUT_OFF: usize = 2 * UPLOADS;
+/// What all requests may hold, as much again that the C library keeps of what another thread gave back, and the program itself:
+/// well below the 256 MiB of which that is a quarter.
+const MOST_KIB: u64 = (2 * 64 + 40) << 10;
+
+/// Sends a body but for its end, and waits until the collector is fed up with it.
+fn upload_slowly(address: &str) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    write!(stream, "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY_BYTES}\r\n\r\n")?;
+    stream.write_all(&vec![b' '; BODY_BYTES - 1])?;
+    stream.read(&mut [0; 1024]).map(drop)
+}
+
+/// The most memory that the process has had.
+fn most_kib(collector: &Collector) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    most.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
+#[test]
+fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = Collector::start(dir.path());
+    let (stop, cut_off) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..UPLOADS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Refused or cut off: both are what it is for.
+                    let _ = upload_slowly(&collector.tcp);
+                    cut_off.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut seq = 0;
+        let real = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("uploads to be cut off", || {
+                seq += 1;
+                let answer = collector.post(&event(1, seq, 0));
+                assert_eq!(answer.status, 200, "{}", answer.text);
+                seq >= REAL_CALLS && cut_off.load(Ordering::Relaxed) >= CUT_OFF
+            });
+        }));
+        stop.store(true, Ordering::Relaxed);
+        real.unwrap_or_else(|panic| {
+            // The uploads that still run end with the collector.
+            nix::sys::signal::kill(collector.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
+            std::panic::resume_unwind(panic)
+        });
+    });
+    let most = most_kib(&collector);
+    assert!(most < MOST_KIB, "it had {most} KiB");
+}
+
+#[test]
+fn a_body_of_events_that_are_none_takes_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let collector = Collector::start(dir.path());
+    let before = most_kib(&collector);
+    let odd = format!("[{{\"odd\":[{}0]}}]", "0,".repeat(BODY_BYTES / 2 - 16));
+    for body in [format!("[{}0]", "0,".repeat(BODY_BYTES / 2 - 2)), odd] {
+        for _ in 0..4 {
+            assert_eq!(collector.post(&body).status, 400);
+        }
+    }
+    let grown = most_kib(&collector) - before;
+    assert!(grown < 8 << 10, "{grown} KiB for bodies of 1 MiB");
+}
