@@ -15,7 +15,7 @@ pub const MAX_WEIGHT: u32 = 10_000;
 /// How to choose between sessions. None of them changes the order of one session's own tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// First in, first out: by arrival.
+    /// First in, first out: by arrival at the dispatch.
     #[default]
     Fifo,
     /// One task of each tenant in turn, whatever it takes.

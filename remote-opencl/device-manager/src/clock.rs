@@ -1,15 +1,14 @@
-//! The manager's monotonic clock, in ns since the first look at it plus one second, so that 0 never is a moment.
+//! The node's monotonic clock, in ns: one for the manager and for the processes of its tenants, so that the moments that
+//! they tell can be compared.
 
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-const FIRST: Duration = Duration::from_secs(1);
-
-/// Now.
+/// Now: never 0, which stands for no moment.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let elapsed = START.elapsed() + FIRST;
+    // Linux has had this clock since 2.6, and the call takes no pointer of ours.
+    let since_boot = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     // Exceeds 64 bits after 584 years.
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
 }

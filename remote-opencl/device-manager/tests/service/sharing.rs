@@ -31,6 +31,17 @@ impl Spinner {
         Self { client, queue, kernel, buffer, rounds }
     }
 
+    /// One whose launches tell when they ran.
+    async fn profiled(mut client: Client, rounds: u64) -> Self {
+        let context = client.context().await;
+        let queue = client.queue(context, PROFILING).await;
+        let program = client.source(context, SPIN).await;
+        assert_eq!(client.build(program).await.0, 0);
+        let kernel = client.kernel(program, "spin").await;
+        let buffer = client.buffer(context, 8).await;
+        Self { client, queue, kernel, buffer, rounds }
+    }
+
     async fn start(&mut self) -> u64 {
         let args = vec![Value::Buffer(self.buffer), scalar(&self.rounds.to_le_bytes())];
         let launch = self.client.launch(self.queue, self.kernel, args, 1);
@@ -193,70 +204,83 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
     }
 }
 
-/// In which order the tasks of alice, bob and carol start, who each have two when the one slot gets free.
+/// In which order the tasks of alice, bob and carol start, who each have two when the one slot gets free. They come in this
+/// order, and each policy has an order of its own.
 async fn order_under(policy: &str, more: &[&str]) -> String {
+    const ROUNDS: u64 = 300_000;
     let names = ["alice", "bob", "carol"];
     let folder = tempfile::tempdir().unwrap();
     let token = |name: &str| format!("token-of-{name}-0123456789");
     for name in names.iter().chain(&["zoe"]) {
         std::fs::write(folder.path().join(name), token(name)).unwrap();
     }
-    let shares = r#""alice": {"deadline": "30s"}, "bob": {"priority": 1, "deadline": "20s"},
-        "carol": {"priority": 2, "deadline": "10s"}"#;
-    let text = format!("{{\"policy\": \"{policy}\", \"ageing\": \"1h\", \"tenants\": {{{shares}}}}}");
+    // Under `drr` the first to come has the turn; then a task costs many turns, of which bob needs fewest.
+    let shares = r#""alice": {"deadline": "30s", "weight": 1},
+        "bob": {"priority": 1, "deadline": "10s", "weight": 10000},
+        "carol": {"priority": 2, "deadline": "20s", "weight": 100}"#;
+    let text = format!(
+        "{{\"policy\": \"{policy}\", \"ageing\": \"1h\", \"quantum\": \"1us\", \"tenants\": {{{shares}}}}}"
+    );
     let (_tenants, path) = tenants_file(&text);
     let (tokens, tenants) = (folder.path().to_str().unwrap(), path.to_str().unwrap());
     let args = [&["--slots", "1", "--tokens", tokens, "--tenants", tenants], more].concat();
     let manager = Manager::start_in(&[("POCL_MAX_PTHREAD_COUNT", "4")], &args);
     let connect = async |name: &str| Client::with_token(manager.channel().await, &token(name)).await;
 
+    let mut spinners = Vec::new();
+    for name in names {
+        spinners.push((name, Spinner::profiled(connect(name).await, ROUNDS).await));
+    }
     let mut holder = Pair::of(connect("zoe").await, WAIT_AND_SET, ["wait_for", "set"], 4).await;
     let held = holder.start(0, &[]).await;
     until_metrics(&manager, 1, 0).await;
-    let (mut clients, mut waiting) = (Vec::new(), 0);
-    for name in names {
-        let mut client = connect(name).await;
-        let context = client.context().await;
-        let queue = client.queue(context, PROFILING).await;
-        let program = client.source(context, INCREASE).await;
-        assert_eq!(client.build(program).await.0, 0);
-        let kernel = client.kernel(program, "increase").await;
-        let buffer = client.buffer(context, 4).await;
-        let mut events = Vec::new();
+    let (mut waiting, mut events) = (0, Vec::new());
+    for (which, (_, spinner)) in spinners.iter_mut().enumerate() {
         for _ in 0..2 {
-            let args = vec![Value::Buffer(buffer), scalar(&1_i32.to_le_bytes())];
-            let launch = client.launch(queue, kernel, args, 1);
-            events.push(launch.event);
-            client.flush(vec![launch]).await;
+            events.push((which, spinner.start().await));
             waiting += 1;
             until_metrics(&manager, 1, waiting).await;
         }
-        clients.push((name, client, events));
     }
     holder.start(1, &[]).await;
     assert_eq!(holder.client.status(held).await, 0);
     let mut started = Vec::new();
-    for (name, client, events) in &mut clients {
-        for event in events {
-            let (completion, _) = client.completion(*event).await;
-            assert_eq!(completion.status, 0);
-            started.push((completion.started_ns, *name));
-        }
+    for (which, event) in events {
+        let (name, spinner) = &mut spinners[which];
+        let (completion, _) = spinner.client.completion(event).await;
+        assert_eq!(completion.status, 0);
+        started.push((completion.started_ns, *name));
     }
+    for name in names {
+        let line = format!("fpga_device_manager_tenant_tasks_total{{tenant=\"{name}\"}} 2");
+        manager.counts(&line).await;
+    }
+    until_metrics(&manager, 0, 0).await;
     started.sort_unstable();
     let names: Vec<&str> = started.iter().map(|(_, name)| *name).collect();
     names.join(" ")
 }
 
+/// No two are the same: a manager that goes by another policy is found out.
+const ORDERS: [(&str, &str); 5] = [
+    ("fifo", "alice alice bob bob carol carol"),
+    ("round-robin", "alice bob carol alice bob carol"),
+    ("drr", "alice bob bob carol carol alice"),
+    ("priority", "carol carol bob bob alice alice"),
+    ("edf", "bob bob carol carol alice alice"),
+];
+
 #[tokio::test]
 async fn each_policy_starts_the_tasks_of_tenants_in_its_own_order() {
-    for (policy, expected) in [
-        ("fifo", "alice alice bob bob carol carol"),
-        ("round-robin", "alice bob carol alice bob carol"),
-        ("priority", "carol carol bob bob alice alice"),
-        ("edf", "carol carol bob bob alice alice"),
-    ] {
+    for (policy, expected) in ORDERS {
         assert_eq!(order_under(policy, &[]).await, expected, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn each_policy_has_the_same_order_among_tenants_in_processes_of_their_own() {
+    for (policy, expected) in ORDERS {
+        assert_eq!(order_under(policy, &["--isolate", "process"]).await, expected, "{policy}");
     }
 }
 
