@@ -2,7 +2,8 @@
 //!
 //! A tenant's bitstream may be broken, and its kernels may fail. So a load counts against the device only if that bitstream
 //! has been loaded before, and launches only if those of several tenants fail in a row. What the device manager tries
-//! itself, a probe, needs no such care. Time is an argument.
+//! itself, a probe, needs no such care. A load that a tenant's process tells of may be a lie: of those several tenants must
+//! tell. Time is an argument.
 
 use crate::bitstream::Digest;
 use crate::dispatch::Tenant;
@@ -29,7 +30,7 @@ pub enum Fault {
     Launches,
     /// A probe failed.
     Probe,
-    /// A probe has not ended within its deadline.
+    /// A probe has not ended within its deadline, and no kernel has ended within that time.
     Stuck,
     /// Commands of a client that has gone don't end.
     Abandoned,
@@ -43,6 +44,8 @@ pub struct DeviceHealth {
     /// How long a probe may take.
     deadline: Duration,
     failed_loads: u32,
+    /// The tenants whose processes told of failed loads in this row.
+    load_failed_for: BTreeSet<Tenant>,
     loaded_before: BTreeSet<Digest>,
     failed_launches: u32,
     failed_for: BTreeSet<Tenant>,
@@ -51,6 +54,8 @@ pub struct DeviceHealth {
     /// When the probe that runs was begun.
     probed_since: Option<Duration>,
     probe_failed: bool,
+    /// When a kernel ended well last.
+    progressed: Duration,
     abandoned: bool,
     draining: bool,
 }
@@ -90,12 +95,14 @@ impl DeviceHealth {
         Self {
             deadline,
             failed_loads: 0,
+            load_failed_for: BTreeSet::new(),
             loaded_before: BTreeSet::new(),
             failed_launches: 0,
             failed_for: BTreeSet::new(),
             fault: None,
             probed_since: None,
             probe_failed: false,
+            progressed: Duration::ZERO,
             abandoned: false,
             draining: false,
         }
@@ -104,6 +111,7 @@ impl DeviceHealth {
     /// A bitstream was loaded.
     pub fn loaded(&mut self, bitstream: Digest) {
         self.failed_loads = 0;
+        self.load_failed_for.clear();
         if self.loaded_before.len() >= MAX_REMEMBERED {
             self.loaded_before.clear();
         }
@@ -111,13 +119,20 @@ impl DeviceHealth {
         self.recovered_from(Fault::Loads);
     }
 
-    /// A bitstream could not be loaded.
-    pub fn load_failed(&mut self, bitstream: Digest, now: Duration) {
+    /// A bitstream could not be loaded. `told_by` is the tenant whose process says so; nothing where the device manager
+    /// tried itself.
+    pub fn load_failed(&mut self, bitstream: Digest, told_by: Option<&Tenant>, now: Duration) {
         if !self.loaded_before.contains(&bitstream) {
             return;
         }
-        self.failed_loads += 1;
-        if self.failed_loads >= MAX_FAILED_LOADS {
+        self.failed_loads = self.failed_loads.saturating_add(1);
+        if let Some(tenant) = told_by
+            && self.load_failed_for.len() < MAX_REMEMBERED
+        {
+            self.load_failed_for.insert(tenant.clone());
+        }
+        let believed = told_by.is_none() || self.load_failed_for.len() > 1;
+        if self.failed_loads >= MAX_FAILED_LOADS && believed {
             self.fault = Some((Fault::Loads, now));
         }
     }
@@ -151,6 +166,11 @@ impl DeviceHealth {
         self.probe_failed = !succeeded;
     }
 
+    /// A kernel ended well: the runtime works, and a probe may only have to wait behind other kernels.
+    pub fn progressed(&mut self, at: Duration) {
+        self.progressed = self.progressed.max(at);
+    }
+
     /// Commands of a client that has gone don't end: nothing makes this device healthy again but a new process.
     pub fn abandoned(&mut self) {
         self.abandoned = true;
@@ -170,7 +190,8 @@ impl DeviceHealth {
         if self.abandoned {
             return Some(Fault::Abandoned);
         }
-        if self.probed_since.is_some_and(|since| now.saturating_sub(since) >= self.deadline) {
+        let waits_since = self.probed_since.map(|since| since.max(self.progressed));
+        if waits_since.is_some_and(|since| now.saturating_sub(since) >= self.deadline) {
             return Some(Fault::Stuck);
         }
         if self.probe_failed {
@@ -215,18 +236,18 @@ mod tests {
     fn loads_of_what_was_loaded_before_that_fail_in_a_row_make_a_device_unhealthy_until_one_succeeds() {
         let mut health = DeviceHealth::new(DEADLINE);
         for _ in 0..100 {
-            health.load_failed(digest(9), at(0));
+            health.load_failed(digest(9), None, at(0));
         }
         assert_eq!(health.fault(at(0)), None, "a tenant's broken bitstream is no fault of the device");
         health.loaded(digest(1));
         for _ in 1..MAX_FAILED_LOADS {
-            health.load_failed(digest(1), at(1));
+            health.load_failed(digest(1), None, at(1));
         }
         health.loaded(digest(2));
-        health.load_failed(digest(1), at(2));
+        health.load_failed(digest(1), None, at(2));
         assert_eq!(health.fault(at(2)), None, "not in a row");
         for _ in 1..MAX_FAILED_LOADS {
-            health.load_failed(digest(2), at(3));
+            health.load_failed(digest(2), None, at(3));
         }
         assert_eq!(health.fault(at(3)), Some(Fault::Loads));
         health.loaded(digest(2));
@@ -234,15 +255,33 @@ mod tests {
     }
 
     #[test]
+    fn loads_of_which_tenants_processes_tell_count_when_several_tenants_do() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        let (a, b) = (Tenant::new("a"), Tenant::new("b"));
+        health.loaded(digest(1));
+        for _ in 0..100 {
+            health.load_failed(digest(1), Some(&a), at(0));
+        }
+        assert_eq!(health.fault(at(0)), None, "one process may lie");
+        health.load_failed(digest(1), Some(&b), at(1));
+        assert_eq!(health.fault(at(1)), Some(Fault::Loads));
+        health.loaded(digest(1));
+        for _ in 0..MAX_FAILED_LOADS {
+            health.load_failed(digest(1), Some(&a), at(2));
+        }
+        assert_eq!(health.fault(at(2)), None, "a new row, and one tenant's again");
+    }
+
+    #[test]
     fn after_a_while_a_device_is_tried_again_and_one_more_failure_is_enough() {
         let mut health = DeviceHealth::new(DEADLINE);
         health.loaded(digest(1));
         for _ in 0..MAX_FAILED_LOADS {
-            health.load_failed(digest(1), at(10));
+            health.load_failed(digest(1), None, at(10));
         }
         assert_eq!(health.fault(at(10) + RETRY_AFTER - at(1)), Some(Fault::Loads));
         assert_eq!(health.fault(at(10) + RETRY_AFTER), None);
-        health.load_failed(digest(1), at(50));
+        health.load_failed(digest(1), None, at(50));
         assert_eq!(health.fault(at(50)), Some(Fault::Loads));
     }
 
@@ -261,6 +300,21 @@ mod tests {
         health.launch_failed(&a, at(2));
         health.launch_failed(&b, at(2));
         assert_eq!(health.fault(at(2)), None, "not so many in a row");
+    }
+
+    #[test]
+    fn a_probe_that_waits_while_kernels_end_tells_of_a_busy_device_and_not_of_a_stuck_one() {
+        let mut health = DeviceHealth::new(DEADLINE);
+        health.probe_begun(at(10));
+        for seconds in (30..300).step_by(50) {
+            health.progressed(at(seconds));
+            assert_eq!(health.fault(at(seconds + 49)), None);
+        }
+        // The last one ended at 280 s.
+        assert_eq!(health.fault(at(339)), None);
+        assert_eq!(health.fault(at(340)), Some(Fault::Stuck));
+        health.progressed(at(341));
+        assert_eq!(health.fault(at(341)), None);
     }
 
     #[test]

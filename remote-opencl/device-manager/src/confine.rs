@@ -138,12 +138,12 @@ impl Confinement {
     }
 
     /// The confinement of a process that serves one tenant: the runtime's files, what the kernel tells of the machine,
-    /// and a folder of its own to write to. It connects to no address, signals nobody else, and looks into no other
+    /// the folder of bitstreams, which are all tenants', and a folder of its own to write to. It connects to no address, signals nobody else, and looks into no other
     /// process, as far as the kernel's version goes.
     ///
     /// # Errors
     /// If the kernel has none, or refuses.
-    pub fn of_tenant(runtime: &Runtime, own: &Path) -> io::Result<Self> {
+    pub fn of_tenant(runtime: &Runtime, own: &Path, bitstreams: Option<&Path>) -> io::Result<Self> {
         let version = version()?;
         let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
         let attributes = RulesetAttributes {
@@ -159,6 +159,9 @@ impl Confinement {
         }
         for path in HARMLESS_FILES {
             allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
+        }
+        if let Some(bitstreams) = bitstreams {
+            allow(&rules, bitstreams, READ_FILE | READ_DIR, all)?;
         }
         // What a tenant writes it can't start.
         allow(&rules, own, all & !EXECUTE, all)?;

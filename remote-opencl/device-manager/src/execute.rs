@@ -243,7 +243,7 @@ impl<N: Notify> Executor<N> {
                     self.running.insert(event, running);
                 }
                 Err(status) => {
-                    self.launch_ended(&body, status);
+                    self.launch_ended(task, &body, status);
                     broken.insert(queue);
                     let failed = followers.iter().map(|follower| (follower.event, DEPENDENCY_FAILED));
                     for (event, status) in [(event, status)].into_iter().chain(failed) {
@@ -267,9 +267,9 @@ impl<N: Notify> Executor<N> {
         outstanding == 0
     }
 
-    fn launch_ended(&self, body: &Body, status: i32) {
+    fn launch_ended(&self, task: TaskId, body: &Body, status: i32) {
         if let (Operation::Launch(_), Some(Launches { health, tenant })) = (&body.operation, &self.launches) {
-            health.launch_ended(tenant, status);
+            health.launch_ended(tenant, task, status);
         }
     }
 
@@ -295,7 +295,7 @@ impl<N: Notify> Executor<N> {
             running.enqueued.outcome().map_or_else(|error| error.0, |()| 0)
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
-        self.launch_ended(&running.body, status);
+        self.launch_ended(running.task, &running.body, status);
         let Running { task, enqueued, measured_from, direct, body, followers, .. } = running;
         let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = measured_from.map(|from| match enqueued.profile() {

@@ -146,9 +146,9 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
     drain_timeout: Duration,
 
-    /// How long a marker in a queue of the manager's own may take until the runtime counts as stuck: the device is
-    /// reported unhealthy then, and /healthz fails; longer than any kernel where kernels keep all of a runtime's threads
-    /// busy. 0s: no probes.
+    /// How long a marker in a queue of the manager's own may take, while no kernel ends, until the runtime counts as stuck:
+    /// the device is reported unhealthy then, and /healthz fails; longer than any kernel where kernels keep all of a
+    /// runtime's threads busy. 0s: no probes, for a board that with --isolate process has room for tenants' processes only.
     #[arg(long, env = "FPGA_STUCK_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
     stuck_timeout: Duration,
 
@@ -388,12 +388,11 @@ impl ServeArgs {
             health.report_to(config.reports.clone()).context("cannot start a thread")?;
             let device =
                 platforms.first().and_then(|platform| vendor::devices(*platform).ok()?.first().copied());
-            // A board whose contexts are in other processes may let no other process in.
             if let Some(device) = device
-                && isolation.is_none()
                 && !stuck_timeout.is_zero()
             {
-                health.probe(device, config.board.clone()).context("cannot start a thread")?;
+                let isolate = if isolation.is_some() { Isolate::Process } else { Isolate::Protocol };
+                health.probe(device, config.board.clone(), isolate).context("cannot start a thread")?;
             }
         }
         if reporter.is_some() {

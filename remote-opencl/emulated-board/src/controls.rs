@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names the file of the board's controls; without it the board counts for nobody and never fails.
-pub const VARIABLE: &str = "FPGA_EMULATED_BOARD";
+/// A name that tenants' processes keep, as a runtime's own settings.
+pub const VARIABLE: &str = "CL_EMULATED_BOARD";
 
 /// The controls of one board. Lives as long as the process.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +22,8 @@ struct Words {
     fail_loads: AtomicU64,
     fail_kernels: AtomicU64,
     stuck: AtomicU64,
+    never_ends: AtomicU64,
+    hold_markers: AtomicU64,
     held: AtomicU64,
 }
 
@@ -73,6 +76,16 @@ impl Controls {
         self.0.stuck.store(stuck.into(), Ordering::SeqCst);
     }
 
+    /// From now on commands don't end, while calls return; or they end again, those that were given meanwhile too.
+    pub fn never_end(self, never: bool) {
+        self.0.never_ends.store(never.into(), Ordering::SeqCst);
+    }
+
+    /// From now on markers wait, as where kernels keep all of a runtime's threads busy; or no more.
+    pub fn hold_markers(self, hold: bool) {
+        self.0.hold_markers.store(hold.into(), Ordering::SeqCst);
+    }
+
     pub(crate) fn count_load(self) {
         self.0.loads.fetch_add(1, Ordering::SeqCst);
     }
@@ -87,6 +100,14 @@ impl Controls {
 
     pub(crate) fn kernels_fail(self) -> bool {
         self.0.fail_kernels.load(Ordering::SeqCst) != 0
+    }
+
+    pub(crate) fn commands_never_end(self) -> bool {
+        self.0.never_ends.load(Ordering::SeqCst) != 0
+    }
+
+    pub(crate) fn markers_wait(self) -> bool {
+        self.commands_never_end() || self.0.hold_markers.load(Ordering::SeqCst) != 0
     }
 
     /// Returns when the board is not stuck.

@@ -3,6 +3,7 @@
 
 use crate::cl;
 use crate::controls::Controls;
+use crate::endless;
 use crate::pocl::theirs;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
@@ -38,6 +39,7 @@ fn with_board<T>(act: impl FnOnce(&mut Board) -> T) -> T {
 pub fn insert(table: &mut cl::cl_icd_dispatch) {
     table.clCreateProgramWithBinary = Some(clCreateProgramWithBinary);
     table.clCreateProgramWithSource = Some(clCreateProgramWithSource);
+    table.clEnqueueMarkerWithWaitList = Some(clEnqueueMarkerWithWaitList);
     table.clEnqueueNDRangeKernel = Some(clEnqueueNDRangeKernel);
     table.clEnqueueReadBuffer = Some(clEnqueueReadBuffer);
     table.clFlush = Some(clFlush);
@@ -135,8 +137,27 @@ unsafe extern "C" fn clEnqueueNDRangeKernel(
         return cl::CL_INVALID_PROGRAM_EXECUTABLE;
     }
     let Some(call) = theirs.clEnqueueNDRangeKernel else { return cl::CL_INVALID_OPERATION };
+    // SAFETY: the caller's queue.
+    unsafe { endless::hold(queue, move || controls.commands_never_end()) };
     // SAFETY: the caller's arguments, as they came.
     unsafe { call(queue, kernel, dimensions, offset, global, local, num_events, wait_list, event) }
+}
+
+unsafe extern "C" fn clEnqueueMarkerWithWaitList(
+    queue: cl::cl_command_queue,
+    num_events: cl::cl_uint,
+    wait_list: *const cl::cl_event,
+    event: *mut cl::cl_event,
+) -> cl::cl_int {
+    let controls = controls();
+    controls.wait();
+    let Some(call) = theirs().and_then(|theirs| theirs.clEnqueueMarkerWithWaitList) else {
+        return cl::CL_INVALID_OPERATION;
+    };
+    // SAFETY: the caller's queue.
+    unsafe { endless::hold(queue, move || controls.markers_wait()) };
+    // SAFETY: the caller's arguments, as they came.
+    unsafe { call(queue, num_events, wait_list, event) }
 }
 
 unsafe extern "C" fn clEnqueueReadBuffer(

@@ -9,6 +9,7 @@
 
 mod cl;
 mod controls;
+mod endless;
 mod icd;
 mod image;
 mod pocl;

@@ -64,9 +64,9 @@ pub struct TenantProcessArgs {
     log: LogArgs,
 }
 
-/// The way to the manager, and what it was asked. Clones are the same.
+/// The way to the manager, what it was asked, and how the kernels of tasks ended. Clones are the same.
 #[derive(Debug, Clone)]
-struct ToManager(Arc<Control>, AskManager);
+struct ToManager(Arc<Control>, AskManager, Health);
 
 /// The manager's gate: it decides.
 #[derive(Debug, Clone)]
@@ -171,7 +171,7 @@ impl Above for ToManager {
     }
 
     fn finished(&self, task: TaskId) {
-        self.say(&Up::Finished { task: task.0 });
+        self.say(&Up::Finished { task: task.0, launches: self.2.outcome_of(task) });
     }
 
     fn load_failed(&self, task: TaskId) {
@@ -200,12 +200,12 @@ impl TenantProcessArgs {
         setup.common.command_ring.set();
         let control = Arc::new(control);
         let gate = AskManager { control: control.clone(), asked: Arc::default() };
-        let manager = ToManager(control, gate);
+        let manager = ToManager(control, gate, Health::of_tenant_process());
         let store = Arc::new(BitstreamStore::in_memory(setup.common.store_limit));
-        let catalogue = match &setup.common.bitstreams {
+        let catalogue = Arc::new(match &setup.common.bitstreams {
             Some(folder) => Catalogue::read(folder, &store).context("--bitstreams")?,
             None => Catalogue::default(),
-        };
+        });
         // For builds: less than what the process may, which has threads of the vendor's.
         let (confinement, includes) = if setup.common.confine == ConfineBuilds::Off {
             (Confinement::off(), Includes::ignored())
@@ -220,6 +220,8 @@ impl TenantProcessArgs {
         // The manager alone answers.
         drop(listener);
         entered.load()?;
+        // Names are the manager's; the bytes of a new file are not to be uploaded here either.
+        catalogue.watch(store.clone(), || {}).context("cannot start a thread")?;
         let built = (confinement, includes);
         let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
         count(&shared, &manager).context("cannot start a thread")?;
@@ -258,7 +260,10 @@ fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<Option<OwnedFd>> 
     }
     let wanted = setup.common.confine == ConfineBuilds::Wanted;
     confine::drop_capabilities().context("the process can't give up its capabilities")?;
-    match Confinement::of_tenant(runtime, &setup.folder).and_then(|confinement| confinement.enter()) {
+    let bitstreams = setup.common.bitstreams.as_deref();
+    match Confinement::of_tenant(runtime, &setup.folder, bitstreams)
+        .and_then(|confinement| confinement.enter())
+    {
         Ok(()) => {}
         Err(error) if wanted => {
             tracing::warn!(%error, "The kernel has no Landlock: kernels can open what the manager can");
@@ -279,7 +284,7 @@ fn shared(
     setup: &Setup,
     manager: &ToManager,
     store: Arc<BitstreamStore>,
-    catalogue: Catalogue,
+    catalogue: Arc<Catalogue>,
     (confinement, includes): (Confinement, Includes),
 ) -> anyhow::Result<Shared> {
     let metrics = Metrics::default();
@@ -308,10 +313,9 @@ fn shared(
         config: Config {
             dispatcher: Arc::new(dispatcher),
             store,
-            catalogue: Arc::new(catalogue),
+            catalogue,
             reports,
-            // What a tenant's process sees the manager does not believe.
-            health: Health::new(Duration::MAX),
+            health: manager.2.clone(),
             access: Access::Connection,
             trace: Trace::default(),
             confinement,

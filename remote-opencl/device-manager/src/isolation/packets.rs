@@ -8,6 +8,7 @@ use crate::command_ring::CommandRing;
 use crate::confine::ConfineBuilds;
 use crate::dispatcher::{Bitstreams, Demand, Grant, Kind, Load, OtherKernels, SessionId, SlotIndex, TaskId};
 use crate::governor::Limits;
+use crate::health::LaunchOutcome;
 use crate::peer::Credentials;
 use crate::quotas::Quota;
 use fpga_core::bitstream::Digest;
@@ -82,6 +83,8 @@ pub enum Up {
     Finished {
         /// Which.
         task: u64,
+        /// How its last kernel ended; nothing where it had none, or where that is the program's own affair.
+        launches: Option<LaunchOutcome>,
     },
     /// What a granted task was to load is not loaded.
     LoadFailed {
@@ -451,8 +454,9 @@ mod tests {
         two.send(&"no packet", None, Room::Now).unwrap();
         assert!(one.receive::<Up>().is_err());
         let file = tempfile::tempfile().unwrap();
-        two.send(&Up::Finished { task: 1 }, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
-        assert!(matches!(one.receive::<Up>().unwrap(), Received::Packet(Up::Finished { task: 1 }, None)));
+        let finished = Up::Finished { task: 1, launches: None };
+        two.send(&finished, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
+        assert!(matches!(one.receive::<Up>().unwrap(), Received::Packet(Up::Finished { task: 1, .. }, None)));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct TenantProcess {
 struct State {
     life: Life,
     sessions: BTreeSet<SessionId>,
-    tasks: HashMap<TaskId, SessionId>,
+    tasks: HashMap<TaskId, Task>,
     /// Those of them that have slots, or run without.
     granted: HashSet<TaskId>,
     /// Which bitstreams the sessions may have the device reconfigured to.
@@ -63,6 +63,26 @@ struct State {
     loads: usize,
     /// Since when there is no session.
     idle_since: Instant,
+}
+
+/// A task that has not ended.
+#[derive(Debug)]
+struct Task {
+    session: SessionId,
+    /// What it needs on the board.
+    bitstreams: Vec<Digest>,
+    load: TaskLoad,
+}
+
+/// Whether a task loads the board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TaskLoad {
+    /// Not as far as is known.
+    None,
+    /// It was granted so.
+    Granted,
+    /// Its process says that it could not.
+    Failed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +176,7 @@ impl TenantProcess {
     /// Whether tasks of the session run.
     pub(super) fn runs_tasks_of(&self, session: SessionId) -> bool {
         let state = lock(&self.state);
-        state.granted.iter().any(|task| state.tasks.get(task) == Some(&session))
+        state.granted.iter().any(|task| state.tasks.get(task).is_some_and(|task| task.session == session))
     }
 
     /// Commands of a session whose client has gone don't end: nothing but the end of the process ends them.
@@ -201,7 +221,10 @@ impl TenantProcess {
         {
             let mut state = lock(&self.state);
             state.loads += grant.load.len();
-            if state.tasks.contains_key(&grant.task) {
+            if let Some(task) = state.tasks.get_mut(&grant.task) {
+                if !grant.load.is_empty() {
+                    task.load = TaskLoad::Granted;
+                }
                 state.granted.insert(grant.task);
             }
         }
@@ -227,7 +250,7 @@ impl TenantProcess {
             }
             state.allowed.retain(|(of, _)| *of != session);
             let of_session: Vec<_> =
-                state.tasks.iter().filter(|(_, of)| **of == session).map(|(task, _)| *task).collect();
+                state.tasks.iter().filter(|(_, of)| of.session == session).map(|(task, _)| *task).collect();
             for task in &of_session {
                 state.tasks.remove(task);
                 state.granted.remove(task);

@@ -1,21 +1,14 @@
 //! A board that has one image at a time, counts what is loaded, refuses kernels of another image, and fails when told to.
 
-use crate::harness::{Board, Client, DEADLINE, Manager};
+use crate::harness::{Board, Client, Manager};
 use crate::{ints, scalar};
-use axum::extract::State;
-use axum::routing::{post, put};
-use axum::{Json, Router};
-use fpga_core::device::{DeviceStatus, Health};
 use fpga_protocol::v1::kernel_arg::Value;
-use serde_json::{Value as Text, json};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-const PARTIAL: &[&str] = &["--reconfiguration-time", "0ms"];
-const FULL: &[&str] = &["--reconfiguration", "full", "--reconfiguration-time", "0ms"];
+pub const PARTIAL: &[&str] = &["--reconfiguration-time", "0ms"];
+pub const FULL: &[&str] = &["--reconfiguration", "full", "--reconfiguration-time", "0ms"];
 
 /// One image for each factor, with a kernel that multiplies by it, and two that wait for each other.
-async fn images(factors: &[i32]) -> Vec<Vec<u8>> {
+pub async fn images(factors: &[i32]) -> Vec<Vec<u8>> {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
     let context = client.context().await;
@@ -43,7 +36,7 @@ fn reconfigurations(manager: &Manager) -> u64 {
 }
 
 /// A session with a kernel of one image.
-struct Scaler {
+pub struct Scaler {
     client: Client,
     queue: u64,
     kernel: u64,
@@ -53,11 +46,11 @@ struct Scaler {
 }
 
 impl Scaler {
-    async fn new(manager: &Manager, image: &[u8], factor: i32) -> Self {
+    pub async fn new(manager: &Manager, image: &[u8], factor: i32) -> Self {
         Self::of(Client::connect(manager).await, image, factor).await
     }
 
-    async fn of(mut client: Client, image: &[u8], factor: i32) -> Self {
+    pub async fn of(mut client: Client, image: &[u8], factor: i32) -> Self {
         let context = client.context().await;
         let queue = client.queue(context, 0).await;
         let (program, _) = client.program_from(context, image).await;
@@ -67,12 +60,23 @@ impl Scaler {
     }
 
     /// A launch and a read of what it did; the statuses of both.
-    async fn round(&mut self) -> [i32; 2] {
+    pub async fn round(&mut self) -> [i32; 2] {
+        let events = self.start().await;
+        self.ended(events).await
+    }
+
+    /// A round's launch and read are on their way; their events.
+    pub async fn start(&mut self) -> [u64; 2] {
         let args = vec![Value::Buffer(self.buffer), scalar(&1_i32.to_le_bytes())];
         let launch = self.client.launch(self.queue, self.kernel, args, 1);
         let read = self.client.read(self.queue, self.buffer, 4);
         let events = [launch.event, read.event];
         self.client.flush(vec![launch, read]).await;
+        events
+    }
+
+    /// The statuses of a round, once it has ended.
+    pub async fn ended(&mut self, events: [u64; 2]) -> [i32; 2] {
         let launched = self.client.status(events[0]).await;
         let (read, data) = self.client.completion(events[1]).await;
         if launched == 0 {
@@ -84,7 +88,7 @@ impl Scaler {
 }
 
 /// A session for each of two images of the factors 3 and 5.
-async fn scalers(manager: &Manager, images: &[Vec<u8>]) -> [Scaler; 2] {
+pub async fn scalers(manager: &Manager, images: &[Vec<u8>]) -> [Scaler; 2] {
     [Scaler::new(manager, &images[0], 3).await, Scaler::new(manager, &images[1], 5).await]
 }
 
@@ -180,117 +184,4 @@ async fn a_load_that_fails_fails_its_task_and_is_done_again_for_the_next() {
         }
         assert_eq!(board.controls.refused(), 0, "{way:?}");
     }
-}
-
-/// What a collector has been told last of the device.
-#[derive(Clone, Default)]
-pub struct Collector(Arc<Mutex<Option<DeviceStatus>>>);
-
-impl Collector {
-    /// A collector, and its address.
-    pub fn start() -> (Self, String) {
-        let collector = Self::default();
-        let events = async |Json(events): Json<Text>| {
-            let accepted = events.as_array().map_or(1, Vec::len);
-            Json(json!({"accepted": accepted, "duplicates": 0}))
-        };
-        let device = async |State(collector): State<Self>, Json(status): Json<DeviceStatus>| {
-            *collector.0.lock().unwrap() = Some(status);
-        };
-        let app = Router::new().route("/v1/events", post(events)).route("/v1/devices/{id}", put(device));
-        let app = app.with_state(collector.clone());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move {
-            axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), app).await.unwrap();
-        });
-        (collector, address)
-    }
-
-    /// Waits until it is told that.
-    pub async fn hears(&self, health: Health) {
-        let until = Instant::now() + DEADLINE;
-        while self.0.lock().unwrap().as_ref().is_none_or(|status| status.health != health) {
-            assert!(Instant::now() < until, "the collector does not hear that the device is {health:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-}
-
-fn status_line(answer: &str) -> &str {
-    answer.lines().next().unwrap()
-}
-
-#[tokio::test]
-async fn a_board_that_can_not_be_loaded_is_unhealthy_until_a_load_succeeds() {
-    let images = images(&[3, 5]).await;
-    for way in [PARTIAL, FULL] {
-        let board = Board::new();
-        let (collector, address) = Collector::start();
-        let manager = board.manager(&[way, &["--collector", &address]].concat());
-        let mut sessions = scalers(&manager, &images).await;
-        collector.hears(Health::Healthy).await;
-        board.controls.fail_loads(true);
-        for _ in 0..3 {
-            assert!(sessions[0].round().await[0] < 0, "{way:?}");
-        }
-        collector.hears(Health::Unhealthy).await;
-        manager.counts("fpga_device_manager_healthy 0").await;
-        let ready = manager.get("/readyz");
-        assert!(ready.contains(" 503 ") && ready.contains("can't be loaded"), "{ready}");
-        assert!(status_line(&manager.get("/healthz")).contains(" 200 "), "a new process would not help");
-        board.controls.fail_loads(false);
-        assert_eq!(sessions[0].round().await, [0, 0], "{way:?}");
-        collector.hears(Health::Healthy).await;
-        assert!(status_line(&manager.get("/readyz")).contains(" 200 "));
-    }
-}
-
-#[tokio::test]
-async fn a_board_on_which_the_kernels_of_several_tenants_fail_is_unhealthy_until_one_runs() {
-    let images = images(&[3]).await;
-    let board = Board::new();
-    let folder = tempfile::tempdir().unwrap();
-    let token = |name: &str| format!("token-of-{name}-0123456789");
-    for name in ["alice", "bob"] {
-        std::fs::write(folder.path().join(name), token(name)).unwrap();
-    }
-    let tokens = folder.path().to_str().unwrap();
-    let manager = board.manager(&[PARTIAL, &["--tokens", tokens]].concat());
-    let mut sessions = Vec::new();
-    for name in ["alice", "bob"] {
-        let client = Client::with_token(manager.channel().await, &token(name)).await;
-        sessions.push(Scaler::of(client, &images[0], 3).await);
-    }
-    board.controls.fail_kernels(true);
-    for _ in 0..20 {
-        assert!(sessions[0].round().await[0] < 0);
-    }
-    manager.counts("fpga_device_manager_healthy 1").await;
-    assert!(sessions[1].round().await[0] < 0);
-    manager.counts("fpga_device_manager_healthy 0").await;
-    board.controls.fail_kernels(false);
-    assert_eq!(sessions[0].round().await, [0, 0]);
-    manager.counts("fpga_device_manager_healthy 1").await;
-}
-
-#[tokio::test]
-async fn a_runtime_that_hangs_is_unhealthy_and_fails_the_liveness_check_until_it_answers() {
-    let images = images(&[3]).await;
-    let board = Board::new();
-    let (collector, address) = Collector::start();
-    let args = [PARTIAL, &["--collector", &address, "--stuck-timeout", "2s"]].concat();
-    let manager = board.manager(&args);
-    let mut session = Scaler::new(&manager, &images[0], 3).await;
-    assert_eq!(session.round().await, [0, 0]);
-    collector.hears(Health::Healthy).await;
-    board.controls.stuck(true);
-    collector.hears(Health::Unhealthy).await;
-    let alive = manager.get("/healthz");
-    assert!(alive.contains(" 503 ") && alive.contains("does not answer"), "{alive}");
-    board.controls.stuck(false);
-    collector.hears(Health::Healthy).await;
-    assert!(status_line(&manager.get("/healthz")).contains(" 200 "));
-    assert_eq!(session.round().await, [0, 0]);
 }

@@ -1,7 +1,7 @@
 //! The end by SIGTERM: no new sessions, those that are there go on, and the manager ends with the last of them.
 
-use crate::board::Collector;
 use crate::harness::{Client, DEADLINE, Manager, Ready};
+use crate::health::Collector;
 use crate::{INCREASE, ints, scalar};
 use fpga_core::device::Health;
 use fpga_protocol::v1::kernel_arg::Value;

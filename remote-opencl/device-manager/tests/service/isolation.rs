@@ -4,7 +4,6 @@ mod machine_code;
 
 use crate::harness::{Client, DEADLINE, Manager, Ready};
 use crate::shared_memory::{open_side, receive};
-use crate::sharing::{SPIN, tenants_file};
 use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
@@ -138,40 +137,36 @@ async fn a_vendor_library_that_dies_in_the_manager_takes_that_manager_down_and_c
 }
 
 #[tokio::test]
-async fn tenants_in_processes_of_their_own_share_the_slots_by_the_managers_policy() {
-    let folder = tokens(&["alice", "bob"]);
-    let (_tenants, path) = tenants_file("{\"policy\": \"round-robin\"}");
-    let manager = Manager::start(&[
-        "--isolate",
-        "process",
-        "--slots",
-        "1",
-        "--tokens",
-        folder.path().to_str().unwrap(),
-        "--tenants",
-        path.to_str().unwrap(),
-    ]);
-    let session = async |name: &str| {
-        let mut client = tenant(&manager, name).await;
-        let Ready { queue, kernel, buffer } = client.ready(SPIN, "spin", 8).await;
-        let mut events = Vec::new();
-        for _ in 0..20 {
-            let args = vec![Value::Buffer(buffer), scalar(&200_000_u64.to_le_bytes())];
-            let launch = client.launch(queue, kernel, args, 1);
-            events.push(launch.event);
-            client.flush(vec![launch]).await;
+async fn a_file_that_is_put_into_the_folder_of_bitstreams_is_known_to_a_process_that_runs_already() {
+    const FIRST: &str = "kernel void first(global int *a) { a[0] = 1; }";
+    const SECOND: &str = "kernel void second(global int *a) { a[0] = 2; }";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let files = folder.path().to_str().unwrap();
+    let mut binaries = Vec::new();
+    {
+        let manager = Manager::start(&["--isolate", "process"]);
+        let mut client = Client::connect(&manager).await;
+        let context = client.context().await;
+        for source in [FIRST, SECOND] {
+            let program = client.source(context, source).await;
+            assert_eq!(client.build(program).await.0, 0);
+            binaries.push(client.binary(program).await);
         }
-        for event in events {
-            assert_eq!(client.status(event).await, 0);
-        }
-    };
-    futures::future::join_all(["alice", "bob", "alice", "bob"].map(session)).await;
-    let text = manager.metrics_text();
-    for name in ["alice", "bob"] {
-        let line = format!("fpga_device_manager_tenant_tasks_total{{tenant=\"{name}\"}} 40");
-        assert!(text.contains(&line), "{line}: {text}");
     }
-    assert_eq!((metric(&manager, "slots_in_use"), metric(&manager, "tasks_waiting")), (0, 0));
+    std::fs::write(path("first.bitstream"), &binaries[0]).unwrap();
+    let args = ["--isolate", "process", "--confine-builds", "required", "--bitstreams", files];
+    let manager = Manager::start(&args);
+    let mut client = Client::connect(&manager).await;
+    let context = client.context().await;
+    assert_eq!(client.program_from(context, &binaries[0]).await.1, 0, "no bytes were asked for");
+    std::fs::write(path("second.bitstream"), &binaries[1]).unwrap();
+    let since = Instant::now();
+    while client.missing_of(context, &binaries[1]).await > 0 {
+        assert!(since.elapsed() < DEADLINE, "the process does not see the file");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    manager.counts("fpga_device_manager_bitstreams_named 2").await;
 }
 
 #[tokio::test]

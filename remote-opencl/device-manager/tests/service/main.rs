@@ -12,6 +12,7 @@ mod full;
 mod gate;
 mod half_open;
 mod harness;
+mod health;
 mod hostile;
 mod images;
 mod isolation;

@@ -1,11 +1,12 @@
 //! What a tenant process says: a stranger's word, which can name its own sessions and tasks only, within bounds.
 
-use super::{Life, NO_SESSION, State, TASK_IDS, TenantProcess};
+use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
 use crate::builds::Place;
 use crate::config::Config;
 use crate::dispatcher::{Demand, Lanes, SessionId, SlotIndex, TaskId, TaskRequest};
 use crate::gate::{Answer, Question, Verdict};
 use crate::governor::Lasting;
+use crate::health::LaunchOutcome;
 use crate::isolation::packets::{Down, Up, kind};
 use crate::metrics::Metrics;
 use crate::objects::lock;
@@ -87,6 +88,10 @@ impl TenantProcess {
                 {
                     return Err(Violation::Bitstream);
                 }
+                let bitstreams = match &demand {
+                    Demand::Bitstreams(wanted) => wanted.as_slice().to_vec(),
+                    Demand::AnySlot | Demand::Nothing => Vec::new(),
+                };
                 let request = TaskRequest {
                     session,
                     task: id,
@@ -97,25 +102,28 @@ impl TenantProcess {
                 };
                 // Under the lock: when the session closes it is known what it has.
                 let granted = dispatcher.submit(request)?;
-                state.tasks.insert(id, session);
+                state.tasks.insert(id, Task { session, bitstreams, load: TaskLoad::None });
                 drop(state);
                 if let Some(grant) = granted {
                     self.grant(&grant);
                 }
             }
-            Up::Finished { task } => {
-                let known = {
+            Up::Finished { task, launches } => {
+                let (ran, known) = {
                     let mut state = lock(&self.state);
-                    state.granted.remove(&TaskId(task));
-                    state.tasks.remove(&TaskId(task))
+                    (state.granted.remove(&TaskId(task)), state.tasks.remove(&TaskId(task)))
                 };
-                if known.is_some() {
+                if let Some(known) = known {
+                    if ran {
+                        self.tell_health(shared, &known, launches);
+                    }
                     let grants = dispatcher.finished(TaskId(task));
                     shared.router.deliver(grants, NO_SESSION, dispatcher);
                 }
             }
             Up::LoadFailed { task } => {
-                if lock(&self.state).tasks.contains_key(&TaskId(task)) {
+                if let Some(known) = lock(&self.state).tasks.get_mut(&TaskId(task)) {
+                    known.load = TaskLoad::Failed;
                     dispatcher.load_failed(TaskId(task));
                 }
             }
@@ -200,6 +208,25 @@ impl TenantProcess {
             return Err(Violation::Build);
         }
         Ok(())
+    }
+
+    /// A task that ran has ended: what its process says of the board counts as one tenant's word.
+    fn tell_health(&self, shared: &Shared, task: &Task, launches: Option<LaunchOutcome>) {
+        let health = &shared.config.health;
+        // With more slots loading is a model.
+        if shared.config.dispatcher.slots() == 1 {
+            let loaded = match task.load {
+                TaskLoad::None => None,
+                TaskLoad::Granted => Some(Ok(())),
+                TaskLoad::Failed => Some(Err(())),
+            };
+            if let Some(loaded) = loaded {
+                health.load_said_to_end(&self.tenant, &task.bitstreams, &loaded);
+            }
+        }
+        if let Some(outcome) = launches {
+            health.launch_said_to_end(&self.tenant, outcome);
+        }
     }
 
     /// A session wants to have a bitstream: what is resident all may, else the gate decides.

@@ -20,8 +20,18 @@ impl Board {
 
     /// A manager of this board. Its one slot is the whole board, which is loaded by no process but the manager's own.
     pub fn manager(&self, args: &[&str]) -> Manager {
+        self.start(&["--isolate", "protocol"], args)
+    }
+
+    /// A manager that has the board used by a process for each tenant. Which image is loaded each of them sees for itself;
+    /// the controls are those of all, for which a process must be able to open their file.
+    pub fn manager_of_processes(&self, args: &[&str]) -> Manager {
+        self.start(&["--isolate", "process", "--confine-builds", "off"], args)
+    }
+
+    fn start(&self, isolation: &[&str], args: &[&str]) -> Manager {
         let file = self.file.to_str().unwrap();
-        let args = [&["--slots", "1", "--isolate", "protocol"], args].concat();
+        let args = [&["--slots", "1"], isolation, args].concat();
         Manager::start_over(library().to_str().unwrap(), &[(VARIABLE, file)], &args)
     }
 }

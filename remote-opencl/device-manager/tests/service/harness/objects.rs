@@ -85,18 +85,26 @@ impl Client {
         (program, missing)
     }
 
-    pub async fn unbuilt_program_from(&mut self, context: u64, binary: &[u8]) -> (u64, usize) {
+    /// How many binaries the manager would ask for; the program is let go.
+    pub async fn missing_of(&mut self, context: u64, binary: &[u8]) -> usize {
+        let (program, missing) = self.announced(context, binary).await;
+        self.cast(Method::Release(v1::Release { objects: vec![program], events: vec![] })).await;
+        missing
+    }
+
+    async fn announced(&mut self, context: u64, binary: &[u8]) -> (u64, usize) {
         let program = self.id();
         let digest = Bytes::copy_from_slice(digest_of(binary).as_bytes());
-        let binaries = vec![v1::BinaryRef {
-            device: self.device(),
-            digest: digest.clone(),
-            length: binary.len() as u64,
-        }];
+        let binaries = vec![v1::BinaryRef { device: self.device(), digest, length: binary.len() as u64 }];
         let create = v1::CreateProgramWithBinary { program, context, binaries };
         let reply = self.call(Method::CreateProgramWithBinary(create)).await;
-        let missing = binaries_result(&reply).missing.len();
+        (program, binaries_result(&reply).missing.len())
+    }
+
+    pub async fn unbuilt_program_from(&mut self, context: u64, binary: &[u8]) -> (u64, usize) {
+        let (program, missing) = self.announced(context, binary).await;
         if missing > 0 {
+            let digest = Bytes::copy_from_slice(digest_of(binary).as_bytes());
             let data = Some(self.data(binary.to_vec()).await);
             let reply = self.call(Method::ProvideBinary(v1::ProvideBinary { program, digest, data })).await;
             assert_eq!((reply.status, binaries_result(&reply).binary_status.as_slice()), (0, [0].as_slice()));

@@ -1,0 +1,217 @@
+//! Whether the device works, as the manager tells it: by faults of the emulated board.
+
+use crate::board::{FULL, PARTIAL, Scaler, images, scalers};
+use crate::harness::{Board, Client, DEADLINE, Manager};
+use axum::extract::State;
+use axum::routing::{post, put};
+use axum::{Json, Router};
+use fpga_core::device::{DeviceStatus, Health};
+use fpga_emulated_board::Controls;
+use serde_json::{Value as Text, json};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What a collector has been told last of the device.
+#[derive(Clone, Default)]
+pub struct Collector(Arc<Mutex<Option<DeviceStatus>>>);
+
+impl Collector {
+    /// A collector, and its address.
+    pub fn start() -> (Self, String) {
+        let collector = Self::default();
+        let events = async |Json(events): Json<Text>| {
+            let accepted = events.as_array().map_or(1, Vec::len);
+            Json(json!({"accepted": accepted, "duplicates": 0}))
+        };
+        let device = async |State(collector): State<Self>, Json(status): Json<DeviceStatus>| {
+            *collector.0.lock().unwrap() = Some(status);
+        };
+        let app = Router::new().route("/v1/events", post(events)).route("/v1/devices/{id}", put(device));
+        let app = app.with_state(collector.clone());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), app).await.unwrap();
+        });
+        (collector, address)
+    }
+
+    /// Waits until it is told that.
+    pub async fn hears(&self, health: Health) {
+        let until = Instant::now() + DEADLINE;
+        while self.0.lock().unwrap().as_ref().is_none_or(|status| status.health != health) {
+            assert!(Instant::now() < until, "the collector does not hear that the device is {health:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn status_line(answer: &str) -> &str {
+    answer.lines().next().unwrap()
+}
+
+#[tokio::test]
+async fn a_board_that_can_not_be_loaded_is_unhealthy_until_a_load_succeeds() {
+    let images = images(&[3, 5]).await;
+    for way in [PARTIAL, FULL] {
+        let board = Board::new();
+        let (collector, address) = Collector::start();
+        let manager = board.manager(&[way, &["--collector", &address]].concat());
+        let mut sessions = scalers(&manager, &images).await;
+        collector.hears(Health::Healthy).await;
+        board.controls.fail_loads(true);
+        for _ in 0..3 {
+            assert!(sessions[0].round().await[0] < 0, "{way:?}");
+        }
+        collector.hears(Health::Unhealthy).await;
+        manager.counts("fpga_device_manager_healthy 0").await;
+        let ready = manager.get("/readyz");
+        assert!(ready.contains(" 503 ") && ready.contains("can't be loaded"), "{ready}");
+        assert!(status_line(&manager.get("/healthz")).contains(" 200 "), "a new process would not help");
+        board.controls.fail_loads(false);
+        assert_eq!(sessions[0].round().await, [0, 0], "{way:?}");
+        collector.hears(Health::Healthy).await;
+        assert!(status_line(&manager.get("/readyz")).contains(" 200 "));
+    }
+}
+
+const TENANTS: [&str; 2] = ["alice", "bob"];
+
+/// A folder of tokens for two tenants.
+fn tokens() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in TENANTS {
+        std::fs::write(folder.path().join(name), token(name)).unwrap();
+    }
+    folder
+}
+
+fn token(name: &str) -> String {
+    format!("token-of-{name}-0123456789")
+}
+
+/// A session of each tenant with a kernel of this image, which multiplies by `factor`.
+async fn sessions(manager: &Manager, image: &[u8], factor: i32) -> [Scaler; 2] {
+    let session = async |name| {
+        let client = Client::with_token(manager.channel().await, &token(name)).await;
+        Scaler::of(client, image, factor).await
+    };
+    [session(TENANTS[0]).await, session(TENANTS[1]).await]
+}
+
+/// A board for a tenant each in the manager's process, and in processes of their own.
+fn ways(tokens: &tempfile::TempDir, more: &[&str]) -> [(Board, Manager); 2] {
+    let args = [PARTIAL, &["--tokens", tokens.path().to_str().unwrap()], more].concat();
+    let (one, other) = (Board::new(), Board::new());
+    let managers = (one.manager(&args), other.manager_of_processes(&args));
+    [(one, managers.0), (other, managers.1)]
+}
+
+#[tokio::test]
+async fn a_board_on_which_the_kernels_of_several_tenants_fail_is_unhealthy_until_one_runs() {
+    let images = images(&[3]).await;
+    let tokens = tokens();
+    for (board, manager) in ways(&tokens, &[]) {
+        let mut sessions = sessions(&manager, &images[0], 3).await;
+        board.controls.fail_kernels(true);
+        for _ in 0..20 {
+            assert!(sessions[0].round().await[0] < 0);
+        }
+        manager.counts("fpga_device_manager_healthy 1").await;
+        assert!(sessions[1].round().await[0] < 0);
+        manager.counts("fpga_device_manager_healthy 0").await;
+        board.controls.fail_kernels(false);
+        assert_eq!(sessions[0].round().await, [0, 0]);
+        manager.counts("fpga_device_manager_healthy 1").await;
+    }
+}
+
+#[tokio::test]
+async fn loads_that_fail_in_processes_of_several_tenants_make_a_board_unhealthy_and_those_of_one_do_not() {
+    let images = images(&[3, 5]).await;
+    let (tokens, board) = (tokens(), Board::new());
+    let args = [PARTIAL, &["--tokens", tokens.path().to_str().unwrap()]].concat();
+    let manager = board.manager_of_processes(&args);
+    let [mut alice, _] = sessions(&manager, &images[0], 3).await;
+    // The image of whose last load was good is on the board: the other tenant's.
+    let [_, mut bob] = sessions(&manager, &images[1], 5).await;
+    for session in [&mut alice, &mut bob] {
+        assert_eq!(session.round().await, [0, 0]);
+    }
+    board.controls.fail_loads(true);
+    for _ in 0..10 {
+        assert!(alice.round().await[0] < 0);
+    }
+    manager.counts("fpga_device_manager_healthy 1").await;
+    assert!(bob.round().await[0] < 0);
+    manager.counts("fpga_device_manager_healthy 0").await;
+    board.controls.fail_loads(false);
+    assert_eq!(alice.round().await, [0, 0]);
+    manager.counts("fpga_device_manager_healthy 1").await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_or_ends_no_command_is_unhealthy_and_fails_the_liveness_check_until_it_does() {
+    let images = images(&[3]).await;
+    let tokens = tokens();
+    let faults: [fn(Controls, bool); 2] = [Controls::stuck, Controls::never_end];
+    for fault in faults {
+        let (collector, address) = Collector::start();
+        for (board, manager) in ways(&tokens, &["--collector", &address, "--stuck-timeout", "2s"]) {
+            let [mut session, _] = sessions(&manager, &images[0], 3).await;
+            assert_eq!(session.round().await, [0, 0]);
+            collector.hears(Health::Healthy).await;
+            fault(board.controls, true);
+            collector.hears(Health::Unhealthy).await;
+            let alive = manager.get("/healthz");
+            assert!(alive.contains(" 503 ") && alive.contains("does not answer"), "{alive}");
+            fault(board.controls, false);
+            collector.hears(Health::Healthy).await;
+            assert!(status_line(&manager.get("/healthz")).contains(" 200 "));
+            assert_eq!(session.round().await, [0, 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_never_ends_makes_the_device_unhealthy_by_the_deadline_and_ends_when_the_board_recovers()
+ {
+    let images = images(&[3]).await;
+    let board = Board::new();
+    let manager = board.manager(&[PARTIAL, &["--stuck-timeout", "2s"]].concat());
+    let mut session = Scaler::new(&manager, &images[0], 3).await;
+    assert_eq!(session.round().await, [0, 0]);
+    board.controls.never_end(true);
+    let held = session.start().await;
+    manager.counts("fpga_device_manager_healthy 0").await;
+    assert_eq!(board.controls.held(), 0, "no call hangs");
+    let ready = manager.get("/readyz");
+    assert!(ready.contains(" 503 ") && ready.contains("does not answer"), "{ready}");
+    board.controls.never_end(false);
+    assert_eq!(session.ended(held).await, [0, 0]);
+    manager.counts("fpga_device_manager_healthy 1").await;
+    assert_eq!(session.round().await, [0, 0]);
+}
+
+/// On a runtime of processors the probe's marker may wait for a thread, behind all kernels that are ready to run.
+#[tokio::test]
+async fn a_runtime_that_is_busy_with_kernels_that_end_is_not_stuck_until_none_ends() {
+    const STUCK_TIMEOUT: Duration = Duration::from_secs(4);
+    let images = images(&[3]).await;
+    let board = Board::new();
+    let manager = board.manager(&[PARTIAL, &["--stuck-timeout", "4s"]].concat());
+    let mut session = Scaler::new(&manager, &images[0], 3).await;
+    board.controls.hold_markers(true);
+    let since = Instant::now();
+    while since.elapsed() < 2 * STUCK_TIMEOUT {
+        assert_eq!(session.round().await, [0, 0]);
+        let text = manager.metrics_text();
+        assert!(text.lines().any(|line| line == "fpga_device_manager_healthy 1"), "{text}");
+    }
+    manager.counts("fpga_device_manager_healthy 0").await;
+    assert_eq!(session.round().await, [0, 0]);
+    manager.counts("fpga_device_manager_healthy 1").await;
+    board.controls.hold_markers(false);
+    manager.counts("fpga_device_manager_healthy 1").await;
+}
