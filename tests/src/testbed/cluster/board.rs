@@ -39,6 +39,8 @@ pub struct BoardSpec {
     pub collector_args: Vec<String>,
     /// Further arguments of the device manager.
     pub device_manager_args: Vec<String>,
+    /// Further variables of the device manager.
+    pub device_manager_env: Vec<(String, String)>,
 }
 
 /// Whether a collector runs on the node.
@@ -82,6 +84,7 @@ impl BoardSpec {
             collector: CollectorChoice::Run,
             collector_args: Vec::new(),
             device_manager_args: Vec::new(),
+            device_manager_env: Vec::new(),
         }
     }
 
@@ -224,7 +227,7 @@ impl Board {
             .args(["--listen", &self.tcp_address, "--insecure-tcp"])
             .arg("--ready-file")
             .arg(&ready)
-            .args(["--runtime", &runtime.to_string(), "--vendor", runtime.vendor(), "--device-id", "dm0"])
+            .args(["--runtime", &runtime.argument()?, "--vendor", runtime.vendor(), "--device-id", "dm0"])
             .args(["--metrics-listen", &self.metrics_address])
             .args(["--board", &self.spec.board, "--shell", &self.spec.shell])
             .args(["--slots", &self.spec.slots.to_string()])
@@ -239,6 +242,9 @@ impl Board {
         }
         if let Some(bitstreams) = &self.spec.bitstreams {
             spec = spec.arg("--bitstreams").arg(bitstreams);
+        }
+        for (name, value) in &self.spec.device_manager_env {
+            spec = spec.env(name, value);
         }
         let process = Process::start(&spec.args(&self.spec.device_manager_args))?;
         wait::until("the device manager to listen", START, async || {

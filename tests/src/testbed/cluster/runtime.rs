@@ -1,4 +1,5 @@
-//! Which OpenCL runtime is below the device managers: `RUNTIME=pocl` (default), `intel-fpga` or `intel-cpu`.
+//! Which OpenCL runtime is below the device managers: `RUNTIME=pocl` (default), `intel-fpga` or `intel-cpu`; or, in tests
+//! of faults, the emulated board.
 
 use crate::testbed::programs;
 use anyhow::{Result, bail};
@@ -14,6 +15,8 @@ pub enum Runtime {
     IntelFpga,
     /// Intel's CPU runtime, from PyPI.
     IntelCpu,
+    /// The board over PoCL that fails when told to.
+    EmulatedBoard,
 }
 
 impl Runtime {
@@ -37,7 +40,7 @@ impl Runtime {
     pub fn is_installed(self) -> bool {
         let intel = programs::repository().join("build/intel-opencl/lib");
         match self {
-            Self::Pocl => std::path::Path::new("/etc/OpenCL/vendors/pocl.icd").exists(),
+            Self::Pocl | Self::EmulatedBoard => std::path::Path::new("/etc/OpenCL/vendors/pocl.icd").exists(),
             Self::IntelFpga => intel.join("libintelocl_emu.so").exists(),
             Self::IntelCpu => intel.join("libintelocl.so").exists(),
         }
@@ -47,8 +50,19 @@ impl Runtime {
     #[must_use]
     pub fn vendor(self) -> &'static str {
         match self {
-            Self::Pocl => "pocl",
+            Self::Pocl | Self::EmulatedBoard => "pocl",
             Self::IntelFpga | Self::IntelCpu => "intel",
+        }
+    }
+
+    /// What a device manager takes as `--runtime`.
+    ///
+    /// # Errors
+    /// The library is not built.
+    pub fn argument(self) -> Result<String> {
+        match self {
+            Self::EmulatedBoard => Ok(programs::built("libfpga_emulated_board.so")?.display().to_string()),
+            other => Ok(other.to_string()),
         }
     }
 }
@@ -59,6 +73,7 @@ impl fmt::Display for Runtime {
             Self::Pocl => "pocl",
             Self::IntelFpga => "intel-fpga",
             Self::IntelCpu => "intel-cpu",
+            Self::EmulatedBoard => "emulated-board",
         })
     }
 }
