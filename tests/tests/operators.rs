@@ -221,6 +221,16 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     let (_, findings) = bed.doctor(&bed.scheduler_config(&[])).await;
     assert_eq!(of_severity(&findings, "unknown"), ["reach"], "{findings:#?}");
 
+    // A kube-scheduler that serves another name than these pods have: nobody asks about them.
+    let profile = ("\nextenders:", "\nprofiles: [{schedulerName: kube-fpga}]\nextenders:");
+    let (well, findings) = bed.doctor(&bed.scheduler_config(&[(as_shipped, &here), profile])).await;
+    assert!(!well);
+    assert_eq!(of_severity(&findings, "problem"), ["scheduler name"], "{findings:#?}");
+    let finding = findings.iter().find(|finding| finding["check"] == "scheduler name").unwrap();
+    let (what, mend) = (finding["what"].as_str().unwrap(), finding["mend"].as_str().unwrap());
+    assert!(what.contains("default/first (default-scheduler), default/second (default-scheduler)"), "{what}");
+    assert!(mend.contains("`schedulerName: kube-fpga`"), "{mend}");
+
     // The same with much that is wrong.
     bed.cluster.set_weights("4-1-1").await.unwrap();
     bed.annotate("n3", "garbage").await;

@@ -13,7 +13,7 @@ use super::finding::Finding;
 pub type Check = fn(&Facts) -> Vec<Finding>;
 
 /// All of them, in the order in which they are told.
-pub const ALL: [Check; 20] = [
+pub const ALL: [Check; 21] = [
     scheduler::wired,
     scheduler::reach,
     scheduler::verbs,
@@ -22,6 +22,7 @@ pub const ALL: [Check; 20] = [
     scheduler::dns,
     scheduler::cache_mode,
     scheduler::managed_resource,
+    scheduler::scheduler_name,
     scheduler::timeout,
     scheduler::sampling,
     scheduler::batching,

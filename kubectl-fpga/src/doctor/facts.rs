@@ -23,6 +23,8 @@ pub struct Facts {
     pub kubernetes_minor: Looked<u32>,
     /// kube-scheduler's configuration, and where it was found.
     pub config: Looked<(String, SchedulerConfig)>,
+    /// The names of the manifests' own scheduler, if it runs.
+    pub own_schedulers: Vec<String>,
     /// kube-scheduler's pod.
     pub scheduler_pod: Looked<SchedulerPod>,
     /// Whether the URL of the configuration is answered.
@@ -143,11 +145,16 @@ pub enum State {
     Known(Box<NodeState>),
 }
 
+/// The scheduler of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// A pod that asks for an FPGA.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FpgaPod {
     /// Namespace and name.
     pub name: String,
+    /// Its scheduler.
+    pub scheduler: String,
     /// Whether it waits to be placed.
     pub pending: bool,
     /// Whether it requests the managed resource.

@@ -38,18 +38,21 @@ pub(super) async fn facts(
             Err(problem @ (Problem::Unreachable { .. } | Problem::Unauthorized(_))) => return Err(problem),
             Err(problem) => Looked::Hidden(problem.to_string()),
         };
+    let own_pod = scheduler::own_pod(connect, cluster).await;
+    let own_config = match &own_pod {
+        Some(pod) => Some(scheduler::find_config(cluster, Some(pod)).await),
+        None => None,
+    };
+    let own_schedulers = scheduler::names(own_config.as_ref());
     // That of the manifests, unless somebody says otherwise.
-    let own = match scheduler_config {
-        None => scheduler::own_pod(connect, cluster).await,
-        Some(_) => None,
+    let scheduler = match own_pod {
+        Some(pod) if scheduler_config.is_none() => Looked::Found(pod),
+        _ => scheduler::pod(cluster).await,
     };
-    let scheduler = match own {
-        Some(pod) => Looked::Found(pod),
-        None => scheduler::pod(cluster).await,
-    };
-    let config = match scheduler_config {
-        Some(path) => scheduler::read_config(path)?,
-        None => scheduler::find_config(cluster, scheduler.found()).await,
+    let config = match (scheduler_config, own_config) {
+        (Some(path), _) => scheduler::read_config(path)?,
+        (None, Some(config)) => config,
+        (None, None) => scheduler::find_config(cluster, scheduler.found()).await,
     };
     let ours = config.found().and_then(|(_, config)| config.ours());
     let reach = match ours {
@@ -72,6 +75,7 @@ pub(super) async fn facts(
         now,
         kubernetes_minor,
         config,
+        own_schedulers,
         scheduler_pod,
         reach,
         replicas,

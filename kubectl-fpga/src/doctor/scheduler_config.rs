@@ -1,5 +1,6 @@
 //! kube-scheduler's configuration file, as far as it concerns an extender.
 
+use super::facts::DEFAULT_SCHEDULER;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -157,6 +158,15 @@ impl SchedulerConfig {
         all.iter().find(for_our_resource).or_else(|| all.iter().find(named)).or(only)
     }
 
+    /// What pods write as their `schedulerName` to be placed by it.
+    #[must_use]
+    pub fn scheduler_names(&self) -> Vec<&str> {
+        match self.profiles.as_deref().unwrap_or_default() {
+            [] => vec![DEFAULT_SCHEDULER],
+            profiles => profiles.iter().map(Profile::name).collect(),
+        }
+    }
+
     /// Per profile the most points that its plugins can give a node together.
     #[must_use]
     pub fn plugin_points(&self) -> u64 {
@@ -178,6 +188,10 @@ impl SchedulerConfig {
 }
 
 impl Profile {
+    fn name(&self) -> &str {
+        self.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER)
+    }
+
     fn plugin_points(&self) -> u64 {
         let mut weights: BTreeMap<&str, u64> = DEFAULT_WEIGHTS.into_iter().collect();
         let plugins = self.plugins.as_ref();

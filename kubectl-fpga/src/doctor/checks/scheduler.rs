@@ -1,13 +1,14 @@
 //! What can be wrong with kube-scheduler's side of the wiring.
 
-use super::named;
+mod pods;
+mod transport;
+
 use crate::doctor::facts::{Facts, Looked, Reach};
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::scheduler_config::{Extender, SchedulerConfig};
-use fpga_core::names::ACCELERATED_RESOURCE;
+pub use pods::{managed_resource, sampling, scheduler_name};
+pub use transport::{dns, tls};
 
-/// So many nodes that fit kube-scheduler looks for at least, if there are so many.
-const LEAST_SAMPLE: usize = 100;
 /// The version in which equal pods began to be placed in batches.
 const BATCHING_SINCE: u32 = 35;
 
@@ -174,98 +175,6 @@ pub fn weight(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Whether kube-scheduler knows whom it speaks to.
-#[must_use]
-pub fn tls(facts: &Facts) -> Vec<Finding> {
-    const CHECK: &str = "tls";
-    let Some((_, extender)) = ours(facts) else { return Vec::new() };
-    let https = extender.url_prefix.starts_with("https://");
-    let tls = extender.tls_config.clone().unwrap_or_default();
-    let has_ca =
-        tls.ca_data.is_some_and(|data| !data.is_empty()) || tls.ca_file.is_some_and(|file| !file.is_empty());
-    // Without a host there is more to mend than this: see `dns`.
-    let Some(host) = extender.host() else { return Vec::new() };
-    let is_local =
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    let why = "Whoever gets between may say where pods go.";
-    vec![if extender.enable_https && !https {
-        Finding::problem(
-            CHECK,
-            "enableHTTPS is true and urlPrefix begins with http://",
-            "enableHTTPS alters only TLS defaults; the URL's scheme decides: nothing is encrypted.",
-            "Write https:// in urlPrefix, with tlsConfig.caData; or take enableHTTPS out.",
-        )
-    } else if https && (tls.insecure || !has_ca) {
-        let what = if tls.insecure {
-            "tlsConfig.insecure is true"
-        } else {
-            "https without tlsConfig.caData or caFile"
-        };
-        // Without enableHTTPS the host's own authorities are asked, which sign no name of a cluster service.
-        let why = if tls.insecure || extender.enable_https {
-            format!("The extender's certificate is not checked. {why}")
-        } else {
-            "kube-scheduler's host knows no authority for the extender's certificate: calls fail.".to_owned()
-        };
-        Finding::problem(
-            CHECK,
-            what,
-            why,
-            "Give tlsConfig.caData, the authority of the extender's certificate in base64.",
-        )
-    } else if https {
-        Finding::ok(CHECK, "https with an authority of its own")
-    } else if is_local {
-        Finding::ok(CHECK, "plain http, within kube-scheduler's own machine")
-    } else {
-        Finding::warning(
-            CHECK,
-            format!("plain http to {host}"),
-            format!("Nothing on the way is encrypted or checked. {why}"),
-            "Give the extender a certificate (manifests/README.md: HTTPS for kube-scheduler), and urlPrefix https:// with \
-             tlsConfig.caData.",
-        )
-    }]
-}
-
-/// Whether kube-scheduler can resolve the extender's name.
-#[must_use]
-pub fn dns(facts: &Facts) -> Vec<Finding> {
-    const CHECK: &str = "dns";
-    let Some((_, extender)) = ours(facts) else { return Vec::new() };
-    let Some(host) = extender.host() else {
-        return vec![Finding::problem(
-            CHECK,
-            format!("urlPrefix {:?} is no URL", extender.url_prefix),
-            "kube-scheduler can't reach the extender.",
-            "Write for example http://127.0.0.1:9461.",
-        )];
-    };
-    if host.parse::<std::net::IpAddr>().is_ok() || host == "localhost" {
-        return vec![Finding::ok(CHECK, format!("{host} needs no resolving"))];
-    }
-    let is_service = host.ends_with(".svc") || host.contains(".svc.") || !host.contains('.');
-    let mend =
-        "Set dnsPolicy: ClusterFirstWithHostNet on kube-scheduler's pod, or give an address in urlPrefix.";
-    let why = "The host's network doesn't know the names of cluster services: every call fails, and FPGA pods stay Pending.";
-    vec![match &facts.scheduler_pod {
-        _ if !is_service => Finding::ok(CHECK, format!("{host} is not a name of the cluster's own DNS")),
-        Looked::Found(pod) if pod.host_network && pod.dns_policy != "ClusterFirstWithHostNet" => {
-            let what = format!(
-                "urlPrefix has {host}, and {} in the host's network has dnsPolicy {}",
-                pod.name, pod.dns_policy
-            );
-            Finding::problem(CHECK, what, why, mend)
-        }
-        Looked::Found(_) => Finding::ok(CHECK, format!("kube-scheduler's pod resolves {host}")),
-        Looked::Hidden(hidden) => Finding::unknown(
-            CHECK,
-            format!("urlPrefix has {host}, and kube-scheduler's pod can't be looked at: {hidden}"),
-            format!("If kube-scheduler is in the host's network: {mend}"),
-        ),
-    }]
-}
-
 /// Whether names are sent instead of whole nodes.
 #[must_use]
 pub fn cache_mode(facts: &Facts) -> Vec<Finding> {
@@ -282,62 +191,6 @@ pub fn cache_mode(facts: &Facts) -> Vec<Finding> {
             "Set nodeCacheCapable: true.",
         )
     }]
-}
-
-/// Whether the right pods are sent.
-#[must_use]
-pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
-    const CHECK: &str = "managed resource";
-    let Some((_, extender)) = ours(facts) else { return Vec::new() };
-    let ours = extender.managed().iter().find(|resource| resource.name == ACCELERATED_RESOURCE);
-    let mut findings = Vec::new();
-    match ours {
-        Some(resource) if !resource.ignored_by_scheduler => findings.push(Finding::problem(
-            CHECK,
-            format!("ignoredByScheduler is not true for {ACCELERATED_RESOURCE}"),
-            "No node advertises the resource: no pod that requests it is ever placed.",
-            "Set ignoredByScheduler: true.",
-        )),
-        Some(_) => {}
-        None if !extender.managed().is_empty() => findings.push(Finding::problem(
-            CHECK,
-            format!("managedResources has no {ACCELERATED_RESOURCE}"),
-            "FPGA pods are not sent to the extender: they go anywhere.",
-            format!("Add {{name: {ACCELERATED_RESOURCE}, ignoredByScheduler: true}} to managedResources."),
-        )),
-        None if !extender.ignorable => findings.push(Finding::problem(
-            CHECK,
-            "no managedResources, and ignorable is false",
-            "Every pod of the cluster waits while the extender is away, its own replacement included: a deadlock.",
-            "Set ignorable: true, or better: managedResources as in scheduler-config/kube-scheduler.yaml.",
-        )),
-        None => findings.push(Finding::note(
-            CHECK,
-            "no managedResources: every pod of the cluster is sent to the extender",
-            "All pay for the call. scheduler-config/README.md has the price, and the other wiring.",
-        )),
-    }
-    if ours.is_some() {
-        let pods = facts.pods.found().into_iter().flatten();
-        let without: Vec<&str> =
-            pods.filter(|pod| !pod.requests_resource).map(|pod| pod.name.as_str()).collect();
-        if !without.is_empty() {
-            findings.push(Finding::problem(
-                CHECK,
-                format!("FPGA pods without the resource {ACCELERATED_RESOURCE}: {}", named(&without)),
-                "kube-scheduler doesn't ask the extender about them: they go anywhere.",
-                format!("Give a container of each the request and limit {ACCELERATED_RESOURCE}: \"1\"."),
-            ));
-        }
-        if extender.ignorable {
-            findings.push(Finding::note(
-                CHECK,
-                "ignorable is true",
-                "While the extender is away, FPGA pods are placed on nodes whose boards may not fit.",
-            ));
-        }
-    }
-    Finding::or_ok(CHECK, findings, format!("pods with {ACCELERATED_RESOURCE} are sent to the extender"))
 }
 
 /// Whether a call may take long.
@@ -364,59 +217,6 @@ pub fn timeout(facts: &Facts) -> Vec<Finding> {
             "Set httpTimeout: 1s.",
         ),
         Some(millis) => Finding::ok(CHECK, format!("httpTimeout is {millis} ms")),
-    }]
-}
-
-/// How many nodes that fit kube-scheduler 1.36 looks for in a cluster of `nodes`: `percentageOfNodesToScore` of all, or what it
-/// makes of their number.
-fn sample(nodes: usize, percentage: Option<u32>) -> usize {
-    let adapted = || 50_usize.saturating_sub(nodes / 125).max(5);
-    let percentage = percentage.map_or_else(adapted, |percentage| percentage as usize);
-    (nodes * percentage / 100).max(LEAST_SAMPLE).min(nodes)
-}
-
-/// Whether kube-scheduler looks at the nodes with boards before it has enough others, and at all of them.
-#[must_use]
-pub fn sampling(facts: &Facts) -> Vec<Finding> {
-    const CHECK: &str = "sampling";
-    let (nodes, with_boards) = match &facts.nodes {
-        Looked::Found(nodes) => (nodes.len(), nodes.iter().filter(|node| node.labelled).count()),
-        Looked::Hidden(why) => return vec![Finding::unknown(CHECK, why, "Grant `list nodes`.")],
-    };
-    let pods = match &facts.pods {
-        Looked::Found(pods) => pods,
-        Looked::Hidden(why) => {
-            return vec![Finding::unknown(CHECK, why, "Grant `list pods` in all namespaces.")];
-        }
-    };
-    let sample = sample(nodes, facts.config.found().and_then(|(_, config)| config.percentage()));
-    let open: Vec<&str> = pods.iter().filter(|pod| !pod.narrowed).map(|pod| pod.name.as_str()).collect();
-    vec![if sample == nodes {
-        Finding::ok(CHECK, "kube-scheduler looks at all nodes")
-    } else if !open.is_empty() {
-        Finding::problem(
-            CHECK,
-            format!("FPGA pods without a required node affinity on our labels: {}", named(&open)),
-            format!(
-                "With {nodes} nodes kube-scheduler stops looking once it has found {sample}, before it asks the extender, \
-                 and doesn't go on when the extender rejects them: such pods stay Pending though boards are free."
-            ),
-            "Give each pod the required node affinity on fpga-scheduling.io/fpga-vendor (scheduler-config/README.md), or set \
-             percentageOfNodesToScore: 100.",
-        )
-    } else if with_boards > sample {
-        Finding::note(
-            CHECK,
-            format!("a decision sees {sample} of the {with_boards} nodes with boards"),
-            "kube-scheduler stops looking once it has found so many. Load spreads all the same, but a bitstream that few nodes \
-             hold may be with none of them: narrow such pods further by node affinity (board, shell-version), or raise \
-             percentageOfNodesToScore and pay for the names in each call.",
-        )
-    } else {
-        Finding::ok(
-            CHECK,
-            "all FPGA pods narrow their nodes themselves, and all nodes with boards are looked at",
-        )
     }]
 }
 

@@ -7,7 +7,8 @@ mod streams;
 
 use super::*;
 use crate::doctor::facts::{
-    Certificate, Collectors, FpgaPod, Labelling, Metrics, Node, Reach, Replica, Right, SchedulerPod, State,
+    Certificate, Collectors, DEFAULT_SCHEDULER, FpgaPod, Labelling, Metrics, Node, Reach, Replica, Right,
+    SchedulerPod, State,
 };
 use crate::doctor::finding::Severity;
 use crate::doctor::scheduler_config::SchedulerConfig;
@@ -72,9 +73,15 @@ fn mk_collectors(ready_on: &[&str]) -> Collectors {
     Collectors { ready_on, labelling: Labelling::ByPeople }
 }
 
+/// A pod that is wired in all respects.
+fn mk_pod(name: &str) -> FpgaPod {
+    let scheduler = DEFAULT_SCHEDULER.to_owned();
+    FpgaPod { name: name.into(), scheduler, pending: false, requests_resource: true, narrowed: true }
+}
+
 /// A cluster in which all is well.
 fn mk_facts() -> Facts {
-    let pod = FpgaPod { name: "d/p".into(), pending: false, requests_resource: true, narrowed: true };
+    let pod = mk_pod("d/p");
     let right = Right {
         who: "extender".into(),
         verb: "list",
@@ -86,6 +93,7 @@ fn mk_facts() -> Facts {
         now: NOW,
         kubernetes_minor: Looked::Found(34),
         config: Looked::Found(("file".into(), SchedulerConfig::parse(SHIPPED).unwrap())),
+        own_schedulers: Vec::new(),
         scheduler_pod: Looked::Found(SchedulerPod {
             name: "kube-scheduler-cp".into(),
             host_network: true,

@@ -2,7 +2,7 @@
 
 use super::{PAGE, api};
 use crate::connection::Cluster;
-use crate::doctor::facts::{FpgaPod, Looked};
+use crate::doctor::facts::{DEFAULT_SCHEDULER, FpgaPod, Looked};
 use fpga_core::names::{ACCELERATED_RESOURCE, BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
 use fpga_core::requirement::{InitContainer, PodText, Requirement};
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -58,6 +58,7 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     Some(FpgaPod {
         name: format!("{namespace}/{}", pod.metadata.name.as_deref().unwrap_or_default()),
+        scheduler: spec.scheduler_name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
         pending: spec.node_name.is_none(),
         requests_resource: !containers.is_empty() || !init_containers.is_empty(),
         narrowed: is_narrowed(pod),
@@ -108,15 +109,17 @@ mod tests {
         assert_eq!(pod(&json!({}), &json!({"containers": [{"name": "c"}]})), None);
         let bare = pod(&vendor, &json!({"containers": [{"name": "c"}]})).unwrap();
         assert!(bare.pending && !bare.requests_resource && !bare.narrowed && bare.name == "d/p");
+        assert_eq!(bare.scheduler, "default-scheduler");
         let term =
             |key: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": ["intel"]}]});
         let affinity = |terms: serde_json::Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
         let wired = json!({
-            "nodeName": "n", "affinity": affinity(json!([term("fpga-scheduling.io/fpga-vendor")])),
+            "nodeName": "n", "schedulerName": "kube-fpga", "affinity": affinity(json!([term("fpga-scheduling.io/fpga-vendor")])),
             "containers": [{"name": "c", "resources": {"limits": {"fpga-scheduling.io/accelerated": "1"}}}],
         });
         let wired = pod(&json!({}), &wired).unwrap();
         assert!(!wired.pending && wired.requests_resource && wired.narrowed);
+        assert_eq!(wired.scheduler, "kube-fpga");
         let loose = affinity(json!([term("fpga-scheduling.io/fpga-vendor"), term("zone")]));
         let loose = pod(&vendor, &json!({"affinity": loose, "containers": [{"name": "c"}]})).unwrap();
         assert!(!loose.narrowed, "the other term lets it go anywhere");

@@ -64,6 +64,13 @@ pub(super) fn read_config(path: &Path) -> Result<Looked<(String, SchedulerConfig
     Ok(Looked::Found((path.display().to_string(), config)))
 }
 
+/// The schedulers of a configuration that have an extender of ours.
+pub(super) fn names(config: Option<&Looked<(String, SchedulerConfig)>>) -> Vec<String> {
+    let config = config.and_then(Looked::found).map(|(_, config)| config);
+    let asking = config.filter(|config| config.ours().is_some());
+    asking.map(SchedulerConfig::scheduler_names).into_iter().flatten().map(str::to_owned).collect()
+}
+
 /// In the ConfigMaps that kube-scheduler's pod mounts, else in all of its namespace, which is kube-system if no pod is known.
 pub(super) async fn find_config(
     cluster: &Cluster,

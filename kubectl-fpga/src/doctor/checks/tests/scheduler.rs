@@ -117,7 +117,7 @@ fn pods_that_are_not_sent_or_never_fit_are_found() {
     );
     let all = with_config("managedResources", "others");
     only(&all, Severity::Problem, check, "no managedResources, and ignorable is false");
-    let pod = FpgaPod { name: "d/q".into(), narrowed: true, ..FpgaPod::default() };
+    let pod = FpgaPod { requests_resource: false, ..mk_pod("d/q") };
     only(
         &Facts { pods: Looked::Found(vec![pod]), ..mk_facts() },
         Severity::Problem,
@@ -128,8 +128,47 @@ fn pods_that_are_not_sent_or_never_fit_are_found() {
 }
 
 #[test]
+fn pods_whose_scheduler_does_not_ask_are_found() {
+    let check = "scheduler name";
+    let own = with_config("extenders:", "profiles: [{schedulerName: kube-fpga}]\nextenders:");
+    only(&own, Severity::Problem, check, "d/p (default-scheduler)");
+    let [finding] = scheduler::scheduler_name(&own).try_into().unwrap();
+    assert!(
+        finding.why.contains("stay Pending") && finding.mend.contains("`schedulerName: kube-fpga`"),
+        "{finding:#?}"
+    );
+
+    let pods = |pods: Vec<FpgaPod>| Facts { pods: Looked::Found(pods), ..own.clone() };
+    let ours = FpgaPod { scheduler: "kube-fpga".into(), ..mk_pod("d/q") };
+    let fine = run(&pods(vec![ours.clone()]));
+    assert!(fine.iter().all(|finding| finding.severity == Severity::Ok), "{fine:#?}");
+    let placed = FpgaPod { requests_resource: false, ..mk_pod("d/r") };
+    let found = scheduler::scheduler_name(&pods(vec![placed, mk_pod("d/p"), ours.clone()]));
+    let [waiting, anywhere] = found.as_slice() else { panic!("{found:#?}") };
+    assert!(waiting.what.contains("d/p") && !waiting.what.contains("d/q"), "{waiting:#?}");
+    assert!(anywhere.what.contains("d/r") && anywhere.why.contains("go anywhere"), "{anywhere:#?}");
+
+    // The cluster's own scheduler asks: by its configuration, and the manifests' own runs beside it.
+    let both = Facts {
+        own_schedulers: vec!["kube-fpga".into()],
+        pods: Looked::Found(vec![mk_pod("d/p"), ours]),
+        ..mk_facts()
+    };
+    assert_eq!(scheduler::scheduler_name(&both)[0].severity, Severity::Ok);
+    // Or it may, for the extender wants certificates, which it wants of nobody else.
+    let mut mtls = own;
+    let authority =
+        Certificate { port: "http".into(), which: "client_ca".into(), expires: NOW + 90 * 86_400 };
+    let metrics = Metrics { certificates: vec![authority], ..Metrics::default() };
+    mtls.replicas = Looked::Found(
+        ["a", "b"].map(|name| Replica { metrics: Looked::Found(metrics.clone()), ..mk_replica(name) }).into(),
+    );
+    assert_eq!(scheduler::scheduler_name(&mtls)[0].severity, Severity::Ok);
+}
+
+#[test]
 fn pods_that_sampling_may_miss_are_found_in_large_clusters_only() {
-    let pod = FpgaPod { name: "d/q".into(), requests_resource: true, ..FpgaPod::default() };
+    let pod = FpgaPod { narrowed: false, ..mk_pod("d/q") };
     let small = Facts { pods: Looked::Found(vec![pod]), ..mk_facts() };
     assert!(sampling_of(&small).severity == Severity::Ok);
     let mut nodes = vec![mk_node("n1"), mk_node("n2")];

@@ -1,0 +1,167 @@
+//! Whether kube-scheduler sends the right pods, and looks at the right nodes for them.
+
+use super::ours;
+use crate::doctor::checks::{named, replicas_of};
+use crate::doctor::facts::{Certificate, DEFAULT_SCHEDULER, Facts, FpgaPod, Looked};
+use crate::doctor::finding::Finding;
+use fpga_core::names::ACCELERATED_RESOURCE;
+
+/// So many nodes that fit kube-scheduler looks for at least, if there are so many.
+const LEAST_SAMPLE: usize = 100;
+/// The scheduler of the manifests.
+const OWN_SCHEDULER: &str = "kube-fpga";
+
+/// Whether the right pods are sent.
+#[must_use]
+pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "managed resource";
+    let Some((_, extender)) = ours(facts) else { return Vec::new() };
+    let ours = extender.managed().iter().find(|resource| resource.name == ACCELERATED_RESOURCE);
+    let mut findings = Vec::new();
+    match ours {
+        Some(resource) if !resource.ignored_by_scheduler => findings.push(Finding::problem(
+            CHECK,
+            format!("ignoredByScheduler is not true for {ACCELERATED_RESOURCE}"),
+            "No node advertises the resource: no pod that requests it is ever placed.",
+            "Set ignoredByScheduler: true.",
+        )),
+        Some(_) => {}
+        None if !extender.managed().is_empty() => findings.push(Finding::problem(
+            CHECK,
+            format!("managedResources has no {ACCELERATED_RESOURCE}"),
+            "FPGA pods are not sent to the extender: they go anywhere.",
+            format!("Add {{name: {ACCELERATED_RESOURCE}, ignoredByScheduler: true}} to managedResources."),
+        )),
+        None if !extender.ignorable => findings.push(Finding::problem(
+            CHECK,
+            "no managedResources, and ignorable is false",
+            "Every pod of the cluster waits while the extender is away, its own replacement included: a deadlock.",
+            "Set ignorable: true, or better: managedResources as in scheduler-config/kube-scheduler.yaml.",
+        )),
+        None => findings.push(Finding::note(
+            CHECK,
+            "no managedResources: every pod of the cluster is sent to the extender",
+            "All pay for the call. scheduler-config/README.md has the price, and the other wiring.",
+        )),
+    }
+    if ours.is_some() {
+        let pods = facts.pods.found().into_iter().flatten();
+        let without: Vec<&str> =
+            pods.filter(|pod| !pod.requests_resource).map(|pod| pod.name.as_str()).collect();
+        if !without.is_empty() {
+            findings.push(Finding::problem(
+                CHECK,
+                format!("FPGA pods without the resource {ACCELERATED_RESOURCE}: {}", named(&without)),
+                "kube-scheduler doesn't ask the extender about them: they go anywhere.",
+                format!("Give a container of each the request and limit {ACCELERATED_RESOURCE}: \"1\"."),
+            ));
+        }
+        if extender.ignorable {
+            findings.push(Finding::note(
+                CHECK,
+                "ignorable is true",
+                "While the extender is away, FPGA pods are placed on nodes whose boards may not fit.",
+            ));
+        }
+    }
+    Finding::or_ok(CHECK, findings, format!("pods with {ACCELERATED_RESOURCE} are sent to the extender"))
+}
+
+/// Whether FPGA pods name a scheduler that asks the extender.
+#[must_use]
+pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "scheduler name";
+    let Some((config, _)) = ours(facts) else { return Vec::new() };
+    let Some(pods) = facts.pods.found() else { return Vec::new() };
+    let mut asking = config.scheduler_names();
+    asking.extend(facts.own_schedulers.iter().map(String::as_str));
+    // An extender that wants certificates is there for a kube-scheduler in another pod: the cluster's own.
+    let is_reachable =
+        |certificate: &Certificate| certificate.port == "http" && certificate.which == "client_ca";
+    let metrics = replicas_of(facts).iter().filter_map(|replica| replica.metrics.found());
+    if metrics.flat_map(|metrics| &metrics.certificates).any(is_reachable) {
+        asking.push(DEFAULT_SCHEDULER);
+    }
+    let others: Vec<&FpgaPod> = pods.iter().filter(|pod| !asking.contains(&pod.scheduler.as_str())).collect();
+    let named_by = |is_ours: bool| -> Vec<String> {
+        let pods = others.iter().filter(|pod| pod.requests_resource == is_ours);
+        pods.map(|pod| format!("{} ({})", pod.name, pod.scheduler)).collect()
+    };
+    let mend = format!(
+        "Write `schedulerName: {}` into the specification of each pod, or of the template that makes it: the name of a pod that \
+         exists can't be changed. Or have the cluster's own kube-scheduler ask the extender: scheduler-config/README.md, Where \
+         the extender is.",
+        asking.first().copied().unwrap_or(OWN_SCHEDULER)
+    );
+    let kinds = [
+        (
+            named_by(true),
+            format!(
+                "Nobody asks the extender about them, and no node has {ACCELERATED_RESOURCE}: they stay Pending."
+            ),
+        ),
+        (
+            named_by(false),
+            "Nobody asks the extender about them: they go anywhere, whatever the boards there are and do."
+                .to_owned(),
+        ),
+    ];
+    let findings = kinds.into_iter().filter(|(pods, _)| !pods.is_empty()).map(|(pods, why)| {
+        let what = format!("FPGA pods whose scheduler does not ask the extender: {}", named(&pods));
+        Finding::problem(CHECK, what, why, mend.clone())
+    });
+    Finding::or_ok(CHECK, findings.collect(), "all FPGA pods name a scheduler that asks the extender")
+}
+
+/// How many nodes that fit kube-scheduler 1.36 looks for in a cluster of `nodes`: `percentageOfNodesToScore` of all, or what it
+/// makes of their number.
+fn sample(nodes: usize, percentage: Option<u32>) -> usize {
+    let adapted = || 50_usize.saturating_sub(nodes / 125).max(5);
+    let percentage = percentage.map_or_else(adapted, |percentage| percentage as usize);
+    (nodes * percentage / 100).max(LEAST_SAMPLE).min(nodes)
+}
+
+/// Whether kube-scheduler looks at the nodes with boards before it has enough others, and at all of them.
+#[must_use]
+pub fn sampling(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "sampling";
+    let (nodes, with_boards) = match &facts.nodes {
+        Looked::Found(nodes) => (nodes.len(), nodes.iter().filter(|node| node.labelled).count()),
+        Looked::Hidden(why) => return vec![Finding::unknown(CHECK, why, "Grant `list nodes`.")],
+    };
+    let pods = match &facts.pods {
+        Looked::Found(pods) => pods,
+        Looked::Hidden(why) => {
+            return vec![Finding::unknown(CHECK, why, "Grant `list pods` in all namespaces.")];
+        }
+    };
+    let sample = sample(nodes, facts.config.found().and_then(|(_, config)| config.percentage()));
+    let open: Vec<&str> = pods.iter().filter(|pod| !pod.narrowed).map(|pod| pod.name.as_str()).collect();
+    vec![if sample == nodes {
+        Finding::ok(CHECK, "kube-scheduler looks at all nodes")
+    } else if !open.is_empty() {
+        Finding::problem(
+            CHECK,
+            format!("FPGA pods without a required node affinity on our labels: {}", named(&open)),
+            format!(
+                "With {nodes} nodes kube-scheduler stops looking once it has found {sample}, before it asks the extender, \
+                 and doesn't go on when the extender rejects them: such pods stay Pending though boards are free."
+            ),
+            "Give each pod the required node affinity on fpga-scheduling.io/fpga-vendor (scheduler-config/README.md), or set \
+             percentageOfNodesToScore: 100.",
+        )
+    } else if with_boards > sample {
+        Finding::note(
+            CHECK,
+            format!("a decision sees {sample} of the {with_boards} nodes with boards"),
+            "kube-scheduler stops looking once it has found so many. Load spreads all the same, but a bitstream that few nodes \
+             hold may be with none of them: narrow such pods further by node affinity (board, shell-version), or raise \
+             percentageOfNodesToScore and pay for the names in each call.",
+        )
+    } else {
+        Finding::ok(
+            CHECK,
+            "all FPGA pods narrow their nodes themselves, and all nodes with boards are looked at",
+        )
+    }]
+}
