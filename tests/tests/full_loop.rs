@@ -74,6 +74,25 @@ impl Bed {
         output
     }
 
+    /// Creates a function that has answered: its address, and what it was asked.
+    async fn answering_function(&self, pod: &str) -> (String, Case) {
+        self.cluster.create(&self.function(pod, Function::Sobel)).await.unwrap();
+        let address = self.cluster.ready_address(pod).await.unwrap();
+        let case = Case::new(Function::Sobel, 256, 1).unwrap();
+        case.invoke(self.cluster.http(), &address).await.unwrap();
+        (address, case)
+    }
+
+    /// Waits until a program on the first node has printed something.
+    async fn has_printed(&self, pod: &str, what: &str) {
+        let log = self.cluster.boards[0].node.pod_dir(pod).join("main.log");
+        wait::until(what, LONG, async || {
+            Ok(std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty()).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
     /// What the collector of a node says of it.
     async fn state(&mut self, node: &str) -> Value {
         let url = self.cluster.board(node).unwrap().collector_url("/v1/state");
@@ -230,24 +249,16 @@ json!({
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_client_harms_nobody_else() {
-    let mut bed = Bed::start(&["n1"]).await;
-    bed.cluster.create(&bed.function("sobel-1", Function::Sobel)).await.unwrap();
-    let address = bed.cluster.ready_address("sobel-1").await.unwrap();
-    let case = Case::new(Function::Sobel, 256, 1).unwrap();
+    let bed = Bed::start(&["n1"]).await;
+    let (address, case) = bed.answering_function("sobel-1").await;
     let http = bed.cluster.http().clone();
-    case.invoke(&http, &address).await.unwrap();
 
     bed.cluster.create(&bed.program("victim", "long_task", &["--seconds", "60"])).await.unwrap();
     bed.cluster
         .wait_for_pod("victim", "running", |pod| format!("{:?}", pod.status).contains("running: Some"))
         .await
         .unwrap();
-    let log = bed.cluster.board("n1").unwrap().node.pod_dir("victim").join("main.log");
-    wait::until("the victim's task to run", LONG, async || {
-        Ok(std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty()).then_some(()))
-    })
-    .await
-    .unwrap();
+    bed.has_printed("victim", "the victim's task to run").await;
     case.invoke(&http, &address).await.unwrap();
     let metrics = bed.cluster.boards[0].manager_metrics_url();
     let sessions = async || anyhow::Ok(http.get(&metrics).await?.metric("fpga_device_manager_sessions"));
@@ -270,19 +281,11 @@ async fn a_killed_client_harms_nobody_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_device_manager_is_an_opencl_error_and_not_a_hang() {
     let mut bed = Bed::start(&["n1"]).await;
-    bed.cluster.create(&bed.function("sobel-1", Function::Sobel)).await.unwrap();
-    let address = bed.cluster.ready_address("sobel-1").await.unwrap();
-    let case = Case::new(Function::Sobel, 256, 1).unwrap();
+    let (address, case) = bed.answering_function("sobel-1").await;
     let http = bed.cluster.http().clone();
-    case.invoke(&http, &address).await.unwrap();
     // A C program with default signal handling, which works until an error comes back and then exits with 3.
     bed.cluster.create(&bed.program("watcher", "error_exit", &[])).await.unwrap();
-    let log = bed.cluster.board("n1").unwrap().node.pod_dir("watcher").join("main.log");
-    wait::until("the watcher to work", LONG, async || {
-        Ok(std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty()).then_some(()))
-    })
-    .await
-    .unwrap();
+    bed.has_printed("watcher", "the watcher to work").await;
 
     bed.cluster.board("n1").unwrap().kill_device_manager().await;
     assert_eq!(bed.cluster.exit_code("watcher").await.unwrap(), 3);
