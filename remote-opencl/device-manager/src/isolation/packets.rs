@@ -1,8 +1,11 @@
-//! The control socket between the manager and a tenant process: whole packets, a descriptor beside some of them; and the
-//! frames of a session's link.
+//! What the manager and a tenant process say to each other over their control socket.
 //!
 //! Packets are JSON, which is read with bounds and without trust. Descriptors go down only, but for the one beside the
 //! first packet that comes up, before any code of the tenant's runs.
+
+mod control;
+
+pub use control::{Control, Received, Room, encode};
 
 use crate::command_ring::CommandRing;
 use crate::confine::ConfineBuilds;
@@ -12,21 +15,9 @@ use crate::health::LaunchOutcome;
 use crate::peer::Credentials;
 use crate::quotas::Quota;
 use fpga_core::bitstream::Digest;
-use nix::cmsg_space;
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg,
-    socketpair,
-};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Longest packet.
-const MAX_PACKET_BYTES: usize = 64 << 10;
 
 /// To a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -206,30 +197,6 @@ pub struct Granted {
     load: Vec<(u32, Digest)>,
 }
 
-/// One end of a control socket.
-#[derive(Debug)]
-pub struct Control(OwnedFd);
-
-/// Whether a sender waits for room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// Until there is some.
-    Awaited,
-    /// Not at all: an error where there is none.
-    Now,
-}
-
-/// What came.
-#[derive(Debug)]
-pub enum Received<T> {
-    /// A packet, and its descriptor.
-    Packet(T, Option<OwnedFd>),
-    /// Nothing within the socket's timeout.
-    Nothing,
-    /// The other end has gone.
-    End,
-}
-
 impl Counted {
     /// What came since `before`.
     #[must_use]
@@ -299,165 +266,9 @@ pub fn kind(number: Option<u64>) -> Option<Kind> {
     number.map(Kind)
 }
 
-/// A packet as it is sent.
-///
-/// # Errors
-/// That it is too long.
-pub fn encode(packet: &impl Serialize) -> io::Result<Vec<u8>> {
-    let bytes = serde_json::to_vec(packet)?;
-    if bytes.len() > MAX_PACKET_BYTES { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(bytes) }
-}
-
-impl Control {
-    /// This end and the other.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn pair() -> io::Result<(Self, OwnedFd)> {
-        let kind = SockType::SeqPacket;
-        let (ours, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
-        Ok((Self(ours), theirs))
-    }
-
-    /// The end that a process was given.
-    #[must_use]
-    pub fn of(end: OwnedFd) -> Self {
-        Self(end)
-    }
-
-    /// How long [`Self::receive`] waits.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let timeout = nix::sys::time::TimeVal::new(timeout.as_secs().try_into().unwrap_or(1), 0);
-        Ok(nix::sys::socket::setsockopt(&self.0, nix::sys::socket::sockopt::ReceiveTimeout, &timeout)?)
-    }
-
-    /// Ends both directions, for both ends.
-    pub fn hang_up(&self) {
-        // Who has gone already hears nothing.
-        let _ = nix::sys::socket::shutdown(self.0.as_raw_fd(), nix::sys::socket::Shutdown::Both);
-    }
-
-    /// Sends a packet whole.
-    ///
-    /// # Errors
-    /// The system's; that it is too long; that there is no room now.
-    pub fn send(&self, packet: &impl Serialize, fd: Option<BorrowedFd<'_>>, room: Room) -> io::Result<()> {
-        self.send_encoded(&encode(packet)?, fd, room)
-    }
-
-    /// Sends a packet that [`encode`] made, whole.
-    ///
-    /// # Errors
-    /// The system's; that there is no room now.
-    pub fn send_encoded(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>, room: Room) -> io::Result<()> {
-        let fds: Vec<RawFd> = fd.iter().map(|fd| fd.as_raw_fd()).collect();
-        let rights = [ControlMessage::ScmRights(&fds)];
-        let beside: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
-        let mut flags = MsgFlags::MSG_NOSIGNAL;
-        if room == Room::Now {
-            flags |= MsgFlags::MSG_DONTWAIT;
-        }
-        loop {
-            match sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(bytes)], beside, flags, None) {
-                Ok(_) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// The next packet with what came beside it: for a tenant process.
-    ///
-    /// # Errors
-    /// The system's; that it is no packet.
-    pub fn receive_with_descriptor<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
-        let mut beside = cmsg_space!(RawFd);
-        self.take(Some(beside.as_mut_slice()))
-    }
-
-    /// The next packet; the system drops descriptors that came beside it.
-    ///
-    /// # Errors
-    /// The system's; that it is no packet.
-    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
-        self.take(None)
-    }
-
-    fn take<T: DeserializeOwned>(&self, beside: Option<&mut [u8]>) -> io::Result<Received<T>> {
-        let mut bytes = vec![0; MAX_PACKET_BYTES];
-        let mut slices = [IoSliceMut::new(&mut bytes)];
-        let received =
-            match recvmsg::<()>(self.0.as_raw_fd(), &mut slices, beside, MsgFlags::MSG_CMSG_CLOEXEC) {
-                Ok(received) => received,
-                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Received::Nothing),
-                Err(Errno::ECONNRESET) => return Ok(Received::End),
-                Err(error) => return Err(error.into()),
-            };
-        let mut fds = Vec::new();
-        if let Ok(messages) = received.cmsgs() {
-            for message in messages {
-                if let ControlMessageOwned::ScmRights(raw) = message {
-                    // SAFETY: the system has just made these descriptors for this process; nobody else has them.
-                    fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-                }
-            }
-        }
-        if received.flags.contains(MsgFlags::MSG_TRUNC) {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let length = received.bytes;
-        if length == 0 {
-            return Ok(Received::End);
-        }
-        let packet = serde_json::from_slice(bytes.get(..length).unwrap_or_default())?;
-        Ok(Received::Packet(packet, fds.into_iter().next()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn packets_and_descriptors_arrive_whole_and_the_end_is_told() {
-        let (one, two) = Control::pair().unwrap();
-        let two = Control::of(two);
-        let digest = Digest::from_bytes([7; 32]);
-        let grant = Grant {
-            session: SessionId(3),
-            task: TaskId(1 << 40 | 5),
-            slots: vec![SlotIndex(1)],
-            load: vec![Load { slot: SlotIndex(1), bitstream: digest }],
-        };
-        let file = tempfile::tempfile().unwrap();
-        one.send(&Down::Granted((&grant).into()), None, Room::Now).unwrap();
-        one.send(&Down::Side { session: 3 }, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
-        let Received::Packet(Down::Granted(granted), None) = two.receive_with_descriptor().unwrap() else {
-            panic!("another packet");
-        };
-        assert_eq!(Grant::from(granted), grant);
-        let Received::Packet(Down::Side { session: 3 }, Some(_)) = two.receive_with_descriptor().unwrap()
-        else {
-            panic!("another packet");
-        };
-        one.hang_up();
-        assert!(matches!(two.receive::<Down>().unwrap(), Received::End));
-    }
-
-    #[test]
-    fn what_is_no_packet_is_an_error_and_a_descriptor_is_dropped() {
-        let (one, two) = Control::pair().unwrap();
-        let two = Control::of(two);
-        two.send(&"no packet", None, Room::Now).unwrap();
-        assert!(one.receive::<Up>().is_err());
-        let file = tempfile::tempfile().unwrap();
-        let finished = Up::Finished { task: 1, launches: None };
-        two.send(&finished, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
-        assert!(matches!(one.receive::<Up>().unwrap(), Received::Packet(Up::Finished { task: 1, .. }, None)));
-    }
 
     #[test]
     fn demands_survive_a_round_trip() {
