@@ -5,7 +5,7 @@ use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::confine::Confinement;
 use crate::dispatcher::Dispatcher;
-use crate::gate::Gate;
+use crate::gate::{Gate, MayReconfigure};
 use crate::greeting::Access;
 use crate::health::Health;
 use crate::includes::Includes;
@@ -86,4 +86,36 @@ pub enum Sources {
     AnySlot,
     /// As the bitstream whose digest is that of source, options and device (`--source-as-bitstream`).
     AsBitstream,
+}
+
+impl Config {
+    /// That of a process to which nobody connects: its sessions come from elsewhere, and so does what is decided about them.
+    #[must_use]
+    pub fn without_listeners(dispatcher: Dispatcher, settings: Settings, store: Arc<BitstreamStore>) -> Self {
+        Self {
+            dispatcher: Arc::new(dispatcher),
+            store,
+            catalogue: Arc::default(),
+            reports: Reports::off(),
+            health: Health::new(Duration::MAX),
+            access: Access::Connection,
+            trace: Trace::default(),
+            confinement: Confinement::off(),
+            builds: Builds::by_processors(),
+            includes: Includes::ignored(),
+            tls: None,
+            settings,
+            tenant_args: TenantArgs::none(),
+            metrics: Metrics::default(),
+            reconfiguration_time: Duration::ZERO,
+            board: Board::default(),
+            keepalive: Keepalive::within(Duration::ZERO),
+            abandoned_grace: Duration::MAX,
+            drain_timeout: Duration::MAX,
+            reconnect_grace: Duration::ZERO,
+            shared_memory: SharedMemory::On,
+            gate: Arc::new(MayReconfigure::Always),
+            sources: Sources::AsBitstream,
+        }
+    }
 }

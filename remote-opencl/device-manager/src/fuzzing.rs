@@ -2,33 +2,21 @@
 //!
 //! Both are the code that serves; what is made for them here is the peer alone.
 
-use crate::board::Board;
-use crate::builds::Builds;
-use crate::config::{Config, SharedMemory, Sources};
-use crate::confine::Confinement;
+use crate::config::Config;
 use crate::dispatcher::{Dispatcher, SessionId, Tenant};
-use crate::gate::MayReconfigure;
 use crate::governor::{Governor, Limits};
-use crate::greeting::Access;
-use crate::health::Health;
-use crate::includes::Includes;
-use crate::inventory::Inventory;
 pub use crate::isolation::fuzzing::{TenantPackets, link_frames};
-use crate::keepalive::Keepalive;
-use crate::link::Links;
-use crate::metrics::Metrics;
 use crate::objects::lock;
 use crate::outgoing::Outgoing;
 use crate::peer::Credentials;
-use crate::quotas::{Quota, Quotas};
+use crate::quotas::Quota;
 use crate::reporting::Reports;
-use crate::router::{Input, Router};
-use crate::segments::{Side, Sides};
+use crate::router::Input;
+use crate::segments::Side;
 use crate::session::{Incoming, Locality, Session, Shared, Who};
-use crate::settings::{Current, Settings, TenantArgs};
+use crate::settings::{Current, Settings};
 use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
-use crate::trace::Trace;
 use bytes::Bytes;
 use fpga_protocol::v1;
 use futures::StreamExt as _;
@@ -47,50 +35,19 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The parts of a manager without flags, and whose turn it is: what is left behind is counted for all. The runtime is that
 /// of the environment.
 static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
-    let metrics = Metrics::default();
     let quota = Quota { memory: MEMORY_BYTES, upload: MEMORY_BYTES, ..Quota::default() };
     let settings = Settings::new(Current { default_quota: quota, ..Current::default() });
     let slots = NonZeroU32::MIN.saturating_add(1);
-    let current = settings.current();
     let limits = Limits { lasting: 4 * MEMORY_BYTES, passing: MEMORY_BYTES };
-    let governor = Governor::new(limits, limits);
-    let dispatcher = Dispatcher::new(slots, current.rules.clone(), Reports::off());
-    Ok(Mutex::new(Arc::new(Shared {
-        inventory: Inventory::read().map_err(|error| error.to_string())?,
-        router: Router::default(),
-        quotas: Quotas::new(settings.clone(), metrics.clone(), governor.clone()),
-        sides: Sides::default(),
-        governor,
-        links: Links::new(Duration::ZERO, metrics.clone()),
-        lender: Arc::default(),
-        shutdown: Shutdown::new(),
-        processes: None,
-        config: Config {
-            dispatcher: Arc::new(dispatcher),
-            store: Arc::new(BitstreamStore::in_memory(MEMORY_BYTES)),
-            catalogue: Arc::default(),
-            reports: Reports::off(),
-            health: Health::new(Duration::MAX),
-            access: Access::Connection,
-            trace: Trace::default(),
-            confinement: Confinement::off(),
-            builds: Builds::by_processors(),
-            includes: Includes::ignored(),
-            tls: None,
-            settings,
-            tenant_args: TenantArgs::none(),
-            metrics,
-            reconfiguration_time: Duration::ZERO,
-            keepalive: Keepalive::within(Duration::ZERO),
-            abandoned_grace: DEADLINE,
-            drain_timeout: DEADLINE,
-            reconnect_grace: Duration::ZERO,
-            board: Board::default(),
-            shared_memory: SharedMemory::On,
-            gate: Arc::new(MayReconfigure::Always),
-            sources: Sources::AsBitstream,
-        },
-    })))
+    let dispatcher = Dispatcher::new(slots, settings.current().rules.clone(), Reports::off());
+    let store = Arc::new(BitstreamStore::in_memory(MEMORY_BYTES));
+    let config = Config {
+        abandoned_grace: DEADLINE,
+        drain_timeout: DEADLINE,
+        ..Config::without_listeners(dispatcher, settings, store)
+    };
+    let shared = Shared::new(config, Governor::new(limits, limits), Shutdown::new());
+    shared.map(|shared| Mutex::new(Arc::new(shared))).map_err(|error| error.to_string())
 });
 
 /// The parts, for the caller alone.

@@ -9,7 +9,7 @@
 
 pub mod child;
 pub mod folder;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod guard;
 mod memory;

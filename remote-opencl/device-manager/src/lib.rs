@@ -20,7 +20,7 @@ pub mod connections;
 pub mod dispatcher;
 pub mod exec;
 pub mod execute;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod gate;
 pub mod governor;

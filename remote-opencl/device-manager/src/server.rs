@@ -11,14 +11,11 @@ use crate::connections::Connections;
 use crate::dispatcher::SessionId;
 use crate::governor::Governor;
 use crate::greeting::Access;
-use crate::inventory::{Inventory, InventoryError};
+use crate::inventory::InventoryError;
 use crate::isolation::pool::{Plan, TenantProcesses};
-use crate::link::Links;
 use crate::listen::Listener;
 use crate::metrics::Metrics;
 use crate::peer::{Accepted, Credentials};
-use crate::quotas::Quotas;
-use crate::router::Router;
 use crate::segments::Sides;
 use crate::session::Shared;
 use crate::shutdown::Shutdown;
@@ -74,24 +71,14 @@ pub fn serve(
     listeners: Vec<Listener>,
     shutdown: &Shutdown,
 ) -> Result<Ended, ServeError> {
-    let inventory = Inventory::read()?;
-    if config.shared_memory == SharedMemory::On && isolation.is_none() {
+    let mut shared = Shared::new(config, governor, shutdown.clone())?;
+    shared.processes = isolation.map(TenantProcesses::watched).transpose()?;
+    if shared.config.shared_memory == SharedMemory::On && shared.processes.is_none() {
         // Now, and not while the first client waits.
-        let shared = inventory.works_in_shared_memory();
-        tracing::debug!(shared, "Buffers in shared memory were tried");
+        let in_place = shared.inventory.works_in_shared_memory();
+        tracing::debug!(in_place, "Buffers in shared memory were tried");
     }
-    let shared = Arc::new(Shared {
-        inventory,
-        router: Router::default(),
-        quotas: Quotas::new(config.settings.clone(), config.metrics.clone(), governor.clone()),
-        sides: Sides::default(),
-        governor,
-        links: Links::new(config.reconnect_grace, config.metrics.clone()),
-        lender: Arc::default(),
-        shutdown: shutdown.clone(),
-        processes: isolation.map(TenantProcesses::watched).transpose()?,
-        config,
-    });
+    let shared = Arc::new(shared);
     let connections = Connections::with_unproven(shared.governor.unproven());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -7,32 +7,29 @@
 mod closing;
 mod messages;
 mod on_board;
+mod shared;
 mod tasks;
 mod violation;
+
+pub use shared::Shared;
 
 use crate::backlog::Backlog;
 use crate::board::Use;
 use crate::clock;
 use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
-use crate::config::Config;
 use crate::dispatcher::{SessionId, TaskId, Tenant};
 use crate::execute::{Executor, Launches, Measured, Report};
 use crate::gate::Asker;
-use crate::governor::{Budget, Governor, Lasting};
+use crate::governor::{Budget, Lasting};
 use crate::includes::SessionIncludes;
-use crate::inventory::Inventory;
-use crate::isolation::pool::TenantProcesses;
-use crate::lender::Lender;
-use crate::link::Links;
 use crate::objects::Objects;
 use crate::outgoing::{Outgoing, STALL_TIMEOUT};
 use crate::peer::Credentials;
-use crate::quotas::{Account, Charge, Quotas};
+use crate::quotas::{Account, Charge};
 use crate::ready::{Command, Ready};
-use crate::router::{Inbox, Input, Router};
-use crate::segments::{Key, Segments, Side, Sides};
-use crate::shutdown::Shutdown;
+use crate::router::{Inbox, Input};
+use crate::segments::{Key, Segments, Side};
 use crate::transfers::Transfers;
 use bytes::Bytes;
 use fpga_protocol::segments::RING_WORDS;
@@ -54,31 +51,6 @@ const LAST_STATUS: &str =
 /// What a client hears that doesn't go on with a transfer while others wait for memory.
 const OWES_DATA: &str =
     "the client does not go on with a transfer, and others wait for the memory that it holds";
-
-/// What all sessions of a manager share.
-#[derive(Debug)]
-pub struct Shared {
-    /// The manager's parts and settings.
-    pub config: Config,
-    /// Its devices.
-    pub inventory: Inventory,
-    /// Its sessions.
-    pub router: Router,
-    /// What their tenants have.
-    pub quotas: Quotas,
-    /// Who may still connect for descriptors.
-    pub sides: Sides,
-    /// How many bytes clients make the manager hold.
-    pub governor: Governor,
-    /// Sessions whose clients may come back.
-    pub links: Links,
-    /// The thread that the vendor's runtime may work in.
-    pub lender: Arc<Lender>,
-    /// Whether it is to end.
-    pub shutdown: Shutdown,
-    /// Where sessions have their vendor contexts, if not here.
-    pub processes: Option<Arc<TenantProcesses>>,
-}
 
 /// Where a client's messages come from.
 pub trait Incoming: Send {

@@ -178,3 +178,31 @@ pub fn processes_of(mark: &str, folder: &Path) -> Vec<String> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 10;
+
+    /// A manager at rest after so many sessions.
+    fn at_rest(sessions: u64, used_kib: u64, kept_kib: u64, beside_kib: u64) -> State {
+        let resident_kib = used_kib + kept_kib + beside_kib;
+        State { descriptors: Vec::new(), threads: 8, resident_kib, used_kib, kept_kib, sessions, segments: 0 }
+    }
+
+    #[test]
+    fn memory_that_sessions_leave_behind_is_a_leak_and_memory_that_is_kept_for_reuse_is_none() {
+        let before = at_rest(40, 141 * MIB, 5 * MIB, 68 * MIB);
+        for (after, good) in [
+            (at_rest(140, 142 * MIB, 316 * MIB, 68 * MIB), true),
+            (at_rest(840, 141 * MIB + 800 * 32, 316 * MIB, 68 * MIB), false),
+            (at_rest(840, 141 * MIB, 316 * MIB, 110 * MIB), false),
+            (at_rest(140, 141 * MIB, 700 * MIB, 68 * MIB), false),
+        ] {
+            let mut verdicts = Verdicts::default();
+            verdicts.compare(&before, &after);
+            assert_eq!(verdicts.all_good(), good, "{verdicts}");
+        }
+    }
+}

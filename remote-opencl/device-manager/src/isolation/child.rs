@@ -7,35 +7,27 @@
 use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
 use super::seccomp::{self, Programs};
-use crate::board::Board;
 use crate::builds::{self, Builds};
 use crate::catalogue::Catalogue;
-use crate::config::{Config, SharedMemory, Sources};
+use crate::config::{Config, Sources};
 use crate::confine::{self, ConfineBuilds, Confinement};
 use crate::dispatcher::{Above, Dispatcher, Lanes, SessionId, TaskId, TaskRequest, Tenant};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::governor::{self, Governor};
-use crate::greeting::Access;
 use crate::health::Health;
 use crate::includes::Includes;
-use crate::inventory::Inventory;
-use crate::keepalive::Keepalive;
-use crate::link::Links;
 use crate::log::LogArgs;
 use crate::memory;
-use crate::metrics::Metrics;
 use crate::objects::lock;
 use crate::outgoing::Outgoing;
-use crate::quotas::Quotas;
 use crate::reporting::{Reconfigured, Reports};
-use crate::router::{Input, Router};
+use crate::router::Input;
 use crate::runtime::Runtime;
-use crate::segments::{Side, Sides};
+use crate::segments::Side;
 use crate::session::{Locality, Session, Shared, Who};
-use crate::settings::{Current, Settings, TenantArgs};
+use crate::settings::{Current, Settings};
 use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
-use crate::trace::Trace;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use futures::StreamExt as _;
@@ -287,7 +279,6 @@ fn shared(
     catalogue: Arc<Catalogue>,
     (confinement, includes): (Confinement, Includes),
 ) -> anyhow::Result<Shared> {
-    let metrics = Metrics::default();
     let settings = Settings::new(Current { default_quota: setup.quota, ..Current::default() });
     let of_reports = manager.clone();
     let reports = Reports::above(&setup.device, move |Reconfigured { slot, bitstream, took, .. }| {
@@ -296,47 +287,21 @@ fn shared(
     });
     let gate = manager.1.clone();
     let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
-    let inventory = Inventory::read()?;
     // The process has one tenant, which may use all of its memory as far as all tenants' processes together may.
     let governor = Governor::below(Box::new(gate.clone()), setup.memory);
-    Ok(Shared {
-        inventory,
-        router: Router::default(),
-        quotas: Quotas::new(settings.clone(), metrics.clone(), governor.clone()),
-        sides: Sides::default(),
-        governor,
-        // Who is found again is the manager's business.
-        links: Links::new(Duration::ZERO, metrics.clone()),
-        lender: Arc::default(),
-        shutdown: Shutdown::new(),
-        processes: None,
-        config: Config {
-            dispatcher: Arc::new(dispatcher),
-            store,
-            catalogue,
-            reports,
-            health: manager.2.clone(),
-            access: Access::Connection,
-            trace: Trace::default(),
-            confinement,
-            builds: Builds::below(Box::new(gate.clone()), setup.common.builds),
-            includes,
-            tls: None,
-            settings,
-            tenant_args: TenantArgs::none(),
-            metrics,
-            reconfiguration_time: setup.common.reconfiguration_time,
-            keepalive: Keepalive::within(Duration::ZERO),
-            // The manager ends this process.
-            abandoned_grace: Duration::MAX,
-            drain_timeout: Duration::MAX,
-            reconnect_grace: Duration::ZERO,
-            board: Board::default(),
-            shared_memory: SharedMemory::On,
-            gate: Arc::new(gate),
-            sources: if setup.common.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
-        },
-    })
+    let config = Config {
+        catalogue,
+        reports,
+        health: manager.2.clone(),
+        confinement,
+        builds: Builds::below(Box::new(gate.clone()), setup.common.builds),
+        includes,
+        reconfiguration_time: setup.common.reconfiguration_time,
+        gate: Arc::new(gate),
+        sources: if setup.common.source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+        ..Config::without_listeners(dispatcher, settings, store)
+    };
+    Ok(Shared::new(config, governor, Shutdown::new())?)
 }
 
 fn heard(
