@@ -157,12 +157,27 @@ impl Limits {
     }
 }
 
-/// What clients may make the manager hold unless somebody says otherwise: three quarters of what its process may use. The
-/// rest is the vendor's runtime and the manager itself.
+/// What clients may make the manager hold unless somebody says otherwise: three quarters of what its process may use and the
+/// store of bitstreams, of this limit, leaves over. The rest is the vendor's runtime and the manager itself.
 #[must_use]
-pub fn default_limit() -> u64 {
-    let memory = MemoryLimit::of_this_process().map_or(UNKNOWN_MEMORY_BYTES, |limit| limit.bytes);
-    memory / 4 * 3
+pub fn default_limit(store_limit: u64) -> u64 {
+    clients_part(process_memory(), store_limit)
+}
+
+/// How many bytes of bitstreams are kept unless somebody says otherwise: a quarter of what the process may use, and at most
+/// 1 GiB. The store's bytes are the process's own memory, and in a folder too where one is given.
+#[must_use]
+pub fn default_store_limit() -> u64 {
+    (process_memory() / 4).min(1 << 30)
+}
+
+fn process_memory() -> u64 {
+    MemoryLimit::of_this_process().map_or(UNKNOWN_MEMORY_BYTES, |limit| limit.bytes)
+}
+
+/// Where the store could have more than half, by a flag, clients still get their part of half.
+fn clients_part(memory: u64, store_limit: u64) -> u64 {
+    (memory - store_limit.min(memory / 2)) / 4 * 3
 }
 
 impl Governor {

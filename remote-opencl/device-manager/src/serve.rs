@@ -118,9 +118,10 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_STORE", value_name = "DIR")]
     store: Option<PathBuf>,
 
-    /// Most bytes of bitstreams that are kept.
-    #[arg(long, env = "FPGA_STORE_LIMIT", default_value = "1GiB", value_parser = humane::size)]
-    store_limit: u64,
+    /// Most bytes of bitstreams that are kept, in memory, and in --store too; with --isolate process by each tenant's process
+    /// [default: a quarter of the memory that the cgroup, or the machine, gives, and at most 1GiB].
+    #[arg(long, env = "FPGA_STORE_LIMIT", value_name = "SIZE", value_parser = humane::size)]
+    store_limit: Option<u64>,
 
     /// The node's collector: `http://HOST:PORT` or `unix:/PATH` [default: nothing is reported].
     #[arg(long, env = "FPGA_COLLECTOR")]
@@ -165,7 +166,7 @@ pub struct ServeArgs {
     builds: Option<std::num::NonZeroUsize>,
 
     /// Most bytes that all clients together make the manager hold: messages, staged data, shared segments, and sessions
-    /// themselves [default: three quarters of the memory that the cgroup, or the machine, gives].
+    /// themselves [default: three quarters of the memory that the cgroup, or the machine, gives, less --store-limit].
     #[arg(long, env = "FPGA_CLIENT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
     client_memory: Option<u64>,
 
@@ -268,7 +269,8 @@ impl ServeArgs {
                 );
             }
         }
-        let governor = governor(client_memory, client_memory_of_tenant)?;
+        let store_limit = store_limit.unwrap_or_else(governor::default_store_limit);
+        let governor = governor(client_memory, client_memory_of_tenant, store_limit)?;
         let tls = doors.tls()?;
         let tenants = tenant_args.read().context("--tenants")?;
         let access = doors.access()?;
@@ -420,8 +422,12 @@ impl ServeArgs {
 }
 
 /// How many bytes clients may make the manager hold, by flags or by what its process may use.
-fn governor(client_memory: Option<u64>, of_tenant: Option<u64>) -> anyhow::Result<Governor> {
-    let bytes = client_memory.unwrap_or_else(governor::default_limit);
+fn governor(
+    client_memory: Option<u64>,
+    of_tenant: Option<u64>,
+    store_limit: u64,
+) -> anyhow::Result<Governor> {
+    let bytes = client_memory.unwrap_or_else(|| governor::default_limit(store_limit));
     if bytes < governor::LEAST_BYTES {
         bail!(
             "--client-memory {bytes} is too little for any session; write {}MiB or more",

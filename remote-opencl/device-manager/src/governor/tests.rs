@@ -191,3 +191,16 @@ proptest! {
         prop_assert_eq!(governor.held(), Limits { lasting: 0, passing: 0 });
     }
 }
+
+#[test]
+fn what_clients_and_the_store_may_have_leaves_the_runtime_a_part_of_any_memory() {
+    const GIB: u64 = 1 << 30;
+    for memory in [GIB / 2, GIB, 4 * GIB, 64 * GIB] {
+        for store in [0, (memory / 4).min(GIB), memory / 2] {
+            let clients = clients_part(memory, store);
+            assert!(clients + store <= memory - memory / 8, "{memory} with a store of {store}");
+        }
+        assert!(clients_part(memory, u64::MAX) >= memory / 4, "a store's limit leaves clients something");
+    }
+    assert!(default_store_limit() <= GIB);
+}
