@@ -45,21 +45,33 @@ impl Table {
     }
 }
 
-/// Makes the first table after the line of `document` that names a command with `mark` in it again, by that command.
-fn check(document: &str, mark: &str) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let path = root.join("simulator-traces/docs").join(document);
+/// The command in `document` that has `mark` in it, and the tables after it.
+fn written(document: &str, mark: &str) -> (Vec<String>, Vec<Table>) {
+    let path = root().join("simulator-traces/docs").join(document);
     let text = std::fs::read_to_string(&path).unwrap();
     let at = text.find(mark).unwrap_or_else(|| panic!("{document} has no command with {mark}"));
     let begin = text[..at].rfind("`fpga-sim ").unwrap() + "`fpga-sim ".len();
     let end = begin + text[begin..].find('`').unwrap();
-    let written = tables(&text[end..]).into_iter().next().unwrap();
+    (text[begin..end].split_whitespace().map(str::to_owned).collect(), tables(&text[end..]))
+}
 
+/// The tables that the program makes by these arguments.
+fn made(arguments: &[String]) -> Vec<Table> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-sim"));
-    command.current_dir(root).args(text[begin..end].split_whitespace());
-    let output = command.output().unwrap();
+    let output = command.current_dir(root()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let made = tables(std::str::from_utf8(&output.stdout).unwrap());
+    tables(std::str::from_utf8(&output.stdout).unwrap())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Makes the first table after the line of `document` that names a command with `mark` in it again, by that command.
+fn check(document: &str, mark: &str) {
+    let (command, tables) = written(document, mark);
+    let written = tables.into_iter().next().unwrap();
+    let made = made(&command);
     let made = made.iter().find_map(|table| table.columns(&written.headings));
     let made = made.unwrap_or_else(|| panic!("{command:?} makes no table with {:?}", written.headings));
     assert!(!written.rows.is_empty(), "{document} has no table after {mark}");
@@ -82,4 +94,23 @@ fn deadlines_are_met_as_the_document_says() {
 #[test]
 fn boards_of_two_sizes_do_what_the_document_says() {
     check("policies.md", "placement/uneven-boards.toml");
+}
+
+/// Of tables that take minutes one policy is made again, at one size, by the document's command with less to do.
+#[test]
+fn the_shipped_policy_does_on_the_tuning_week_what_the_document_says() {
+    let (mut command, tables) = written("policies-tuning.md", "compare --week first");
+    let output = command.iter().position(|argument| argument == "--output").unwrap();
+    command.drain(output..output + 2);
+    command.extend(["--nodes", "10", "--only", "(shipped)"].map(str::to_owned));
+    let made = made(&command);
+    let rows: Vec<_> = made.iter().flat_map(|table| &table.rows).collect();
+    assert!(rows.iter().any(|row| row[0].ends_with("(shipped)")), "{rows:?}");
+    let written: Vec<_> = tables.iter().flat_map(|table| &table.rows).collect();
+    for row in rows {
+        assert!(
+            written.contains(&row),
+            "policies-tuning.md has no row {row:?}; make it anew and say what changed"
+        );
+    }
 }
