@@ -12,13 +12,15 @@ use super::http_client::HttpClient;
 use super::identity::Identity;
 use super::process::{Process, ProcessSpec};
 use super::{programs, wait};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
+use fpga_core::node_state::ANNOTATION;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use nodes::Ground;
 use pods::{BATCH, Kind};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +35,8 @@ const TOKEN: &str = "a-token-for-this-test-bed-only";
 const AT_ONCE: usize = 40;
 /// How long anything may take.
 const LONG: Duration = Duration::from_secs(60);
+/// How often a state is written again while pods are waited for: longer than pods take that are not rejected.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// A running cluster of that kind. Dropped without [`ScaleBed::stop`], its programs are killed.
 pub struct ScaleBed {
@@ -293,8 +297,31 @@ impl ScaleBed {
     /// They are not, in time.
     pub async fn wait_until_placed(&self, batch: &str, count: usize) -> Result<()> {
         let placed = bound::watch(&self.pods(), batch, count, LONG).await?;
-        ensure!(placed.len() == count, "{} of {count} pods of {batch} were placed", placed.len());
+        if placed.len() < count {
+            let why = self.failed_attempts(batch).await?;
+            bail!("{} of {count} pods of {batch} were placed; kube-scheduler says {why:?}", placed.len());
+        }
         self.plane.check_running()
+    }
+
+    /// Writes the state of the node that holds the bitstream again and again, as its collector does once a minute at least.
+    /// kube-scheduler looks at a pod that the extender rejected again when something happens in the cluster, or after five
+    /// minutes: where nothing else happens any more, such a write is what wakes the last one.
+    ///
+    /// # Errors
+    /// The API server refuses it; else it does not end.
+    pub async fn heartbeats(&self) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.plane.client().clone());
+        let holder = nodes::name(self.ground.holder());
+        let manager = Some(fpga_core::node_state::FIELD_MANAGER.to_owned());
+        let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+        for seq in 2.. {
+            tokio::time::sleep(HEARTBEAT).await;
+            let state = self.ground.state(self.ground.holder(), seq).to_string();
+            let patch = json!({"metadata": {"annotations": {(ANNOTATION): state}}});
+            nodes.patch_metadata(&holder, &params, &Patch::Merge(&patch)).await?;
+        }
+        Ok(())
     }
 
     /// Stops everything, in order.

@@ -76,7 +76,10 @@ pub async fn observe(
     let observer = Observer::start(address, vec![bed.extender_url("")]).await?;
     bed.create_pods(THE_BATCH, kind, pods).await?;
     bed.start_scheduler(&config(observer.url())?).await?;
-    bed.wait_until_placed(THE_BATCH, pods).await?;
+    tokio::select! {
+        placed = bed.wait_until_placed(THE_BATCH, pods) => placed?,
+        failed = bed.heartbeats() => failed?,
+    }
     let placements = bed.placements(THE_BATCH).await?;
     let failures = bed.failed_attempts(THE_BATCH).await?;
     bed.stop_scheduler().await;
