@@ -6,9 +6,11 @@
 # DIR keeps the authority (ca.key: keep it secret, and away from the cluster). Run again, before the certificate's year is
 # over, it makes a new certificate of the same authority; running programs take it up by themselves.
 # NAMESPACE says where kube-fpga is, if not in the namespace kube-fpga.
+# CLUSTER_SCHEDULER=yes also makes what overlays/cluster-scheduler needs: a Secret for the extender's port for kube-scheduler, and in
+# DIR kube-scheduler.crt and kube-scheduler.key, which kube-scheduler shows, of an authority of their own (scheduler-ca.key).
 # NAMES adds names to the certificate, for example NAMES=IP:10.0.0.1,DNS:extender.example.
 set -euo pipefail
-[ $# = 1 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# = 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 command -v openssl >/dev/null || { echo "error: openssl is missing; install the package openssl" >&2; exit 1; }
 dir=$1
 namespace=${NAMESPACE:-kube-fpga}
@@ -19,11 +21,13 @@ cd "$dir"
 # In one line, as GNU's base64 -w0 writes it and those of BSD and macOS do not.
 base64_of() { openssl base64 -A -in "$1"; }
 key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
-if ! [ -e ca.key ]; then
-    key ca.key
-    openssl req -x509 -key ca.key -out ca.crt -days 3650 -subj "/CN=kube-fpga streams" \
+authority() {
+    [ -e "$1.key" ] && return
+    key "$1.key"
+    openssl req -x509 -key "$1.key" -out "$1.crt" -days 3650 -subj "/CN=$2" \
         -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign
-fi
+}
+authority ca "kube-fpga streams"
 key tls.key.new
 openssl req -new -key tls.key.new -subj "/CN=$service" -out tls.csr
 openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -set_serial "0x$(openssl rand -hex 16)" -days 365 -out tls.crt.new \
@@ -33,6 +37,18 @@ extendedKeyUsage=serverAuth") 2>/dev/null
 mv tls.key.new tls.key
 mv tls.crt.new tls.crt
 rm tls.csr
+if [ "${CLUSTER_SCHEDULER:-no}" = yes ]; then
+    authority scheduler-ca "kube-fpga schedulers"
+    key kube-scheduler.key.new
+    openssl req -new -key kube-scheduler.key.new -subj "/CN=kube-scheduler" -out kube-scheduler.csr
+    openssl x509 -req -in kube-scheduler.csr -CA scheduler-ca.crt -CAkey scheduler-ca.key -set_serial "0x$(openssl rand -hex 16)" \
+        -days 365 -out kube-scheduler.crt.new -extfile <(echo "subjectAltName=DNS:kube-scheduler
+basicConstraints=critical,CA:FALSE
+extendedKeyUsage=clientAuth") 2>/dev/null
+    mv kube-scheduler.key.new kube-scheduler.key
+    mv kube-scheduler.crt.new kube-scheduler.crt
+    rm kube-scheduler.csr
+fi
 cat <<EOF
 apiVersion: v1
 kind: Secret
@@ -48,4 +64,15 @@ metadata: { name: fpga-stream-ca, namespace: $namespace }
 data:
   ca.crt: |
 $(sed 's/^/    /' ca.crt)
+EOF
+[ "${CLUSTER_SCHEDULER:-no}" = yes ] || exit 0
+cat <<EOF
+---
+apiVersion: v1
+kind: Secret
+metadata: { name: fpga-extender-tls, namespace: $namespace }
+data:
+  tls.crt: $(base64_of tls.crt)
+  tls.key: $(base64_of tls.key)
+  client-ca.crt: $(base64_of scheduler-ca.crt)
 EOF

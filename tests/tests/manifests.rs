@@ -64,7 +64,9 @@ fn assert_refused<T: std::fmt::Debug>(what: &str, result: kube::Result<T>, becau
 #[tokio::test]
 async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
     let plane = ControlPlane::start(&[]).await.unwrap();
-    for folder in ["base", "overlays/pocl", "overlays/label-node", "examples/sobel"] {
+    for folder in
+        ["base", "overlays/pocl", "overlays/label-node", "overlays/cluster-scheduler", "examples/sobel"]
+    {
         let output = apply(&plane, folder).await.unwrap();
         assert!(output.contains("serverside-applied"), "{folder}: {output}");
         assert!(!output.contains("Warning"), "{folder}: {output}");
@@ -242,7 +244,11 @@ fn the_shipped_configurations_of_kube_scheduler_ask_the_extender_alike_and_elect
     let own = read("manifests/base/extender/kube-scheduler.yaml");
     let cluster = read("scheduler-config/kube-scheduler.yaml");
     assert_eq!(lines(&own), lines(&cluster));
-    for text in [own, cluster, read("scheduler-config/kube-scheduler.label-only.yaml")] {
+    // By HTTPS: the same but for where it is, and how it is known.
+    let https = read("scheduler-config/kube-scheduler.https.yaml");
+    let (after, other) = (lines(&https), lines(&cluster));
+    assert_eq!(after.split_at(7).1, other.split_at(1).1, "{after:?}");
+    for text in [own, cluster, https, read("scheduler-config/kube-scheduler.label-only.yaml")] {
         assert!(text.contains("  leaderElect: true\n"), "{text}");
     }
 }

@@ -22,6 +22,18 @@ impl SchedulerConfig {
         Self::read("kube-scheduler.yaml", url)
     }
 
+    /// The same for an extender elsewhere at `url`, by HTTPS: with the files of manifests/certificates.sh in `certificates`.
+    ///
+    /// # Errors
+    /// The file is not there, or has no extender.
+    pub fn https(url: &str, certificates: &Path) -> Result<Self> {
+        let file = |name: &str| certificates.join(name).display().to_string();
+        Self::read("kube-scheduler.https.yaml", url)?
+            .with("caFile", &file("ca.crt"))?
+            .with("certFile", &file("kube-scheduler.crt"))?
+            .with("keyFile", &file("kube-scheduler.key"))
+    }
+
     /// The other wiring that is shipped, by labels only, with the extender at `url`.
     ///
     /// # Errors
