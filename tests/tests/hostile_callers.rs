@@ -23,6 +23,8 @@ const MOST_MIB: f64 = 128.0;
 /// Slow uploads at once, and connections that send requests which nobody's scheduler made.
 const UPLOADS: usize = 8;
 const FORGERS: usize = 4;
+/// Connections that ask for all nodes and never read the answer.
+const READERS: usize = 16;
 /// Calls of the real scheduler while all that goes on.
 const REAL_CALLS: usize = 200;
 /// So many uploads have been cut off before the test ends.
@@ -71,6 +73,18 @@ async fn upload_slowly(address: String, bytes: usize, attack: Arc<Attack>) {
     }
 }
 
+/// Asks for all nodes, and reads no more of the answer than its begin, until the extender is fed up with it.
+async fn read_slowly(address: String) {
+    loop {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let mut begin = [0; 16];
+        // Refused or answered: what is asked is that nobody else suffers.
+        let _ = stream.write_all(b"GET /nodes HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let _ = stream.read(&mut begin).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
 /// Scores nodes for pods that nobody created, one after the other.
 async fn forge(url: String, number: usize, attack: Arc<Attack>) {
     let http = HttpClient::new(LONG);
@@ -90,18 +104,29 @@ async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_c
     api.write_kubeconfig(&kubeconfig).unwrap();
     let name = "fpga-scheduler-extender";
     let spec = ProcessSpec::new(name, built(name).unwrap(), run_dir.log(name))
-        .args(["--listen", "127.0.0.1:0", "--shutdown-delay", "0s", "--log", "error", "--ready-file"])
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--read-listen",
+            "127.0.0.1:0",
+            "--shutdown-delay",
+            "0s",
+            "--log",
+            "error",
+            "--ready-file",
+        ])
         .arg(&ready)
         .arg("--kubeconfig")
         .arg(&kubeconfig);
     let extender = Process::start(&spec).unwrap();
     let http = HttpClient::new(LONG);
-    let address = wait::until("the extender to be ready", LONG, async || {
+    let (address, reading) = wait::until("the extender to be ready", LONG, async || {
         extender.check_running()?;
         let Ok(text) = std::fs::read_to_string(&ready) else { return Ok(None) };
-        let address = text.trim().to_owned();
+        let address = text.lines().next().unwrap_or_default().to_owned();
+        let reading = text.lines().find_map(|line| line.strip_prefix("read:")).unwrap_or_default().to_owned();
         let status = http.get(&format!("http://{address}/readyz")).await?.status;
-        Ok(status.is_success().then_some(address))
+        Ok(status.is_success().then_some((address, reading)))
     })
     .await
     .unwrap();
@@ -113,6 +138,9 @@ async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_c
     let mut attackers = tokio::task::JoinSet::new();
     for _ in 0..UPLOADS {
         attackers.spawn(upload_slowly(address.clone(), longest_body, Arc::clone(&attack)));
+    }
+    for _ in 0..READERS {
+        attackers.spawn(read_slowly(reading.clone()));
     }
     for number in 0..FORGERS {
         attackers.spawn(forge(url.clone(), number, Arc::clone(&attack)));
