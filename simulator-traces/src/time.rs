@@ -4,15 +4,17 @@ use fpga_core::units::Millis;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A duration, or a moment since the begin of the trace, in microseconds. Subtraction saturates at zero.
+/// A moment: microseconds since the begin of the trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SimTime(pub u64);
+
+/// A duration in microseconds. Subtraction saturates at zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
 impl Micros {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-    /// The end of time.
-    pub const MAX: Self = Self(u64::MAX);
     /// A second.
     pub const SECOND: Self = Self(1_000_000);
     /// A day.
@@ -48,6 +50,69 @@ impl Micros {
     #[must_use]
     pub fn part(self, share: f64) -> Self {
         Self::from_secs(self.secs() * share)
+    }
+}
+
+impl SimTime {
+    /// The begin of the trace.
+    pub const BEGIN: Self = Self(0);
+    /// The end of time.
+    pub const END: Self = Self(u64::MAX);
+
+    /// So many seconds after the begin, rounded; what is before it is the begin.
+    #[must_use]
+    pub fn from_secs(seconds: f64) -> Self {
+        Self::BEGIN + Micros::from_secs(seconds)
+    }
+
+    /// Seconds since the begin.
+    #[must_use]
+    pub fn secs(self) -> f64 {
+        (self - Self::BEGIN).secs()
+    }
+
+    /// Whole milliseconds since the begin, rounded.
+    #[must_use]
+    pub fn millis(self) -> Millis {
+        (self - Self::BEGIN).millis()
+    }
+}
+
+impl Add<Micros> for SimTime {
+    type Output = Self;
+
+    fn add(self, duration: Micros) -> Self {
+        Self(self.0.saturating_add(duration.0))
+    }
+}
+
+impl AddAssign<Micros> for SimTime {
+    fn add_assign(&mut self, duration: Micros) {
+        *self = *self + duration;
+    }
+}
+
+/// So long before; the begin at the earliest.
+impl Sub<Micros> for SimTime {
+    type Output = Self;
+
+    fn sub(self, duration: Micros) -> Self {
+        Self(self.0.saturating_sub(duration.0))
+    }
+}
+
+/// What passed since an earlier moment; nothing since a later one.
+impl Sub for SimTime {
+    type Output = Micros;
+
+    fn sub(self, earlier: Self) -> Micros {
+        Micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Display for SimTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.secs())
     }
 }
 

@@ -7,7 +7,7 @@ pub mod statistics;
 pub mod synthetic;
 
 use crate::azure::TraceError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use std::path::PathBuf;
 
 /// Most bad rows that are told one by one; all are counted.
@@ -17,7 +17,7 @@ pub const TOLD_BAD_ROWS: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// When it arrives.
-    pub at: Micros,
+    pub at: SimTime,
     /// How long it runs if it waits for nothing.
     pub duration: Micros,
     /// Its function: a number from 0, in the order of first sight.
@@ -53,7 +53,7 @@ pub struct Trace {
     /// Which it is, for people.
     pub name: String,
     /// Nothing begins after this; only for those who want to know how far they are.
-    pub end: Micros,
+    pub end: SimTime,
     /// The rows that could not be used.
     pub bad_rows: BadRows,
 }
@@ -83,11 +83,11 @@ impl Trace {
     /// [`TraceError`] if there is nothing to read.
     pub fn open(origin: &Origin) -> Result<Self, TraceError> {
         type Requests = Box<dyn Iterator<Item = Result<Request, BadRow>> + Send>;
-        let (requests, name, end): (Requests, String, Micros) = match origin {
+        let (requests, name, end): (Requests, String, SimTime) = match origin {
             Origin::Synthetic { seed, requests } => (
                 Box::new(synthetic::Synthetic::new(*seed, *requests).map(Ok)),
                 format!("synthetic, seed {seed}, {requests} requests in two weeks (statistics of S-9)"),
-                Micros::from_secs(synthetic::DAYS * 86_400.0),
+                SimTime::from_secs(synthetic::DAYS * 86_400.0),
             ),
             Origin::Azure2021(path) => {
                 let ordered = file::Ordered::open(path)?;
@@ -107,7 +107,7 @@ impl Trace {
     #[must_use]
     pub fn of(name: &str, requests: impl Iterator<Item = Request> + Send + 'static) -> Self {
         let bad_rows = BadRows::default();
-        Self { requests: Box::new(requests.map(Ok)), name: name.to_owned(), end: Micros::MAX, bad_rows }
+        Self { requests: Box::new(requests.map(Ok)), name: name.to_owned(), end: SimTime::END, bad_rows }
     }
 
     /// What to remark about it wherever its numbers are shown.

@@ -20,7 +20,7 @@ use fpga_sim::placement::collector::{Collector, clock, digest};
 use fpga_sim::placement::jobs::Job;
 use fpga_sim::placement::node::Node;
 use fpga_sim::placement::placer::Placer;
-use fpga_sim::time::Micros;
+use fpga_sim::time::{Micros, SimTime};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -65,7 +65,7 @@ struct Running {
     node: usize,
     slot: u32,
     bitstream: u32,
-    since: Micros,
+    since: SimTime,
 }
 
 /// The simulated cluster and a live extender that is told of it.
@@ -75,10 +75,10 @@ struct Twins {
     nodes: Vec<Node>,
     running: Vec<Running>,
     uses: u64,
-    now: Micros,
+    now: SimTime,
     live: App,
     live_now: Arc<AtomicU64>,
-    learnt: Micros,
+    learnt: SimTime,
     /// Unit and node of each pod, the oldest first.
     pods: Vec<(u32, u32)>,
     units: u32,
@@ -118,7 +118,7 @@ impl Twins {
             anti_herd: anti_herd.parse().unwrap(),
             ..fpga_core::decide::Rules::default()
         };
-        let live_now = Arc::new(AtomicU64::new(clock(Micros::ZERO).0));
+        let live_now = Arc::new(AtomicU64::new(clock(SimTime::BEGIN).0));
         let read = {
             let now = Arc::clone(&live_now);
             move || {
@@ -131,10 +131,10 @@ impl Twins {
             nodes: (0..setting.nodes).map(node).collect(),
             running: Vec::new(),
             uses: 0,
-            now: Micros::ZERO,
+            now: SimTime::BEGIN,
             live: App::new(rules, Clock::new(read)),
             live_now,
-            learnt: Micros::ZERO,
+            learnt: SimTime::BEGIN,
             pods: Vec::new(),
             units: 0,
             setting,

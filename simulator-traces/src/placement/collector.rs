@@ -6,7 +6,7 @@
 
 use super::options::Freshness;
 use crate::scenario::ScenarioError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::Health;
 use fpga_core::event::{Event, Phase};
@@ -34,10 +34,10 @@ pub struct Collector {
     devices: BTreeMap<String, u32>,
     model: String,
     seq: u64,
-    published: Option<Micros>,
+    published: Option<SimTime>,
     changed: bool,
     /// What the slots held at the last publication that may be seen, if that has changed since.
-    shown: Option<(Micros, Shown)>,
+    shown: Option<(SimTime, Shown)>,
     facts: NodeFacts,
     event: Event,
 }
@@ -53,7 +53,7 @@ pub struct Shown {
 
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
-    at: Micros,
+    at: SimTime,
     bitstream: u32,
     duration: Micros,
     reconfiguration: Micros,
@@ -76,13 +76,13 @@ pub fn number(digest: &Digest) -> u32 {
 
 /// A simulated moment on the clock that only goes forward.
 #[must_use]
-pub fn clock(at: Micros) -> MonotonicTime {
+pub fn clock(at: SimTime) -> MonotonicTime {
     moment(at).now
 }
 
 /// A simulated moment on both clocks.
 #[must_use]
-pub fn moment(at: Micros) -> Moment {
+pub fn moment(at: SimTime) -> Moment {
     let since_start = Millis(at.0 / 1000);
     Moment { now: START.now + since_start, wall: START.wall + since_start }
 }
@@ -131,19 +131,19 @@ impl Collector {
     }
 
     /// A request used a slot until now, loading included.
-    pub fn ran(&mut self, bitstream: u32, duration: Micros, now: Micros) {
+    pub fn ran(&mut self, bitstream: u32, duration: Micros, now: SimTime) {
         self.take_in(now);
         self.waiting.push_back(Waiting { at: now, bitstream, duration, reconfiguration: Micros::ZERO });
     }
 
     /// A bitstream was loaded until now.
-    pub fn loaded(&mut self, bitstream: u32, reconfiguration: Micros, now: Micros) {
+    pub fn loaded(&mut self, bitstream: u32, reconfiguration: Micros, now: SimTime) {
         self.take_in(now);
         self.waiting.push_back(Waiting { at: now, bitstream, duration: Micros::ZERO, reconfiguration });
     }
 
     /// To be called before the slots or the queue change: `shown` is what they are.
-    pub fn before_change(&mut self, now: Micros, shown: impl FnOnce() -> Shown) {
+    pub fn before_change(&mut self, now: SimTime, shown: impl FnOnce() -> Shown) {
         if self.interval == Micros::ZERO {
             self.changed = true;
             return;
@@ -155,7 +155,7 @@ impl Collector {
     }
 
     /// What decisions know now; `shown` is what slots and queue are.
-    pub fn facts(&mut self, now: Micros, shown: impl FnOnce() -> Shown) -> &NodeFacts {
+    pub fn facts(&mut self, now: SimTime, shown: impl FnOnce() -> Shown) -> &NodeFacts {
         let due = self.due(now);
         let is_due = match self.published {
             None => true,
@@ -183,7 +183,7 @@ impl Collector {
     }
 
     /// The last moment whose publication has been received.
-    fn due(&self, now: Micros) -> Micros {
+    fn due(&self, now: SimTime) -> SimTime {
         let sent = now - self.delay;
         match sent.0.checked_rem(self.interval.0) {
             Some(since) => sent - Micros(since),
@@ -192,7 +192,7 @@ impl Collector {
     }
 
     /// Counts what happened before the last publication that may be seen: memory stays bounded.
-    fn take_in(&mut self, now: Micros) {
+    fn take_in(&mut self, now: SimTime) {
         let due = self.due(now);
         while let Some(event) = self.waiting.front().copied() {
             if event.at > due {
@@ -209,7 +209,7 @@ impl Collector {
         }
     }
 
-    fn publish(&mut self, at: Micros, shown: &Shown) {
+    fn publish(&mut self, at: SimTime, shown: &Shown) {
         self.take_in(at + self.delay);
         let Moment { now, wall } = moment(at);
         let measured = self.window.measure(now, &self.devices);

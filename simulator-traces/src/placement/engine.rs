@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::progress::{Progress, Unit};
 use crate::random::Random;
 use crate::scenario::ScenarioError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use crate::trace::Trace;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +24,7 @@ const LOOK_INTO_QUEUE: usize = 64;
 /// One run.
 pub struct Engine<'s> {
     scenario: &'s Scenario,
-    now: Micros,
+    now: SimTime,
     nodes: Vec<Node>,
     units: Units,
     memory: Memory,
@@ -39,12 +39,12 @@ pub struct Engine<'s> {
 /// Something that happens at a node later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
-    at: Micros,
+    at: SimTime,
     what: What,
     node: u32,
     slot: u32,
     bitstream: u32,
-    came: Micros,
+    came: SimTime,
     took: Micros,
 }
 
@@ -73,7 +73,7 @@ impl<'s> Engine<'s> {
                 nodes.push(Node::new(slots, collector, reconfiguration));
             }
         }
-        let begin = Micros::from_secs(scenario.trace.from_day * 86_400.0);
+        let begin = SimTime::from_secs(scenario.trace.from_day * 86_400.0);
         Ok(Self {
             now: begin,
             units: Units::new(&scenario.placement, nodes.len(), scenario.seed, begin)?,
@@ -108,7 +108,7 @@ impl<'s> Engine<'s> {
             self.arrive(&job)?;
             progress.at(self.now.secs() / 86_400.0 - begin);
         }
-        self.events_until(Micros::MAX)?;
+        self.events_until(SimTime::END)?;
         drop(progress);
         let serial = self.scenario.slots.requests == Requests::Serial;
         let mut outcome = self.measures.finish(&self.nodes, self.now, serial)?;
@@ -120,11 +120,11 @@ impl<'s> Engine<'s> {
     }
 
     /// Lets everything happen that comes before `until`; what ends at that moment ends first.
-    fn events_until(&mut self, until: Micros) -> Result<(), ScenarioError> {
+    fn events_until(&mut self, until: SimTime) -> Result<(), ScenarioError> {
         loop {
             let next = self.events.peek().map(|Reverse(event)| event.at);
             let next_or_until = next.map_or(until, |next| next.min(until));
-            while self.measures.next_look() <= next_or_until && next_or_until < Micros::MAX {
+            while self.measures.next_look() <= next_or_until && next_or_until < SimTime::END {
                 self.look()?;
             }
             match next {
@@ -134,7 +134,7 @@ impl<'s> Engine<'s> {
                     self.happen(event)?;
                 }
                 _ => {
-                    if until < Micros::MAX {
+                    if until < SimTime::END {
                         self.step_to(until)?;
                     }
                     return Ok(());
@@ -143,7 +143,7 @@ impl<'s> Engine<'s> {
         }
     }
 
-    fn step_to(&mut self, at: Micros) -> Result<(), ScenarioError> {
+    fn step_to(&mut self, at: SimTime) -> Result<(), ScenarioError> {
         if at < self.now {
             return Err(ScenarioError::Invariant(format!("{at} comes after {}", self.now)));
         }

@@ -2,14 +2,14 @@
 
 use super::options::{Owner, Scenario, Share, Workload};
 use crate::random::Random;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use crate::trace::{Request, Trace};
 
 /// A request with its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
     /// When it arrives.
-    pub at: Micros,
+    pub at: SimTime,
     /// Its function.
     pub function: u32,
     /// What it is placed with: its function or its application.
@@ -29,8 +29,8 @@ pub struct Jobs {
     unit: Owner,
     seed: u64,
     random: Random,
-    from: Micros,
-    until: Micros,
+    from: SimTime,
+    until: SimTime,
 }
 
 impl Jobs {
@@ -42,8 +42,8 @@ impl Jobs {
             unit: scenario.placement.unit,
             seed: scenario.seed,
             random: Random::new(scenario.seed, 10),
-            from: Micros::from_secs(scenario.trace.from_day * 86_400.0),
-            until: Micros::from_secs(scenario.trace.to_day * 86_400.0),
+            from: SimTime::from_secs(scenario.trace.from_day * 86_400.0),
+            until: SimTime::from_secs(scenario.trace.to_day * 86_400.0),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::node::Node;
 use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use crate::trace::statistics::quantile;
 use std::collections::VecDeque;
 
@@ -22,8 +22,9 @@ pub struct Measures {
     window: Micros,
     looks_per_sample: u64,
     looks: u64,
-    next_look: Micros,
-    warm_up: Micros,
+    next_look: SimTime,
+    /// What happens before is no part of the outcome.
+    counts_from: SimTime,
     /// Per look within the window, per node: slot time, loading time, processor time so far.
     history: VecDeque<Vec<[u64; 3]>>,
     samples: Samples,
@@ -57,7 +58,7 @@ struct Samples {
 struct Law {
     inside: u64,
     area: u128,
-    since: Micros,
+    since: SimTime,
     stays: u128,
     came: u64,
     left: u64,
@@ -66,7 +67,7 @@ struct Law {
 impl Measures {
     /// Nothing yet.
     #[must_use]
-    pub fn new(window: Micros, sample: Micros, warm_up: Micros, begin: Micros) -> Self {
+    pub fn new(window: Micros, sample: Micros, warm_up: Micros, begin: SimTime) -> Self {
         let look = Micros((window.0 / LOOKS).max(1));
         Self {
             look,
@@ -74,7 +75,7 @@ impl Measures {
             looks_per_sample: (sample.0 / look.0).max(1),
             looks: 0,
             next_look: begin + look,
-            warm_up: begin + warm_up,
+            counts_from: begin + warm_up,
             history: VecDeque::new(),
             samples: Samples::default(),
             // Without warm-up nobody has done anything before.
@@ -92,14 +93,14 @@ impl Measures {
 
     /// When the nodes are to be looked at next.
     #[must_use]
-    pub fn next_look(&self) -> Micros {
+    pub fn next_look(&self) -> SimTime {
         self.next_look
     }
 
     /// Whether what happens now counts.
     #[must_use]
-    pub fn counts(&self, now: Micros) -> bool {
-        now >= self.warm_up
+    pub fn counts(&self, now: SimTime) -> bool {
+        now >= self.counts_from
     }
 
     /// Looks at the nodes; `serial` says that slots can be used more than they are there.
@@ -140,11 +141,11 @@ impl Measures {
                 return Err(ScenarioError::Invariant("slots in use and slots taken differ".to_owned()));
             }
         }
-        if now >= self.warm_up && self.before.is_none() {
+        if now >= self.counts_from && self.before.is_none() {
             self.before =
                 Some(nodes.iter().zip(&so_far).map(|(node, so_far)| (node.done, *so_far)).collect());
         }
-        if now >= self.warm_up && self.looks.is_multiple_of(self.looks_per_sample) {
+        if now >= self.counts_from && self.looks.is_multiple_of(self.looks_per_sample) {
             let of = |which: usize| -> Vec<f64> {
                 so_far.iter().zip(&first).map(|(is, was)| (is[which] - was[which]) as f64 / 1e6).collect()
             };
@@ -163,7 +164,7 @@ impl Measures {
     }
 
     /// A request for a board has come.
-    pub fn arrived(&mut self, now: Micros) {
+    pub fn arrived(&mut self, now: SimTime) {
         self.law.step(now);
         self.law.inside += 1;
         self.law.came += 1;
@@ -186,7 +187,7 @@ impl Measures {
     }
 
     /// One that came at `came` has left the board.
-    pub fn left(&mut self, came: Micros, now: Micros) {
+    pub fn left(&mut self, came: SimTime, now: SimTime) {
         self.law.step(now);
         self.law.inside -= 1;
         self.law.left += 1;
@@ -197,7 +198,7 @@ impl Measures {
     ///
     /// # Errors
     /// [`ScenarioError::Invariant`] if a law does not hold.
-    pub fn finish(&mut self, nodes: &[Node], now: Micros, serial: bool) -> Result<Outcome, ScenarioError> {
+    pub fn finish(&mut self, nodes: &[Node], now: SimTime, serial: bool) -> Result<Outcome, ScenarioError> {
         self.law.check()?;
         let service: u64 = nodes.iter().map(|node| node.done.service.0).sum();
         let busy: u64 = nodes.iter().map(|node| node.busy_time(now).0).sum();
@@ -214,7 +215,7 @@ impl Measures {
         Ok(self.outcome(nodes, now))
     }
 
-    fn outcome(&mut self, nodes: &[Node], now: Micros) -> Outcome {
+    fn outcome(&mut self, nodes: &[Node], now: SimTime) -> Outcome {
         let mut outcome = Outcome::default();
         let mut before = self.before.take().unwrap_or_default();
         before.resize(nodes.len(), Default::default());
@@ -257,7 +258,7 @@ impl Measures {
         outcome.push("usage_variation_of_totals", variation(&usage).unwrap_or(0.0));
         outcome.push("reconfiguration_variation_of_totals", variation(&loading).unwrap_or(0.0));
         let slots: usize = nodes.iter().map(|node| node.view.len()).sum();
-        let time = (now - self.warm_up).0.max(1) as f64;
+        let time = (now - self.counts_from).0.max(1) as f64;
         outcome.push("utilisation", usage.iter().sum::<f64>() / (slots as f64 * time));
         outcome
     }
@@ -314,7 +315,7 @@ impl Samples {
 }
 
 impl Law {
-    fn step(&mut self, now: Micros) {
+    fn step(&mut self, now: SimTime) {
         self.area += u128::from((now - self.since).0) * u128::from(self.inside);
         self.since = now;
     }

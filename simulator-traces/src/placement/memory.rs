@@ -4,7 +4,7 @@ use super::collector::clock;
 use super::lookahead::Lookahead;
 use super::options::{Eviction, Remembers, Scenario, Slots};
 use crate::scenario::ScenarioError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use fpga_core::reuse::{Foresight, Horizon};
 use std::num::NonZeroU32;
 
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// A request for a bitstream was sent to a board.
-    pub fn used(&mut self, board: u32, bitstream: u32, now: Micros) {
+    pub fn used(&mut self, board: u32, bitstream: u32, now: SimTime) {
         match self.eviction {
             Eviction::Predicted => {
                 let place = self.place(board);
@@ -75,7 +75,7 @@ impl Memory {
     }
 
     /// One was loaded, another may have gone for it.
-    pub fn loaded(&mut self, board: u32, loaded: u32, evicted: Option<u32>, now: Micros) {
+    pub fn loaded(&mut self, board: u32, loaded: u32, evicted: Option<u32>, now: SimTime) {
         let most = loaded.max(evicted.unwrap_or(0)) as usize;
         if self.copies.len() <= most {
             self.copies.resize(most + 1, 0);
@@ -93,7 +93,7 @@ impl Memory {
 
     /// What it is worth to keep a bitstream on a board that has so many copies of it.
     #[must_use]
-    pub fn worth(&self, board: u32, bitstream: u32, on_board: NonZeroU32, now: Micros) -> u64 {
+    pub fn worth(&self, board: u32, bitstream: u32, on_board: NonZeroU32, now: SimTime) -> u64 {
         let on_all =
             || self.copies.get(bitstream as usize).copied().and_then(NonZeroU32::new).unwrap_or(on_board);
         match self.eviction {

@@ -3,7 +3,7 @@
 
 use super::collector::clock;
 use super::options::Placement;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use fpga_core::rebalance::{Move, Placed, plan};
 use fpga_core::replicas::apportion;
 use fpga_core::reuse::Gaps;
@@ -16,7 +16,7 @@ pub struct Mover {
     gain: f32,
     /// Replicas per unit.
     budget: f64,
-    next: Micros,
+    next: SimTime,
     units: Vec<Known>,
     moves: u64,
 }
@@ -32,7 +32,7 @@ struct Known {
 impl Mover {
     /// That of a scenario.
     #[must_use]
-    pub fn new(placement: &Placement, begin: Micros) -> Self {
+    pub fn new(placement: &Placement, begin: SimTime) -> Self {
         let interval = Micros::from_secs(placement.move_minutes * 60.0);
         #[expect(clippy::cast_possible_truncation, reason = "an estimate needs no more digits")]
         let gain = (placement.move_gain / 3600.0) as f32;
@@ -41,15 +41,15 @@ impl Mover {
             most: placement.moves as usize,
             gain,
             budget: placement.replica_budget,
-            next: if interval == Micros::ZERO { Micros::MAX } else { begin + interval },
+            next: if interval == Micros::ZERO { SimTime::END } else { begin + interval },
             units: Vec::new(),
             moves: 0,
         }
     }
 
     /// A unit uses the board for so long.
-    pub fn used(&mut self, unit: u32, bitstream: u32, board: Micros, now: Micros) {
-        if self.next == Micros::MAX {
+    pub fn used(&mut self, unit: u32, bitstream: u32, board: Micros, now: SimTime) {
+        if self.next == SimTime::END {
             return;
         }
         let index = unit as usize;
@@ -64,7 +64,7 @@ impl Mover {
 
     /// Whether it is time to look.
     #[must_use]
-    pub fn is_due(&self, now: Micros) -> bool {
+    pub fn is_due(&self, now: SimTime) -> bool {
         now >= self.next
     }
 
@@ -89,7 +89,7 @@ impl Mover {
     }
 
     /// Moves: unit, its bitstream, where to.
-    pub fn plan(&mut self, placed: &[(u32, u32)], slots: &[u32], now: Micros) -> Vec<(u32, u32, u32)> {
+    pub fn plan(&mut self, placed: &[(u32, u32)], slots: &[u32], now: SimTime) -> Vec<(u32, u32, u32)> {
         self.next = now + self.interval;
         let at = clock(now);
         let functions: Vec<Placed> = placed

@@ -2,7 +2,7 @@
 
 use super::collector::{Collector, Shown, digest, number};
 use super::jobs::Job;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use fpga_core::router::{Board, Slot, SlotState};
 use fpga_core::slots::{Demand, OtherKernels, SessionId, SlotIndex, SlotTable};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub struct Node {
     pub busy: u32,
     /// Slot time used until `busy_until`.
     busy_time: Micros,
-    busy_since: Micros,
+    busy_since: SimTime,
     /// What it did so far.
     pub done: Done,
     /// Processor time of requests that arrived so far.
@@ -69,7 +69,7 @@ impl Node {
             reconfiguration,
             busy: 0,
             busy_time: Micros::ZERO,
-            busy_since: Micros::ZERO,
+            busy_since: SimTime::BEGIN,
             done: Done::default(),
             cpu: Micros::ZERO,
         }
@@ -92,7 +92,7 @@ impl Node {
         &mut self,
         bitstream: u32,
         uses: &mut u64,
-        now: Micros,
+        now: SimTime,
         worth: impl Fn(u32, NonZeroU32) -> W,
     ) -> Option<Taken> {
         let view = &self.view;
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// Gives a slot back.
-    pub fn release(&mut self, slot: u32, uses: &mut u64, now: Micros) {
+    pub fn release(&mut self, slot: u32, uses: &mut u64, now: SimTime) {
         let view = &self.view;
         let waiting = self.waiting.len();
         self.collector.before_change(now, || shown(view, waiting));
@@ -128,7 +128,7 @@ impl Node {
 
     /// Slot time used until now.
     #[must_use]
-    pub fn busy_time(&self, now: Micros) -> Micros {
+    pub fn busy_time(&self, now: SimTime) -> Micros {
         self.busy_time + Micros((now - self.busy_since).0 * u64::from(self.busy))
     }
 
@@ -150,7 +150,7 @@ impl Node {
     }
 
     /// What decisions know of it.
-    pub fn facts(&mut self, now: Micros) -> &fpga_core::node_facts::NodeFacts {
+    pub fn facts(&mut self, now: SimTime) -> &fpga_core::node_facts::NodeFacts {
         let (view, waiting) = (&self.view, self.waiting.len());
         self.collector.facts(now, || shown(view, waiting))
     }
@@ -161,7 +161,7 @@ impl Node {
         self.collector.known()
     }
 
-    fn advance(&mut self, now: Micros) {
+    fn advance(&mut self, now: SimTime) {
         self.busy_time = self.busy_time(now);
         self.busy_since = now;
     }

@@ -6,7 +6,7 @@ use super::node::Node;
 use super::options::{Others, Placement, Ties};
 use crate::random::Random;
 use crate::scenario::ScenarioError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::decide::{AntiHerd, Candidate, Ranking, Rules, filter, prioritize_ranking};
 use fpga_core::expected_load::{Expected, ExpectedLoads, PlacedPod};
@@ -30,7 +30,7 @@ pub struct Placer {
     ties: Ties,
     random: Random,
     expected: ExpectedLoads,
-    learnt: Micros,
+    learnt: SimTime,
     names: Vec<String>,
     placed: Vec<u32>,
     placements: u64,
@@ -59,7 +59,7 @@ impl Placer {
             ties: placement.ties,
             random: Random::new(seed, 30),
             expected: ExpectedLoads::default(),
-            learnt: Micros::ZERO,
+            learnt: SimTime::BEGIN,
             names: (0..nodes).map(|node| format!("node-{node}")).collect(),
             placed: vec![0; nodes],
             placements: 0,
@@ -81,7 +81,7 @@ impl Placer {
         replicas: u32,
         nodes: &mut [Node],
         cpu: &[u64],
-        now: Micros,
+        now: SimTime,
     ) -> Vec<u32> {
         let mut chosen = Vec::new();
         self.extend(unit, bitstream, &mut chosen, replicas, nodes, cpu, now);
@@ -98,7 +98,7 @@ impl Placer {
         replicas: u32,
         nodes: &mut [Node],
         cpu: &[u64],
-        now: Micros,
+        now: SimTime,
     ) {
         for replica in u32::try_from(chosen.len()).unwrap_or(u32::MAX)..replicas {
             let totals = self.totals(bitstream, nodes, cpu, now);
@@ -139,7 +139,7 @@ impl Placer {
     }
 
     /// A unit is put on a node that was not chosen here.
-    pub fn count(&mut self, unit: u32, replica: u32, bitstream: u32, node: u32, now: Micros) {
+    pub fn count(&mut self, unit: u32, replica: u32, bitstream: u32, node: u32, now: SimTime) {
         self.placements += 1;
         if let Some(placed) = self.placed.get_mut(node as usize) {
             *placed += 1;
@@ -159,7 +159,7 @@ impl Placer {
     }
 
     /// Per node the sum of all plugins' scores, 0 to 100 each; nothing where the pod doesn't fit.
-    fn totals(&mut self, bitstream: u32, nodes: &mut [Node], cpu: &[u64], now: Micros) -> Vec<Option<f64>> {
+    fn totals(&mut self, bitstream: u32, nodes: &mut [Node], cpu: &[u64], now: SimTime) -> Vec<Option<f64>> {
         for node in nodes.iter_mut() {
             node.facts(now);
         }
@@ -183,7 +183,7 @@ impl Placer {
             .collect()
     }
 
-    fn expected(&mut self, candidates: &[Candidate<'_>], now: Micros) -> Vec<Expected> {
+    fn expected(&mut self, candidates: &[Candidate<'_>], now: SimTime) -> Vec<Expected> {
         if self.rules.anti_herd == AntiHerd::Off || self.expected.pods() == 0 {
             return Vec::new();
         }

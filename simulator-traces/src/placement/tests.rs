@@ -2,7 +2,7 @@ use super::Scenario;
 use super::engine::Engine;
 use crate::outcome::{Format, Outcome};
 use crate::random::Random;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use crate::trace::{Origin, Request, Trace};
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn get(outcome: &Outcome, name: &str) -> f64 {
 }
 
 fn request(at: f64, duration: f64, function: u32) -> Request {
-    Request { at: Micros::from_secs(at), duration: Micros::from_secs(duration), function, app: function }
+    Request { at: SimTime::from_secs(at), duration: Micros::from_secs(duration), function, app: function }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::node::Node;
 use super::options::{Lifetime, Placement};
 use super::placer::Placer;
 use crate::scenario::ScenarioError;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 
 /// All units, and who decides where they go.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub struct Units {
 #[derive(Debug, Clone, Default)]
 struct Unit {
     nodes: Vec<u32>,
-    last: Micros,
-    ready: Micros,
+    last: SimTime,
+    ready: SimTime,
 }
 
 impl Units {
@@ -29,7 +29,12 @@ impl Units {
     ///
     /// # Errors
     /// [`ScenarioError::Invalid`] if a setting of the extender can't be understood.
-    pub fn new(placement: &Placement, nodes: usize, seed: u64, begin: Micros) -> Result<Self, ScenarioError> {
+    pub fn new(
+        placement: &Placement,
+        nodes: usize,
+        seed: u64,
+        begin: SimTime,
+    ) -> Result<Self, ScenarioError> {
         Ok(Self {
             units: Vec::new(),
             placer: Placer::new(placement, nodes, seed)?,
@@ -46,8 +51,8 @@ impl Units {
 
     /// When its first request can be served.
     #[must_use]
-    pub fn ready(&self, unit: u32) -> Micros {
-        self.units.get(unit as usize).map_or(Micros::ZERO, |unit| unit.ready)
+    pub fn ready(&self, unit: u32) -> SimTime {
+        self.units.get(unit as usize).map_or(SimTime::BEGIN, |unit| unit.ready)
     }
 
     /// How many placements and moves there were, and how many replicas there are.
@@ -63,7 +68,7 @@ impl Units {
         job: &Job,
         nodes: &mut [Node],
         cpu: impl Fn(&[Node]) -> Vec<u64>,
-        now: Micros,
+        now: SimTime,
     ) {
         let index = job.unit as usize;
         if self.units.len() <= index {
@@ -94,7 +99,7 @@ impl Units {
     }
 
     /// Moves and copies units, if it is time to look at them.
-    pub fn look_if_due(&mut self, nodes: &mut [Node], cpu: impl Fn(&[Node]) -> Vec<u64>, now: Micros) {
+    pub fn look_if_due(&mut self, nodes: &mut [Node], cpu: impl Fn(&[Node]) -> Vec<u64>, now: SimTime) {
         if !self.mover.is_due(now) {
             return;
         }
@@ -118,7 +123,7 @@ impl Units {
     }
 
     /// As many replicas as demand and budget say.
-    fn copy(&mut self, nodes: &mut [Node], cpu: impl Fn(&[Node]) -> Vec<u64>, now: Micros) {
+    fn copy(&mut self, nodes: &mut [Node], cpu: impl Fn(&[Node]) -> Vec<u64>, now: SimTime) {
         let wanted = self.mover.replicas(self.units.len(), nodes.len());
         if wanted.is_empty() {
             return;

@@ -7,7 +7,7 @@ use super::file::Names;
 use super::{BadRow, Request};
 use crate::azure::TraceError;
 use crate::random::Random;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -87,8 +87,8 @@ impl Requests {
 
     /// When the last day ends.
     #[must_use]
-    pub fn end(&self) -> Micros {
-        Micros(Micros::DAY.0 * (self.days_before + self.days.len() as u64))
+    pub fn end(&self) -> SimTime {
+        SimTime(Micros::DAY.0 * (self.days_before + self.days.len() as u64))
     }
 
     /// Draws the requests of the next minute, the last one first. Nothing after the last day.
@@ -104,7 +104,7 @@ impl Requests {
         let begin = self.days_before as f64 * 86_400.0 + day.minute as f64 * MINUTE;
         for (function, app, count) in std::mem::take(&mut day.calls[day.minute]) {
             for _ in 0..count {
-                let at = Micros::from_secs(begin + MINUTE * self.random.unit());
+                let at = SimTime::from_secs(begin + MINUTE * self.random.unit());
                 let duration = match day.durations.get(&function) {
                     Some(quantiles) => between(quantiles, self.random.unit()),
                     None => UNKNOWN_DURATION,
@@ -266,7 +266,7 @@ mod tests {
             assert!((0.001..=0.009).contains(&request.duration.secs()));
         }
         assert!(requests.is_sorted_by_key(|request| request.at));
-        assert_eq!(trace.end, Micros(2 * Micros::DAY.0));
+        assert_eq!(trace.end, SimTime(2 * Micros::DAY.0));
         assert_eq!(trace.bad_rows.count, 1);
         assert_eq!(trace.bad_rows.first[0].line, 3, "{:?}", trace.bad_rows);
     }

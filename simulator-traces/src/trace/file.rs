@@ -5,7 +5,7 @@
 
 use super::{BadRow, BadRows, Request};
 use crate::azure::{Invocation, Invocations, TraceError};
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fs::File;
@@ -23,8 +23,8 @@ pub struct Ordered {
     /// How far back a start can lie behind the ends before it.
     horizon: Micros,
     /// When the last row ends.
-    end: Micros,
-    latest_end: Micros,
+    end: SimTime,
+    latest_end: SimTime,
     waiting: BinaryHeap<Reverse<Waiting>>,
     read: u64,
     ended: bool,
@@ -32,7 +32,7 @@ pub struct Ordered {
 }
 
 /// Start, place in the file, duration, function, application.
-type Waiting = (Micros, u64, Micros, u32, u32);
+type Waiting = (SimTime, u64, Micros, u32, u32);
 
 /// Numbers for names, by first sight.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Ordered {
     /// [`TraceError`] if it can't be opened, or isn't of this schema at all.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let mut horizon = Micros::ZERO;
-        let mut latest_end = Micros::ZERO;
+        let mut latest_end = SimTime::BEGIN;
         let (mut good, mut bad_rows) = (0_u64, BadRows::default());
         for row in Invocations::new(bytes_of(path)?) {
             match row {
@@ -72,7 +72,7 @@ impl Ordered {
             rows: Invocations::new(bytes_of(path)?),
             horizon,
             end: latest_end,
-            latest_end: Micros::ZERO,
+            latest_end: SimTime::BEGIN,
             waiting: BinaryHeap::new(),
             read: 0,
             ended: false,
@@ -82,7 +82,7 @@ impl Ordered {
 
     /// When the last request ends.
     #[must_use]
-    pub fn end(&self) -> Micros {
+    pub fn end(&self) -> SimTime {
         self.end
     }
 }
@@ -141,8 +141,8 @@ fn number(known: &mut HashMap<String, u32>, name: &str) -> u32 {
     next
 }
 
-fn times(row: &Invocation) -> (Micros, Micros) {
-    (Micros::from_secs(row.start.as_secs_f64()), Micros::from_secs(row.duration.as_secs_f64()))
+fn times(row: &Invocation) -> (SimTime, Micros) {
+    (SimTime::from_secs(row.start.as_secs_f64()), Micros::from_secs(row.duration.as_secs_f64()))
 }
 
 /// The last part of a path: what documents may tell of it.

@@ -11,7 +11,7 @@ mod tests;
 
 use super::Request;
 use crate::random::Random;
-use crate::time::Micros;
+use crate::time::{Micros, SimTime};
 use arrivals::Arrivals;
 use population::Population;
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ const OWN_DURATION: f64 = 0.8;
 /// The requests.
 pub struct Synthetic {
     functions: Vec<Function>,
-    next: BinaryHeap<Reverse<(Micros, u32)>>,
+    next: BinaryHeap<Reverse<(SimTime, u32)>>,
 }
 
 struct Function {

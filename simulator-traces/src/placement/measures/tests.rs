@@ -4,7 +4,7 @@ use crate::placement::options::Freshness;
 use std::num::NonZeroU32;
 
 fn measures() -> Measures {
-    Measures::new(Micros::from_secs(300.0), Micros::from_secs(30.0), Micros::ZERO, Micros::ZERO)
+    Measures::new(Micros::from_secs(300.0), Micros::from_secs(30.0), Micros::ZERO, SimTime::BEGIN)
 }
 
 fn node() -> Node {
@@ -22,30 +22,30 @@ fn broken(result: Result<impl Sized, ScenarioError>, part: &str) {
 #[test]
 fn a_request_that_never_leaves_stops_the_run() {
     let mut measures = measures();
-    measures.arrived(Micros::from_secs(1.0));
-    broken(measures.finish(&[node()], Micros::from_secs(2.0), false), "1 requests came, 0 left");
+    measures.arrived(SimTime::from_secs(1.0));
+    broken(measures.finish(&[node()], SimTime::from_secs(2.0), false), "1 requests came, 0 left");
 }
 
 #[test]
 fn a_stay_that_is_not_what_it_says_breaks_littles_law() {
     let mut measures = measures();
-    measures.arrived(Micros::from_secs(1.0));
-    measures.left(Micros::ZERO, Micros::from_secs(2.0));
-    broken(measures.finish(&[node()], Micros::from_secs(2.0), false), "Little's law");
+    measures.arrived(SimTime::from_secs(1.0));
+    measures.left(SimTime::BEGIN, SimTime::from_secs(2.0));
+    broken(measures.finish(&[node()], SimTime::from_secs(2.0), false), "Little's law");
 }
 
 #[test]
 fn work_that_no_slot_did_stops_the_run() {
     let mut one = node();
     one.done.service = Micros::from_secs(1.0);
-    broken(measures().finish(&[one], Micros::from_secs(2.0), false), "slots were used for");
+    broken(measures().finish(&[one], SimTime::from_secs(2.0), false), "slots were used for");
 }
 
 #[test]
 fn a_request_that_began_without_having_come_stops_the_run() {
     let mut one = node();
     one.done.started = 1;
-    broken(measures().finish(&[one], Micros::from_secs(2.0), false), "has begun");
+    broken(measures().finish(&[one], SimTime::from_secs(2.0), false), "has begun");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::DAYS;
 use crate::random::Random;
-use crate::time::Micros;
+use crate::time::SimTime;
 
 const HOURS: usize = 336;
 const HOUR: f64 = 3600.0;
@@ -67,7 +67,7 @@ impl Arrivals {
     }
 
     /// The next one.
-    pub(super) fn next(&mut self, random: &mut Random) -> Option<Micros> {
+    pub(super) fn next(&mut self, random: &mut Random) -> Option<SimTime> {
         self.left = self.left.checked_sub(1)?;
         let at = match &mut self.pattern {
             Pattern::Timer { period, phase, tick } => {
@@ -96,7 +96,7 @@ impl Arrivals {
             }
         };
         self.last = at;
-        Some(Micros::from_secs(at))
+        Some(SimTime::from_secs(at))
     }
 }
 
