@@ -15,6 +15,7 @@ use crate::objects::lock;
 use crate::outgoing::{Messages, Said};
 use crate::segments::Key;
 use crate::server::frames::GrpcFrames;
+use crate::server::read_ahead::TrackedBody;
 use crate::session::Incoming;
 use bytes::Bytes;
 use fpga_protocol::v1;
@@ -41,7 +42,7 @@ const ACK_EVERY: u64 = 64;
 const ACK_BYTES: usize = 1 << 20;
 
 /// The messages of one connection.
-pub type Client = GrpcFrames<hyper::body::Incoming>;
+pub type Client = GrpcFrames<TrackedBody<hyper::body::Incoming>>;
 
 /// The links of a manager by their keys. Clones share them.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@
 
 mod connection;
 pub(crate) mod frames;
+pub(crate) mod read_ahead;
 
 use crate::config::{Config, SharedMemory};
 use crate::connections::Connections;

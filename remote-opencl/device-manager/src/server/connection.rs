@@ -1,12 +1,13 @@
 //! One connection: TLS, HTTP/2 and its sessions, all on the thread of the connection.
 
 use super::frames::{GrpcFrames, SaidEncoder};
+use super::read_ahead::{ReadAhead, TrackedBody};
 use crate::config::SharedMemory;
 use crate::connections::Open;
 use crate::governor::{Budget, SEND_BUFFER_BYTES};
 use crate::greeting::{Greeted, Greeting, greet};
 use crate::isolation::relay;
-use crate::link::Lines;
+use crate::link::{Client, Lines};
 use crate::metrics::Metrics;
 use crate::outgoing::Outgoing;
 use crate::peer::{Accepted, Credentials, Peer};
@@ -96,9 +97,11 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let window = service.shared.governor.window_bytes();
+    let ahead = ReadAhead::default();
+    let stream = ahead.stream(stream);
     let server = service.clone();
     let handler = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let answer = server.answer(request);
+        let answer = server.answer(request.map(|body| ahead.body(body)));
         async move { Ok::<_, std::convert::Infallible>(answer) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -207,7 +210,10 @@ impl Service {
 
 impl Service {
     /// The answer to a request, which begins a session where it is one for that.
-    fn answer(&self, request: hyper::Request<hyper::body::Incoming>) -> Response<tonic::body::Body> {
+    fn answer(
+        &self,
+        request: hyper::Request<TrackedBody<hyper::body::Incoming>>,
+    ) -> Response<tonic::body::Body> {
         let (head, body) = request.into_parts();
         if head.uri.path() != SESSION_PATH || head.method != Method::POST {
             return Status::unimplemented("a device manager has the method Session only").into_http();
@@ -220,7 +226,7 @@ impl Service {
         response
     }
 
-    fn session(&self, mut client: GrpcFrames<hyper::body::Incoming>) -> Lines {
+    fn session(&self, mut client: Client) -> Lines {
         // Nothing is said to a client that has proved nothing but why it is refused.
         let (outgoing, messages) = Outgoing::new(Budget::default(), self.shared.config.metrics.clone());
         let (lines, link) = Lines::new(messages);

@@ -1,0 +1,257 @@
+//! Bounds how far a connection is read ahead of its sessions.
+//!
+//! HTTP/2's window counts the data of a frame, and h2 bounds how many short frames wait. A frame that waits for its session
+//! pins more than its data: the whole buffer that the frame was read into. With frames of other kinds between those with
+//! data, that is a buffer for each byte of data. So the bytes of the socket are counted instead: while data waits for a
+//! session, the socket is read for [`READ_AHEAD_BYTES`] more, and no further until the session has taken all data that came.
+//!
+//! A session that has taken everything waits for data, and then any number of bytes may come: what is no data pins
+//! nothing. The waker that the session waits with says when that is over.
+
+use hyper::body::{Body, Frame, SizeHint};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How many bytes of its socket a connection reads while data waits for one of its sessions.
+pub(super) const READ_AHEAD_BYTES: u64 = 256 << 10;
+
+/// How far a connection is ahead of its sessions. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReadAhead(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Sessions for which data waits.
+    behind: usize,
+    /// What was read since the first of these sessions fell behind.
+    bytes: u64,
+    /// The connection, where it reads no further.
+    reader: Option<Waker>,
+}
+
+/// A connection's stream, which is read as far as [`ReadAhead`] allows.
+#[derive(Debug)]
+pub(super) struct BoundedStream<S> {
+    stream: S,
+    ahead: ReadAhead,
+}
+
+/// The body of a session's request, which tells [`ReadAhead`] whether data waits in it.
+#[derive(Debug)]
+pub struct TrackedBody<B> {
+    body: B,
+    arrival: Arc<Arrival>,
+    /// Made of `arrival`.
+    waker: Waker,
+}
+
+/// Hears of data for one session.
+#[derive(Debug)]
+struct Arrival {
+    ahead: ReadAhead,
+    session: Mutex<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    is_behind: bool,
+    /// Since it looked for data the last time.
+    was_woken: bool,
+    waker: Waker,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ReadAhead {
+    pub(super) fn stream<S>(&self, stream: S) -> BoundedStream<S> {
+        BoundedStream { stream, ahead: self.clone() }
+    }
+
+    pub(super) fn body<B>(&self, body: B) -> TrackedBody<B> {
+        // Data may have come with the request.
+        lock(&self.0).behind += 1;
+        let session = Mutex::new(Waiting { is_behind: true, was_woken: false, waker: Waker::noop().clone() });
+        let arrival = Arc::new(Arrival { ahead: self.clone(), session });
+        TrackedBody { body, waker: arrival.clone().into(), arrival }
+    }
+
+    /// Where the connection is too far ahead, `context` is woken once the sessions have taken what came.
+    fn poll_may_read(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0);
+        if state.behind == 0 || state.bytes < READ_AHEAD_BYTES {
+            return Poll::Ready(());
+        }
+        state.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn was_read(&self, bytes: usize) {
+        let mut state = lock(&self.0);
+        if state.behind > 0 {
+            state.bytes = state.bytes.saturating_add(bytes as u64);
+        }
+    }
+
+    fn fell_behind(&self) {
+        lock(&self.0).behind += 1;
+    }
+
+    fn caught_up(&self) {
+        let reader = {
+            let mut state = lock(&self.0);
+            state.behind -= 1;
+            if state.behind > 0 {
+                return;
+            }
+            state.bytes = 0;
+            state.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
+impl Arrival {
+    /// The session looks for data, and hears by `waker` of what comes later.
+    fn look(&self, waker: &Waker) {
+        let mut session = lock(&self.session);
+        session.was_woken = false;
+        if !session.waker.will_wake(waker) {
+            session.waker = waker.clone();
+        }
+    }
+
+    /// The session has found no data. Data that came during the look has woken it.
+    fn found_nothing(&self) {
+        let mut session = lock(&self.session);
+        if !session.was_woken {
+            self.set(&mut session, false);
+        }
+    }
+
+    fn set_behind(&self, is_behind: bool) {
+        self.set(&mut lock(&self.session), is_behind);
+    }
+
+    /// Called under the session's lock, so that the counts follow its changes in their order.
+    fn set(&self, session: &mut Waiting, is_behind: bool) {
+        if session.is_behind != is_behind {
+            session.is_behind = is_behind;
+            if is_behind { self.ahead.fell_behind() } else { self.ahead.caught_up() }
+        }
+    }
+}
+
+impl Wake for Arrival {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waker = {
+            let mut session = lock(&self.session);
+            session.was_woken = true;
+            self.set(&mut session, true);
+            session.waker.clone()
+        };
+        waker.wake();
+    }
+}
+
+impl<B> Body for TrackedBody<B>
+where
+    B: Body + Unpin,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let Self { body, arrival, waker } = &mut *self;
+        arrival.look(context.waker());
+        let polled = Pin::new(body).poll_frame(&mut Context::from_waker(waker));
+        match &polled {
+            Poll::Pending => arrival.found_nothing(),
+            // There may be more.
+            Poll::Ready(Some(Ok(_))) => arrival.set_behind(true),
+            Poll::Ready(_) => arrival.set_behind(false),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for TrackedBody<B> {
+    fn drop(&mut self) {
+        // HTTP/2 forgets what nobody will take.
+        self.arrival.set_behind(false);
+    }
+}
+
+impl<S> AsyncRead for BoundedStream<S>
+where
+    S: AsyncRead + Unpin,
+{
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.ahead.poll_may_read(context));
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buf))?;
+        self.ahead.was_read(buf.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S> AsyncWrite for BoundedStream<S>
+where
+    S: AsyncWrite + Unpin,
+{
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests;
