@@ -5,10 +5,8 @@
 //! board a node has, it is not valid there. What isn't listed is valid everywhere, or nowhere: that is said, too.
 
 use crate::bitstream::{BitstreamId, Digest};
-use crate::node_facts::NodeLabels;
-use crate::node_state::DeviceState;
-use crate::requirement::Requirement;
-use serde::{Deserialize, Serialize};
+use crate::board_kind::BoardKind;
+use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
@@ -36,21 +34,6 @@ pub struct Listed {
     pub digest: Option<Digest>,
     /// The boards; what is left open of one may be anything.
     pub boards: Vec<BoardKind>,
-}
-
-/// A kind of boards; what is nothing may be anything.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BoardKind {
-    /// As in the label `fpga-scheduling.io/fpga-vendor`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vendor: Option<String>,
-    /// As in the label `fpga-scheduling.io/board`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub board: Option<String>,
-    /// As in the label `fpga-scheduling.io/shell-version`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shell: Option<String>,
 }
 
 /// What becomes of pods with bitstreams that no catalog lists.
@@ -102,13 +85,17 @@ impl Catalog {
         Ok(Self { listed, unlisted })
     }
 
-    /// Notes in `asked` for which boards its bitstreams are valid.
-    pub fn narrow(&self, asked: &mut Requirement) {
+    /// Per bitstream of `bitstreams` that is not valid on every board: the boards that the bitstream is valid for. A pod
+    /// that uses these bitstreams needs a board that is in every one of the lists.
+    #[must_use]
+    pub fn valid_boards<'b>(
+        &self,
+        bitstreams: impl IntoIterator<Item = &'b BitstreamId>,
+    ) -> Vec<Vec<BoardKind>> {
         if self.listed.is_empty() && self.unlisted == Unlisted::Accept {
-            return;
+            return Vec::new();
         }
-        let all = asked.bitstreams.iter().chain(&asked.loaded);
-        asked.valid_on = all.filter_map(|id| self.boards_of(id)).collect();
+        bitstreams.into_iter().filter_map(|id| self.boards_of(id)).collect()
     }
 
     /// The boards that this one is valid for; nothing if it is valid everywhere. Of a name that is listed more than once
@@ -150,26 +137,6 @@ impl Listed {
     }
 }
 
-impl BoardKind {
-    /// Whether that board is of this kind. What a board doesn't say of itself it isn't.
-    #[must_use]
-    pub fn is(&self, device: &DeviceState) -> bool {
-        let agrees = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-        agrees(&self.vendor, &device.vendor)
-            && agrees(&self.board, &device.board)
-            && agrees(&self.shell, &device.shell)
-    }
-
-    /// Whether a node with these labels has such boards. What no label says it has not.
-    #[must_use]
-    pub fn is_labelled(&self, labels: &NodeLabels) -> bool {
-        let agrees = |wanted: &Option<String>, is: &Option<String>| wanted.is_none() || wanted == is;
-        agrees(&self.vendor, &labels.vendor)
-            && agrees(&self.board, &labels.board)
-            && agrees(&self.shell, &labels.shell)
-    }
-}
-
 impl FromStr for Unlisted {
     type Err = InvalidUnlisted;
 
@@ -194,18 +161,16 @@ impl fmt::Display for Unlisted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::mk_asked;
 
     fn listed(name: &str, board: &str) -> Listed {
         let kind = BoardKind { board: Some(board.to_owned()), ..BoardKind::default() };
         Listed { name: Some(name.to_owned()), digest: None, boards: vec![kind] }
     }
 
-    fn narrowed(catalog: &Catalog, bitstreams: &[&str]) -> Vec<Vec<String>> {
-        let mut asked = mk_asked(bitstreams);
-        catalog.narrow(&mut asked);
+    fn valid(catalog: &Catalog, bitstreams: &[&str]) -> Vec<Vec<String>> {
+        let bitstreams: Vec<BitstreamId> = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
         let boards = |kinds: Vec<BoardKind>| kinds.into_iter().filter_map(|kind| kind.board).collect();
-        asked.valid_on.into_iter().map(boards).collect()
+        catalog.valid_boards(&bitstreams).into_iter().map(boards).collect()
     }
 
     #[test]
@@ -214,15 +179,15 @@ mod tests {
         let mut entries = vec![listed("sobel", "a10"), listed("mm", "s10"), listed("sobel", "s10")];
         entries[1].digest = Some(digest.parse().unwrap());
         let catalog = Catalog::new(entries, Unlisted::Accept).unwrap();
-        assert_eq!(narrowed(&catalog, &["sobel", "fft", &digest]), [vec!["a10", "s10"], vec!["s10"]]);
-        assert!(narrowed(&catalog, &["fft"]).is_empty() && narrowed(&catalog, &[]).is_empty());
+        assert_eq!(valid(&catalog, &["sobel", "fft", &digest]), [vec!["a10", "s10"], vec!["s10"]]);
+        assert!(valid(&catalog, &["fft"]).is_empty() && valid(&catalog, &[]).is_empty());
     }
 
     #[test]
     fn what_is_not_listed_is_valid_everywhere_or_nowhere() {
         let strict = Catalog::new(vec![listed("sobel", "a10")], Unlisted::Reject).unwrap();
-        assert_eq!(narrowed(&strict, &["fft", "sobel"]), [vec![], vec!["a10"]]);
-        assert!(narrowed(&Catalog::default(), &["fft"]).is_empty());
+        assert_eq!(valid(&strict, &["fft", "sobel"]), [vec![], vec!["a10"]]);
+        assert!(valid(&Catalog::default(), &["fft"]).is_empty());
     }
 
     #[test]

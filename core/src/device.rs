@@ -3,6 +3,9 @@
 use crate::bitstream::{BitstreamId, Digest};
 use serde::{Deserialize, Serialize};
 
+/// Slots that a node counts with while none of its devices is known: those of the paper's boards (S-7).
+pub const UNKNOWN_SLOTS: u32 = 4;
+
 /// One board as its runtime describes it; the whole is sent again whenever something in it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,7 +1,8 @@
 //! Builders for the tests of this crate.
 
 use crate::device::Health;
-use crate::node_facts::{NodeFacts, NodeLabels};
+use crate::node_facts::NodeFacts;
+use crate::node_labels::NodeLabels;
 use crate::node_state::{Buckets, DeviceState, LeftOut, NodeState, RecentBitstream};
 use crate::requirement::Requirement;
 use crate::staleness::{Knowledge, Received};

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bitstream;
+pub mod board_kind;
 pub mod boards_now;
 pub mod catalog;
 pub mod decide;
@@ -18,6 +19,7 @@ pub mod locality;
 pub mod matching;
 pub mod names;
 pub mod node_facts;
+pub mod node_labels;
 pub mod node_state;
 pub mod pacing;
 pub mod per_slot;

@@ -4,7 +4,8 @@ mod held;
 
 use crate::bitstream::BitstreamId;
 use crate::device::Health;
-use crate::node_facts::{NodeFacts, NodeLabels};
+use crate::node_facts::NodeFacts;
+use crate::node_labels::NodeLabels;
 use crate::node_state::{DeviceState, NodeState};
 use crate::requirement::Requirement;
 use crate::signals::Key;

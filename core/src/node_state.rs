@@ -15,10 +15,9 @@ pub use codec::{EncodeError, Encoded, Unreadable, decode, encode, encode_whole};
 pub use left_out::{IN_SLOT_LEFT_OUT, LeftOut};
 
 use crate::bitstream::{BitstreamId, Digest, InvalidBitstreamId, from_hex};
-use crate::device::Health;
+use crate::device::{Health, UNKNOWN_SLOTS};
 use crate::ternary::Ternary;
 use crate::units::{Millis, WallTime};
-use crate::window::UNKNOWN_SLOTS;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

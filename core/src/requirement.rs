@@ -1,7 +1,7 @@
 //! What a pod asks of a node, read from its labels, annotations and resources (S-1, B-7).
 
 use crate::bitstream::{BitstreamId, InvalidBitstreamId};
-use crate::catalog::BoardKind;
+use crate::board_kind::BoardKind;
 use crate::names::{
     ACCELERATED_RESOURCE, ACCELERATOR_ALIAS, ACCELERATOR_HASH_ALIAS, ALIAS_PREFIX, BITSTREAMS_ANNOTATION,
     BOARD_ALIAS, BOARD_LABEL, LOADED_ANNOTATION, PLATFORM_ALIAS, PLATFORM_ANNOTATION, SHELL_LABEL,
@@ -34,8 +34,8 @@ pub struct Requirement {
     /// Bitstreams that the device must hold in its slots already (B-6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<BitstreamId>,
-    /// Per bitstream that isn't valid everywhere the boards that it is valid for: what a [`crate::catalog::Catalog`] says. The
-    /// device must be one of each.
+    /// Per bitstream that is not valid on every board the boards that it is valid for, as the administrator's catalog says.
+    /// The device must be in every one of the lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub valid_on: Vec<Vec<BoardKind>>,
 }
@@ -186,6 +186,11 @@ impl Requirement {
             loaded: bitstreams(LOADED_ANNOTATION, found.loaded.unwrap_or_default())?,
             valid_on: Vec::new(),
         }))
+    }
+
+    /// Every bitstream that the pod names: those it will use, then those that must be loaded.
+    pub fn all_bitstreams(&self) -> impl Iterator<Item = &BitstreamId> {
+        self.bitstreams.iter().chain(&self.loaded)
     }
 }
 

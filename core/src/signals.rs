@@ -3,21 +3,24 @@
 //!
 //! It says nothing that the state doesn't, and means nothing without it.
 
+mod keys;
 mod kinds;
+mod load;
 #[cfg(test)]
 mod tests;
 
+pub use keys::Key;
 pub use kinds::AskedKind;
+pub use load::Load;
 
-use crate::bitstream::BitstreamId;
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
-use crate::node_state::{DeviceState, DigestPrefix, NodeState};
+use crate::node_state::{DeviceState, NodeState};
 use crate::steps;
 use crate::units::Millis;
+use keys::{NONE, digest_key, name_key};
 use kinds::{BoardKeys, Kind, part};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::ops::AddAssign;
 
 /// A node's signals at any age of its state. In the order in which a decision reads them, what it always reads first:
 /// it waits for memory longer than for anything else.
@@ -65,15 +68,6 @@ pub enum Boards {
     None,
 }
 
-/// Slot time and reconfiguration time of a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Load {
-    /// Slot time used.
-    pub usage: Millis,
-    /// Time spent reconfiguring.
-    pub reconfiguration: Millis,
-}
-
 /// What the boards of one kind that answer did in a window, and what they have at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoardsLoad {
@@ -83,16 +77,6 @@ pub struct BoardsLoad {
     pub slots: u32,
     /// Empty slots and waiting tasks.
     pub now: BoardsNow,
-}
-
-/// A number that stands for a name or digest. That two share one happens once in 2^64 pairs; a node that wanted to pass
-/// for having a bitstream could simply say so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
-    /// Of a name.
-    Name(u64),
-    /// Of the start of a digest.
-    Digest(u64),
 }
 
 impl Signals {
@@ -323,27 +307,6 @@ impl Boards {
     }
 }
 
-impl AddAssign for Load {
-    fn add_assign(&mut self, other: Self) {
-        self.usage += other.usage;
-        self.reconfiguration += other.reconfiguration;
-    }
-}
-
-impl Key {
-    /// That of `id`.
-    #[must_use]
-    pub fn of(id: &BitstreamId) -> Self {
-        match id {
-            BitstreamId::Name(name) => Self::Name(name_key(name)),
-            BitstreamId::Digest(digest) => Self::Digest(digest_key(digest.into())),
-        }
-    }
-}
-
-/// In the place of a key where there is nothing to have one.
-const NONE: u64 = 0;
-
 /// Per bitstream the age of the state, in milliseconds, from which it no longer counts as there: what a board that answers
 /// has in a slot stays.
 fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
@@ -366,16 +329,4 @@ fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
 /// The bit that stands for a key.
 fn mark(key: u64) -> u64 {
     1 << (key % 64)
-}
-
-fn name_key(name: &str) -> u64 {
-    // Both sides are of one process, so it need not be the same in the next version of the standard library.
-    let mut hasher = DefaultHasher::new();
-    hasher.write(name.as_bytes());
-    hasher.finish()
-}
-
-fn digest_key(digest: DigestPrefix) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *digest.as_bytes();
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }

@@ -16,6 +16,7 @@ mod tests;
 
 pub use recent::MAX_RECENT;
 
+use crate::device::UNKNOWN_SLOTS;
 use crate::event::{Event, Identity, Phase};
 use crate::ledger::Order;
 use crate::node_state::{Buckets, NodeState, RecentBitstream};
@@ -29,8 +30,6 @@ use std::collections::BTreeMap;
 pub const MIN_LENGTH: Millis = Millis::from_secs(1);
 /// Longest window.
 pub const MAX_LENGTH: Millis = crate::node_state::codec::MAX_WINDOW;
-/// Slots of a node of which no device is known: those of the paper's boards (S-7).
-pub const UNKNOWN_SLOTS: u32 = 4;
 /// Devices that are told apart; the usage of others counts for the node only.
 pub const MAX_DEVICES: usize = 64;
 /// Running tasks that are told apart; the progress of others is left out, their final events carry the whole.

@@ -2,10 +2,10 @@
 
 use fpga_collector::intake;
 use fpga_collector::state::{Record, State};
+use fpga_core::device::UNKNOWN_SLOTS;
 use fpga_core::event::Event;
 use fpga_core::node_state::codec;
 use fpga_core::units::{Millis, WallTime};
-use fpga_core::window::UNKNOWN_SLOTS;
 
 const WINDOW: Millis = Millis::from_secs(300);
 const NOW: WallTime = WallTime(1_760_000_000_000);

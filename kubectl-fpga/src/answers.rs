@@ -1,7 +1,7 @@
 //! What the extender answers, as far as it is used here. What is not known here is left out, so that an extender of
 //! another version can be asked too.
 
-use fpga_core::node_facts::NodeLabels;
+use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::NodeState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

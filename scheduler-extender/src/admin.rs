@@ -14,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fpga_core::decide::Rules;
-use fpga_core::node_facts::NodeLabels;
+use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{NodeState, StateVersion};
 use fpga_core::staleness::{Freshness, Knowledge};
 use fpga_core::units::Millis;

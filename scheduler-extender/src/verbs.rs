@@ -130,7 +130,7 @@ fn decide_filter(
 ) -> Result<Vec<Option<&'static str>>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
-    policy.bitstreams.narrow(&mut asked);
+    asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
     let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;
@@ -173,7 +173,7 @@ fn decide_prioritize(
 ) -> Result<Vec<u32>, Refusal> {
     ensure_synced(app)?;
     let (at, policy) = (app.clock.read(), app.config.policy());
-    policy.bitstreams.narrow(&mut asked);
+    asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
     let (rules, kind) = (&policy.rules, AskedKind::of(&asked));
     let known = app.index.read();
     let found: Vec<_> = nodes.names().map(|name| known.get(name)).collect();
@@ -222,7 +222,7 @@ fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal
         Ok(Some(mut asked)) => {
             ensure_synced(app)?;
             let (at, policy) = (app.clock.read(), app.config.policy());
-            policy.bitstreams.narrow(&mut asked);
+            asked.valid_on = policy.bitstreams.valid_boards(asked.all_bitstreams());
             let known: &KnownNodes = &app.index.read();
             let found: Vec<_> = offered.iter().map(|candidate| known.get(candidate.node.as_str())).collect();
             let verdicts = filter(&asked, &candidates(&found), &policy.rules, at.now).verdicts;

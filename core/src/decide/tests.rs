@@ -2,7 +2,7 @@ mod per_slot;
 
 use super::*;
 use crate::fixtures::{mk_asked, mk_bitstream, mk_busy, mk_node};
-use crate::node_facts::NodeLabels;
+use crate::node_labels::NodeLabels;
 use crate::staleness::Knowledge;
 use proptest::prelude::*;
 

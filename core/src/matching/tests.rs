@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::BoardKind;
+use crate::board_kind::BoardKind;
 use crate::fixtures::{mk_bitstream, mk_device, mk_node, mk_state};
 use crate::node_state::DigestPrefix;
 use proptest::prelude::*;

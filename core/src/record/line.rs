@@ -3,7 +3,7 @@
 use crate::decide::{Ranking, Rules};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
-use crate::node_facts::NodeLabels;
+use crate::node_labels::NodeLabels;
 use crate::node_state::NodeState;
 use crate::requirement::Requirement;
 use crate::units::{Millis, MonotonicTime, WallTime};

@@ -1,6 +1,7 @@
 //! The boards of a node by kind: how many slots each kind has, what they did and what they hold.
 
-use super::{Key, Load, NONE, name_key};
+use super::keys::{Key, NONE, name_key};
+use super::load::Load;
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, NodeState};

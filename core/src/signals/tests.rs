@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixtures::{mk_bitstream, mk_device, mk_state};
-use crate::node_state::RecentBitstream;
+use crate::node_state::{DigestPrefix, RecentBitstream};
 use crate::requirement::Requirement;
 use proptest::prelude::*;
 

@@ -8,7 +8,8 @@ mod tests;
 
 use crate::settings::{SchedulerWeight, Settings};
 use fpga_core::bitstream::Digest;
-use fpga_core::catalog::{BoardKind, Catalog, Listed, Unlisted};
+use fpga_core::board_kind::BoardKind;
+use fpga_core::catalog::{Catalog, Listed, Unlisted};
 use fpga_core::decide::AntiHerd;
 use fpga_core::matching::UnlabelledNodes;
 use fpga_core::score::{MaxScore, PerSignal, Weights, check_weight};

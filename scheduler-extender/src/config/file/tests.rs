@@ -1,4 +1,5 @@
 use super::*;
+use fpga_core::bitstream::BitstreamId;
 use proptest::prelude::*;
 
 fn weights(text: &str) -> String {
@@ -69,18 +70,14 @@ fn bitstreams_are_listed_with_the_boards_that_they_are_valid_for() {
 "
     );
     let catalog = parse(&text).unwrap().bitstreams.unwrap();
-    let mut asked = fpga_core::requirement::Requirement {
-        bitstreams: ["sobel", &digest, "mm"].map(|text| text.parse().unwrap()).to_vec(),
-        ..Default::default()
-    };
-    catalog.narrow(&mut asked);
+    let bitstreams: Vec<BitstreamId> = ["sobel", &digest, "mm"].map(|text| text.parse().unwrap()).to_vec();
     let kind = |vendor: &str, board: Option<&str>, shell: Option<&str>| BoardKind {
         vendor: Some(vendor.to_owned()),
         board: board.map(str::to_owned),
         shell: shell.map(str::to_owned),
     };
     let sobel = vec![kind("intel", Some("a10"), Some("1.2")), kind("intel", Some("s10"), None)];
-    assert_eq!(asked.valid_on, [sobel, vec![kind("xilinx", None, None)], Vec::new()]);
+    assert_eq!(catalog.valid_boards(&bitstreams), [sobel, vec![kind("xilinx", None, None)], Vec::new()]);
     assert!(parse("bitstreams:").unwrap().bitstreams.is_none());
 }
 

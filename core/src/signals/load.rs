@@ -1,0 +1,20 @@
+//! What boards did in a window: the two amounts that scores are made of.
+
+use crate::units::Millis;
+use std::ops::AddAssign;
+
+/// Slot time and reconfiguration time of a window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Load {
+    /// Slot time used.
+    pub usage: Millis,
+    /// Time spent reconfiguring.
+    pub reconfiguration: Millis,
+}
+
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.usage += other.usage;
+        self.reconfiguration += other.reconfiguration;
+    }
+}
