@@ -1,10 +1,10 @@
-//! How a bitstream is named: by the digest of its bytes, by an accelerator's name, or by both.
+//! Identifiers of bitstreams: the digest of the bytes, or the name of the accelerator.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest accelerator name that is taken, in bytes.
+/// Maximum length of an accelerator name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
 const DIGEST_PREFIX: &str = "sha256:";
@@ -13,20 +13,20 @@ const DIGEST_PREFIX: &str = "sha256:";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// What identifies a bitstream in events and pod annotations (S-5): an accelerator's name or a digest.
+/// The identifier of a bitstream in events and pod annotations (S-5).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum BitstreamId {
-    /// By the digest of its bytes: means the same everywhere.
+    /// The digest of the bytes. A digest identifies the same bitstream everywhere.
     Digest(Digest),
-    /// By accelerator name: means the same on boards of one kind and shell only.
+    /// The name of the accelerator. A name identifies one bitstream only among boards of one kind and shell.
     Name(String),
 }
 
-/// Why a text is not a [`BitstreamId`] or [`Digest`].
+/// The reason why a text is not a [`BitstreamId`] or a [`Digest`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBitstreamId {
-    /// Nothing was given.
+    /// The text is empty.
     #[error(
         "a bitstream identifier is empty; write an accelerator name such as `sobel`, or `sha256:` and 64 hex digits"
     )]
@@ -43,13 +43,13 @@ pub enum InvalidBitstreamId {
 }
 
 impl Digest {
-    /// The digest whose 32 bytes are given.
+    /// The digest with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// The bytes of the digest.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -64,7 +64,7 @@ impl FromStr for Digest {
     }
 }
 
-/// The bytes of which `digits` are the hexadecimal digits, two for each.
+/// Decodes hexadecimal `digits`, two per byte. `None` for other characters or another number of bytes than `BYTES`.
 pub(crate) fn from_hex<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
     let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
     let mut bytes = [0; BYTES];

@@ -1,4 +1,4 @@
-//! A kind of boards, as administrators write it in a catalog of bitstreams.
+//! Kinds of boards, as administrators write them in a catalog of bitstreams.
 
 use crate::node_labels::NodeLabels;
 use crate::node_state::DeviceState;
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BoardKind {
-    /// As in the label `fpga-scheduling.io/fpga-vendor`.
+    /// Vendor, as in the label `fpga-scheduling.io/fpga-vendor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
-    /// As in the label `fpga-scheduling.io/board`.
+    /// Name of the board, as in the label `fpga-scheduling.io/board`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    /// As in the label `fpga-scheduling.io/shell-version`.
+    /// Version of the shell, as in the label `fpga-scheduling.io/shell-version`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
 }
 
 impl BoardKind {
-    /// Whether that board is of this kind. What a board doesn't say of itself it isn't.
+    /// Whether `device` is of this kind. An empty field of the device matches no value.
     #[must_use]
     pub fn is(&self, device: &DeviceState) -> bool {
         let agrees = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
@@ -29,7 +29,7 @@ impl BoardKind {
             && agrees(&self.shell, &device.shell)
     }
 
-    /// Whether a node with these labels has such boards. What no label says it has not.
+    /// Whether a node with these labels has boards of this kind. An absent label matches no value.
     #[must_use]
     pub fn is_labelled(&self, labels: &NodeLabels) -> bool {
         let agrees = |wanted: &Option<String>, is: &Option<String>| wanted.is_none() || wanted == is;

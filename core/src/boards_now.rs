@@ -1,25 +1,25 @@
-//! What the boards of the asked kind have at the moment: empty slots and tasks that wait. Signals beside the paper's.
+//! Empty slots and waiting tasks of a node's boards. The paper does not have these two signals.
 //!
-//! Unlike use, these don't fade with the age of a state: they are what its author last saw. Boards that don't answer
-//! have neither.
+//! Unlike usage, these values do not fade as a state ages: they are the last ones that the collector saw. Boards that
+//! do not answer count neither slots nor tasks.
 
 use crate::device::Health;
 use crate::node_state::DeviceState;
 use serde::Serialize;
 use std::ops::AddAssign;
 
-/// Of all boards of a node that are of the asked kind and answer.
+/// Empty slots and waiting tasks of those boards of a node that answer and are of the requested kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoardsNow {
-    /// Slots that hold nothing: a further bitstream needs no other to go.
+    /// Slots that hold no bitstream: one more bitstream can be loaded without evicting another.
     pub free_slots: u32,
     /// Tasks that wait for a slot.
     pub queued: u32,
 }
 
 impl BoardsNow {
-    /// Of these boards, whatever their kind.
+    /// The sums over those `devices` that answer, whatever their kind.
     #[must_use]
     pub fn of<'d>(devices: impl IntoIterator<Item = &'d DeviceState>) -> Self {
         let mut now = Self::default();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_added_up_over_the_boards_of_the_asked_kind_that_answer() {
+    fn free_slots_and_waiting_tasks_are_summed_over_the_boards_of_the_asked_kind_that_answer() {
         use Health::{Healthy, Unhealthy};
         let alike = vec![board("a10", 1, 2, Healthy), board("a10", 4, 5, Healthy)];
         assert_eq!(on(None, alike.clone()), (3, 7));
@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_ready_is_what_the_boards_say(
+        fn precomputed_sums_equal_the_sums_over_the_boards(
             boards in prop::collection::vec((0..2_u8, 0..4_u32, 0..u32::MAX, any::<bool>()), 0..6), asked: Option<bool>,
         ) {
             let kind = |second: bool| if second { "s10" } else { "a10" };

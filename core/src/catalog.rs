@@ -1,8 +1,8 @@
-//! Which boards a bitstream is valid for, as the administrator says: a bitstream is made for one board and shell, and does
-//! nothing good on another.
+//! The administrator's catalog: which boards each bitstream is valid for. A bitstream is built for one board and shell
+//! and must not be loaded on another.
 //!
-//! **Nothing fails open.** A bitstream that is listed is valid on the boards that are listed, and where it isn't known what
-//! board a node has, it is not valid there. What isn't listed is valid everywhere, or nowhere: that is said, too.
+//! **The catalog fails closed.** A listed bitstream is valid on the listed boards only, and not on a node whose boards
+//! are unknown. [`Unlisted`] says whether an unlisted bitstream is valid everywhere or nowhere.
 
 use crate::bitstream::{BitstreamId, Digest};
 use crate::board_kind::BoardKind;
@@ -10,12 +10,12 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most bitstreams that a catalog lists.
+/// Maximum number of bitstreams in a catalog.
 pub const MAX_BITSTREAMS: usize = 4096;
-/// Most boards that one bitstream is listed for.
+/// Maximum number of boards that one bitstream is listed for.
 pub const MAX_BOARDS: usize = 64;
 
-/// The bitstreams that are known, and where each is valid.
+/// The listed bitstreams, each with the boards that it is valid for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Catalog {
@@ -26,57 +26,57 @@ pub struct Catalog {
 /// A bitstream and the boards that it is valid for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the bitstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its digest.
+    /// Digest of the bitstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// The boards; what is left open of one may be anything.
+    /// Boards that the bitstream is valid for.
     pub boards: Vec<BoardKind>,
 }
 
-/// What becomes of pods with bitstreams that no catalog lists.
+/// Where bitstreams are valid that the catalog does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unlisted {
-    /// They may go anywhere.
+    /// On every board.
     #[default]
     Accept,
-    /// They may go nowhere.
+    /// On no board.
     Reject,
 }
 
-/// A text that is no [`Unlisted`].
+/// The text is not an [`Unlisted`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} doesn't say what becomes of unlisted bitstreams; write `accept` or `reject`")]
 pub struct InvalidUnlisted(String);
 
-/// Why something can't be a [`Catalog`].
+/// The reason why entries do not form a [`Catalog`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCatalog {
-    /// More than [`MAX_BITSTREAMS`].
+    /// More than [`MAX_BITSTREAMS`] entries.
     #[error("{0} bitstreams are listed; list at most {MAX_BITSTREAMS}")]
     TooManyBitstreams(usize),
-    /// More than [`MAX_BOARDS`].
+    /// More than [`MAX_BOARDS`] boards for one bitstream.
     #[error("a bitstream is listed for {0} boards; list at most {MAX_BOARDS}")]
     TooManyBoards(usize),
-    /// Neither name nor digest.
+    /// An entry has neither a name nor a digest.
     #[error("a listed bitstream has neither a name nor a digest; write `name: sobel` or `digest: sha256:…`")]
     Nameless,
-    /// A digest in the place of a name, or no name at all.
+    /// The name of an entry is not a bitstream's name; it may be a digest.
     #[error("{0:?} is no bitstream's name; write letters, digits, `.`, `_`, `-` or `/`")]
     Name(String),
-    /// No board.
+    /// An entry lists no board.
     #[error("a listed bitstream is valid for no board; write `boards: [{{vendor: …, board: …, shell: …}}]`")]
     NoBoards,
 }
 
 impl Catalog {
-    /// One that lists these.
+    /// A catalog of `listed`.
     ///
     /// # Errors
-    /// [`InvalidCatalog`] for the first that can't be listed so.
+    /// [`InvalidCatalog`] for the first invalid entry, and for too many entries.
     pub fn new(listed: Vec<Listed>, unlisted: Unlisted) -> Result<Self, InvalidCatalog> {
         if listed.len() > MAX_BITSTREAMS {
             return Err(InvalidCatalog::TooManyBitstreams(listed.len()));
@@ -85,8 +85,8 @@ impl Catalog {
         Ok(Self { listed, unlisted })
     }
 
-    /// Per bitstream of `bitstreams` that is not valid on every board: the boards that the bitstream is valid for. A pod
-    /// that uses these bitstreams needs a board that is in every one of the lists.
+    /// For each of `bitstreams` that is not valid on every board, the boards that it is valid for. A pod that uses
+    /// these bitstreams needs a board that is in every one of the lists.
     #[must_use]
     pub fn valid_boards<'b>(
         &self,
@@ -98,8 +98,8 @@ impl Catalog {
         bitstreams.into_iter().filter_map(|id| self.boards_of(id)).collect()
     }
 
-    /// The boards that this one is valid for; nothing if it is valid everywhere. Of a name that is listed more than once
-    /// all entries count: it means another bitstream on every board.
+    /// The boards that `id` is valid for; `None` if it is valid everywhere. All entries of a name count, since a name
+    /// identifies another bitstream on each kind of board.
     fn boards_of(&self, id: &BitstreamId) -> Option<Vec<BoardKind>> {
         let mut entries = self.listed.iter().filter(|listed| listed.is(id)).peekable();
         match (entries.peek(), self.unlisted) {
@@ -111,10 +111,10 @@ impl Catalog {
 }
 
 impl Listed {
-    /// Whether it can be listed so.
+    /// Checks one entry of a catalog.
     ///
     /// # Errors
-    /// Why not.
+    /// [`InvalidCatalog`] for the first field that is invalid.
     pub fn check(&self) -> Result<(), InvalidCatalog> {
         if let Some(name) = &self.name
             && !matches!(name.parse(), Ok(BitstreamId::Name(_)))
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_valid_where_it_says_and_a_name_may_be_listed_twice() {
+    fn a_listed_bitstream_is_valid_on_its_boards_and_a_name_may_be_listed_twice() {
         let digest = format!("sha256:{}", "0a".repeat(32));
         let mut entries = vec![listed("sobel", "a10"), listed("mm", "s10"), listed("sobel", "s10")];
         entries[1].digest = Some(digest.parse().unwrap());
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_valid_everywhere_or_nowhere() {
+    fn an_unlisted_bitstream_is_valid_everywhere_or_nowhere() {
         let strict = Catalog::new(vec![listed("sobel", "a10")], Unlisted::Reject).unwrap();
         assert_eq!(valid(&strict, &["fft", "sobel"]), [vec![], vec!["a10"]]);
         assert!(valid(&Catalog::default(), &["fft"]).is_empty());
     }
 
     #[test]
-    fn what_says_nothing_of_use_is_refused() {
+    fn an_entry_without_name_or_boards_and_one_with_a_bad_name_are_refused() {
         let refused = |entry: Listed| Catalog::new(vec![entry], Unlisted::Accept).unwrap_err();
         let sobel = listed("sobel", "a10");
         assert_eq!(refused(Listed { name: None, ..sobel.clone() }), InvalidCatalog::Nameless);

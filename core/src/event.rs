@@ -1,4 +1,5 @@
-//! What a device runtime reports to the collector of its node (S-5), and how an event is told from its retry.
+//! Timing events that a device runtime reports to the collector of its node (S-5), and the identity that tells an
+//! event from its retry.
 
 use crate::bitstream::{BitstreamId, Digest};
 use crate::units::{Millis, WallTime};
@@ -6,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 /// One timing event: a task that held a slot, a reconfiguration, or the progress of a running task (S-5).
 ///
-/// The four fields of the paper are required; the rest gives an event its identity. An event without `reporter` and
-/// `seq` is accepted too, at least once.
+/// The paper's four fields are required; the others identify the event. An event without `reporter` and `seq` is
+/// accepted as well, but a retry of it counts again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it ended, milliseconds since the Unix epoch on the reporter's node.
+    /// End of the task or reconfiguration, milliseconds since the Unix epoch on the reporter's node.
     pub timestamp_ms: WallTime,
-    /// How long a slot was held, reconfiguration included; 0 in the event of a reconfiguration.
+    /// Time for which a slot was held, reconfiguration included; 0 in the event of a reconfiguration.
     pub duration_ms: Millis,
-    /// How long a slot was being reconfigured; 0 in the event of a task.
+    /// Time for which a slot was reconfigured; 0 in the event of a task.
     pub reconfiguration_ms: Millis,
     /// The bitstream that ran or was loaded.
     pub bitstream_identifier: BitstreamId,
     /// The digest of the bitstream, where the identifier is a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Who says so and as which of its events; absent in plain S-5 events.
+    /// Reporter and sequence number; absent in plain S-5 events.
     #[serde(flatten)]
     pub identity: Option<Identity>,
-    /// Id of the task, unique for the reporter: progress and final event of one task share it.
+    /// Id of the task, unique per reporter. Progress events and the final event of a task share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,
     /// Whether the task still runs.
     #[serde(default, skip_serializing_if = "Phase::is_final")]
     pub phase: Phase,
-    /// Set when the hook's queue was full and several events became this one.
+    /// Present if the hook's queue was full and the hook merged several events into this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
     /// Id of the device on its node.
@@ -39,44 +40,44 @@ pub struct Event {
     /// Index of the slot in the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// The tenant whose task it was.
+    /// Tenant that the task belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
 
-/// Identity of an event: a retried one has the identity of the first try and counts once.
+/// Identity of an event. A retried event has the identity of the first try and counts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// Random per process of the reporter.
+    /// Random number, one per process of a reporter.
     pub reporter: u64,
-    /// 1, 2, 3 … per reporter, without gaps. A merged event has that of its last part.
+    /// 1, 2, 3 … per reporter, without gaps. A merged event has the number of its last part.
     pub seq: u64,
 }
 
-/// Whether an event is the last word on its task.
+/// Whether an event is the last one of its task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// The task runs; `duration_ms` is its cumulative duration so far, replaced by the next event of the task.
+    /// The task runs. `duration_ms` is its cumulative duration so far; the next event of the task replaces it.
     Running,
     /// The task has ended.
     #[default]
     Final,
 }
 
-/// What several events that became one still tell.
+/// The range that a merged event covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merged {
-    /// `seq` of the first part; all numbers from it to the event's own are covered.
+    /// `seq` of the first part. The event covers all numbers from this one to its own.
     pub first_seq: u64,
-    /// How many events it stands for.
+    /// Number of events that were merged.
     pub count: u32,
-    /// Start of the earliest part, milliseconds since the epoch; the sums spread from here to `timestamp_ms`.
+    /// Start of the earliest part, milliseconds since the Unix epoch. The sums are spread from here to `timestamp_ms`.
     pub first_ms: WallTime,
 }
 
 impl Phase {
-    /// Whether nothing more will come of the task.
+    /// Whether no further event of the task follows.
     #[must_use]
     pub fn is_final(&self) -> bool {
         *self == Self::Final

@@ -42,7 +42,7 @@ pub(crate) fn mk_device(vendor: &str, board: &str, shell: &str) -> DeviceState {
     }
 }
 
-/// A node with one Intel board and that much usage and reconfiguration just now.
+/// A node with one Intel board and this usage and reconfiguration time in the newest slice, in milliseconds.
 pub(crate) fn mk_busy(usage: u64, reconfiguration: u64) -> NodeState {
     let mut state = mk_state();
     state.devices = vec![mk_device("intel", "a10", "1")];
@@ -52,18 +52,18 @@ pub(crate) fn mk_busy(usage: u64, reconfiguration: u64) -> NodeState {
     state
 }
 
-/// `name` used `ago` before the measurement.
+/// A bitstream last used `ago` milliseconds before the measurement.
 pub(crate) fn mk_bitstream(name: &str, ago: u64) -> RecentBitstream {
     RecentBitstream { name: Some(name.into()), digest: None, last_used_ago: Millis(ago) }
 }
 
-/// A node without labels whose state came in at 0.
+/// A node without labels whose state was received at 0.
 pub(crate) fn mk_node(state: NodeState) -> NodeFacts {
     let received = Received::new(state, MonotonicTime::START, Millis::ZERO);
     NodeFacts { labels: NodeLabels::default(), knowledge: Knowledge::Known(Box::new(received)) }
 }
 
-/// Any board, and these bitstreams.
+/// A requirement of any board and these bitstreams.
 pub(crate) fn mk_asked(bitstreams: &[&str]) -> Requirement {
     let bitstreams = bitstreams.iter().map(|text| text.parse().unwrap()).collect();
     Requirement { bitstreams, ..Requirement::default() }

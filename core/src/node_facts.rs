@@ -1,13 +1,13 @@
-//! What a decision knows of one node: its labels and its boards' state. Decisions look at nothing else of a node.
+//! A node as decisions see it: its labels and the state of its boards. Decisions read nothing else of a node.
 
 use crate::node_labels::NodeLabels;
 use crate::staleness::Knowledge;
 
-/// One node as decisions see it.
+/// The labels of a node and the state of its boards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// Its labels; they decide only where there is no state.
+    /// Labels of the node. They decide only where there is no state.
     pub labels: NodeLabels,
-    /// The last state that its collector published.
+    /// The last state that the node's collector published.
     pub knowledge: Knowledge,
 }

@@ -1,4 +1,4 @@
-//! The labels of a node that say which boards it has.
+//! The labels of a node that describe its boards.
 
 use crate::names::{BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// The labels of a node that decisions read. An absent or empty label is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLabels {
-    /// [`VENDOR_LABEL`].
+    /// Value of [`VENDOR_LABEL`].
     pub vendor: Option<String>,
-    /// [`BOARD_LABEL`].
+    /// Value of [`BOARD_LABEL`].
     pub board: Option<String>,
-    /// [`SHELL_LABEL`].
+    /// Value of [`SHELL_LABEL`].
     pub shell: Option<String>,
 }
 

@@ -1,12 +1,11 @@
-//! What a collector publishes about its node in the annotation `fpga-scheduling.io/node-state` (S-3).
+//! The node state: what a collector publishes about its node in the annotation `fpga-scheduling.io/node-state` (S-3).
 //!
-//! Types here; the text forms and their bounds in [`codec`], what they leave out in [`left_out`], how published usage
-//! fades in [`buckets`]. A state says nothing about how old it is: whoever received it knows that better than the clock of
-//! its author.
+//! This module has the types; [`codec`] has the text forms and their bounds. A state does not carry its own age: the
+//! receiver counts the age from the receipt, on a clock that it can trust.
 
-pub mod buckets;
+mod buckets;
 pub mod codec;
-pub mod left_out;
+mod left_out;
 #[cfg(test)]
 mod tests;
 
@@ -22,30 +21,30 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The annotation's name.
+/// Name of the annotation.
 pub const ANNOTATION: &str = "fpga-scheduling.io/node-state";
 
-/// The field manager under which collectors write the annotation: the API server dates what it owns.
+/// Field manager of the collectors' writes. The API server records the time of its last write.
 pub const FIELD_MANAGER: &str = "fpga-collector";
 
-/// How many missed heartbeats make a state stale.
+/// Number of heartbeats without news after which a state is stale.
 pub const HEARTBEATS_UNTIL_STALE: u64 = 3;
 
-/// Everything that is known of a node's boards at one moment, and of the window before it.
+/// The state of a node's boards at one moment, and their usage in the window before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeState {
-    /// Restarts of the collector: the last published boot + 1.
+    /// Number of the collector's start: one more than the last published `boot`.
     pub boot: u64,
-    /// Raised by every publication of this boot, heartbeats included.
+    /// Number of the publication in this boot. Heartbeats raise it as well.
     pub seq: u64,
-    /// The longest time between two publications.
+    /// Maximum time between two publications.
     #[serde(rename = "heartbeatMs")]
     pub heartbeat: Millis,
-    /// When it was measured, milliseconds since the epoch on the node's clock.
+    /// Time of the measurement, milliseconds since the Unix epoch on the node's clock.
     #[serde(rename = "measuredAtMs")]
     pub measured_at: WallTime,
-    /// How far back usage is counted.
+    /// Length of the window in which usage is counted.
     #[serde(rename = "windowMs")]
     pub window: Millis,
     /// Slot time used in the window, all devices, reconfiguration included.
@@ -54,7 +53,7 @@ pub struct NodeState {
     /// Time spent reconfiguring in the window, all devices.
     #[serde(rename = "reconfigurationMs")]
     pub reconfiguration: Millis,
-    /// The boards.
+    /// The boards of the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceState>,
     /// Bitstreams loaded or used in the window, most recently used first.
@@ -63,7 +62,7 @@ pub struct NodeState {
     /// Usage and reconfiguration of the window in time slices.
     #[serde(rename = "window")]
     pub buckets: Buckets,
-    /// What the text that brought it left out.
+    /// Parts that the text form left out to fit its bound.
     #[serde(default, skip_serializing_if = "LeftOut::is_nothing")]
     pub left_out: LeftOut,
 }
@@ -72,7 +71,7 @@ pub struct NodeState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceState {
-    /// Id on its node.
+    /// Id of the board, unique on its node.
     pub id: String,
     /// Vendor as in the label `fpga-scheduling.io/fpga-vendor`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -80,15 +79,15 @@ pub struct DeviceState {
     /// Name of the OpenCL platform.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub platform: String,
-    /// Board as in the label `fpga-scheduling.io/board`.
+    /// Name of the board as in the label `fpga-scheduling.io/board`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub board: String,
     /// Shell version as in the label `fpga-scheduling.io/shell-version`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shell: String,
-    /// How many slots it has (S-7).
+    /// Number of slots (S-7).
     pub slots: u32,
-    /// What its slots hold: indexes into [`NodeState::bitstreams`].
+    /// Bitstreams in the slots, as indexes into [`NodeState::bitstreams`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<u32>,
     /// Slot time used in the window.
@@ -97,35 +96,36 @@ pub struct DeviceState {
     /// Time spent reconfiguring in the window.
     #[serde(rename = "reconfigurationMs", default)]
     pub reconfiguration: Millis,
-    /// Tasks that wait for a slot.
+    /// Number of tasks that wait for a slot.
     #[serde(default)]
     pub queued: u32,
-    /// Whether it answers.
+    /// Whether the board answers.
     #[serde(rename = "healthy", with = "health_as_bool")]
     pub health: Health,
 }
 
-/// A bitstream that is loaded or was used in the window. Name or digest may be unknown, not both.
+/// A bitstream that is loaded or was used in the window. The name or the digest may be unknown, but not both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecentBitstream {
-    /// Accelerator name.
+    /// Name of the accelerator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Start of its digest.
+    /// Start of the digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<DigestPrefix>,
-    /// How long before [`NodeState::measured_at`] it was last used or loaded.
+    /// Time from the last use or load to [`NodeState::measured_at`].
     #[serde(rename = "lastUsedAgoMs")]
     pub last_used_ago: Millis,
 }
 
-/// The first 16 bytes of a bitstream's digest; 32 hexadecimal digits as text.
+/// The first 16 bytes of a bitstream's digest. Text form: 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DigestPrefix([u8; 16]);
 
-/// Which publication of a node a state is: later ones compare greater. Means nothing across Node UIDs.
+/// The version of a state. A later publication of the same node compares greater; versions of different Node UIDs must
+/// not be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct StateVersion {
     /// [`NodeState::boot`].
@@ -135,19 +135,19 @@ pub struct StateVersion {
 }
 
 impl NodeState {
-    /// Its place among the states of its node.
+    /// The version of the state.
     #[must_use]
     pub fn version(&self) -> StateVersion {
         StateVersion { boot: self.boot, seq: self.seq }
     }
 
-    /// The age from which it is stale: [`HEARTBEATS_UNTIL_STALE`] heartbeats without news.
+    /// The age at which the state becomes stale: [`HEARTBEATS_UNTIL_STALE`] heartbeats.
     #[must_use]
     pub fn stale_after(&self) -> Millis {
         Millis(self.heartbeat.0.saturating_mul(HEARTBEATS_UNTIL_STALE))
     }
 
-    /// The slots of all its boards; those of the paper's board where no board is known.
+    /// Number of slots of all boards; [`UNKNOWN_SLOTS`] if no board is known.
     #[must_use]
     pub fn slots(&self) -> u64 {
         match self.devices.is_empty() {
@@ -156,13 +156,13 @@ impl NodeState {
         }
     }
 
-    /// Whether one of the slots of `device`, which is one of its own, holds this bitstream.
+    /// Whether a slot of `device` holds the bitstream. `device` must belong to this state.
     #[must_use]
     pub fn holds(&self, device: &DeviceState, id: &BitstreamId) -> Ternary {
         Ternary::any(device.loaded.iter().map(|index| self.is_at(*index, id)))
     }
 
-    /// Whether the bitstream at `index` of [`NodeState::bitstreams`] is this one.
+    /// Whether the bitstream at `index` of [`NodeState::bitstreams`] is the one with `id`.
     #[must_use]
     pub fn is_at(&self, index: u32, id: &BitstreamId) -> Ternary {
         match self.bitstreams.get(index as usize) {
@@ -175,13 +175,13 @@ impl NodeState {
         }
     }
 
-    /// Whether the name of one of its bitstreams may have been left out.
+    /// Whether `bitstream` may have a name that was left out.
     #[must_use]
     pub fn may_be_called(&self, bitstream: &RecentBitstream) -> bool {
         bitstream.name.is_none() && self.left_out.names > 0
     }
 
-    /// Whether `device`, which is one of its own, is of this OpenCL platform.
+    /// Whether `device` belongs to this OpenCL platform. `device` must belong to this state.
     #[must_use]
     pub fn is_of_platform(&self, device: &DeviceState, platform: &str) -> Ternary {
         match device.platform.is_empty() && self.left_out.platforms > 0 {
@@ -190,13 +190,14 @@ impl NodeState {
         }
     }
 
-    /// Usage of the window that ends `age` after the measurement, if nothing ran since.
+    /// Usage of the window that ends `age` after the measurement, provided that nothing has run since.
     #[must_use]
     pub fn usage_at(&self, age: Millis) -> Millis {
         Buckets::sum_at(&self.buckets.usage, self.buckets.bucket, self.window, age)
     }
 
-    /// Reconfiguration time of the window that ends `age` after the measurement, if nothing was loaded since.
+    /// Reconfiguration time of the window that ends `age` after the measurement, provided that nothing was loaded
+    /// since.
     #[must_use]
     pub fn reconfiguration_at(&self, age: Millis) -> Millis {
         Buckets::sum_at(&self.buckets.reconfiguration, self.buckets.bucket, self.window, age)
@@ -204,7 +205,7 @@ impl NodeState {
 }
 
 impl RecentBitstream {
-    /// Whether it is the one that is meant, as far as a name can say.
+    /// Whether the bitstream has this identifier.
     #[must_use]
     pub fn is(&self, id: &BitstreamId) -> bool {
         match id {
@@ -221,7 +222,7 @@ impl DigestPrefix {
         Self(bytes)
     }
 
-    /// The 16 bytes.
+    /// The bytes of the prefix.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -264,7 +265,7 @@ impl From<DigestPrefix> for String {
     }
 }
 
-/// The text form has a boolean where the code has an enum.
+/// The text form of [`Health`]: a boolean.
 mod health_as_bool {
     use crate::device::Health;
     use serde::{Deserialize, Deserializer, Serializer};

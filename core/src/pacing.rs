@@ -1,56 +1,58 @@
-//! How often nodes speak, so that the cluster's API server and each extender bear it whatever the number of nodes.
+//! Intervals between the publications of a node, so that the load on the API server and on each extender is bounded
+//! whatever the number of nodes.
 //!
-//! Pure numbers: the extender reckons them from the nodes that it knows, and tells the collectors.
+//! The extender computes the intervals from the number of nodes that it knows and sends them to the collectors.
 
 use crate::node_state::codec::MAX_HEARTBEAT;
 use crate::units::Millis;
 
-/// Writes of annotations per second that the cluster is to bear while collectors stream: each one wakes everyone who
-/// watches nodes. Kubelets alone write 17 in a cluster of 5,000 nodes.
+/// Writes of annotations per second in the whole cluster while collectors stream. Each write wakes all watchers of
+/// nodes. For comparison: kubelets write 17 times a second in a cluster of 5,000 nodes.
 pub const WRITES_PER_SECOND: u64 = 20;
-/// The shortest interval that is dictated for writes.
+/// Minimum interval between writes that the extender sends.
 pub const MIN_WRITE_INTERVAL: Millis = Millis::from_secs(60);
-/// The longest interval that is dictated for writes: the heartbeat that belongs to it is the longest that is believed.
+/// Maximum interval between writes that the extender sends. Its [`heartbeat`] is [`MAX_HEARTBEAT`].
 pub const MAX_WRITE_INTERVAL: Millis = Millis(MAX_HEARTBEAT.0 / 5 * 4);
-/// Updates per second that one replica is to bear.
+/// Streamed updates per second to one replica.
 pub const UPDATES_PER_SECOND: u64 = 12_000;
-/// The shortest interval between updates of one node: a little more than two a second.
+/// Minimum interval between updates of one node: a little more than two updates a second.
 pub const MIN_UPDATE_INTERVAL: Millis = Millis(450);
-/// The longest interval between updates that is dictated, or obeyed.
+/// Maximum interval between updates that the extender sends and a collector accepts.
 pub const MAX_UPDATE_INTERVAL: Millis = Millis::from_secs(10);
 
-/// How far apart the writes of one node's annotation are to be while it streams, in a cluster where `nodes` write.
+/// The interval between writes of one node's annotation while the node streams, in a cluster of `nodes` nodes.
 #[must_use]
 pub fn write_interval(nodes: usize) -> Millis {
     believed_write_interval(share_of(nodes, WRITES_PER_SECOND))
 }
 
-/// How far apart the updates of one node are to be at least, on a replica that `nodes` stream to.
+/// The minimum interval between updates of one node, on a replica that `nodes` nodes stream to.
 #[must_use]
 pub fn update_interval(nodes: usize) -> Millis {
     believed_update_interval(share_of(nodes, UPDATES_PER_SECOND))
 }
 
-/// What a collector makes of the interval between writes that it is told: no word silences a node for good.
+/// The interval between writes that a collector uses when an extender sends `told`. The bounds keep an extender from
+/// silencing a node.
 #[must_use]
 pub fn believed_write_interval(told: Millis) -> Millis {
     told.clamp(MIN_WRITE_INTERVAL, MAX_WRITE_INTERVAL)
 }
 
-/// What a collector makes of the interval between updates that it is told.
+/// The interval between updates that a collector uses when an extender sends `told`.
 #[must_use]
 pub fn believed_update_interval(told: Millis) -> Millis {
     told.clamp(MIN_UPDATE_INTERVAL, MAX_UPDATE_INTERVAL)
 }
 
-/// The heartbeat that goes with a dictated interval between writes, and that an annotation then declares. A quarter
-/// longer: writes are moved apart by up to a fifth, and a write that is late is no missed heartbeat.
+/// The heartbeat that an annotation declares for an interval between writes. It is a quarter longer than the interval:
+/// writes are jittered by up to a fifth, and a late write must not count as a missed heartbeat.
 #[must_use]
 pub fn heartbeat(write_interval: Millis) -> Millis {
     Millis(write_interval.0.saturating_add(write_interval.0 / 4)).min(MAX_HEARTBEAT)
 }
 
-/// The interval at which `nodes` together do something `per_second` times.
+/// The interval per node at which `nodes` nodes together act `per_second` times a second.
 fn share_of(nodes: usize, per_second: u64) -> Millis {
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
     Millis(nodes.saturating_mul(1000).div_ceil(per_second))
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_liar_dictates_stays_within_bounds() {
+    fn intervals_that_a_hostile_extender_sends_stay_within_bounds() {
         assert_eq!(believed_write_interval(Millis(0)), MIN_WRITE_INTERVAL);
         assert_eq!(believed_write_interval(Millis(u64::MAX)), MAX_WRITE_INTERVAL);
         assert_eq!(believed_update_interval(Millis(0)), MIN_UPDATE_INTERVAL);

@@ -1,23 +1,23 @@
-//! Slot time per slot: what makes one board comparable with ten, and a small one with a large one.
+//! Slot time per slot, by which nodes with different numbers and sizes of boards are compared.
 
 use crate::units::Millis;
 use serde::Serialize;
 use std::ops::{Add, Sub};
 
-/// Slot time of some boards in a window, divided by their slots, in microseconds: the rounding of a division never makes
-/// amounts equal that differ by a millisecond, up to 1,000 slots.
+/// Slot time of boards in a window divided by the number of their slots, in microseconds. With up to 1,000 slots the
+/// division does not make amounts equal that differ by a millisecond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct PerSlot(pub u64);
 
 impl PerSlot {
-    /// `amount` spread over so many slots.
+    /// `amount` divided by `slots`.
     #[must_use]
     pub fn of(amount: Millis, slots: u32) -> Self {
         Self(amount.0.saturating_mul(1000) / u64::from(slots.max(1)))
     }
 
-    /// What so many slots with this did together.
+    /// The total slot time of `slots` slots.
     #[must_use]
     pub fn times(self, slots: u32) -> Millis {
         Millis(self.0.saturating_mul(slots.max(1).into()) / 1000)

@@ -1,6 +1,7 @@
-//! How old a node's state is, by clocks that can be trusted, and what a signal is worth when it is too old.
+//! The age of a node's state on a trusted clock, and the policies for states that are too old.
 //!
-//! The author's own clock (`measured_at`) plays no part: whoever receives a state says when, and how old it was then.
+//! The collector's own clock (`measured_at`) does not count: the receiver records the time of the receipt and the age
+//! of the state at that time.
 
 use crate::node_state::NodeState;
 use crate::score::PerSignal;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A state and when it came in. What decisions read lies at its start, in whole lines of the processor's cache.
+/// A state with the time of its receipt. The fields that decisions read come first, aligned to cache lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Received {
@@ -20,93 +21,93 @@ pub struct Received {
     state: NodeState,
 }
 
-/// What is known of a node's boards.
+/// The knowledge of a node's boards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Knowledge {
-    /// It never said anything.
+    /// The node never published a state.
     #[default]
     Absent,
-    /// What it said can't be read.
+    /// The last published state could not be decoded.
     Unreadable,
-    /// Its last word.
+    /// The last published state.
     Known(Box<Received>),
 }
 
-/// Whether what is known of a node may be ranked.
+/// Whether a node may be ranked by its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freshness {
-    /// Its state is younger than three of its heartbeats.
+    /// The state is at most three of its heartbeats old.
     Fresh,
-    /// It missed its heartbeats.
+    /// The state is older than three of its heartbeats.
     Stale,
     /// There is no state.
     Absent,
-    /// There is one that can't be read.
+    /// The last published state could not be decoded.
     Unreadable,
 }
 
-/// What a signal of a node without fresh state is worth.
+/// The value of a signal of a node without fresh state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StalePolicy {
-    /// One half.
+    /// The signal is 0.5.
     Neutral,
-    /// Nothing.
+    /// The signal is 0.
     #[default]
     Penalise,
-    /// The node is filtered out.
+    /// The filter rejects the node.
     Exclude,
 }
 
-/// The policy per signal.
+/// The policy of each signal.
 pub type StalePolicies = PerSignal<StalePolicy>;
 
-/// A text that is no [`StalePolicy`].
+/// The text is not a [`StalePolicy`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a policy for stale nodes; write `neutral`, `penalise` or `exclude`")]
 pub struct InvalidStalePolicy(String);
 
 impl Received {
-    /// `state` as it came in `at` that moment of the receiver's clock, `age_then` old: zero, but at first sight what
-    /// the API server's date says.
+    /// A state that was received `at` a moment of the receiver's clock, `age_then` old. The age is zero unless this is
+    /// the first state of the node; then it follows from the API server's timestamp.
     #[must_use]
     pub fn new(state: NodeState, at: MonotonicTime, age_then: Millis) -> Self {
         let signals = Signals::of(&state);
         Self { at, age_then, signals, state }
     }
 
-    /// When it came in, on the receiver's clock.
+    /// Time of the receipt, on the receiver's clock.
     #[must_use]
     pub fn received_at(&self) -> MonotonicTime {
         self.at
     }
 
-    /// How old it was then.
+    /// Age of the state at its receipt.
     #[must_use]
     pub fn age_at_receipt(&self) -> Millis {
         self.age_then
     }
 
-    /// What was received.
+    /// The received state.
     #[must_use]
     pub fn state(&self) -> &NodeState {
         &self.state
     }
 
-    /// What decisions need of it.
+    /// The signals of the state.
     #[must_use]
     pub fn signals(&self) -> &Signals {
         &self.signals
     }
 
-    /// How old it is.
+    /// The age of the state at `now`.
     #[must_use]
     pub fn age(&self, now: MonotonicTime) -> Millis {
         self.age_then + (now - self.at)
     }
 
-    /// Whether it missed its heartbeats.
+    /// Whether the state is older than its heartbeats allow.
     #[must_use]
     pub fn is_stale(&self, now: MonotonicTime) -> bool {
         self.age(now) > self.signals.stale_after()
@@ -123,16 +124,16 @@ impl Knowledge {
         }
     }
 
-    /// Whether it is at least as new as `state`, by (boot, seq), and still fresh: then `state` comes too late. What has
-    /// gone stale outdates nothing: an author that lost count is believed again after three heartbeats.
+    /// Whether `state` arrives too late: the known state is at least as new, by (boot, seq), and still fresh. A stale
+    /// state outdates nothing, so a collector that lost its count is accepted again after three heartbeats.
     ///
-    /// Both must be of the same node object; whoever keeps states by name compares UIDs first.
+    /// Both states must belong to the same Node UID; the caller checks that.
     #[must_use]
     pub fn outdates(&self, state: &NodeState, now: MonotonicTime) -> bool {
         self.fresh(now).is_some_and(|received| received.state().version() >= state.version())
     }
 
-    /// What can be made of it now.
+    /// Whether the knowledge is fresh at `now`.
     #[must_use]
     pub fn freshness(&self, now: MonotonicTime) -> Freshness {
         match self {
@@ -145,7 +146,7 @@ impl Knowledge {
 }
 
 impl StalePolicies {
-    /// Whether a node without fresh state is filtered out.
+    /// Whether the filter rejects nodes without fresh state.
     #[must_use]
     pub fn exclude(&self) -> bool {
         self.into_array().contains(&StalePolicy::Exclude)
@@ -209,7 +210,7 @@ mod tests {
         NodeState { boot, seq, ..mk_state() }
     }
 
-    /// What is known after `state` came in at `now`.
+    /// The knowledge after `state` arrived at `now`.
     fn take(known: Knowledge, state: NodeState, now: u64) -> Knowledge {
         if known.outdates(&state, MonotonicTime(now)) {
             return known;
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_author_that_lost_count_is_believed_again_when_its_last_word_is_stale() {
+    fn a_collector_that_lost_its_count_is_accepted_again_when_its_last_state_is_stale() {
         let limit = 3 * mk_state().heartbeat.0;
         let known = take(Knowledge::Absent, version(5, 9), 0);
         assert!(known.outdates(&version(1, 1), MonotonicTime(limit)));
@@ -227,7 +228,8 @@ mod tests {
     }
 
     proptest! {
-        // Two ways carry the same states; each may delay, repeat and reorder them, and collectors start anew.
+        // The stream and the annotation carry the same states. Each may delay, repeat and reorder them, and collectors
+        // restart.
         #[test]
         fn in_whatever_order_states_come_the_newest_is_known_and_repeats_make_nothing_younger(
             deliveries in prop::collection::vec((1_u64..4, 1_u64..20), 1..60),

@@ -1,12 +1,12 @@
-//! Counts the inner steps of what a state from outside sets in motion, so that a test can bound them without a clock.
-//! Nothing is counted outside tests.
+//! Counts the steps of loops over an untrusted state, so that a test can bound them without a clock. Outside tests
+//! nothing is counted.
 
 #[cfg(test)]
 thread_local! {
     static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// So many steps are done.
+/// Counts `steps` steps.
 #[inline]
 pub(crate) fn count(steps: usize) {
     #[cfg(test)]
@@ -14,7 +14,7 @@ pub(crate) fn count(steps: usize) {
     let _ = steps;
 }
 
-/// The steps that `work` does on this thread.
+/// The number of steps that `work` does on this thread.
 #[cfg(test)]
 pub(crate) fn of(work: impl FnOnce()) -> usize {
     let before = STEPS.get();

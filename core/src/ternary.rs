@@ -1,36 +1,36 @@
-//! Answers to questions about something of which a part may be unknown (Kleene's three-valued logic).
+//! Kleene's three-valued logic, for questions about a state of which a part may be unknown.
 
-/// Whether something is so.
+/// A truth value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ternary {
-    /// It is not.
+    /// False.
     #[default]
     No,
-    /// What would tell is not known.
+    /// Unknown.
     Unknown,
-    /// It is.
+    /// True.
     Yes,
 }
 
 impl Ternary {
-    /// Whether both are so.
+    /// Conjunction.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.min(other)
     }
 
-    /// Whether one of both is so.
+    /// Disjunction.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.max(other)
     }
 
-    /// Whether all of `answers` are yes; yes if there are none.
+    /// Conjunction of all `answers`; yes if there are none.
     pub fn all(answers: impl IntoIterator<Item = Self>) -> Self {
         answers.into_iter().fold(Self::Yes, Self::and)
     }
 
-    /// Whether one of `answers` is yes; no if there are none.
+    /// Disjunction of all `answers`; no if there are none.
     pub fn any(answers: impl IntoIterator<Item = Self>) -> Self {
         answers.into_iter().fold(Self::No, Self::or)
     }
@@ -41,7 +41,7 @@ impl Ternary {
         self != Self::No
     }
 
-    /// Yes, known for certain.
+    /// Known to be true.
     #[must_use]
     pub fn is_yes(self) -> bool {
         self == Self::Yes
@@ -59,7 +59,7 @@ mod tests {
     use super::Ternary::{self, No, Unknown, Yes};
 
     #[test]
-    fn what_is_unknown_decides_nothing_unless_the_rest_leaves_no_choice() {
+    fn an_unknown_operand_decides_only_if_the_other_one_does_not() {
         assert_eq!((Yes.and(Unknown), No.and(Unknown)), (Unknown, No));
         assert_eq!((Yes.or(Unknown), No.or(Unknown)), (Yes, Unknown));
         assert_eq!((Ternary::all([]), Ternary::any([])), (Yes, No));

@@ -1,13 +1,13 @@
-//! Time as a number with its unit and its meaning in the type.
+//! Times as numbers whose type tells unit and meaning.
 //!
-//! A duration is no moment, and the moments of two clocks are not to be compared:
-//! - [`Millis`]: how long something takes, or how old something is.
-//! - [`MonotonicTime`]: a moment of a clock that only goes forward. Ages and deadlines are counted on it.
-//! - [`WallTime`]: a moment since the Unix epoch. It comes in and goes out (events, annotations, dates of the API
-//!   server) and may step, so nothing is kept by it.
+//! Durations and moments have different types, and so have the moments of different clocks:
+//! - [`Millis`]: a duration or an age.
+//! - [`MonotonicTime`]: a moment of a monotonic clock. Ages and deadlines are counted on it.
+//! - [`WallTime`]: a moment since the Unix epoch. Events, annotations and the API server's timestamps have it. A wall
+//!   clock may step, so no state is ordered or aged by it.
 //!
-//! The only arithmetic is that of moments: moment − moment is a duration, moment ± duration is a moment of the same
-//! clock. All of it saturates.
+//! A moment minus a moment is a duration; a moment plus or minus a duration is a moment of the same clock. All
+//! arithmetic saturates.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,18 +15,18 @@ use std::ops::{Add, AddAssign, Sub};
 
 /// A duration in milliseconds.
 ///
-/// Subtraction saturates at zero: clocks jump, durations don't go below nothing.
+/// Subtraction saturates at zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Millis(pub u64);
 
-/// A moment of a clock that only goes forward, in milliseconds since that clock began. Each process has its own clock:
-/// such a moment means nothing to another process.
+/// A moment of a monotonic clock, in milliseconds since the start of that clock. Each process has its own clock, so a
+/// moment means nothing to another process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MonotonicTime(pub u64);
 
-/// A moment of a machine's wall clock, in milliseconds since the Unix epoch. Wall clocks step, and differ between
+/// A moment of a machine's wall clock, in milliseconds since the Unix epoch. Wall clocks may step, and differ between
 /// machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -35,14 +35,14 @@ pub struct WallTime(pub u64);
 /// One reading of both clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// The clock that only goes forward.
+    /// Reading of the monotonic clock.
     pub now: MonotonicTime,
-    /// The wall clock.
+    /// Reading of the wall clock.
     pub wall: WallTime,
 }
 
 impl Millis {
-    /// No time at all.
+    /// The empty duration.
     pub const ZERO: Self = Self(0);
 
     /// `seconds` as milliseconds.
@@ -53,12 +53,12 @@ impl Millis {
 }
 
 impl MonotonicTime {
-    /// When the clock began.
+    /// The start of the clock.
     pub const START: Self = Self(0);
-    /// A moment that never comes.
+    /// A moment later than any other.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The moment when the clock had run for `elapsed`.
+    /// The moment `elapsed` after the start of the clock.
     #[must_use]
     pub fn after(elapsed: std::time::Duration) -> Self {
         Self::START + elapsed.into()
@@ -69,7 +69,7 @@ impl WallTime {
     /// 1970-01-01T00:00:00Z.
     pub const UNIX_EPOCH: Self = Self(0);
 
-    /// The moment of a [`std::time::SystemTime`]; what lies before 1970 is taken for the epoch.
+    /// The moment of a [`std::time::SystemTime`]; a time before 1970 becomes the epoch.
     #[must_use]
     pub fn of(time: std::time::SystemTime) -> Self {
         Self::UNIX_EPOCH + time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().into()
@@ -153,7 +153,7 @@ impl fmt::Display for Millis {
     }
 }
 
-/// The mistakes that the types are for do not compile.
+/// Mixing clocks, or moments and durations, does not compile.
 ///
 /// ```compile_fail,E0277
 /// use fpga_core::units::{MonotonicTime, WallTime};

@@ -1,11 +1,11 @@
-//! The window in time slices: what lets a reader fade a node's usage without another word from it.
+//! The window in time slices, by which a reader fades a node's usage between two publications.
 
 use crate::units::Millis;
 use serde::{Deserialize, Serialize};
 
-/// Usage and reconfiguration time in slices of equal length, newest first.
+/// Usage and reconfiguration time of the window in slices of equal length, newest first.
 ///
-/// Slice `i` covers `(measured_at − (i + 1) × bucket, measured_at − i × bucket]`. Zeros at the old end may be left out.
+/// Slice `i` covers `(measured_at − (i + 1) × bucket, measured_at − i × bucket]`. Zeros at the old end may be omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Buckets {
@@ -21,8 +21,8 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// What of `slices` lies in the window that ends `age` after the measurement; a slice that sticks out at the old
-    /// end counts by the share that is inside.
+    /// The sum of those `slices` that lie in the window that ends `age` after the measurement. A slice that the old
+    /// end of the window cuts counts by the share inside the window.
     #[must_use]
     pub fn sum_at(slices: &[Millis], bucket: Millis, window: Millis, age: Millis) -> Millis {
         if bucket == Millis::ZERO {
@@ -36,19 +36,19 @@ impl Buckets {
         sum + Millis(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
-    /// The number of slices it speaks of.
+    /// Number of slices, without omitted ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.usage.len().max(self.reconfiguration.len())
     }
 
-    /// Whether nothing happened in the window.
+    /// Whether there is no slice.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Half the resolution: neighbours become one slice of twice the length.
+    /// Halves the resolution: two neighbouring slices become one of twice the length.
     pub fn halve(&mut self) {
         self.bucket = self.bucket + self.bucket;
         for slices in [&mut self.usage, &mut self.reconfiguration] {
@@ -59,7 +59,7 @@ impl Buckets {
         }
     }
 
-    /// Leaves out zeros at the old end.
+    /// Omits zeros at the old end.
     pub fn trim(&mut self) {
         for slices in [&mut self.usage, &mut self.reconfiguration] {
             let end = slices.iter().rposition(|slice| *slice != Millis::ZERO).map_or(0, |last| last + 1);

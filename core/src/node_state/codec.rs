@@ -1,16 +1,16 @@
-//! The text forms of a node state: compact JSON of bounded length, everything checked when it is read.
+//! The text forms of a node state: compact JSON of bounded length. The reader checks every bound.
 //!
-//! What reads a state is the cluster's scheduler, what wrote it may be anyone with write access to the node.
+//! The cluster's scheduler reads a state, and anyone with write access to the node may have written it.
 //!
-//! There are two forms. **Version 1** spells everything out, at most [`V1_MAX_BYTES`]; every reader understands it.
-//! **Version 2** names each kind of board once and writes digests in base64: about half as long, so that nodes with many
-//! boards fit. A collector writes version 1 wherever nothing that decides on a pod's requirements has to be left out of
-//! it, and version 2 elsewhere: so extenders and collectors can be updated in any order, and a reader of version 1 alone
-//! lacks only states that version 1 could not hold.
+//! There are two forms. **Version 1** has a name for every field and at most [`V1_MAX_BYTES`]; every reader
+//! understands it. **Version 2** names each kind of board once and writes digests in base64. It is about half as long,
+//! so that nodes with many boards fit. A collector writes version 1 unless it would have to leave out a part that
+//! decides about a pod's requirement, and version 2 otherwise. So extenders and collectors can be updated in any
+//! order: a reader of version 1 misses only states that version 1 cannot hold.
 //!
-//! The **stream** carries the whole state ([`encode_whole`]). The **annotation** is shorter ([`encode`]): it travels with
-//! every update of the node to everyone who watches nodes, and Kubernetes takes 256 KiB for all annotations of an object.
-//! What it leaves out is named in [`LeftOut`].
+//! The **stream** carries the whole state ([`encode_whole`]). The **annotation** is shorter ([`encode`]), since every
+//! update of the node sends it to all watchers of nodes, and since Kubernetes accepts 256 KiB for all annotations of
+//! an object. [`LeftOut`] counts the parts that the annotation leaves out.
 
 mod compact;
 mod shorten;
@@ -23,106 +23,107 @@ use super::{LeftOut, NodeState};
 use crate::units::Millis;
 use serde::Deserialize;
 
-/// Longest text of version 1 that is written, in bytes.
+/// Maximum length of a text of version 1 that is written, in bytes.
 pub const V1_MAX_BYTES: usize = 4096;
-/// Room in an annotation for each board beyond the fourth, in bytes: four slots with bitstreams of the longest names take
-/// about 700, and what names the board the rest.
+/// Bytes in an annotation for each board beyond the fourth: about 700 for four slots with bitstreams of the longest
+/// names, the rest for the board itself.
 pub const BYTES_PER_BOARD: usize = 1024;
-/// Longest annotation that is written, in bytes: an eighth of what Kubernetes takes for all annotations of a node.
+/// Maximum length of an annotation that is written, in bytes: an eighth of what Kubernetes accepts for all annotations
+/// of a node.
 pub const MAX_ANNOTATION_BYTES: usize = 32 * 1024;
-/// Longest text that is read, and that is streamed, in bytes.
+/// Maximum length of a text that is read or streamed, in bytes.
 pub const MAX_DECODED_BYTES: usize = 64 * 1024;
-/// Most devices of a node that are read.
+/// Maximum number of devices of a node.
 pub const MAX_DEVICES: usize = 256;
-/// Most slots of one device that are read.
+/// Maximum number of slots of one device.
 pub const MAX_SLOTS: u32 = 4096;
-/// Most bitstreams that are read.
+/// Maximum number of bitstreams.
 pub const MAX_BITSTREAMS: usize = 1024;
-/// Most slots of all devices together that hold something.
+/// Maximum number of slots of all devices together that hold a bitstream.
 pub const MAX_LOADED: usize = 4096;
-/// Most time slices that are read.
+/// Maximum number of time slices.
 pub const MAX_BUCKETS: usize = 1024;
-/// Longest vendor, platform, board, shell or device id that is read, in bytes.
+/// Maximum length of a vendor, platform, board, shell or device id, in bytes.
 pub const MAX_TEXT_BYTES: usize = 256;
-/// Longest heartbeat that is believed: a state must not declare itself fresh for ever.
+/// Maximum heartbeat: a state must not declare itself fresh for ever.
 pub const MAX_HEARTBEAT: Millis = Millis::from_secs(3600);
-/// Longest window that is believed.
+/// Maximum length of the window.
 pub const MAX_WINDOW: Millis = Millis::from_secs(24 * 3600);
 
-/// The text of a state, and what it lacks.
+/// The text of a state and the parts that it leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// The text.
+    /// The JSON text.
     pub text: String,
-    /// What was left out of it.
+    /// The parts that were left out of the text.
     pub left_out: LeftOut,
 }
 
-/// Why a state can't be written.
+/// The reason why a state cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// All that may be left out was, and it is still too long.
+    /// The text is too long even with every optional part left out.
     #[error(
         "the node state has {bytes} bytes with all that can be left out gone, at most {most} are written: the ids or kinds of its devices are too long"
     )]
     DoesNotFit {
         /// Length of the shortest text, in bytes.
         bytes: usize,
-        /// Most bytes that are written.
+        /// Maximum length of the text, in bytes.
         most: usize,
     },
-    /// It would not be read back.
+    /// [`decode`] would refuse the text.
     #[error("the node state is not valid: {0}")]
     Invalid(#[source] Unreadable),
-    /// JSON refused it.
+    /// Serialization to JSON failed.
     #[error("the node state can't be written as JSON: {0}")]
     Json(String),
 }
 
-/// Why a text is not a node state.
+/// The reason why a text is not a node state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// More than [`MAX_DECODED_BYTES`].
+    /// The text is longer than [`MAX_DECODED_BYTES`].
     #[error("it has {0} bytes; at most {MAX_DECODED_BYTES} are read")]
     TooLong(usize),
-    /// Not JSON, a field is missing or of the wrong type.
+    /// The text is not JSON, or a field is missing or has the wrong type.
     #[error("it is not a node state: {0}")]
     Malformed(String),
-    /// Another version of the format.
+    /// The version of the format is unknown.
     #[error("it has version {0}; versions 1 and 2 are understood")]
     Version(u32),
-    /// More of something than is read.
+    /// The state has more of the named items than the maximum.
     #[error("it has too many {0}")]
     TooMany(&'static str),
-    /// A text is too long.
+    /// The named text is longer than [`MAX_TEXT_BYTES`].
     #[error("its {0} is too long")]
     TextTooLong(&'static str),
-    /// A number that can't be.
+    /// The named number is outside its range.
     #[error("its {0} is out of range")]
     OutOfRange(&'static str),
-    /// A device refers to a bitstream that isn't there.
+    /// A device refers to a bitstream that the state does not list.
     #[error("a device has loaded a bitstream that is not listed")]
     UnknownBitstream,
-    /// A device refers to a kind that isn't there.
+    /// A device refers to a kind that the state does not list.
     #[error("a device is of a kind that is not listed")]
     UnknownKind,
-    /// A bitstream without name and digest, or with a name that can't be one.
+    /// A bitstream has neither name nor digest, or an invalid name.
     #[error("a bitstream has no valid name and no digest")]
     NamelessBitstream,
 }
 
-/// The longest annotation of a node with so many boards, in bytes: [`V1_MAX_BYTES`], and [`BYTES_PER_BOARD`] for each
-/// board beyond the fourth, up to [`MAX_ANNOTATION_BYTES`].
+/// Maximum length of the annotation of a node with `boards` boards, in bytes: [`V1_MAX_BYTES`], and
+/// [`BYTES_PER_BOARD`] for each board beyond the fourth, up to [`MAX_ANNOTATION_BYTES`].
 #[must_use]
 pub fn max_annotation_bytes(boards: usize) -> usize {
     let more = boards.saturating_sub(4).saturating_mul(BYTES_PER_BOARD);
     V1_MAX_BYTES.saturating_add(more).min(MAX_ANNOTATION_BYTES)
 }
 
-/// The state in `text`.
+/// Reads and validates a state.
 ///
 /// # Errors
-/// [`Unreadable`] says what is wrong with it; nothing of it should be used then.
+/// [`Unreadable`] for the first fault in the text.
 pub fn decode(text: &str) -> Result<NodeState, Unreadable> {
     if text.len() > MAX_DECODED_BYTES {
         return Err(Unreadable::TooLong(text.len()));
@@ -136,13 +137,14 @@ pub fn decode(text: &str) -> Result<NodeState, Unreadable> {
     Ok(state)
 }
 
-/// The text of `state` for the annotation, with as much left out as [`max_annotation_bytes`] asks for.
+/// Writes `state` for the annotation, and leaves out as little as [`max_annotation_bytes`] allows.
 ///
-/// Left out are, in this order: bitstreams that no slot holds, the longest unused first; resolution of the window, by
-/// halves; names of bitstreams that have a digest; platforms; bitstreams in slots, the longest unused first.
+/// Parts are left out in this order: bitstreams that no slot holds, the longest unused first; resolution of the
+/// window, by halves; names of bitstreams that have a digest; platforms; bitstreams in slots, the longest unused
+/// first.
 ///
 /// # Errors
-/// [`EncodeError::DoesNotFit`] if that is not enough, [`EncodeError::Invalid`] if [`decode`] would refuse it.
+/// [`EncodeError::DoesNotFit`] if the text is still too long, [`EncodeError::Invalid`] if [`decode`] would refuse it.
 pub fn encode(state: &NodeState) -> Result<Encoded, EncodeError> {
     let state = checked(state)?;
     if !state.left_out.concerns_filter() {
@@ -155,10 +157,10 @@ pub fn encode(state: &NodeState) -> Result<Encoded, EncodeError> {
     fitting(shorten::until(&state, shorten::ALL, compact::write, most)?, most)
 }
 
-/// The text of the whole `state`, for the stream. Only what would not be read, beyond [`MAX_DECODED_BYTES`], is left out.
+/// Writes the whole `state`, for the stream. Parts are left out only if the text would exceed [`MAX_DECODED_BYTES`].
 ///
 /// # Errors
-/// As [`encode`].
+/// As for [`encode`].
 pub fn encode_whole(state: &NodeState) -> Result<Encoded, EncodeError> {
     let state = checked(state)?;
     if !state.left_out.concerns_filter()
@@ -185,9 +187,9 @@ struct OnlyVersion {
     v: u32,
 }
 
-/// The version that `text` says it has.
+/// The version in the text's field `v`.
 fn version(text: &str) -> Result<u32, Unreadable> {
-    // What we write begins with it; all of it is read twice only if it doesn't.
+    // Our own texts begin with the version; only other texts are parsed twice.
     for version in [spelled_out::VERSION, compact::VERSION] {
         let rest = text.strip_prefix("{\"v\":").and_then(|rest| rest.strip_prefix(&version.to_string()));
         if rest.is_some_and(|rest| rest.starts_with(',')) {
@@ -212,7 +214,7 @@ fn json(error: serde_json::Error) -> EncodeError {
 pub(super) mod tests {
     use super::*;
 
-    /// The state as it comes back from a text of version 2 of at most so many bytes, as far as that is possible.
+    /// Writes `state` in version 2 with at most `most` bytes, or as short as possible, and reads it back.
     pub(in super::super) fn shortened_to(state: &NodeState, most: usize) -> NodeState {
         let shortest = || {
             let Ok(Err(bytes)) = shorten::until(state, shorten::ALL, compact::write, 0) else {

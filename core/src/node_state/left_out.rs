@@ -1,57 +1,57 @@
-//! What the text of a state leaves out to fit its bound: a reader answers "unknown" where that would tell, never "no".
+//! The parts that the text form of a state leaves out to fit its bound. Where a left-out part would decide, a reader
+//! answers "unknown" and never "no".
 
 use super::NodeState;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::AddAssign;
 
-/// How much was left out, by what it was. Vendors, boards, shells, slots and health are never left out.
+/// Number of left-out parts by kind. Vendors, boards, shells, slots and health are never left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeftOut {
-    /// Bitstreams that no slot holds, the longest unused ones.
+    /// Number of bitstreams that no slot holds, the longest unused ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub recent: u32,
-    /// How often neighbouring slices of the window were added up.
+    /// Number of times that the resolution of the window was halved.
     #[serde(skip_serializing_if = "is_zero")]
     pub resolution: u32,
-    /// Names of bitstreams that have a digest: a bitstream without a name may have any.
+    /// Number of names, of bitstreams that have a digest. A bitstream without a name may have any name then.
     #[serde(skip_serializing_if = "is_zero")]
     pub names: u32,
-    /// Boards whose platform was left out: a board without a platform may have any.
+    /// Number of boards whose platform was left out. A board without a platform may have any platform then.
     #[serde(skip_serializing_if = "is_zero")]
     pub platforms: u32,
-    /// Bitstreams in slots: [`IN_SLOT_LEFT_OUT`] stands where they were.
+    /// Number of bitstreams in slots; [`IN_SLOT_LEFT_OUT`] replaces their indexes.
     #[serde(skip_serializing_if = "is_zero")]
     pub loaded: u32,
 }
 
-/// In [`super::DeviceState::loaded`] the place of a bitstream that was left out: the slot holds something, and what that
-/// is nobody says.
+/// The index in [`super::DeviceState::loaded`] of a bitstream that was left out: the slot holds an unknown bitstream.
 pub const IN_SLOT_LEFT_OUT: u32 = u32::MAX;
 
 impl LeftOut {
-    /// Whether the state is whole.
+    /// Whether nothing was left out.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether what is left out may decide on a pod's requirements; scores only depend on the rest.
+    /// Whether a left-out part may decide whether a node meets a requirement. The other parts affect scores only.
     #[must_use]
     pub fn concerns_filter(&self) -> bool {
         self.names > 0 || self.platforms > 0 || self.loaded > 0
     }
 
-    /// The number of things that were left out.
+    /// Total number of left-out parts.
     #[must_use]
     pub fn total(&self) -> u32 {
         let Self { recent, resolution, names, platforms, loaded } = *self;
         [resolution, names, platforms, loaded].into_iter().fold(recent, u32::saturating_add)
     }
 
-    /// What collectors before version 2 of the text left out: they counted `truncated` steps and did not name them. After
-    /// bitstreams and resolution came all platforms at once, then names.
+    /// Reconstructs what a collector older than version 2 of the text left out. It wrote only the number of steps
+    /// (`truncated`): first bitstreams and resolution, then all platforms at once, then names.
     #[must_use]
     pub(super) fn guessed(truncated: u32, state: &NodeState) -> Self {
         let none_has_a_platform = state.devices.iter().all(|device| device.platform.is_empty());
@@ -76,7 +76,7 @@ impl AddAssign for LeftOut {
 }
 
 impl fmt::Display for LeftOut {
-    /// What was left out and how much of it, for people.
+    /// The left-out parts and their numbers, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
             (self.recent, "recent bitstream"),

@@ -5,17 +5,17 @@ use super::codec::{MAX_DECODED_BYTES, MAX_HEARTBEAT, V1_MAX_BYTES, max_annotatio
 use super::*;
 use proptest::prelude::*;
 
-/// Version 1, as every reader so far knows it.
+/// A text of version 1. All readers know it, so it must never change.
 const TEXT: &str = r#"{"v":1,"boot":7,"seq":1234,"heartbeatMs":60000,"measuredAtMs":1760000000000,"windowMs":300000,"usageMs":12345,"reconfigurationMs":120,"devices":[{"id":"dm0","vendor":"intel","platform":"PoCL","board":"a10","shell":"s1","slots":4,"loaded":[0,2],"usageMs":1,"reconfigurationMs":1,"queued":0,"healthy":true}],"bitstreams":[{"name":"sobel","digest":"000102030405060708090a0b0c0d0e0f","lastUsedAgoMs":1500},{"name":"mm","lastUsedAgoMs":2000},{"digest":"ffffffffffffffffffffffffffffffff","lastUsedAgoMs":9000}],"window":{"bucketMs":10000,"usageMs":[100,200],"reconfigurationMs":[10]},"truncated":0}"#;
 
-/// The same in version 2.
+/// The same state in version 2.
 const COMPACT: &str = r#"{"v":2,"boot":7,"seq":1234,"heartbeatMs":60000,"measuredAtMs":1760000000000,"windowMs":300000,"usageMs":12345,"reconfigurationMs":120,"kinds":[["intel","PoCL","a10","s1"]],"devices":[["dm0",0,4,[0,2],1,1,0,true]],"bitstreams":[["sobel","AAECAwQFBgcICQoLDA0ODw",1500],["mm",null,2000],[null,"_____________________w",9000]],"window":{"bucketMs":10000,"usageMs":[100,200],"reconfigurationMs":[10]}}"#;
 
 fn state() -> NodeState {
     decode(TEXT).unwrap()
 }
 
-/// Names and digests of what a device's slots hold.
+/// Names and digests of the bitstreams in a device's slots.
 fn loaded<'s>(state: &'s NodeState, device: &DeviceState) -> Vec<(Option<&'s str>, Option<DigestPrefix>)> {
     let bitstream = |index: &u32| state.bitstreams.get(*index as usize);
     let entry = |index| bitstream(index).map_or((None, None), |b| (b.name.as_deref(), b.digest));

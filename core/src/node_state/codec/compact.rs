@@ -1,5 +1,5 @@
-//! Version 2 of the text: each kind of board is named once, devices and bitstreams are rows without field names, digests
-//! are in base64.
+//! Version 2 of the text: each kind of board is named once, devices and bitstreams are arrays without field names, and
+//! digests are in base64.
 //!
 //! ```json
 //! {"v":2,"boot":7,"seq":12,"heartbeatMs":60000,"measuredAtMs":1760000000000,"windowMs":300000,"usageMs":5000,
@@ -52,12 +52,12 @@ struct Text {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kind(String, String, String, String);
 
-/// Id, place of its kind, slots, places of the bitstreams in its slots (nothing for one that was left out), usage,
-/// reconfiguration, waiting tasks, whether it is healthy.
+/// Id, index of the kind, slots, indexes of the bitstreams in the slots (`null` for one that was left out), usage,
+/// reconfiguration, waiting tasks, whether the board is healthy.
 #[derive(Serialize, Deserialize)]
 struct Device(String, u32, u32, Vec<Option<u32>>, Millis, Millis, u32, bool);
 
-/// Name, start of the digest, how long ago it was last used.
+/// Name, start of the digest, time since the last use.
 #[derive(Serialize, Deserialize)]
 struct Bitstream(Option<String>, Option<Base64>, Millis);
 
@@ -122,7 +122,7 @@ pub(super) fn read(text: &str) -> Result<NodeState, Unreadable> {
             health,
         })
     };
-    // A short text must not become much memory: a kind may have long names, and each device has a copy of them.
+    // A short text must not take much memory: a kind may have long names, and each device gets a copy of them.
     if text.devices.len() > super::MAX_DEVICES {
         return Err(Unreadable::TooMany("devices"));
     }

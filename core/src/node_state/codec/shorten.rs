@@ -1,13 +1,13 @@
-//! Leaves things out of a state until its text fits, as little as possible, and names what it left out.
+//! Leaves parts out of a state until its text fits, as few as possible, and counts them in the state.
 
 use super::{EncodeError, Encoded, MAX_WINDOW};
 use crate::node_state::{IN_SLOT_LEFT_OUT, NodeState};
 
-/// A kind of thing that may be left out.
+/// A kind of part that may be left out.
 pub(super) struct Step {
-    /// How many there are.
+    /// Number of these parts in a state.
     count: fn(&NodeState) -> usize,
-    /// Leaves out so many, those that are missed least.
+    /// Leaves out so many of them, those that matter least first.
     leave_out: fn(&mut NodeState, usize),
 }
 
@@ -44,7 +44,7 @@ const NAMES: Step = Step {
 };
 
 const PLATFORMS: Step = Step {
-    // Each platform is written once: all of them or none.
+    // The text has each platform once, so leaving out some of them saves little.
     count: |state| usize::from(state.devices.iter().any(|device| !device.platform.is_empty())),
     leave_out: |state, _| {
         let devices = state.devices.iter_mut().filter(|device| !device.platform.is_empty());
@@ -61,13 +61,13 @@ const LOADED: Step = Step {
     },
 };
 
-/// What scores alone depend on.
+/// The step that affects scores only.
 pub(super) const RECENT: &[Step] = &[RECENT_BITSTREAMS];
-/// Everything that may be left out; what pods are filtered by comes last.
+/// All steps. Those that affect the filter come last.
 pub(super) const ALL: &[Step] = &[RECENT_BITSTREAMS, RESOLUTION, NAMES, PLATFORMS, LOADED];
 
-/// The text of `state` with as little left out, in the order of `steps`, as `most` bytes ask for; or its length when all
-/// is left out that may be.
+/// Writes `state` with at most `most` bytes and leaves out as little as possible, in the order of `steps`. The inner
+/// `Err` is the length of the shortest text, if that is too long.
 pub(super) fn until(
     state: &NodeState,
     steps: &[Step],
@@ -85,7 +85,7 @@ pub(super) fn until(
             (step.leave_out)(&mut state, count);
             write(&state).map(|text| (state, text))
         };
-        // Not so many: too long. So many: short enough, or all that there are.
+        // Invariant: `too_few` gives too long a text; `enough` gives one that fits, or is all there is.
         let (mut too_few, mut enough) = (0, (step.count)(&state));
         if enough == 0 {
             continue;
@@ -106,7 +106,7 @@ pub(super) fn until(
     Ok(if length <= most { Ok(Encoded { text, left_out: state.left_out }) } else { Err(length) })
 }
 
-/// Per bitstream whether a slot holds it.
+/// For each bitstream whether a slot holds it.
 fn is_loaded(state: &NodeState) -> Vec<bool> {
     let mut is_loaded = vec![false; state.bitstreams.len()];
     for index in state.devices.iter().flat_map(|device| &device.loaded) {
@@ -117,7 +117,7 @@ fn is_loaded(state: &NodeState) -> Vec<bool> {
     is_loaded
 }
 
-/// Removes the last `count` of the bitstreams that `may_go`. Slots that hold one hold something unnamed then.
+/// Removes the last `count` of the bitstreams that `may_go`. Slots with a removed bitstream hold [`IN_SLOT_LEFT_OUT`].
 fn remove_last(state: &mut NodeState, may_go: Vec<bool>, count: usize) {
     let mut goes = may_go;
     let places = (0..goes.len()).rev().filter(|place| goes[*place]);

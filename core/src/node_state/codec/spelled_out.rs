@@ -1,4 +1,4 @@
-//! Version 1 of the text: the fields of a [`NodeState`] by their names.
+//! Version 1 of the text: the fields of a [`NodeState`] with their names.
 
 use super::{EncodeError, Unreadable, json, malformed};
 use crate::node_state::{LeftOut, NodeState};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) const VERSION: u32 = 1;
 
-/// How a text ends that is whole.
+/// End of a text that leaves nothing out.
 const WHOLE: &str = "\"truncated\":0}";
 
 #[derive(Serialize)]
@@ -14,7 +14,7 @@ struct Text<'a> {
     v: u32,
     #[serde(flatten)]
     state: &'a NodeState,
-    /// For readers that don't know [`LeftOut`].
+    /// [`LeftOut::total`], for readers that do not know [`LeftOut`].
     truncated: u32,
 }
 

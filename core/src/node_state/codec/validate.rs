@@ -1,4 +1,4 @@
-//! The bounds of a state that is believed: how much of everything, and no more use than slots can do.
+//! Validation of a node state: numbers of items, lengths, and no more usage than the slots allow.
 
 use super::{
     MAX_BITSTREAMS, MAX_BUCKETS, MAX_DEVICES, MAX_HEARTBEAT, MAX_LOADED, MAX_SLOTS, MAX_TEXT_BYTES,
@@ -8,10 +8,10 @@ use crate::bitstream::BitstreamId;
 use crate::node_state::{DeviceState, IN_SLOT_LEFT_OUT, NodeState};
 use crate::units::Millis;
 
-/// Whether `state` keeps all bounds of [`super`].
+/// Checks `state` against all bounds of [`super`].
 ///
 /// # Errors
-/// The first bound that it breaks.
+/// [`Unreadable`] for the first bound that the state breaks.
 pub fn validate(state: &NodeState) -> Result<(), Unreadable> {
     let loaded = state.devices.iter().map(|device| device.loaded.len()).sum();
     many(state.devices.len(), MAX_DEVICES, "devices")?;
@@ -54,7 +54,7 @@ fn validate_device(device: &DeviceState, state: &NodeState) -> Result<(), Unread
     }
 }
 
-/// A slot can't be used for longer than time passes: what says so lies, and ranks and means would follow it.
+/// Checks that no slot is used for longer than time passes. A false amount would distort ranks and means.
 fn validate_amounts(state: &NodeState) -> Result<(), Unreadable> {
     let fits = |amount: Millis, time: Millis, slots: u64| amount.0 <= time.0.saturating_mul(slots);
     for device in &state.devices {

@@ -1,4 +1,4 @@
-//! What one node can do to those who read its state: no more use than slots can do, and a bounded number of steps.
+//! Limits on a hostile node's state: no more usage than the slots allow, and a bounded number of steps per reader.
 
 use super::*;
 use crate::fixtures::{mk_asked, mk_node};
@@ -37,7 +37,7 @@ fn a_node_of_which_no_board_is_known_has_the_slots_of_the_papers_board() {
     assert_eq!(decode(&text(4_001)), Err(Unreadable::OutOfRange("usageMs")));
 }
 
-/// As much as a text of 64 KiB can hold that costs steps: few bitstreams and many slots that hold them, or many of both.
+/// A state whose text has almost 64 KiB and costs many steps: few bitstreams in many slots, or many of both.
 fn hostile(devices: usize, bitstreams: usize) -> NodeState {
     let mut state = state();
     let slots = MAX_LOADED / devices;
@@ -65,7 +65,7 @@ fn the_steps_that_a_hostile_state_costs_grow_with_its_size_and_not_with_products
     {
         let state = hostile(devices, bitstreams);
         validate_is_ok(&state);
-        // Two passes over what slots hold: what is loaded at all, and by kind.
+        // Two passes over the bitstreams in slots: one for all boards, one by kind.
         let arrival = steps::of(|| drop(Signals::of(&state)));
         assert!(arrival <= 2 * MAX_LOADED, "{arrival} steps at arrival");
 
@@ -79,7 +79,7 @@ fn the_steps_that_a_hostile_state_costs_grow_with_its_size_and_not_with_products
         let filter = steps::of(|| {
             let _ = Matcher::of(&asked).matches(&node, UnlabelledNodes::Reject);
         });
-        // One pass, and for each board a row of what is asked.
+        // One pass over the slots, and per board one row with a cell per requested bitstream.
         assert!(filter <= MAX_LOADED + MAX_DEVICES * 2 * MAX_ASKED, "{filter} steps of a filter");
 
         let received = Received::new(state, MonotonicTime::START, Millis::ZERO);

@@ -1,11 +1,11 @@
-//! Nodes with many boards: what collectors before version 2 could not say.
+//! Nodes with more boards than a text of version 1 can hold.
 
 use super::*;
 use crate::fixtures::mk_node;
 use crate::matching::{Matcher, Rejection, UnlabelledNodes};
 use crate::requirement::Requirement;
 
-/// Boards of two vendors in turns, each with four bitstreams that no other has, and a busy window.
+/// Boards of two alternating vendors, each with four bitstreams of its own, and a busy window.
 fn many_boards(boards: u32) -> NodeState {
     let mut state = state();
     state.bitstreams = (0..boards * 4)
@@ -43,7 +43,7 @@ fn digest(number: u32) -> DigestPrefix {
     DigestPrefix::from_bytes(bytes)
 }
 
-/// What a pod asks for that board alone can give: its vendor, its platform and its first bitstream in a slot.
+/// A requirement that only `device` meets: its vendor, its platform and the bitstream in its first slot.
 fn asked_of(state: &NodeState, device: &DeviceState) -> Requirement {
     let name = state.bitstreams[device.loaded[0] as usize].name.clone().unwrap();
     Requirement {
@@ -93,7 +93,7 @@ fn up_to_sixty_four_boards_fit_and_none_is_rejected_for_what_was_left_out() {
 }
 
 #[test]
-fn what_was_left_out_rejects_nobody_and_what_is_known_still_does() {
+fn a_left_out_part_rejects_no_node_and_a_known_part_still_does() {
     let state = many_boards(8);
     let (mut seen_unknown, mut seen_left_out) = (0, LeftOut::default());
     for bytes in (900..6_000).step_by(150) {
@@ -118,7 +118,7 @@ fn what_was_left_out_rejects_nobody_and_what_is_known_still_does() {
 
 #[test]
 fn a_digest_whose_board_may_have_been_left_out_excludes_no_board() {
-    // Two boards of one kind and one of another: the digest is known to lie in the other kind only.
+    // Two boards of one kind and one of another. The digest is known to be in the board of the other kind only.
     let mut state = many_boards(3);
     state.left_out = LeftOut { loaded: 1, ..LeftOut::default() };
     state.devices[0].loaded = vec![IN_SLOT_LEFT_OUT];
@@ -132,7 +132,7 @@ fn a_digest_whose_board_may_have_been_left_out_excludes_no_board() {
 }
 
 #[test]
-fn what_older_collectors_left_out_without_naming_it_is_unknown_too() {
+fn parts_that_older_collectors_left_out_without_naming_them_are_unknown() {
     let text = TEXT
         .replace(r#""platform":"PoCL","#, "")
         .replace(r#""name":"sobel","#, "")
