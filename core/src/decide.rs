@@ -1,7 +1,7 @@
-//! The two decisions of the extender (S-1, S-2), pure: the same candidates at the same time give the same answer, to
-//! the extender and to the simulator alike.
+//! The two decisions of the extender, filter (S-1) and prioritize (S-2). Both are pure functions: the extender and the
+//! simulator get the same answer for the same candidates and the same time.
 //!
-//! Nodes are spoken of by their place in the request; who asks knows their names.
+//! A candidate is identified by its index in the request; the caller knows the names.
 
 #[cfg(test)]
 mod tests;
@@ -22,155 +22,156 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What the administrator chose.
+/// The administrator's settings for filter and prioritize.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// How much each signal counts.
+    /// Weight of each signal.
     pub weights: Weights,
-    /// The end of the score's scale.
+    /// Greatest score.
     pub max_score: MaxScore,
-    /// What nodes without fresh state are worth.
+    /// Value of each signal of a node without fresh state.
     pub stale: StalePolicies,
-    /// What becomes of nodes with neither state nor label.
+    /// Whether nodes with neither state nor label pass the filter.
     pub unlabelled: UnlabelledNodes,
-    /// Whether pods that were just placed count before they are measured.
+    /// Whether pods that were just placed count before any measurement shows them.
     pub anti_herd: AntiHerd,
 }
 
-/// Whether pods that were just placed count towards the load of their node before they are measured.
+/// Whether pods that were just placed count towards the load of their node before any measurement shows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AntiHerd {
-    /// They do.
+    /// Pods count from the decision on.
     #[default]
     On,
-    /// Only what was measured counts, as in the paper (S-2): pods that come at once go to one node.
+    /// Only measured usage counts, as in the paper (S-2). Pods that arrive at the same time then go to one node.
     Off,
 }
 
-/// What of a node's use is compared with that of others.
+/// The quantity by which nodes are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ranking {
-    /// What each slot of its boards of the asked kind did. Where every node has one board of equal size, that is the paper's
-    /// order (S-2).
+    /// Usage per slot of the boards of the requested kind. The order is the paper's (S-2) where every node has one
+    /// board of equal size.
     #[default]
     PerSlot,
-    /// What the whole node did, however many boards it has and of whatever kind: so it was until recordings of version 2.
+    /// Usage of the whole node, whatever its boards. Recordings of version 1 were made by it.
     WholeNode,
 }
 
-/// A text that is no [`AntiHerd`].
+/// The text is not an [`AntiHerd`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a setting of anti-herd; write `on` or `off`")]
 pub struct InvalidAntiHerd(String);
 
-/// A node of the request; nothing if it was never seen.
+/// A node of the request; `None` if the caller has never seen it.
 pub type Candidate<'a> = Option<&'a NodeFacts>;
 
-/// Per candidate whether it fits, in the order of the request.
+/// The answer to filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterDecision {
-    /// `Err` has the reason.
+    /// For each candidate, in the order of the request, whether it fits; `Err` has the reason.
     pub verdicts: Vec<Result<(), Rejection>>,
 }
 
-/// Per candidate its score, in the order of the request.
+/// The answer to prioritize.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreDecision {
-    /// With every term that went into it.
+    /// The score of each candidate, in the order of the request.
     pub nodes: Vec<NodeScore>,
 }
 
-/// A node's score and how it came about.
+/// A node's score and all terms that went into it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeScore {
-    /// What kube-scheduler is told: 0 to [`Rules::max_score`].
+    /// The score that kube-scheduler gets, 0 to [`Rules::max_score`].
     pub score: u32,
-    /// Weighted mean of the terms, 0..=1.
+    /// Weighted mean of the terms, 0 to 1.
     pub mean: f32,
-    /// The terms.
+    /// The value of each signal.
     #[serde(flatten)]
     pub terms: PerSignal<Term>,
-    /// Whether what is known of the node was fit to be ranked.
+    /// Whether the node's state was fresh enough to be ranked.
     pub freshness: Freshness,
-    /// What was measured; nothing if the state is not fresh.
+    /// Measured values; `None` if the state is not fresh.
     pub measured: Option<Measured>,
-    /// What was expected beyond that; nothing if that was nothing.
+    /// Usage expected beyond the measured one; `None` if no pod is expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<ExpectedShare>,
     /// Whether the score was lowered so that a node without fresh state doesn't look best.
     pub capped: Capped,
 }
 
-/// One signal of one node, 0..=1.
+/// One signal of one node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Term {
-    /// The value, higher is better.
+    /// Value of the signal, 0 to 1; greater is better.
     pub value: f32,
-    /// Where it comes from.
+    /// Origin of the value.
     pub basis: Basis,
 }
 
-/// Where a [`Term`] comes from.
+/// The origin of a [`Term`]'s value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// From the node's fresh state.
+    /// The node's fresh state.
     Measured,
-    /// Its weight is 0, and it was not looked at.
+    /// None: the weight of the signal is 0 and the signal was not evaluated.
     Unweighted,
-    /// The policy says one half.
+    /// The stale policy `neutral`: 0.5.
     Neutral,
-    /// The policy says nothing.
+    /// The stale policies `penalise` and `exclude`: 0.
     #[default]
     Penalised,
 }
 
-/// Whether a score was lowered.
+/// Whether a score was lowered so that a node without fresh state does not look best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capped {
-    /// It was.
+    /// The score was lowered.
     Yes,
-    /// It is what the mean makes of it.
+    /// The score follows from the mean alone.
     No,
 }
 
-/// What the boards of the asked kind did in the window that ends now, and what they had when their state was measured.
+/// Measured values of the boards of the requested kind: usage in the window that ends now, and slots and queue at the
+/// time of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// Slot time used. It is ranked by slot.
+    /// Slot time used. Ranks compare it per slot.
     #[serde(rename = "usageMs")]
     pub usage: Millis,
-    /// Time spent reconfiguring. It is ranked by slot.
+    /// Time spent reconfiguring. Ranks compare it per slot.
     #[serde(rename = "reconfigurationMs")]
     pub reconfiguration: Millis,
-    /// Their slots.
+    /// Number of slots of these boards.
     pub slots: u32,
-    /// Empty slots, waiting tasks.
+    /// Empty slots and waiting tasks.
     #[serde(flatten)]
     pub now: BoardsNow,
-    /// How old the state is.
+    /// Age of the state.
     #[serde(rename = "ageMs")]
     pub age: Millis,
 }
 
-/// What a decision adds to the measured usage of a node, for pods that were placed there a moment ago.
+/// The usage that a decision adds to the measured one, for pods that were placed on the node a moment ago.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpectedShare {
-    /// Slot time: for pods that nothing is known of, what it takes to cost one rank each among these candidates.
+    /// Slot time. A pod whose usage cannot be predicted adds as much as costs one rank among these candidates.
     #[serde(rename = "usageMs")]
     pub usage: Millis,
-    /// How many pods; those that are not bound yet count by the chance that they come here.
+    /// Number of pods. A pod that is not bound yet counts by the probability that it is bound to this node.
     pub pods: f32,
 }
 
-/// Which of `candidates` have what is asked. What asks for nothing of ours is not brought here: it passes untouched.
+/// Decides which of `candidates` meet the requirement `asked`.
 #[must_use]
 pub fn filter(
     asked: &Requirement,
@@ -180,7 +181,7 @@ pub fn filter(
 ) -> FilterDecision {
     let matcher = Matcher::of(asked);
     let verdict = |candidate: &Candidate<'_>| match candidate {
-        // What boards it has nobody knows: what is valid somewhere only is not valid there.
+        // The boards of the node are unknown, so a bitstream that is valid on some boards only is not valid here.
         None if rules.unlabelled == UnlabelledNodes::Pass
             && !rules.stale.exclude()
             && asked.valid_on.is_empty() =>
@@ -199,8 +200,7 @@ pub fn filter(
     FilterDecision { verdicts: candidates.iter().map(verdict).collect() }
 }
 
-/// How good each of `candidates` is for what is asked, by what was measured alone. Ranks are among the candidates with
-/// fresh state only.
+/// Scores `candidates` by measured values alone. Only candidates with fresh state are ranked.
 #[must_use]
 pub fn prioritize(
     asked: &Requirement,
@@ -211,8 +211,8 @@ pub fn prioritize(
     prioritize_expecting(asked, candidates, &[], rules, now)
 }
 
-/// The same, where pods that were placed a moment ago count towards the usage of their nodes: per candidate what is
-/// expected there, or nothing at all.
+/// Scores `candidates` by measured values and by the usage that is expected of pods placed a moment ago. `expected`
+/// has one entry per candidate, or none at all.
 #[must_use]
 pub fn prioritize_expecting(
     asked: &Requirement,
@@ -224,7 +224,7 @@ pub fn prioritize_expecting(
     prioritize_ranking(Ranking::PerSlot, asked, candidates, expected, rules, now)
 }
 
-/// The same by another ranking than today's, for decisions that were made so.
+/// Like [`prioritize_expecting`], by the given ranking: replays of older recordings need [`Ranking::WholeNode`].
 #[must_use]
 pub fn prioritize_ranking(
     ranking: Ranking,
@@ -283,7 +283,7 @@ pub fn prioritize_ranking(
     ScoreDecision { nodes }
 }
 
-/// The ranks of the measured candidates, one candidate after the other.
+/// The ranks of the candidates with fresh state, as an iterator over these candidates.
 struct Ranked {
     place: usize,
     usage: Vec<f64>,
@@ -292,7 +292,7 @@ struct Ranked {
     queue: Option<Vec<f64>>,
 }
 
-/// What a signal without weight is worth: nothing, to nobody.
+/// The term of a signal whose weight is 0.
 const UNWEIGHTED: (f64, Basis) = (0.0, Basis::Unweighted);
 
 impl Ranked {
@@ -311,14 +311,14 @@ impl Ranked {
             reconfiguration: by(measured, |measured| {
                 ranking.per_slot(measured.reconfiguration, measured.slots).0
             }),
-            // The more slots are free the better: what is missing to the most that there can be is ranked.
+            // More free slots are better, but `ranks` puts the least value first: rank the complement.
             free_slots: (weights.free_slots > 0.0)
                 .then(|| by(measured, |measured| u64::from(u32::MAX - measured.now.free_slots))),
             queue: (weights.queue > 0.0).then(|| by(measured, |measured| measured.now.queued.into())),
         }
     }
 
-    /// Those of the next measured candidate; locality and loaded are shares, not ranks, and left open.
+    /// The ranks of the next candidate. Locality and loaded are shares, not ranks; the caller fills them in.
     fn next(&mut self) -> PerSignal<(f64, Basis)> {
         let place = self.place;
         self.place += 1;
@@ -336,16 +336,16 @@ impl Ranked {
 }
 
 impl Ranking {
-    /// What is compared of an amount of slot time of so many slots.
+    /// The value that is compared, for `amount` of slot time on `slots` slots.
     fn per_slot(self, amount: Millis, slots: u32) -> PerSlot {
         match self {
             Self::PerSlot => PerSlot::of(amount, slots),
-            // In milliseconds: whatever the unit, it is the same for all.
+            // Milliseconds instead of microseconds per slot: only the order counts, and all nodes have the same unit.
             Self::WholeNode => PerSlot(amount.0),
         }
     }
 
-    /// The amount of slot time of so many slots of which this is compared.
+    /// The inverse of [`Self::per_slot`].
     fn slot_time(self, compared: PerSlot, slots: u32) -> Millis {
         match self {
             Self::PerSlot => compared.times(slots),
@@ -354,7 +354,7 @@ impl Ranking {
     }
 }
 
-/// The usage of the measured candidates, raised by what is expected on them.
+/// The usage of the candidates with fresh state, raised by what is expected on each.
 fn usage_loads(ranking: Ranking, measured: &[Option<Measured>], expected: &[Expected]) -> Vec<PerSlot> {
     let usage: Vec<PerSlot> =
         measured.iter().flatten().map(|measured| ranking.per_slot(measured.usage, measured.slots)).collect();
@@ -371,19 +371,19 @@ fn usage_loads(ranking: Ranking, measured: &[Option<Measured>], expected: &[Expe
 fn unranked(policies: StalePolicies) -> PerSignal<(f64, Basis)> {
     policies.map(|policy| match policy {
         StalePolicy::Neutral => (0.5, Basis::Neutral),
-        // The filter excludes; a node that went stale after it must not win.
+        // The filter rejects with `exclude`; a node whose state became stale after the filter must not win.
         StalePolicy::Penalise | StalePolicy::Exclude => (0.0, Basis::Penalised),
     })
 }
 
-/// Explanations are kept by the hundred thousand and need no more digits than this.
+/// Rounds a value for an explanation: explanations are kept by the hundred thousand and need no more digits.
 fn shown(value: f64) -> f32 {
     #[expect(clippy::cast_possible_truncation, reason = "it is small and only shown")]
     let value = value as f32;
     value
 }
 
-/// A node without fresh state stays below the best one that has it.
+/// Lowers the score of every node without fresh state below the best score of a node with fresh state.
 fn cap_unranked(nodes: &mut [NodeScore]) {
     let Some(best) = nodes.iter().filter(|node| node.measured.is_some()).map(|node| node.score).max() else {
         return;

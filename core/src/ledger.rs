@@ -1,79 +1,82 @@
-//! Which events were counted: the identity that makes a retried event count once.
+//! The numbers of the events that were counted, so that a retried event counts once.
 //!
-//! Per reporter a watermark, below which everything was counted, and a bounded set of ranges above it, so that batches
-//! may overtake each other. No time of its own: moments are arguments, of the clock that only goes forward, and only tell
-//! which reporters are silent. The numbers decide what counts, so no step of a wall clock makes an event count twice.
+//! The ledger has, per reporter, a watermark below which every event was counted, and a bounded set of ranges above
+//! it, since batches may overtake each other. Moments are arguments, of the monotonic clock; they only tell which
+//! reporters are silent. Sequence numbers alone decide what counts, so a step of the wall clock makes no event count
+//! twice.
 
 use crate::units::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Most reporters that are remembered at once. A node has as many as it runs device runtimes.
+/// Maximum number of reporters that the ledger remembers. A node has one reporter per process of a device runtime.
 pub const MAX_REPORTERS: usize = 1024;
 
-/// Most ranges above a reporter's watermark. The oldest gap is given up beyond it: what was in it counts as counted.
+/// Maximum number of ranges above a reporter's watermark. Beyond it the ledger gives up the oldest gap: events of that
+/// gap are treated as counted.
 pub const MAX_RANGES: usize = 64;
 
-/// What was counted, per reporter.
+/// The numbers that were counted, per reporter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// How long a reporter must be silent before it may be forgotten: what it retries after that is out of the window.
+    /// Time after its last event at which a silent reporter may be forgotten: a later retry is older than the window.
     retention: Millis,
     reporters: BTreeMap<u64, Reporter>,
-    /// Gaps that were given up because there were too many.
+    /// Number of gaps that were given up.
     gaps_given_up: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Reporter {
-    /// All numbers up to this one were counted.
+    /// All numbers up to and including this one were counted.
     watermark: u64,
-    /// Counted ranges above it, by first number, to the last; apart from each other and from the watermark.
+    /// Counted ranges above the watermark, from first number to last. No range touches another or the watermark.
     ranges: BTreeMap<u64, u64>,
     heard: MonotonicTime,
 }
 
-/// What the ledger says of the numbers of an event.
+/// Whether the numbers of an event were counted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// None of them was counted.
+    /// None was counted before.
     New(Order),
-    /// Some of them were counted: `new` of `of` were not.
+    /// Some were counted before.
     Partly {
-        /// Numbers that were not counted before.
+        /// Number of sequence numbers that were not counted before.
         new: u64,
-        /// Numbers that the event covers.
+        /// Number of sequence numbers that the event covers.
         of: u64,
     },
-    /// All of them were counted.
+    /// All were counted before.
     Duplicate,
 }
 
-/// Whether a reporter's later events were counted before this one.
+/// Whether later events of the reporter were counted before this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// This is its newest.
+    /// The event is the newest of its reporter.
     Newest,
-    /// There are newer ones.
+    /// Newer events of the reporter were counted before.
     Late,
 }
 
-/// Every place is taken by a reporter that still reports.
+/// The ledger is full of reporters that are still active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{MAX_REPORTERS} reporters are active already; no other is taken until one falls silent")]
 pub struct TooManyReporters;
 
 impl Ledger {
-    /// A ledger that remembers a reporter for `retention` after its last event; at least the window's length.
+    /// An empty ledger that remembers a reporter for `retention` after its last event. `retention` must be at least
+    /// the length of the window.
     #[must_use]
     pub const fn new(retention: Millis) -> Self {
         Self { retention, reporters: BTreeMap::new(), gaps_given_up: 0 }
     }
 
-    /// Makes room for `reporters`, by forgetting those that are silent, where there is none.
+    /// Makes room for `reporters`, if necessary by forgetting silent ones.
     ///
     /// # Errors
-    /// [`TooManyReporters`] when too many are active; nothing is forgotten then.
+    /// [`TooManyReporters`] if too many reporters are active; the ledger is unchanged then.
     pub fn make_room(
         &mut self,
         reporters: impl IntoIterator<Item = u64>,
@@ -103,10 +106,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that the numbers `first..=last` of `reporter` are counted, and says which of them were before. A `first` of 0
-    /// is taken as 1.
+    /// Marks the numbers `first..=last` of `reporter` as counted and answers which of them were counted before. A
+    /// `first` of 0 is taken as 1.
     ///
-    /// [`Self::make_room`] comes first: a reporter without room is taken all the same.
+    /// Call [`Self::make_room`] first: this method accepts a new reporter even if the ledger is full.
     pub fn record(&mut self, reporter: u64, first: u64, last: u64, now: MonotonicTime) -> Verdict {
         let entry = self.reporters.entry(reporter).or_insert_with(|| Reporter {
             watermark: 0,
@@ -129,13 +132,13 @@ impl Ledger {
         if known == 0 { Verdict::New(order) } else { Verdict::Partly { new: of - known, of } }
     }
 
-    /// How many reporters it remembers.
+    /// Number of reporters that the ledger remembers.
     #[must_use]
     pub fn reporters(&self) -> usize {
         self.reporters.len()
     }
 
-    /// Gaps that were given up because a reporter had too many.
+    /// Number of gaps that were given up because a reporter had too many ranges.
     #[must_use]
     pub const fn gaps_given_up(&self) -> u64 {
         self.gaps_given_up
@@ -148,7 +151,7 @@ impl Reporter {
         self.ranges.last_key_value().map_or(self.watermark, |(_, last)| *last)
     }
 
-    /// How many of `first..=last` were counted.
+    /// Number of sequence numbers of `first..=last` that were counted.
     fn known_in(&self, first: u64, last: u64) -> u64 {
         let below = if first <= self.watermark { self.watermark.min(last) - first + 1 } else { 0 };
         let above: u64 = self
@@ -161,7 +164,7 @@ impl Reporter {
         below + above
     }
 
-    /// Adds `first..=last` and joins what touches.
+    /// Adds `first..=last` and joins ranges that touch.
     fn insert(&mut self, mut first: u64, mut last: u64) {
         while let Some((range_first, range_last)) =
             self.ranges.range(..=last.saturating_add(1)).next_back().map(|(a, b)| (*a, *b))
@@ -180,7 +183,7 @@ impl Reporter {
         }
     }
 
-    /// Gives up the oldest gaps while there are too many ranges; says how many.
+    /// Gives up the oldest gaps until at most [`MAX_RANGES`] ranges are left. Returns the number of gaps given up.
     fn bound(&mut self) -> u64 {
         let mut given_up = 0;
         while self.ranges.len() > MAX_RANGES {

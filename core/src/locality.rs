@@ -1,4 +1,4 @@
-//! Bitstream locality (S-2): which share of the bitstreams that a pod will use its node has already.
+//! Bitstream locality (S-2): the share of a pod's bitstreams that a node already has.
 
 use crate::bitstream::BitstreamId;
 use crate::requirement::Requirement;
@@ -6,7 +6,7 @@ use crate::signals::{AskedKind, Boards, BoardsLoad, Key};
 use crate::staleness::Received;
 use crate::units::Millis;
 
-/// The bitstreams that a pod will use, ready to be looked for on many nodes.
+/// The bitstreams that a pod uses, with precomputed keys, for lookups on many nodes.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
     asked: &'a Requirement,
@@ -15,22 +15,23 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Those of `asked`.
+    /// The bitstreams of the requirement `asked`.
     #[must_use]
     pub fn by(asked: &'a Requirement) -> Self {
         Self { asked, kind: AskedKind::of(asked), keys: asked.bitstreams.iter().map(Key::of).collect() }
     }
 
-    /// What the boards of the asked kind did and have, when the node's state is of that age.
+    /// The load of the boards of the requested kind on `node`, whose state has the age `age`.
     #[must_use]
     pub fn load_on(&self, node: &Received, age: Millis) -> BoardsLoad {
         node.signals().load_on(&self.kind, age)
     }
 
-    /// The share of them that the node has: in a slot, or used within its window. 1 if none is asked.
+    /// The share of the bitstreams that the node has in a slot or used within its window. 1 if the pod names none.
     ///
-    /// A digest means the same everywhere. A name means the same on one board and shell only: it counts in the slot of
-    /// a board of the asked kind, and as recently used where all boards of the node are of one kind, and the asked one.
+    /// A digest identifies one bitstream everywhere. A name identifies one bitstream only among boards of one kind and
+    /// shell. So a name counts if it is in a slot of a board of the requested kind; recent use of it counts only if
+    /// all boards of the node are of the requested kind.
     #[must_use]
     pub fn share_on(&self, node: &Received, age: Millis) -> f64 {
         let wanted = &self.asked.bitstreams;
@@ -49,8 +50,8 @@ impl<'a> Wanted<'a> {
         present as f64 / wanted.len() as f64
     }
 
-    /// The share of them that lie in a slot of a board of the asked kind that answers; recent use alone doesn't count. 1
-    /// if none is asked.
+    /// The share of the bitstreams that are in a slot of an answering board of the requested kind. Recent use alone
+    /// does not count. 1 if the pod names none.
     #[must_use]
     pub fn loaded_share_on(&self, node: &Received) -> f64 {
         if self.keys.is_empty() {
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_share_of_the_pods_bitstreams_that_are_there() {
+    fn locality_is_the_share_of_the_pods_bitstreams_that_the_node_has() {
         let mut state = mk_state();
         state.devices = vec![mk_device("intel", "a10", "1")];
         state.bitstreams = vec![mk_bitstream("sobel", 1_000), mk_bitstream("mm", 2_000)];
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_of_two_vendors_are_of_two_kinds_however_little_is_known_of_them() {
+    fn boards_of_two_vendors_are_of_two_kinds_even_without_board_and_shell() {
         let mut state = mk_state();
         state.devices = vec![mk_device("intel", "", ""), mk_device("xilinx", "", "")];
         state.bitstreams = vec![mk_bitstream("sobel", 0)];
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn loaded_is_what_lies_in_a_slot_of_the_asked_board_and_not_what_was_used_recently() {
+    fn the_loaded_share_counts_slots_of_the_asked_boards_and_no_recent_use() {
         let digest = format!("sha256:{}", "0a".repeat(32));
         let mut state = mk_state();
         state.devices = vec![mk_device("intel", "a10", "1"), mk_device("intel", "s10", "1")];
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_board_that_does_not_answer_is_not_there() {
+    fn a_bitstream_in_a_board_that_does_not_answer_does_not_count() {
         let mut state = mk_state();
         state.devices = vec![mk_device("intel", "a10", "1")];
         state.devices[0].loaded = vec![0];

@@ -1,4 +1,4 @@
-//! Whether a node has what a pod asks for (S-1): capability and total slots, never load.
+//! Whether a node meets a pod's requirement (S-1). Kind of board and total slots decide, never the load.
 
 mod held;
 
@@ -16,58 +16,59 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a node is rejected. The texts end in events, where kube-scheduler adds up equal ones: no numbers, no names.
+/// The reason why a node is rejected. kube-scheduler groups equal texts in its events, so a text has no number and no
+/// name in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Rejection {
     /// The extender has never seen the node.
     UnknownNode,
-    /// No state, and no label of ours either.
+    /// The node has neither a state nor one of our labels.
     Unlabelled,
-    /// The node has a collector and no board.
+    /// The node has a collector but no board.
     NoDevice,
-    /// No board of that vendor.
+    /// No board is of the requested vendor.
     Vendor,
-    /// No such board.
+    /// No board has the requested name.
     Board,
-    /// No board with that shell.
+    /// No board has the requested shell.
     Shell,
-    /// No board of that OpenCL platform.
+    /// No board belongs to the requested OpenCL platform.
     Platform,
-    /// No board has that many slots.
+    /// No board has as many slots as requested.
     Slots,
-    /// The bitstreams that the pod names are not valid on its boards.
+    /// The pod's bitstreams are not valid on any board of the node.
     InvalidBitstream,
-    /// No board holds the bitstreams that must be loaded.
+    /// No board holds the bitstreams that must be loaded already.
     NotLoaded,
-    /// The boards that would do don't answer.
+    /// The boards that meet the requirement do not answer.
     Unhealthy,
-    /// Each requirement is met by some board, all by none.
+    /// Each part of the requirement is met by some board, but no board meets all of them.
     NoSingleDevice,
-    /// Its state is not fresh, and the policy excludes such nodes.
+    /// The node's state is not fresh and the stale policy excludes such nodes.
     NotFresh,
-    /// What the pod asks for can't be understood, so that no node is known to have it.
+    /// The pod's requirement could not be parsed, so no node is known to meet it.
     Misunderstood,
 }
 
-/// What becomes of a node that has neither state nor label.
+/// Whether a node with neither state nor label passes the filter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnlabelledNodes {
-    /// It is rejected.
+    /// The node is rejected.
     #[default]
     Reject,
-    /// It passes, as in the paper (S-1).
+    /// The node passes, as in the paper (S-1).
     Pass,
 }
 
-/// A text that is no [`UnlabelledNodes`].
+/// The text is not an [`UnlabelledNodes`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a policy for unlabelled nodes; write `reject` or `pass`")]
 pub struct InvalidUnlabelledNodes(String);
 
 impl Rejection {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [Self; 14] = [
         Self::UnknownNode,
         Self::Unlabelled,
@@ -85,7 +86,7 @@ impl Rejection {
         Self::Misunderstood,
     ];
 
-    /// The text for people.
+    /// The text for people, as it appears in kube-scheduler's events.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -115,17 +116,17 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// What is asked, ready to be looked for on many nodes.
+/// A requirement with precomputed keys, for matching against many nodes.
 #[derive(Debug, Clone)]
 pub struct Matcher<'a> {
     asked: &'a Requirement,
-    /// The bitstreams that decide: those that must be loaded, and digests. A name means another bitstream on another board,
-    /// so it excludes none.
+    /// The bitstreams that can reject a node: those that must be loaded, and digests. A name identifies another
+    /// bitstream on each kind of board and rejects no node.
     deciding: Vec<(&'a BitstreamId, Key)>,
 }
 
 impl<'a> Matcher<'a> {
-    /// For `asked`.
+    /// A matcher for the requirement `asked`.
     #[must_use]
     pub fn of(asked: &'a Requirement) -> Self {
         let digests = asked.bitstreams.iter().filter(|id| matches!(id, BitstreamId::Digest(_)));
@@ -133,11 +134,11 @@ impl<'a> Matcher<'a> {
         Self { asked, deciding }
     }
 
-    /// Whether the node has what is asked; a stale state still tells what boards there are. Where a state leaves out what
-    /// would tell, the node is not rejected.
+    /// Checks whether `node` meets the requirement. The boards of a stale state still count. A node is not rejected
+    /// for something that its state may have left out.
     ///
     /// # Errors
-    /// The reason if it has not.
+    /// The [`Rejection`] if the node does not meet the requirement.
     pub fn matches(&self, node: &NodeFacts, unlabelled: UnlabelledNodes) -> Result<(), Rejection> {
         match &node.knowledge {
             Knowledge::Known(received) => self.state_matches(received),
@@ -147,7 +148,8 @@ impl<'a> Matcher<'a> {
 
     fn state_matches(&self, received: &Received) -> Result<(), Rejection> {
         let state = received.state();
-        // Most nodes have none of them, which is cheap to see; where something was left out it says nothing.
+        // Most nodes have none of the bitstreams, and the bloom filter shows that cheaply; but a filter of a shortened
+        // state proves nothing.
         let may_have = |key: &Key| state.left_out.concerns_filter() || received.signals().may_have(*key);
         let ids: Vec<&BitstreamId> =
             self.deciding.iter().filter(|(_, key)| may_have(key)).map(|(id, _)| *id).collect();
@@ -161,7 +163,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// The boards of one node, and what is asked of them.
+/// The boards of one node and the requirement that they are matched against.
 struct Boards<'a> {
     asked: &'a Requirement,
     state: &'a NodeState,
@@ -178,7 +180,7 @@ impl Boards<'_> {
         has_slots.and(self.is_of_platform(device)).and(bitstreams())
     }
 
-    /// Whether vendor, board and shell are the asked ones.
+    /// Whether vendor, board and shell are the requested ones.
     fn is_kind(&self, device: &DeviceState) -> Ternary {
         let asked = self.asked;
         let agrees = agrees(asked.vendor.as_deref(), &device.vendor)
@@ -192,9 +194,9 @@ impl Boards<'_> {
         asked.map_or(Ternary::Yes, |platform| self.state.is_of_platform(device, platform))
     }
 
-    /// Whether all bitstreams that the pod names can be configured on the board: it is one of those that they are listed for,
-    /// and none of them lies in a board of another kind on this node. That last goes by digest: a name means another
-    /// bitstream on another board.
+    /// Whether all bitstreams of the pod are valid on the board: the catalog lists the board for each of them, and no
+    /// bitstream is in a slot of a board of another kind only. The second condition applies to digests, since a name
+    /// identifies another bitstream on each kind of board.
     fn is_valid(&self, number: usize, device: &DeviceState) -> Ternary {
         let asked = self.asked;
         let listed = asked.valid_on.iter().all(|kinds| kinds.iter().any(|kind| kind.is(device)));
@@ -207,7 +209,8 @@ impl Boards<'_> {
         Ternary::all(self.asked.loaded.iter().map(|id| self.held.on(number, id)))
     }
 
-    /// The first thing that no board has; if each is on some board, what is missing is one board with all.
+    /// The first part of the requirement that no board meets; if some board meets each part, the reason is that no
+    /// single board meets all of them.
     fn why_none(&self) -> Rejection {
         let (asked, devices) = (self.asked, &self.state.devices);
         let none = |meets: &dyn Fn(usize, &DeviceState) -> Ternary| {
@@ -267,14 +270,14 @@ fn labels_match(
             return Err(rejection);
         }
     }
-    // Of these no label speaks.
+    // There are no labels for these.
     let beyond_labels =
         [(asked.platform.is_some(), Rejection::Platform), (!asked.loaded.is_empty(), Rejection::NotLoaded)];
     match beyond_labels.into_iter().find(|(asked, _)| *asked) {
         Some((_, rejection)) if unlabelled == UnlabelledNodes::Reject => return Err(rejection),
         _ => {}
     }
-    // Not even where the paper is followed: a bitstream on the wrong board does damage.
+    // Checked even with `UnlabelledNodes::Pass`: a bitstream on the wrong board does damage.
     let valid = asked.valid_on.iter().all(|kinds| kinds.iter().any(|kind| kind.is_labelled(labels)));
     if valid { Ok(()) } else { Err(Rejection::InvalidBitstream) }
 }

@@ -1,12 +1,13 @@
-//! Rank of a node by one signal (S-2): its place among the candidates, not the size of its value.
+//! Rank of a node by one signal (S-2). The order of the values decides, not their size.
 
-/// Per value `(n − i) / n`: n the number of values, i the index of the first equal one in ascending order.
+/// The rank `(n − i) / n` of each value: n is the number of values, i the index of the first equal value in ascending
+/// order.
 ///
-/// The least value has 1, equal values share a rank, and the greatest of n distinct ones has 1 / n.
+/// The least value has rank 1, equal values have the same rank, and the greatest of n distinct values has rank 1 / n.
 #[must_use]
 pub fn ranks(values: &[u64]) -> Vec<f64> {
     let n = values.len();
-    // Value and place in one number: that sorts fastest, and tells where each rank belongs.
+    // Value and index packed in one number sort fastest, and the index tells where the rank belongs.
     let place_bits = usize::BITS - n.leading_zeros();
     let fits = values.iter().all(|value| value.leading_zeros() >= place_bits);
     if fits {
@@ -22,14 +23,15 @@ pub fn ranks(values: &[u64]) -> Vec<f64> {
     }
 }
 
-/// Bits that are looked at together.
+/// Bits per digit of the radix sort.
 const DIGIT_BITS: u32 = 11;
-/// From here on, and with no more digits than that, this is faster than comparing: usage in a window has two.
+/// Number of entries from which radix sort is faster than comparison sort.
 const MANY: usize = 512;
+/// Number of digits up to which radix sort is faster. Usage in a window has two digits.
 const MOST_DIGITS: u32 = 3;
 
-/// Sorts numbers that have their value above `place_bits` by that value; equal ones stay in order. Digit by digit, the
-/// last one first.
+/// Sorts numbers by the bits above `place_bits`. The sort is stable. It is a radix sort, least significant digit
+/// first.
 fn sort_by_value(packed: &mut Vec<u64>, place_bits: u32) {
     let all_bits = packed.iter().fold(0, |bits, entry| bits | entry >> place_bits);
     let digits = (u64::BITS - all_bits.leading_zeros()).div_ceil(DIGIT_BITS);
@@ -59,7 +61,7 @@ fn sort_by_value(packed: &mut Vec<u64>, place_bits: u32) {
     }
 }
 
-/// The ranks in the order of the places, from values with places in ascending order.
+/// The ranks in the order of the indexes, from pairs of value and index in ascending order.
 fn in_place(n: usize, ascending: impl Iterator<Item = (u64, u64)>) -> Vec<f64> {
     let mut ranks = vec![0.0; n];
     let (mut rank, mut value_there) = (0.0, None);

@@ -1,4 +1,4 @@
-//! What a pod asks of a node, read from its labels, annotations and resources (S-1, B-7).
+//! The requirement of a pod, read from its labels, annotations and resources (S-1, B-7).
 
 use crate::bitstream::{BitstreamId, InvalidBitstreamId};
 use crate::board_kind::BoardKind;
@@ -9,98 +9,98 @@ use crate::names::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Most bitstreams that one pod may name.
+/// Maximum number of bitstreams that one annotation names.
 pub const MAX_BITSTREAMS: usize = 64;
-/// Longest name of a vendor, board, shell or platform, in bytes.
+/// Maximum length of the name of a vendor, board, shell or platform, in bytes.
 pub const MAX_KIND_BYTES: usize = 1024;
 
-/// What a pod asks for. Everything that is asked of the board must be met by one single device.
+/// The requirement of a pod. One single device must meet all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
-    /// Vendor of the board; any if absent.
+    /// Vendor of the board; any vendor if absent.
     pub vendor: Option<String>,
-    /// The board; any if absent.
+    /// Name of the board; any board if absent.
     pub board: Option<String>,
-    /// Version of the shell; any if absent.
+    /// Version of the shell; any version if absent.
     pub shell: Option<String>,
-    /// OpenCL platform of the board; any if absent (B-6).
+    /// OpenCL platform of the board (B-6); any platform if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// How many slots the device must have in total; free or not doesn't count (S-7).
+    /// Number of slots that the device must have in total, free or not (S-7).
     pub slots: u32,
-    /// Bitstreams that the pod will use; where they already are it is better off. They reject a node only where they are not
-    /// valid.
+    /// Bitstreams that the pod uses. A node that has them scores better; a node is rejected only if they are not valid
+    /// on it.
     pub bitstreams: Vec<BitstreamId>,
-    /// Bitstreams that the device must hold in its slots already (B-6).
+    /// Bitstreams that must be in slots of the device already (B-6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<BitstreamId>,
-    /// Per bitstream that is not valid on every board the boards that it is valid for, as the administrator's catalog says.
+    /// For each bitstream that is not valid on every board, the boards that the administrator's catalog lists for it.
     /// The device must be in every one of the lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub valid_on: Vec<Vec<BoardKind>>,
 }
 
-/// The texts of a pod that matter here. Labels and annotations are whatever can be gone through as key and value.
+/// The parts of a pod that a requirement is read from. `L` and `A` iterate over pairs of key and value.
 #[derive(Debug, Clone, Copy)]
 pub struct PodText<'a, L, A> {
-    /// Its labels.
+    /// Labels of the pod.
     pub labels: L,
-    /// Its annotations.
+    /// Annotations of the pod.
     pub annotations: A,
-    /// Per container that asks for [`ACCELERATED_RESOURCE`]: how much, as written.
+    /// Quantity of [`ACCELERATED_RESOURCE`] as written, for each container that requests the resource.
     pub containers: &'a [&'a str],
-    /// Its init containers that ask for it, in the order in which they start.
+    /// Init containers that request the resource, in the order of their start.
     pub init_containers: &'a [InitContainer<'a>],
 }
 
-/// An init container that asks for [`ACCELERATED_RESOURCE`].
+/// An init container that requests [`ACCELERATED_RESOURCE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitContainer<'a> {
-    /// How much, as written.
+    /// Quantity as written.
     pub quantity: &'a str,
-    /// Whether it ends before the next one starts.
+    /// Whether the container ends before the next one starts.
     pub lifetime: Lifetime,
 }
 
-/// How long an init container holds what it asks for.
+/// How long an init container holds its resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Until it ends, before the next container starts.
+    /// Until it ends; the next container starts afterwards.
     UntilDone,
-    /// As long as the pod: a native sidecar, `restartPolicy: Always`.
+    /// As long as the pod runs: a native sidecar, `restartPolicy: Always`.
     Pod,
 }
 
-/// Why what a pod asks for can't be understood.
+/// The reason why a pod's requirement cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequirement {
-    /// One of the bitstreams is not named properly.
+    /// An identifier of a bitstream is invalid.
     #[error("annotation {annotation}: {source}")]
     Bitstream {
-        /// Where it stands.
+        /// Name of the annotation.
         annotation: &'static str,
-        /// What is wrong with it.
+        /// The fault of the identifier.
         #[source]
         source: InvalidBitstreamId,
     },
-    /// More than [`MAX_BITSTREAMS`].
+    /// The annotation names more than [`MAX_BITSTREAMS`] bitstreams.
     #[error("annotation {0}: it names more than {MAX_BITSTREAMS} bitstreams")]
     TooManyBitstreams(&'static str),
-    /// Longer than [`MAX_KIND_BYTES`].
+    /// The name is longer than [`MAX_KIND_BYTES`].
     #[error("the {0} has more than {MAX_KIND_BYTES} bytes")]
     TooLong(&'static str),
-    /// The annotation is not a small whole number.
+    /// The annotation's number of slots is not a whole number from 1 to `u32::MAX`.
     #[error(
         "annotation {SLOTS_ANNOTATION}: {0:?} is no number of slots; write a whole number from 1, for example \"2\""
     )]
     Slots(String),
-    /// The quantity of the managed resource is not a small whole number.
+    /// The quantity of the managed resource is not a whole number up to `u32::MAX`.
     #[error("resource {ACCELERATED_RESOURCE}: the quantity must be a whole number of slots, for example 1")]
     Quantity,
 }
 
 impl<'a> InitContainer<'a> {
-    /// That of a container with this `restartPolicy`.
+    /// An init container with this `restartPolicy`.
     #[must_use]
     pub fn new(quantity: &'a str, restart_policy: Option<&str>) -> Self {
         let lifetime = if restart_policy == Some("Always") { Lifetime::Pod } else { Lifetime::UntilDone };
@@ -125,12 +125,12 @@ impl Default for Requirement {
 }
 
 impl Requirement {
-    /// What the pod asks for; nothing if it is not an FPGA pod.
+    /// The requirement of `pod`; `None` if it is not an FPGA pod.
     ///
-    /// Our own names win over their aliases. An empty label asks for any value.
+    /// Our own names take precedence over their aliases. An empty label accepts any value.
     ///
     /// # Errors
-    /// [`InvalidRequirement`] says which of the pod's texts can't be understood.
+    /// [`InvalidRequirement`] for the first label, annotation or quantity that is invalid.
     pub fn of_pod<'p, L, A>(pod: PodText<'p, L, A>) -> Result<Option<Self>, InvalidRequirement>
     where
         L: IntoIterator<Item = (&'p str, &'p str)>,
@@ -188,7 +188,7 @@ impl Requirement {
         }))
     }
 
-    /// Every bitstream that the pod names: those it will use, then those that must be loaded.
+    /// All bitstreams of the requirement: those that the pod uses, then those that must be loaded.
     pub fn all_bitstreams(&self) -> impl Iterator<Item = &BitstreamId> {
         self.bitstreams.iter().chain(&self.loaded)
     }
@@ -212,7 +212,7 @@ struct Found<'p> {
 }
 
 impl Found<'_> {
-    /// Of an alias pair that names one bitstream twice the digest is taken: it means the same everywhere.
+    /// If the aliases give both a name and a digest, the digest is taken: it identifies the same bitstream everywhere.
     fn wanted_bitstreams(&self) -> Result<Vec<BitstreamId>, InvalidRequirement> {
         match (self.bitstreams, self.accelerator_hash, self.accelerator) {
             (Some(list), _, _) => bitstreams(BITSTREAMS_ANNOTATION, list),
@@ -246,8 +246,8 @@ fn slots_annotation(text: &str) -> Result<u32, InvalidRequirement> {
     slots.ok_or_else(|| InvalidRequirement::Slots(text.chars().take(40).collect()))
 }
 
-/// As kube-scheduler counts: containers and sidecars run together; the other init containers run one after the other
-/// before the containers, each beside the sidecars that started before it.
+/// Counts slots as kube-scheduler counts resources. Containers and sidecars run together. The other init containers
+/// run one after the other before the containers, each beside the sidecars that started before it.
 fn slots(containers: &[&str], init_containers: &[InitContainer<'_>]) -> Result<u32, InvalidRequirement> {
     let quantity = |text: &str| text.parse::<u32>().map_err(|_| InvalidRequirement::Quantity);
     let (mut sidecars, mut initialising) = (0_u32, 0_u32);
@@ -321,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_word_of_ours_is_no_fpga_pod() {
+    fn a_pod_without_our_names_is_no_fpga_pod() {
         assert_eq!(of(&[("app", "web")], &[("fpga-scheduling.io/bitstream", "x")], &[]), Ok(None));
     }
 
     #[test]
-    fn each_word_of_ours_makes_an_fpga_pod() {
+    fn each_of_our_names_makes_an_fpga_pod() {
         assert_eq!(of(&[], &[], &["1"]), Ok(Some(nothing())));
         assert_eq!(of(&[], &[("blastfunction.io/anything", "x")], &[]), Ok(Some(nothing())));
         assert_eq!(of(&[], &[(BITSTREAMS_ANNOTATION, "")], &[]), Ok(Some(nothing())));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_stand_in_for_what_our_own_names_leave_open() {
+    fn aliases_count_where_our_own_names_are_absent() {
         let annotations = [(VENDOR_ALIAS, "xilinx"), (BOARD_ALIAS, "u250"), (ACCELERATOR_ALIAS, "sobel")];
         let asked = of(&[(VENDOR_LABEL, "intel")], &annotations, &[]).unwrap().unwrap();
         assert_eq!((asked.vendor.as_deref(), asked.board.as_deref()), (Some("intel"), Some("u250")));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused_with_the_place() {
+    fn an_invalid_value_is_refused_with_the_name_of_its_annotation() {
         let error = of(&[], &[(BITSTREAMS_ANNOTATION, "so bel")], &[]).unwrap_err();
         assert!(error.starts_with("annotation fpga-scheduling.io/bitstreams: "), "{error}");
         let many: Vec<_> = (0..=MAX_BITSTREAMS).map(|i| format!("b{i}")).collect();
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// The slots of a pod with these containers and init containers; `+` marks a sidecar.
+    /// Number of slots of a pod with these containers and init containers; `+` marks a sidecar.
     fn slots_of(containers: &[&str], init_containers: &[&'static str]) -> u32 {
         let init = |text: &&'static str| match text.strip_prefix('+') {
             Some(quantity) => InitContainer::new(quantity, Some("Always")),

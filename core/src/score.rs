@@ -1,16 +1,16 @@
-//! Weights of the signals, and how their weighted mean becomes the integer that kube-scheduler takes (S-2).
+//! Weights of the signals, and the integer score from their weighted mean (S-2).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Largest weight that is taken.
+/// Maximum weight.
 pub const MAX_WEIGHT: f64 = 1_000_000.0;
-/// Largest end of the score's scale that is taken.
+/// Maximum of [`MaxScore`].
 pub const MAX_MAX_SCORE: u32 = 1_000_000;
 
-/// How much each signal counts. Short form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`. One, two or three
-/// of the further signals may follow, `<free slots>-<queue>-<loaded>`; those that are left out have weight 0.
+/// The weight of each signal. Text form `<locality>-<usage>-<reconfiguration>`, for example `1-2-2`. Weights of one,
+/// two or three further signals may follow, `<free slots>-<queue>-<loaded>`; a missing weight is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PerSignal<f64>")]
 pub struct Weights(PerSignal<f64>);
@@ -19,48 +19,48 @@ pub struct Weights(PerSignal<f64>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PerSignal<T> {
-    /// Bitstream locality: loaded or recently used.
+    /// Bitstream locality: bitstreams that are loaded or were used recently.
     pub locality: T,
     /// Recent usage.
     pub usage: T,
     /// Recent reconfiguration time.
     pub reconfiguration: T,
-    /// Slots that hold nothing; not in the paper.
+    /// Empty slots; not in the paper.
     #[serde(default)]
     pub free_slots: T,
-    /// Tasks that wait for a slot; not in the paper.
+    /// Waiting tasks; not in the paper.
     #[serde(default)]
     pub queue: T,
-    /// Bitstreams that are in a slot now, not only recently; not in the paper.
+    /// Bitstreams that are in a slot now; not in the paper.
     #[serde(default)]
     pub loaded: T,
 }
 
-/// The end of the score's scale; kube-scheduler's convention is 10.
+/// The greatest score; kube-scheduler's convention is 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32")]
 pub struct MaxScore(u32);
 
-/// Why something can't be [`Weights`].
+/// The reason why a value is not [`Weights`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidWeights {
-    /// Not three to six numbers.
+    /// The text does not have three to six numbers.
     #[error(
         "{0:?} is not a setting of weights; write locality, usage and reconfiguration with `-` between, as in `1-2-2`; those of free slots, queue and loaded may follow, as in `0.5-2-2-1`"
     )]
     Form(String),
-    /// Negative, not finite or too large.
+    /// A weight is negative, not finite or above [`MAX_WEIGHT`].
     #[error("{0} is not a weight; write a number from 0 to {MAX_WEIGHT}")]
     Range(f64),
 }
 
-/// A number that can't be a [`MaxScore`].
+/// The value is not a [`MaxScore`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} can't be the greatest score; write a whole number from 1 to {MAX_MAX_SCORE}")]
 pub struct InvalidMaxScore(String);
 
 impl<T> PerSignal<T> {
-    /// The same with `f` applied to each.
+    /// Applies `f` to each value.
     pub fn map<U>(self, f: impl Fn(T) -> U) -> PerSignal<U> {
         PerSignal {
             locality: f(self.locality),
@@ -72,7 +72,7 @@ impl<T> PerSignal<T> {
         }
     }
 
-    /// Both together, signal by signal.
+    /// Pairs the values of `self` and `other` by signal.
     pub fn zip<U>(self, other: PerSignal<U>) -> PerSignal<(T, U)> {
         PerSignal {
             locality: (self.locality, other.locality),
@@ -84,14 +84,14 @@ impl<T> PerSignal<T> {
         }
     }
 
-    /// The values, those of the paper first.
+    /// The values as an array, the paper's three signals first.
     pub fn into_array(self) -> [T; 6] {
         [self.locality, self.usage, self.reconfiguration, self.free_slots, self.queue, self.loaded]
     }
 }
 
 impl PerSignal<&'static str> {
-    /// What the signals are called in configuration files and answers.
+    /// Names of the signals in configuration files and answers.
     pub const NAMES: Self = Self {
         locality: "locality",
         usage: "usage",
@@ -103,7 +103,7 @@ impl PerSignal<&'static str> {
 }
 
 impl Weights {
-    /// Weights of this size; further signals don't count.
+    /// Weights of the paper's three signals; the others have weight 0.
     ///
     /// # Errors
     /// [`InvalidWeights::Range`] if one is negative, not finite or above [`MAX_WEIGHT`].
@@ -111,7 +111,7 @@ impl Weights {
         Self::of(PerSignal { locality, usage, reconfiguration, ..PerSignal::default() })
     }
 
-    /// These weights.
+    /// Checked weights.
     ///
     /// # Errors
     /// [`InvalidWeights::Range`] if one is negative, not finite or above [`MAX_WEIGHT`].
@@ -120,13 +120,13 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// The weights one by one.
+    /// The weight of each signal.
     #[must_use]
     pub fn per_signal(&self) -> PerSignal<f64> {
         self.0
     }
 
-    /// The weighted mean of values in 0..=1; 0 if all weights are 0, so that all nodes are equal.
+    /// The weighted mean of values from 0 to 1. It is 0 if all weights are 0, so that all nodes are equal.
     #[must_use]
     pub fn mean(&self, values: PerSignal<f64>) -> f64 {
         let sum: f64 = self.0.into_array().into_iter().sum();
@@ -138,7 +138,7 @@ impl Weights {
     }
 }
 
-/// Whether a number can be a weight.
+/// Checks a weight.
 ///
 /// # Errors
 /// [`InvalidWeights::Range`] if it is negative, not finite or above [`MAX_WEIGHT`].
@@ -155,17 +155,17 @@ impl TryFrom<PerSignal<f64>> for Weights {
 }
 
 impl Default for Weights {
-    /// `1-2-2`, the paper's choice (S-10).
+    /// `1-2-2`, the paper's weights (S-10).
     fn default() -> Self {
         Self(PerSignal { locality: 1.0, usage: 2.0, reconfiguration: 2.0, ..PerSignal::default() })
     }
 }
 
 impl MaxScore {
-    /// This number.
+    /// A checked greatest score.
     ///
     /// # Errors
-    /// [`InvalidMaxScore`] if it isn't within 1 and [`MAX_MAX_SCORE`].
+    /// [`InvalidMaxScore`] unless it is from 1 to [`MAX_MAX_SCORE`].
     pub fn new(max: u32) -> Result<Self, InvalidMaxScore> {
         if (1..=MAX_MAX_SCORE).contains(&max) { Ok(Self(max)) } else { Err(InvalidMaxScore(max.to_string())) }
     }
@@ -176,12 +176,12 @@ impl MaxScore {
         self.0
     }
 
-    /// `mean` on this scale, halves rounded up.
+    /// The score for `mean` (0 to 1); halves are rounded up.
     #[must_use]
     pub fn score(self, mean: f64) -> u32 {
-        // A half that arithmetic left a hair too small is still a half.
-        const HAIR: f64 = 1e-9;
-        let score = (mean * f64::from(self.0) + 0.5 + HAIR).clamp(0.0, f64::from(self.0));
+        // A tolerance, so that a half which is slightly too small by rounding errors still rounds up.
+        const TOLERANCE: f64 = 1e-9;
+        let score = (mean * f64::from(self.0) + 0.5 + TOLERANCE).clamp(0.0, f64::from(self.0));
         // The cast rounds down.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=u32")]
         let score = score as u32;

@@ -1,7 +1,7 @@
-//! What a decision needs of a node's state, worked out once when the state arrives: a decision asks it of thousands of
-//! nodes, and reading a few numbers that lie together is what makes that cheap.
+//! The values that decisions read from a node's state, computed once when the state arrives. A decision reads
+//! thousands of nodes, so these values are few, and lie together in memory.
 //!
-//! It says nothing that the state doesn't, and means nothing without it.
+//! Signals are a cache: they follow from the state and add nothing to it.
 
 mod keys;
 mod kinds;
@@ -22,65 +22,66 @@ use keys::{NONE, digest_key, name_key};
 use kinds::{BoardKeys, Kind, part};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// A node's signals at any age of its state. In the order in which a decision reads them, what it always reads first:
-/// it waits for memory longer than for anything else.
+/// A node's signals at any age of its state. The fields that every decision reads come first, since a decision spends
+/// most of its time waiting for memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C)]
 pub struct Signals {
     stale_after: Millis,
     window: Millis,
     bucket: Millis,
-    /// One bit for every key in `bitstreams`: most that is looked for is not there, and this alone says so.
+    /// Bloom filter of the keys in `bitstreams`. Most lookups miss, and the filter alone answers those.
     marks: u64,
+    /// Hash of usage and bitstreams.
     fingerprint: u64,
     boards_now: BoardsNow,
-    /// Of all boards.
+    /// Number of slots of all boards.
     slots: u32,
     boards: Boards,
-    /// The last of `sums` once more: as long as the state is young no others are read.
+    /// A copy of the last entries of `sums`. While the state is young no other entries are read.
     last_sums: [Load; LAST_SUMS],
-    /// Entry `i` has the sums over the newest `i` slices.
+    /// Entry `i` is the sum over the newest `i` slices.
     sums: Box<[Load]>,
-    /// Of the first board.
+    /// Kind of the first board.
     kind: BoardKeys,
-    /// The boards that answer.
+    /// Kinds of the boards that answer.
     kinds: Box<[Kind]>,
-    /// What the whole node did in the window when it was measured.
+    /// Load of the whole node in the window, at the time of the measurement.
     measured: Load,
-    /// Of the bitstreams of the state first the keys of all names, then those of all digests, then the age of the state, in
-    /// milliseconds, from which each no longer counts as there.
+    /// For the bitstreams of the state: the keys of all names, then the keys of all digests, then for each bitstream
+    /// the age of the state, in milliseconds, at which the bitstream no longer counts as present.
     bitstreams: Box<[u64]>,
 }
 
-/// How many of the sums lie with what is always read.
+/// Number of entries in `last_sums`.
 const LAST_SUMS: usize = 3;
 
-/// Whether a name means one thing on a node.
+/// How much the boards of a node differ, that is, whether a name identifies one bitstream on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boards {
-    /// All its boards answer, and are of one vendor, kind, shell and platform.
+    /// All boards answer and agree in vendor, board, shell and platform.
     Uniform,
-    /// All its boards are of one vendor, kind and shell.
+    /// All boards agree in vendor, board and shell.
     Alike,
-    /// They are not.
+    /// The boards differ in vendor, board or shell.
     Mixed,
-    /// None is known.
+    /// No board is known.
     None,
 }
 
-/// What the boards of one kind that answer did in a window, and what they have at the moment.
+/// The load of the answering boards of one kind in a window, and their slots and queue now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoardsLoad {
-    /// What they did together.
+    /// Sum of the boards' loads.
     pub load: Load,
-    /// Their slots.
+    /// Number of slots of the boards.
     pub slots: u32,
-    /// Empty slots and waiting tasks.
+    /// Empty slots and waiting tasks of the boards.
     pub now: BoardsNow,
 }
 
 impl Signals {
-    /// Those of `state`.
+    /// The signals of `state`.
     #[must_use]
     pub fn of(state: &NodeState) -> Self {
         let (usage, reconfiguration) = (&state.buckets.usage, &state.buckets.reconfiguration);
@@ -127,13 +128,13 @@ impl Signals {
         }
     }
 
-    /// The age from which the state is stale, as [`NodeState::stale_after`] has it.
+    /// The age at which the state becomes stale: [`NodeState::stale_after`].
     #[must_use]
     pub fn stale_after(&self) -> Millis {
         self.stale_after
     }
 
-    /// Whether its boards are alike and of this kind, those that don't answer included.
+    /// Whether all boards of the node, including those that do not answer, are alike and of the kind `asked`.
     #[must_use]
     pub fn all_are(&self, asked: &AskedKind) -> bool {
         match self.boards {
@@ -143,16 +144,17 @@ impl Signals {
         }
     }
 
-    /// Whether its boards are alike.
+    /// How much the boards of the node differ.
     #[must_use]
     pub fn boards(&self) -> Boards {
         self.boards
     }
 
-    /// What its boards of this kind that answer did in the window that ends `age` after the measurement. What one kind of
-    /// several did fades as the whole node does: time slices are published of the whole only.
+    /// The load of the answering boards of the kind `asked` in the window that ends `age` after the measurement. If
+    /// the node has several kinds, each fades like the whole node, since time slices are published for the whole node
+    /// only.
     ///
-    /// A node without such a board counts as one whose only slot was used all the time.
+    /// A node without such a board counts as having one slot that was used all the time.
     #[must_use]
     pub fn load_on(&self, asked: &AskedKind, age: Millis) -> BoardsLoad {
         let whole = self.load_at(age);
@@ -170,7 +172,7 @@ impl Signals {
             return boards;
         }
         let fade = |of_boards: Millis, measured: Millis, now: Millis| match measured {
-            // Only the slices say that there was something.
+            // The measured total is 0 but the slices are not: divide by slots.
             Millis::ZERO => part(now, boards.slots.into(), self.slots.into()),
             measured => part(now, of_boards.0, measured.0),
         };
@@ -185,8 +187,8 @@ impl Signals {
         boards
     }
 
-    /// What was used, in the window that ends `age` after the measurement, of the boards that a pod which asks for this kind
-    /// runs on: those that suit it, or any if none does.
+    /// The usage, in the window that ends `age` after the measurement, of the boards that a pod with the kind `asked`
+    /// runs on: the boards of that kind, or all boards if there is none.
     #[must_use]
     pub fn usage_under(&self, asked: &AskedKind, age: Millis) -> Millis {
         if self.boards == Boards::Uniform || !self.suits(asked) {
@@ -195,39 +197,40 @@ impl Signals {
         self.load_on(asked, age).load.usage
     }
 
-    /// The kinds of boards that a pod which asks for this kind runs on: the number of each among [`Self::kinds`], and its
-    /// slots. A pod that is there although no board suits it may run on any.
+    /// The kinds of boards that a pod with the kind `asked` runs on: the number of each among [`Self::kinds`], and its
+    /// slots. A pod that was placed here although no board is of its kind may run on any board.
     pub fn kinds_under(&self, asked: &AskedKind) -> impl Iterator<Item = (usize, u32)> {
         let asked = if self.suits(asked) { *asked } else { AskedKind::ANY };
         let kinds = self.kinds.iter().enumerate();
         kinds.filter(move |(_, kind)| kind.keys.are(&asked)).map(|(number, kind)| (number, kind.slots))
     }
 
-    /// How many kinds of boards that answer there are.
+    /// Number of kinds of boards that answer.
     #[must_use]
     pub fn kinds(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether one of its boards that answer is of this kind.
+    /// Whether a board that answers is of the kind `asked`.
     #[must_use]
     pub fn suits(&self, asked: &AskedKind) -> bool {
         self.kinds.iter().any(|kind| kind.keys.are(asked))
     }
 
-    /// Whether a board of this kind that answers has the bitstream in a slot.
+    /// Whether an answering board of the kind `asked` has the bitstream in a slot.
     #[must_use]
     pub fn has_loaded(&self, key: Key, asked: &AskedKind) -> bool {
         self.may_have(key) && self.kinds.iter().any(|kind| kind.keys.are(asked) && kind.has_loaded(key))
     }
 
-    /// Differs where use or bitstreams do.
+    /// A hash that differs if usage, slots by kind or bitstreams differ.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// What lies in the window that ends `age` after the measurement, as [`NodeState::usage_at`] has it.
+    /// The load of the whole node in the window that ends `age` after the measurement, as [`NodeState::usage_at`]
+    /// computes it.
     #[must_use]
     pub fn load_at(&self, age: Millis) -> Load {
         let covered = (self.window - age).0;
@@ -237,7 +240,7 @@ impl Signals {
         let Some(beyond) = self.sum(whole + 1) else { return inside };
         let part = |beyond: Millis, inside: Millis| {
             let (slice, covered) = ((beyond - inside).0, covered % self.bucket.0);
-            // Slices of a real board fit; what doesn't takes the long way.
+            // The product of a real board's slice fits in 64 bits; only other amounts need 128.
             let share = match slice.checked_mul(covered) {
                 Some(product) => product / self.bucket.0,
                 None => {
@@ -253,7 +256,7 @@ impl Signals {
         }
     }
 
-    /// The sums over so many of the newest slices, if there are so many.
+    /// The sum over the newest `slices` slices; `None` if there are fewer.
     fn sum(&self, slices: usize) -> Option<Load> {
         let first_of_last = self.sums.len().saturating_sub(LAST_SUMS);
         match slices.checked_sub(first_of_last) {
@@ -264,7 +267,7 @@ impl Signals {
     }
 
     /// Whether the bitstream is in a slot of a board that answers, or was used in the window that ends `age` after the
-    /// measurement. Of which board a name speaks is not asked here.
+    /// measurement. The kind of board is not checked, so a name may be that of another bitstream.
     #[must_use]
     pub fn has(&self, key: Key, age: Millis) -> bool {
         if !self.may_have(key) {
@@ -274,14 +277,14 @@ impl Signals {
         self.bitstreams_with(key).any(|index| gone_at.get(index).is_some_and(|gone_at| age.0 < *gone_at))
     }
 
-    /// No if the state speaks of no such bitstream; yes may be wrong.
+    /// False if the state has no such bitstream. True may be a false positive.
     #[must_use]
     pub fn may_have(&self, key: Key) -> bool {
         let (Key::Name(key) | Key::Digest(key)) = key;
         self.marks & mark(key) != 0
     }
 
-    /// Indexes of the state's bitstreams that have this key, there or not.
+    /// Indexes of the state's bitstreams with this key, whether present at some age or not.
     pub fn bitstreams_with(&self, key: Key) -> impl Iterator<Item = usize> {
         let count = self.bitstreams.len() / 3;
         let (keys, wanted) = match key {
@@ -307,8 +310,8 @@ impl Boards {
     }
 }
 
-/// Per bitstream the age of the state, in milliseconds, from which it no longer counts as there: what a board that answers
-/// has in a slot stays.
+/// For each bitstream the age of the state, in milliseconds, at which the bitstream no longer counts as present. A
+/// bitstream in a slot of a board that answers never expires.
 fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
     let mut is_loaded = vec![false; state.bitstreams.len()];
     let healthy = state.devices.iter().filter(|device| device.health == Health::Healthy);
@@ -326,7 +329,7 @@ fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The bit that stands for a key.
+/// The bit of a key in the bloom filter.
 fn mark(key: u64) -> u64 {
     1 << (key % 64)
 }

@@ -1,55 +1,58 @@
-//! The slots of one device (S-7): which bitstream each holds, who uses it, and which are taken for a task.
+//! The slots of one device (S-7): the bitstream in each slot, the session that holds it, and the slots that a task
+//! takes.
 //!
-//! A task takes all its slots at once or none. A resident bitstream wins, then an empty slot, then the idle slot whose
-//! bitstream is worth least to the caller, then the one whose last use is longest ago. A bitstream may be in several slots:
-//! the caller is told in how many. Loading itself, and its time, are the caller's.
+//! A task takes all its slots at once or none. For each bitstream the table chooses a slot that holds it, then an
+//! empty slot, then the idle slot whose bitstream is worth least to the caller, then the one unused for the longest
+//! time. A bitstream may be in several slots. The caller loads the bitstreams.
 
 use crate::bitstream::Digest;
 use std::num::NonZeroU32;
 
-/// Most tasks of a session that share a slot, unless they wait for each other: who waits for the slot waits for all of them.
+/// Maximum number of tasks of a session that share a slot, unless they wait for each other. The next session waits for
+/// all of them.
 pub const MAX_TASKS_PER_SLOT: u32 = 64;
 
-/// Index of a slot in its device, from 0.
+/// Index of a slot in a device, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotIndex(pub u32);
 
-/// One session of a device manager, unique while the manager lives.
+/// Id of a session, unique while the device manager runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// What a task needs of the slots.
+/// The slots that a task needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Demand {
-    /// No kernels: no slot.
+    /// No slot: the task has no kernels.
     Nothing,
-    /// Kernels, but none from a bitstream (programs from source): any one slot, whatever it holds stays resident.
+    /// One slot of any content, which stays resident: the task's kernels come from no bitstream (programs from
+    /// source).
     AnySlot,
-    /// Kernels of these bitstreams: one slot for each.
+    /// One slot for each of these bitstreams.
     Bitstreams(Bitstreams),
 }
 
-/// A set of bitstreams, not empty.
+/// A non-empty set of bitstreams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bitstreams(Vec<Digest>);
 
-/// Which slots a task takes, and what has to be loaded into some of them before it starts.
+/// The slots that a task takes, and the loads that must be done before it starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignment {
-    /// The slots, one per bitstream in the order of the demand.
+    /// Slots of the task, one per bitstream in the order of the demand.
     pub slots: Vec<SlotIndex>,
-    /// What is not resident yet.
+    /// Bitstreams to load.
     pub load: Vec<Load>,
-    /// What is resident no more.
+    /// Bitstreams that the loads evict.
     pub evicted: Vec<Digest>,
 }
 
-/// One reconfiguration: the bitstream that goes into the slot.
+/// One reconfiguration of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Where to.
+    /// Slot to reconfigure.
     pub slot: SlotIndex,
-    /// What.
+    /// Bitstream to load.
     pub bitstream: Digest,
 }
 
@@ -57,16 +60,16 @@ pub struct Load {
 #[derive(Debug, Clone)]
 pub struct SlotTable {
     slots: Vec<Slot>,
-    /// Counts uses: the order of last uses, without a clock.
+    /// Number of uses so far: a logical clock that orders last uses.
     uses: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Slot {
     resident: Option<Digest>,
-    /// The session that holds it, and by how many of its tasks.
+    /// Session that holds the slot, and the number of its tasks.
     holder: Option<Holder>,
-    /// Value of `uses` when it was taken or released last; 0 if never.
+    /// Value of `uses` when the slot was last taken or released; 0 if never.
     last_use: u64,
 }
 
@@ -77,9 +80,9 @@ struct Holder {
 }
 
 impl Demand {
-    /// The demand of a task that has kernels of these bitstreams, and others where `other_kernels` is set.
+    /// The demand of a task with kernels of these bitstreams and perhaps others.
     ///
-    /// Kernels without a bitstream ride in the slots of the others.
+    /// Kernels without a bitstream need no slot of their own beside kernels with one.
     #[must_use]
     pub fn of(bitstreams: impl IntoIterator<Item = Digest>, other_kernels: OtherKernels) -> Self {
         match (Bitstreams::new(bitstreams), other_kernels) {
@@ -89,7 +92,7 @@ impl Demand {
         }
     }
 
-    /// How many slots it takes.
+    /// Number of slots.
     #[must_use]
     pub fn slots(&self) -> usize {
         match self {
@@ -103,14 +106,14 @@ impl Demand {
 /// Whether a task has kernels that come from no bitstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherKernels {
-    /// It has.
+    /// The task has such kernels.
     Some,
-    /// It hasn't.
+    /// The task has no such kernels.
     None,
 }
 
 impl Bitstreams {
-    /// The set of these, in the order of first mention; nothing if there are none.
+    /// The set of `bitstreams` in the order of their first occurrence; `None` if there are none.
     #[must_use]
     pub fn new(bitstreams: impl IntoIterator<Item = Digest>) -> Option<Self> {
         let mut set: Vec<Digest> = Vec::new();
@@ -122,7 +125,7 @@ impl Bitstreams {
         (!set.is_empty()).then_some(Self(set))
     }
 
-    /// Them.
+    /// The bitstreams in order, without repeats.
     #[must_use]
     pub fn as_slice(&self) -> &[Digest] {
         &self.0
@@ -130,49 +133,49 @@ impl Bitstreams {
 }
 
 impl SlotTable {
-    /// `count` empty slots.
+    /// A table of `count` empty slots.
     #[must_use]
     pub fn new(count: NonZeroU32) -> Self {
         Self { slots: (0..count.get()).map(|_| Slot::default()).collect(), uses: 0 }
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Never: a device has a slot.
+    /// Always false: a device has at least one slot.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// What each slot holds, in order.
+    /// The bitstream in each slot, in order.
     pub fn resident(&self) -> impl Iterator<Item = Option<Digest>> + '_ {
         self.slots.iter().map(|slot| slot.resident)
     }
 
-    /// What one slot holds.
+    /// The bitstream in `slot`.
     #[must_use]
     pub fn resident_in(&self, slot: SlotIndex) -> Option<Digest> {
         self.slots.get(position(slot)).and_then(|slot| slot.resident)
     }
 
-    /// The session that holds a slot.
+    /// The session that holds `slot`.
     #[must_use]
     pub fn holder(&self, slot: SlotIndex) -> Option<SessionId> {
         self.slots.get(position(slot)).and_then(|slot| slot.holder).map(|holder| holder.session)
     }
 
-    /// How many slots are held.
+    /// Number of slots that are held.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.slots.iter().filter(|slot| slot.holder.is_some()).count()
     }
 
-    /// A bitstream is in an empty slot from the start, as on a board that was loaded before. Returns which slot; nothing
-    /// where all hold something. One that is resident stays where it is.
+    /// Records that a bitstream is in an empty slot already, for a board that was loaded before the start. Returns the
+    /// slot that holds the bitstream; `None` if no slot is empty. A resident bitstream stays where it is.
     pub fn preload(&mut self, bitstream: Digest) -> Option<SlotIndex> {
         if let Some(resident) = self.slots.iter().position(|slot| slot.resident == Some(bitstream)) {
             return Some(index(resident));
@@ -184,15 +187,16 @@ impl SlotTable {
         Some(index(empty))
     }
 
-    /// Takes idle slots for a task of `session`: all that it needs, or none.
+    /// Takes idle slots for a task of `session`, all that the task needs or none.
     ///
-    /// What must be loaded counts as resident from now on; nobody else can take the slot before it is released.
+    /// A bitstream that must be loaded counts as resident from now on. No other session can take the slot before its
+    /// release.
     pub fn take(&mut self, session: SessionId, demand: &Demand) -> Option<Assignment> {
         self.take_keeping(session, demand, |_, _| 0_u8)
     }
 
-    /// The same, where not the last use alone decides what is evicted: the bitstream that is worth least goes first, of
-    /// equal ones that of longest ago. `worth` is told in how many slots of the device the bitstream is, used ones too.
+    /// Like [`Self::take`], but evicts the bitstream with the least `worth` first; of equal ones the one unused for
+    /// the longest time. `worth` gets the bitstream and the number of slots that hold it, idle or not.
     pub fn take_keeping<W: Ord>(
         &mut self,
         session: SessionId,
@@ -209,15 +213,15 @@ impl SlotTable {
         Some(assignment)
     }
 
-    /// A slot holds nothing, whatever it held: loading it has failed.
+    /// Marks `slot` as empty after a failed load.
     pub fn unload(&mut self, slot: SlotIndex) {
         if let Some(slot) = self.slots.get_mut(position(slot)) {
             slot.resident = None;
         }
     }
 
-    /// Joins slots that other tasks of the same session hold, if they are all that a task needs and fewer than
-    /// `most_tasks` hold each of them.
+    /// Joins slots that other tasks of `session` hold, if they meet the whole demand and each is held by fewer than
+    /// `most_tasks` tasks.
     pub fn join(&mut self, session: SessionId, demand: &Demand, most_tasks: u32) -> Option<Assignment> {
         let own = |slot: &Slot| {
             slot.holder.is_some_and(|holder| holder.session == session && holder.tasks < most_tasks)
@@ -237,7 +241,7 @@ impl SlotTable {
         Some(Assignment { slots, ..Assignment::default() })
     }
 
-    /// Ends one task's hold on slots. The bitstreams stay resident. Returns those that nobody holds any more.
+    /// Ends one task's hold on `slots` and returns those that are idle now. The bitstreams stay resident.
     pub fn release(&mut self, slots: &[SlotIndex]) -> Vec<SlotIndex> {
         let mut idle = Vec::new();
         for &slot_index in slots {
@@ -284,7 +288,7 @@ impl SlotTable {
         bitstreams: &[Digest],
         worth: &impl Fn(Digest, NonZeroU32) -> W,
     ) -> Option<Assignment> {
-        // All resident ones first: no other bitstream of the same task may evict them.
+        // Choose resident bitstreams first, so that no other bitstream of the same task evicts them.
         let mut chosen: Vec<Option<SlotIndex>> =
             bitstreams.iter().map(|bitstream| self.idle_with(*bitstream)).collect();
         let mut taken: Vec<SlotIndex> = chosen.iter().flatten().copied().collect();
@@ -305,14 +309,14 @@ impl SlotTable {
         self.slots.iter().position(found).map(index)
     }
 
-    /// In how many slots a bitstream is.
+    /// Number of slots that hold a bitstream.
     fn copies(&self, of: Digest) -> NonZeroU32 {
         let copies = self.slots.iter().filter(|slot| slot.resident == Some(of)).count();
         u32::try_from(copies).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// The slot to load into next: an empty one, else the idle one that is worth least, else whose last use is longest
-    /// ago.
+    /// The slot to load into next: an empty one, else the idle one whose bitstream is worth least, of equal ones the
+    /// one unused for the longest time.
     fn victim<W: Ord>(
         &self,
         taken: &[SlotIndex],
@@ -334,7 +338,7 @@ fn position(slot: SlotIndex) -> usize {
 }
 
 fn index(position: usize) -> SlotIndex {
-    // A table is made from a u32, so that a position always fits.
+    // The number of slots is a u32, so a position always fits.
     SlotIndex(u32::try_from(position).unwrap_or(u32::MAX))
 }
 

@@ -1,13 +1,13 @@
-//! The sliding window of a node (S-4): what its boards did in the last minutes, in bounded memory at any event rate.
+//! The sliding window of a node (S-4): the usage of its boards in the last minutes, in bounded memory at any event
+//! rate.
 //!
-//! Usage is the overlap of `[timestamp − duration, timestamp]` with the window; a merged event spreads its sums from its first
-//! to its last moment; the progress of a running task is replaced by what comes after it. Never is there more usage than the
-//! slots could have done. It takes every event that it is given for new: what was counted before is the
-//! [`crate::ledger`]'s to know.
+//! Usage is the overlap of `[timestamp − duration, timestamp]` with the window. A merged event spreads its sums from
+//! its first to its last moment. The next event of a running task replaces the task's progress. Usage never exceeds
+//! what the slots can do. The window counts every event that it gets; the [`crate::ledger`] filters out duplicates.
 //!
-//! **Every moment in the window is one of the clock that only goes forward.** Events and published states carry wall
-//! times of this node; they are translated when they come in, by their age at that moment, and never again. So a step of
-//! the wall clock changes nothing that is in the window: everything keeps its age.
+//! **Every moment in the window is one of the monotonic clock.** Events and published states have wall times of this
+//! node. The window translates them once, on arrival, by their age at that moment. So a step of the wall clock changes
+//! no age in the window.
 
 mod recent;
 mod slices;
@@ -26,44 +26,46 @@ use serde::{Deserialize, Serialize};
 use slices::{Line, Slices, Span};
 use std::collections::BTreeMap;
 
-/// Shortest window.
+/// Minimum length of a window.
 pub const MIN_LENGTH: Millis = Millis::from_secs(1);
-/// Longest window.
+/// Maximum length of a window.
 pub const MAX_LENGTH: Millis = crate::node_state::codec::MAX_WINDOW;
-/// Devices that are told apart; the usage of others counts for the node only.
+/// Maximum number of devices that are told apart. The usage of further devices counts for the node only.
 pub const MAX_DEVICES: usize = 64;
-/// Running tasks that are told apart; the progress of others is left out, their final events carry the whole.
+/// Maximum number of running tasks that are told apart. The progress of further tasks is not counted; their final
+/// events have the whole duration.
 pub const MAX_RUNNING: usize = 1024;
-/// How far ahead of the clock an event may be without being called one from the future.
+/// Time by which an event may be ahead of the clock without counting in [`Counters::from_future`].
 pub const TOLERANCE: Millis = Millis::from_secs(1);
 
-/// Slices kept per window, and per published slice: fine inside, coarse outside.
+/// Number of slices that a window has in memory.
 const KEPT_SLICES: u64 = 300;
+/// Number of slices that are published.
 const PUBLISHED_SLICES: u64 = 30;
 
-/// What happened on a node's boards within the window.
+/// The usage of a node's boards within the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     length: Millis,
     line: Line,
-    /// The latest moment that it was told.
+    /// Latest moment that a caller gave.
     latest: MonotonicTime,
     devices: BTreeMap<String, Amounts>,
-    /// Of events that name no device, or one too many.
+    /// Amounts of events without a device, and of devices beyond [`MAX_DEVICES`].
     elsewhere: Amounts,
     running: Vec<Running>,
     recent: Recent,
     counters: Counters,
 }
 
-/// The two quantities of a device.
+/// Usage and reconfiguration time of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Amounts {
     usage: Slices,
     reconfiguration: Slices,
 }
 
-/// A task of which only progress is known.
+/// A task that has reported progress and no end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Running {
     reporter: u64,
@@ -73,52 +75,52 @@ struct Running {
     duration: Millis,
 }
 
-/// What did not go as it should.
+/// Numbers of irregular events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Events from the future; they were moved to the present.
+    /// Events from the future. They count as if they ended now.
     pub from_future: u64,
-    /// Events that were over before the window began; they count for nothing.
+    /// Events that ended before the start of the window. They do not count.
     pub too_old: u64,
-    /// Progress of running tasks that was left out.
+    /// Progress events that were not counted.
     pub progress_skipped: u64,
 }
 
-/// The share of an event that is new.
+/// The share of an event that was not counted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// All of it.
+    /// The whole event.
     Whole,
-    /// `new` of `of` parts: the others were counted before.
+    /// A part of the event; the rest was counted before.
     Part {
-        /// Parts to count.
+        /// Number of parts to count.
         new: u64,
-        /// Parts in all; at least 1.
+        /// Number of all parts; at least 1.
         of: u64,
     },
 }
 
-/// Why there can be no such window.
+/// The length of a window is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a window of {0} can't be; write a length from 1s to 24h, for example `5m`")]
 pub struct InvalidLength(pub Millis);
 
-/// The window at one moment.
+/// The values of the window at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Slot time used, all devices.
+    /// Slot time used by all devices.
     pub usage: Millis,
-    /// Time spent reconfiguring, all devices.
+    /// Time spent reconfiguring by all devices.
     pub reconfiguration: Millis,
-    /// Both in time slices.
+    /// Both amounts in time slices.
     pub buckets: Buckets,
-    /// Both per device that was asked for.
+    /// Both amounts of each requested device.
     pub devices: BTreeMap<String, MeasuredDevice>,
     /// Bitstreams used or loaded in the window, most recently used first.
     pub bitstreams: Vec<RecentBitstream>,
 }
 
-/// A device's part of [`Measured`].
+/// The amounts of one device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MeasuredDevice {
     /// Slot time used.
@@ -131,13 +133,13 @@ impl Window {
     /// An empty window of `length`.
     ///
     /// # Errors
-    /// [`InvalidLength`] outside [`MIN_LENGTH`] to [`MAX_LENGTH`].
+    /// [`InvalidLength`] unless the length is from [`MIN_LENGTH`] to [`MAX_LENGTH`].
     pub fn new(length: Millis) -> Result<Self, InvalidLength> {
         if length < MIN_LENGTH || length > MAX_LENGTH {
             return Err(InvalidLength(length));
         }
         let width = length.0.div_ceil(KEPT_SLICES);
-        // One more than fits: the window's old end lies within a slice.
+        // One more than the length needs: the old end of the window is within a slice.
         let count = usize::try_from(length.0.div_ceil(width)).unwrap_or(usize::MAX).saturating_add(1);
         Ok(Self {
             length,
@@ -151,25 +153,25 @@ impl Window {
         })
     }
 
-    /// Its length.
+    /// Length of the window.
     #[must_use]
     pub const fn length(&self) -> Millis {
         self.length
     }
 
-    /// What did not go as it should so far.
+    /// Numbers of irregular events so far.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The latest moment that it was told.
+    /// Latest moment that a caller gave.
     #[must_use]
     pub const fn latest(&self) -> MonotonicTime {
         self.latest
     }
 
-    /// Moves on to `now`, and says which moment it takes for now: never one before the latest.
+    /// Moves the window to `now`, but never back. Returns the moment that the window is at.
     pub fn advance(&mut self, now: MonotonicTime) -> MonotonicTime {
         let now = now.max(self.latest);
         let newest = now.0 / self.line.width;
@@ -189,13 +191,13 @@ impl Window {
         now
     }
 
-    /// Counts `event`, which arrived at `at`.
+    /// Counts an event that arrived at `at`.
     pub fn count(&mut self, event: &Event, share: Share, order: Order, at: Moment) {
         let now = self.advance(at.now);
         if event.timestamp_ms > at.wall + TOLERANCE {
             self.counters.from_future += 1;
         }
-        // An event from the future ends now, and its parts are as far before it as it says.
+        // An event from the future is moved as a whole so that it ends now.
         let ahead = event.timestamp_ms - at.wall;
         let moment = |wall: WallTime| now - (at.wall - (wall - ahead));
         let end = moment(event.timestamp_ms);
@@ -214,7 +216,7 @@ impl Window {
                 let first = event.merged.map(|merged| moment(merged.first_ms));
                 let span = |amount: Millis| match first {
                     Some(first) => Span { start: first.min(end).0, end: end.0, amount: share.of(amount.0) },
-                    // Nothing lasts longer than the clock runs.
+                    // No duration is longer than the time since the start of the clock.
                     None => {
                         Span { start: (end - amount).0, end: end.0, amount: share.of(amount.0.min(end.0)) }
                     }
@@ -235,7 +237,7 @@ impl Window {
         };
         let known =
             self.running.iter().position(|running| (running.reporter, running.task) == (reporter, task));
-        // What replaces late progress was counted already or will come.
+        // A later event of the task replaces late progress; it was counted already or will arrive.
         if order == Order::Late || (known.is_none() && self.running.len() >= MAX_RUNNING) {
             self.counters.progress_skipped += 1;
             return;
@@ -256,7 +258,7 @@ impl Window {
         self.devices.entry(device.to_owned()).or_default()
     }
 
-    /// The window at `now`, of a node with `devices` (id and slots).
+    /// The values of the window at `now`, for a node with `devices` (id and number of slots).
     #[must_use]
     pub fn measure(&self, now: MonotonicTime, devices: &BTreeMap<String, u32>) -> Measured {
         let mut at = self.clone();
@@ -274,7 +276,7 @@ impl Window {
         let count = usize::try_from(self.length.0.div_ceil(bucket)).unwrap_or(usize::MAX);
         let mut measured = Measured { bitstreams: at.recent.published(now), ..Measured::default() };
         let mut total = at.elsewhere;
-        // What the only device did is what the node did: reckoned once.
+        // The usage of a single device is that of the node, so it is computed once.
         let is_only = total.is_empty() && at.devices.len() == 1 && devices.len() == 1;
         let mut of_only = None;
         for (id, mut amounts) in at.devices {
@@ -317,11 +319,11 @@ impl Window {
         measured
     }
 
-    /// Adds what `state`, which was published, still says of the window at `at`: for the case that nothing else is left.
-    /// Its devices' parts are in proportion, because only their totals are published.
+    /// Adds the usage that a published state still has within the window at `at`, for a collector that lost its
+    /// checkpoint. Only totals are published per device, so slices are divided among the devices in proportion.
     pub fn seed(&mut self, state: &NodeState, at: Moment) {
         let now = self.advance(at.now);
-        // A state from the future was measured by a clock that has since stepped back: its age is unknown, 0 is safe.
+        // A state from the future was measured before the wall clock stepped back. Its age is unknown; 0 is safe.
         let measured_at = now - (at.wall - state.measured_at);
         let whole = state.devices.iter().map(|device| device.usage.0).sum::<u64>().max(state.usage.0).max(1);
         let line = self.line;
@@ -361,7 +363,7 @@ impl Amounts {
         self.reconfiguration.cap(line, now.0, slots);
     }
 
-    /// In slices of `bucket`; rounding must not lift one above what its slots can do.
+    /// The amounts in slices of `bucket` milliseconds. No slice exceeds what the slots can do, whatever the rounding.
     fn buckets(&self, line: &Line, now: MonotonicTime, bucket: u64, count: usize, slots: u64) -> Buckets {
         let most = bucket.saturating_mul(slots);
         let steps = |slices: &Slices| -> Vec<Millis> {

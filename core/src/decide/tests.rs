@@ -35,7 +35,7 @@ fn all(policy: StalePolicy) -> StalePolicies {
     StalePolicies::default().map(|_| policy)
 }
 
-/// Older than three heartbeats of the fixtures.
+/// The moment at which states of the fixtures are older than three of their heartbeats.
 const LATE: MonotonicTime = MonotonicTime(180_001);
 
 #[test]
@@ -49,7 +49,7 @@ fn the_papers_formula_with_the_papers_weights() {
     assert_eq!(scores(&nodes, &rules("0-0-0")), [0, 0, 0]);
 }
 
-/// A node with one board that holds `loaded` bitstreams, sobel first, and has tasks waiting.
+/// A node with one board that holds `loaded` bitstreams, sobel first, and has `queued` waiting tasks.
 fn with_slots(loaded: u32, queued: u32) -> NodeFacts {
     let mut state = mk_busy(0, 0);
     state.bitstreams = ["sobel", "mm", "aes", "fft"].map(|name| mk_bitstream(name, 0)).to_vec();
@@ -61,21 +61,21 @@ fn with_slots(loaded: u32, queued: u32) -> NodeFacts {
 #[test]
 fn further_signals_rank_as_the_papers_do() {
     let nodes = [&with_slots(4, 0), &with_slots(1, 7), &with_slots(1, 2), &with_slots(0, 7)];
-    // Free slots 0, 3, 3, 4: the most is first. Ranks 1/4, 3/4, 3/4, 1.
+    // Free slots 0, 3, 3, 4; the greatest value ranks first: 1/4, 3/4, 3/4, 1.
     assert_eq!(scores(&nodes, &rules("0-0-0-1-0-0")), [3, 8, 8, 10]);
-    // Waiting 0, 7, 2, 7: ranks 1, 2/4, 3/4, 2/4.
+    // Waiting tasks 0, 7, 2, 7: ranks 1, 2/4, 3/4, 2/4.
     assert_eq!(scores(&nodes, &rules("0-0-0-0-1-0")), [10, 5, 8, 5]);
-    // In a slot now; recently used it was everywhere.
+    // Sobel is in a slot of the first three nodes; all four used it recently.
     assert_eq!(scores(&nodes, &rules("0-0-0-0-0-1")), [10, 10, 10, 0]);
     assert_eq!(scores(&nodes, &rules("1-0-0-0-0-0")), [10, 10, 10, 10]);
     // All three: (1/4 + 1 + 1) / 3, (3/4 + 1/2 + 1) / 3, (3/4 + 3/4 + 1) / 3, (1 + 1/2 + 0) / 3.
     assert_eq!(scores(&nodes, &rules("0-0-0-1-1-1")), [8, 8, 8, 5]);
-    // Nobody is busy: with the paper's signals all are equal.
+    // No node is busy: by the paper's signals all are equal.
     assert_eq!(scores(&nodes, &rules("1-2-2")), [10, 10, 10, 10]);
 }
 
 #[test]
-fn further_signals_of_a_node_without_fresh_state_are_worth_what_their_policies_say() {
+fn stale_policies_set_the_value_of_further_signals_of_a_node_without_fresh_state() {
     let (fresh, absent) = (with_slots(1, 1), labelled("intel"));
     let stale = StalePolicies { queue: StalePolicy::Neutral, ..StalePolicies::default() };
     let by = |weights| scores(&[&fresh, &absent], &Rules { stale, ..rules(weights) });
@@ -83,7 +83,7 @@ fn further_signals_of_a_node_without_fresh_state_are_worth_what_their_policies_s
 }
 
 #[test]
-fn every_term_of_a_score_is_told() {
+fn a_score_decision_reports_every_term_of_a_score() {
     let (busy, absent) = (with_sobel(300, 7), labelled("intel"));
     let decision = prioritize(
         &asked(&["sobel"]),
@@ -128,7 +128,7 @@ fn a_node_without_fresh_state_never_looks_best() {
 }
 
 #[test]
-fn a_state_that_went_stale_is_worth_what_the_policy_says() {
+fn the_stale_policy_sets_the_value_of_a_stale_state() {
     let (node, other) = (with_sobel(0, 0), labelled("intel"));
     let candidates = [Some(&node), Some(&other)];
     for (policy, score, verdict) in [
@@ -145,7 +145,7 @@ fn a_state_that_went_stale_is_worth_what_the_policy_says() {
 }
 
 #[test]
-fn a_policy_is_for_its_signal_alone() {
+fn a_stale_policy_applies_to_its_signal_only() {
     let node = with_sobel(0, 0);
     let stale = StalePolicies { locality: StalePolicy::Neutral, ..StalePolicies::default() };
     let decision = prioritize(&asked(&[]), &[Some(&node)], &Rules { stale, ..Rules::default() }, LATE);
@@ -154,7 +154,7 @@ fn a_policy_is_for_its_signal_alone() {
 }
 
 #[test]
-fn a_stale_state_still_tells_what_boards_there_are() {
+fn the_filter_still_reads_the_boards_of_a_stale_state() {
     let node = mk_node(mk_busy(0, 0));
     let xilinx = Requirement { vendor: Some("xilinx".into()), ..asked(&[]) };
     assert_eq!(filter(&asked(&[]), &[Some(&node)], &Rules::default(), LATE).verdicts, [Ok(())]);

@@ -1,5 +1,5 @@
-//! Which of the bitstreams that a pod names lie in which boards of a node: found in one pass over what the boards hold,
-//! however many are named.
+//! Which boards of a node hold which of a pod's bitstreams. One pass over the slots finds them all, however many the
+//! pod names.
 
 use crate::bitstream::BitstreamId;
 use crate::node_state::{DeviceState, DigestPrefix, NodeState};
@@ -7,22 +7,22 @@ use crate::steps;
 use crate::ternary::Ternary;
 use std::collections::HashMap;
 
-/// A table of boards and bitstreams.
+/// A table with a row per board and a column per bitstream.
 #[derive(Debug, Default)]
 pub(super) struct Held<'a> {
     columns: HashMap<&'a BitstreamId, usize>,
-    /// Board by board, per bitstream whether the board holds it.
+    /// For each board, for each bitstream, whether the board holds the bitstream.
     on_board: Vec<Ternary>,
-    /// Per board the number of its kind.
+    /// For each board the number of its kind.
     kinds: Vec<usize>,
-    /// Kind by kind, per bitstream whether a board of that kind holds it.
+    /// For each kind, for each bitstream, whether a board of that kind holds the bitstream.
     on_kind: Vec<Ternary>,
-    /// Per bitstream whether any board holds it.
+    /// For each bitstream whether any board holds it.
     on_any: Vec<Ternary>,
 }
 
 impl<'a> Held<'a> {
-    /// Where each of `ids` is.
+    /// The table of the boards of `state` and the bitstreams `ids`.
     pub(super) fn of(ids: &[&'a BitstreamId], state: &NodeState) -> Self {
         if ids.is_empty() {
             return Self::default();
@@ -77,15 +77,14 @@ impl<'a> Held<'a> {
         held
     }
 
-    /// Whether the board with this number holds the bitstream.
+    /// Whether the board with the number `board` holds the bitstream.
     pub(super) fn on(&self, board: usize, id: &BitstreamId) -> Ternary {
         let width = self.columns.len();
         let cell = self.columns.get(id).and_then(|column| self.on_board.get(board * width + column));
         cell.copied().unwrap_or_default()
     }
 
-    /// Whether the bitstream, where a board holds it, is held by a board of the same kind as this one: it was made for
-    /// that kind. Yes if no board holds it.
+    /// Whether the bitstream was built for the kind of `board`: a board of that kind holds it, or no board holds it.
     pub(super) fn is_made_for(&self, board: usize, id: &BitstreamId) -> Ternary {
         let width = self.columns.len();
         let (Some(column), Some(kind)) = (self.columns.get(id), self.kinds.get(board)) else {
@@ -98,7 +97,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What tells boards apart that bitstreams are made for.
+/// Vendor, board and shell: a bitstream is built for boards that agree in all three.
 fn kind(device: &DeviceState) -> [&str; 3] {
     [&device.vendor, &device.board, &device.shell]
 }

@@ -41,14 +41,14 @@ fn the_reason_names_the_first_thing_that_no_board_has() {
 }
 
 #[test]
-fn a_board_that_does_not_answer_is_no_board() {
+fn a_board_that_does_not_answer_meets_no_requirement() {
     let mut sick = mk_device("intel", "a10", "1");
     sick.health = Health::Unhealthy;
     assert_eq!(check(&asked("intel", "", ""), &node(vec![sick.clone()])), Err(Rejection::Unhealthy));
     assert_eq!(check(&asked("intel", "", ""), &node(vec![sick, mk_device("intel", "", "")])), Ok(()));
 }
 
-/// Two boards of different kinds, each with one bitstream in a slot: a10 has sobel, s10 has mm.
+/// A node with two boards of different kinds: a10 holds sobel, s10 holds mm.
 fn two_kinds() -> NodeState {
     let digest = |byte| Some(DigestPrefix::from_bytes([byte; 16]));
     let mut state = NodeState {
@@ -141,7 +141,7 @@ fn where_the_board_is_not_known_no_listed_bitstream_is_valid() {
 }
 
 #[test]
-fn what_no_label_speaks_of_is_not_met_by_labels() {
+fn labels_do_not_meet_a_platform_or_a_loaded_bitstream() {
     let platform = Requirement { platform: Some("p".into()), ..asked("intel", "", "") };
     let loaded = Requirement { loaded: vec!["sobel".parse().unwrap()], ..asked("intel", "", "") };
     let node = labelled("intel", "");
@@ -151,7 +151,7 @@ fn what_no_label_speaks_of_is_not_met_by_labels() {
 }
 
 #[test]
-fn full_slots_reject_nobody() {
+fn full_slots_reject_no_node() {
     let mut full = mk_device("intel", "a10", "1");
     full.queued = 100;
     assert_eq!(check(&Requirement { slots: 4, ..asked("", "", "") }, &node(vec![full])), Ok(()));
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn who_asks_for_less_is_rejected_by_no_more_nodes(
+    fn a_smaller_requirement_is_rejected_by_no_more_nodes(
         devices in prop::collection::vec(any_device(), 0..4), asked in any_asked(), which in 0..6,
     ) {
         let bitstreams = vec![mk_bitstream("sobel", 0), mk_bitstream("mm", 0)];

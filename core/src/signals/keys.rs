@@ -1,24 +1,24 @@
-//! Numbers in the place of names and digests: two numbers are compared in one step of the processor.
+//! 64-bit keys of names and digests. Comparing two keys takes one instruction.
 
 use crate::bitstream::BitstreamId;
 use crate::node_state::DigestPrefix;
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// A number that stands for a name or digest. That two share one happens once in 2^64 pairs; a node that wanted to pass
-/// for having a bitstream could simply say so.
+/// The key of a name or a digest. Two identifiers share a key with a probability of 2^-64. A node gains nothing by a
+/// deliberate collision: it can claim any bitstream anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Of a name.
+    /// Key of a name.
     Name(u64),
-    /// Of the start of a digest.
+    /// Key of the start of a digest.
     Digest(u64),
 }
 
-/// The key of something that has neither a name nor a digest.
+/// The key of an absent name or digest.
 pub(super) const NONE: u64 = 0;
 
 impl Key {
-    /// That of `id`.
+    /// The key of `id`.
     #[must_use]
     pub fn of(id: &BitstreamId) -> Self {
         match id {
@@ -30,7 +30,7 @@ impl Key {
 
 /// The key of a name.
 pub(super) fn name_key(name: &str) -> u64 {
-    // Both sides are of one process, so it need not be the same in the next version of the standard library.
+    // Keys are compared within one process only, so the hash may differ between versions of the standard library.
     let mut hasher = DefaultHasher::new();
     hasher.write(name.as_bytes());
     hasher.finish()

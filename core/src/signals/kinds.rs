@@ -1,4 +1,4 @@
-//! The boards of a node by kind: how many slots each kind has, what they did and what they hold.
+//! The boards of a node by kind, with the slots, the load and the bitstreams of each kind.
 
 use super::keys::{Key, NONE, name_key};
 use super::load::Load;
@@ -10,7 +10,7 @@ use crate::steps;
 use crate::units::Millis;
 use std::collections::HashMap;
 
-/// A board's kind, as numbers that are compared faster than texts; see [`Key`] for what that may mistake.
+/// A board's kind as keys, which are compared faster than texts; see [`Key`] about collisions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct BoardKeys {
     vendor: u64,
@@ -19,10 +19,10 @@ pub(super) struct BoardKeys {
     platform: u64,
 }
 
-/// In the place of a key: anything.
+/// The key that matches any other.
 const ANY: u64 = 0;
 
-/// The kind of board that a pod asks for, ready to be looked for on many nodes.
+/// The kind of board that a pod requests, as keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct AskedKind {
     vendor: u64,
@@ -31,23 +31,24 @@ pub struct AskedKind {
     platform: u64,
 }
 
-/// The boards of one kind that answer.
+/// The answering boards of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) keys: BoardKeys,
     pub(super) slots: u32,
     pub(super) now: BoardsNow,
-    /// What these boards did in the window when it was measured, with their share of what no board is named for.
+    /// Load of these boards in the window at the time of the measurement, with their share of the load that no board
+    /// is named for.
     pub(super) measured: Load,
-    /// The keys of what is in their slots, in order.
+    /// Sorted keys of the bitstreams in their slots.
     loaded: Box<[u64]>,
 }
 
 impl AskedKind {
-    /// Any board.
+    /// Any kind of board.
     pub const ANY: Self = Self { vendor: ANY, board: ANY, shell: ANY, platform: ANY };
 
-    /// That of `asked`.
+    /// The kind of board that `asked` requests.
     #[must_use]
     pub fn of(asked: &Requirement) -> Self {
         let key = |text: &Option<String>| text.as_deref().map_or(ANY, name_key);
@@ -62,7 +63,7 @@ impl AskedKind {
 
 impl BoardKeys {
     pub(super) fn of(device: &DeviceState, state: &NodeState) -> Self {
-        // A platform that was left out may be any.
+        // A platform that was left out may be any platform.
         let is_left_out = device.platform.is_empty() && state.left_out.platforms > 0;
         Self {
             vendor: name_key(&device.vendor),
@@ -72,7 +73,7 @@ impl BoardKeys {
         }
     }
 
-    /// Whether a board of this kind is what is asked.
+    /// Whether a board of this kind is of the kind `asked`.
     pub(super) fn are(&self, asked: &AskedKind) -> bool {
         let agree = |asked: u64, is: u64| asked == is || asked == ANY || is == ANY;
         agree(asked.vendor, self.vendor)
@@ -83,7 +84,8 @@ impl BoardKeys {
 }
 
 impl Kind {
-    /// Those of `state`, in the order of its boards; `keys` has those of its bitstreams, names first, then digests.
+    /// The kinds of the boards of `state`, in the order of the boards. `keys` has the keys of all bitstreams, names
+    /// first, then digests.
     pub(super) fn all_of(state: &NodeState, keys: &[u64]) -> Box<[Self]> {
         let mut numbers: HashMap<BoardKeys, usize> = HashMap::new();
         let mut kinds: Vec<(Self, Vec<&DeviceState>)> = Vec::new();
@@ -120,7 +122,7 @@ impl Kind {
     }
 }
 
-/// What the node did without naming a board.
+/// The load of the node that no board is named for.
 fn unattributed(state: &NodeState) -> Load {
     let mut attributed = Load::default();
     for device in &state.devices {
@@ -146,7 +148,7 @@ fn loaded_keys(devices: &[&DeviceState], keys: &[u64]) -> Box<[u64]> {
     keys.into()
 }
 
-/// `share` of `whole` parts of an amount.
+/// `amount × share / whole`, at most `amount`.
 pub(super) fn part(amount: Millis, share: u64, whole: u64) -> Millis {
     if share >= whole {
         return amount;

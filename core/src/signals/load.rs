@@ -1,4 +1,4 @@
-//! What boards did in a window: the two amounts that scores are made of.
+//! Slot time and reconfiguration time of a window.
 
 use crate::units::Millis;
 use std::ops::AddAssign;

@@ -20,7 +20,7 @@ fn bitstreams_are_found_by_name_and_by_digest() {
 }
 
 #[test]
-fn what_was_last_used_before_the_window_is_there_only_if_it_is_loaded() {
+fn a_bitstream_used_before_the_window_is_present_only_if_it_is_loaded() {
     let mut state = mk_state();
     state.devices = vec![mk_device("intel", "a10", "1")];
     state.bitstreams = vec![mk_bitstream("old", 300_001), mk_bitstream("kept", 300_001)];
@@ -64,7 +64,7 @@ fn a_node_is_of_a_kind_as_the_texts_of_its_boards_are() {
 
 proptest! {
     #[test]
-    fn they_fade_as_the_state_does(
+    fn signals_fade_as_the_state_does(
         usage in prop::collection::vec(0_u64..100_000, 0..40),
         reconfiguration in prop::collection::vec(0_u64..100_000, 0..40),
         bucket in 1_u64..20_000, window in 1_u64..400_000, age in 0_u64..500_000,

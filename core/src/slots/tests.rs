@@ -37,7 +37,7 @@ fn a_resident_bitstream_wins_then_an_empty_slot_then_the_one_idle_longest() {
 }
 
 #[test]
-fn what_is_worth_least_is_evicted_first() {
+fn the_bitstream_worth_least_is_evicted_first() {
     let mut table = table(2);
     for bitstream in [1, 2] {
         let taken = table.take(A, &bitstreams(&[bitstream])).unwrap();
@@ -50,7 +50,7 @@ fn what_is_worth_least_is_evicted_first() {
 }
 
 #[test]
-fn worth_is_asked_with_the_number_of_copies_and_those_in_use_count() {
+fn worth_gets_the_number_of_copies_including_those_in_use() {
     let mut table = table(4);
     let first = table.take(A, &bitstreams(&[1])).unwrap();
     let second = table.take(B, &bitstreams(&[1])).unwrap();
@@ -67,7 +67,7 @@ fn worth_is_asked_with_the_number_of_copies_and_those_in_use_count() {
 }
 
 proptest! {
-    /// Only idle slots are loaded anew; of their bitstreams none was worth less than what goes.
+    /// Only idle slots are reloaded, and no idle bitstream is worth less than the evicted one.
     #[test]
     fn copies_are_counted_as_the_table_has_them(steps in prop::collection::vec((1_u8..5, any::<bool>()), 1..60)) {
         let mut table = table(4);
@@ -120,7 +120,7 @@ fn a_bitstream_of_the_same_task_is_never_evicted_for_another_of_it() {
         let held = table.take(A, &bitstreams(&[bitstream])).unwrap();
         table.release(&held.slots);
     }
-    // 2 sits in the slot that was idle longest, and 3 comes first in the task.
+    // 2 is in the slot that was idle longest, and 3 comes first in the task.
     let both = table.take(A, &bitstreams(&[3, 2])).unwrap();
     assert_eq!((loads(&both), both.slots), (vec![(1, 3)], vec![SlotIndex(1), SlotIndex(0)]));
 }
@@ -156,7 +156,7 @@ fn a_bitstream_named_twice_takes_one_slot() {
 }
 
 #[test]
-fn what_is_preloaded_is_resident_once_and_costs_no_load() {
+fn a_preloaded_bitstream_is_resident_once_and_costs_no_load() {
     let mut table = table(2);
     assert_eq!(table.preload(digest(1)), Some(SlotIndex(0)));
     assert_eq!(table.preload(digest(1)), Some(SlotIndex(0)));

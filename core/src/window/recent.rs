@@ -1,14 +1,14 @@
-//! The bitstreams that were used or loaded lately, most recent first, in bounded number.
+//! The bitstreams that were used or loaded most recently, in bounded number.
 
 use crate::bitstream::{BitstreamId, Digest};
 use crate::node_state::{DigestPrefix, RecentBitstream};
 use crate::units::MonotonicTime;
 use serde::{Deserialize, Serialize};
 
-/// Most bitstreams that are remembered; far fewer fit into the annotation.
+/// Maximum number of bitstreams that are remembered. The annotation has room for far fewer.
 pub const MAX_RECENT: usize = 256;
 
-/// Bitstreams by last use.
+/// Bitstreams by last use, the most recent first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Recent(Vec<Entry>);
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Recent {
-    /// Notes that a bitstream was used at `used`.
+    /// Records a use of a bitstream at `used`.
     pub(super) fn touch(&mut self, id: &BitstreamId, digest: Option<&Digest>, used: MonotonicTime) {
         let (name, digest) = match id {
             BitstreamId::Name(name) => (Some(name.as_str()), digest.map(DigestPrefix::from)),
@@ -30,14 +30,14 @@ impl Recent {
         self.touch_parts(name, digest, used);
     }
 
-    /// Like [`Self::touch`], from the parts of a published state.
+    /// Records a use of a bitstream by the parts of its identifier, as a published state has them.
     pub(super) fn touch_parts(
         &mut self,
         name: Option<&str>,
         digest: Option<DigestPrefix>,
         used: MonotonicTime,
     ) {
-        // The usual bitstream was used a moment ago and is among the first.
+        // Linear search: most uses are of a bitstream that was used a moment ago and is among the first.
         let found = self.0.iter().position(|entry| match digest {
             Some(_) => entry.digest == digest,
             None => entry.name.as_deref() == name,
@@ -55,14 +55,14 @@ impl Recent {
         self.0.truncate(MAX_RECENT);
     }
 
-    /// Forgets what was last used before `oldest`.
+    /// Forgets bitstreams last used before `oldest`.
     pub(super) fn forget_before(&mut self, oldest: MonotonicTime) {
         while self.0.last().is_some_and(|entry| entry.used < oldest) {
             self.0.pop();
         }
     }
 
-    /// The list as it is published.
+    /// The list for a node state measured at `now`.
     pub(super) fn published(&self, now: MonotonicTime) -> Vec<RecentBitstream> {
         self.0
             .iter()

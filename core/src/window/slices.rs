@@ -1,27 +1,27 @@
-//! One quantity of the window in time slices of equal length, newest first; and how an amount is spread over them.
+//! One quantity of the window in time slices of equal length, newest first.
 //!
-//! Slice `index` of the time line covers `[index × width, (index + 1) × width)` milliseconds since the clock began.
+//! Slice `index` of the time line covers `[index × width, (index + 1) × width)` milliseconds since the clock's start.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Amounts per slice; trailing zeros are not kept.
+/// Amount per slice, without trailing zeros.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Slices(VecDeque<u64>);
 
-/// Where slices are on the time line.
+/// The position of the slices on the time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Line {
-    /// Length of a slice, milliseconds; not 0.
+    /// Length of a slice in milliseconds; not 0.
     pub(super) width: u64,
-    /// How many slices are kept.
+    /// Maximum number of slices.
     pub(super) count: usize,
-    /// Index of the newest.
+    /// Index of the newest slice.
     pub(super) newest: u64,
 }
 
-/// An amount that was used evenly from `start` to `end`.
+/// An amount spread evenly from `start` to `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -30,7 +30,7 @@ pub(super) struct Span {
 }
 
 impl Slices {
-    /// Makes room for `by` newer slices on a line of `count`.
+    /// Adds `by` empty newer slices and drops those beyond `count`.
     pub(super) fn advance(&mut self, by: u64, count: usize) {
         if self.0.is_empty() {
             return;
@@ -45,12 +45,12 @@ impl Slices {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether all amounts are 0.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Spreads `span` over the slices of `line`; what is older than the oldest is left out. The span must end in the
+    /// Spreads `span` over the slices of `line`. The part before the oldest slice is dropped. The span must end in the
     /// newest slice or before.
     pub(super) fn add(&mut self, line: &Line, span: Span) {
         let Span { start, end, amount } = span;
@@ -58,7 +58,7 @@ impl Slices {
             return;
         }
         let oldest = line.oldest();
-        // A moment on an edge belongs to the time before it, as the end of a span does.
+        // A moment on an edge belongs to the slice before it, since it is the end of a span.
         let last = (end.saturating_sub(1) / line.width).min(line.newest);
         if start >= end {
             if last >= oldest {
@@ -88,7 +88,7 @@ impl Slices {
         self.0[age] = self.0[age].saturating_add(amount);
     }
 
-    /// Adds all of `other`.
+    /// Adds the amounts of `other`.
     pub(super) fn add_all(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -98,9 +98,9 @@ impl Slices {
         }
     }
 
-    /// Cuts every slice to what `slots` slots can use of it until `now`.
+    /// Limits every slice to what `slots` slots can do in it until `now`.
     pub(super) fn cap(&mut self, line: &Line, now: u64, slots: u64) {
-        // Only the newest is not over; near the clock's begin none is whole.
+        // Only the newest slice is incomplete, except near the start of the clock.
         let newest = now.saturating_sub(line.begin(0)).min(line.width);
         let older = if line.newest == 0 { now.min(line.width) } else { line.width };
         for amount in &mut self.0 {
@@ -111,17 +111,17 @@ impl Slices {
         }
     }
 
-    /// Amounts in `count` steps of `step` milliseconds back from `now`, newest first. What is in a slice lies evenly on its
-    /// part before `now`.
+    /// The amounts in `count` steps of `step` milliseconds back from `now`, newest first. The amount of a slice is
+    /// spread evenly over the part of the slice before `now`.
     ///
-    /// All slices are passed once, for collectors publish often: the newer a slice is, the later it begins and ends, and
-    /// moments come newest first as well.
+    /// One pass over the slices computes all steps, since collectors publish often: slices and steps are both ordered
+    /// by time.
     pub(super) fn steps(&self, line: &Line, now: u64, step: u64, count: usize) -> Vec<u64> {
         let end = |age: usize| {
             let begin = line.begin(age);
             begin.saturating_add(line.width).min(now).max(begin)
         };
-        // The slices that are over at the moment, and all that is in them.
+        // Number of newest slices that end after the moment, and the sum of the older ones.
         let mut over = 0;
         let mut whole: u128 = self.0.iter().map(|amount| u128::from(*amount)).sum();
         let mut until = |moment: u64| {
@@ -150,7 +150,7 @@ impl Slices {
     }
 }
 
-/// `inside` of `length` parts of an amount. Wide numbers are divided slowly, and hardly ever needed.
+/// `amount × inside / length`. 128-bit division is slow and hardly ever needed.
 fn part(amount: u64, inside: u64, length: u64) -> u128 {
     match amount.checked_mul(inside) {
         Some(product) => u128::from(product / length),
@@ -159,12 +159,12 @@ fn part(amount: u64, inside: u64, length: u64) -> u128 {
 }
 
 impl Line {
-    /// Index of the oldest slice that is kept.
+    /// Index of the oldest slice.
     pub(super) fn oldest(&self) -> u64 {
         self.newest.saturating_sub(self.count as u64 - 1)
     }
 
-    /// Begin of the slice that is `age` slices older than the newest.
+    /// Start of the slice that is `age` slices older than the newest.
     fn begin(&self, age: usize) -> u64 {
         self.newest.saturating_sub(age as u64).saturating_mul(self.width)
     }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What was used before `moment`, slice by slice.
+    /// The amount before `moment`, computed slice by slice.
     fn until(slices: &Slices, line: &Line, moment: u64, now: u64) -> u128 {
         let amounts = slices.0.iter().enumerate().map(|(age, amount)| {
             let begin = line.begin(age);
@@ -204,9 +204,9 @@ mod tests {
             prop_assert_eq!(slices, Slices(expected));
         }
 
-        // Also near the clock's begin.
+        // The cases include moments near the start of the clock.
         #[test]
-        fn passed_at_once_or_moment_by_moment_steps_are_the_same(
+        fn one_pass_gives_the_same_steps_as_a_sum_per_moment(
             amounts in prop::collection::vec(prop_oneof![0_u64..5_000, Just(u64::MAX)], 0..40),
             (width, newest, into) in (1_u64..2_000, 0_u64..60, 0.0..1.0_f64),
             (step, count) in (1_u64..5_000, 0_usize..40),

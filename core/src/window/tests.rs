@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const LENGTH: Millis = Millis::from_secs(300);
 const NOW: MonotonicTime = MonotonicTime(1_760_000_123);
-/// How far the wall clock is ahead of the other one.
+/// Difference between the wall clock and the monotonic clock.
 const WALL_AHEAD: Millis = Millis(1_758_000_000_000);
 
 /// What the wall clock shows at `now`.
@@ -67,7 +67,7 @@ fn usage_is_the_overlap_of_the_task_with_the_window() {
     assert_eq!(measured.devices["dm0"].usage, Millis(60_000));
     assert_eq!(measured.buckets.usage[..5], [Millis(10_000); 5]);
     assert_eq!(measured.buckets.usage[5..].iter().map(|slice| slice.0).sum::<u64>(), 10_000);
-    // Exact but for the slice that the window's old end cuts.
+    // Exact except for the slice that the old end of the window cuts.
     assert!(usage(&window, NOW + Millis::from_secs(239)).abs_diff(60_000) <= 1_000);
     let half = usage(&window, NOW + Millis::from_secs(270));
     assert!((29_000..=31_000).contains(&half), "{half}");

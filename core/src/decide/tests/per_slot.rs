@@ -1,11 +1,11 @@
-//! Nodes with different numbers and kinds of boards are compared by what each slot of the asked boards does. The paper's
-//! order is that of nodes with one board of equal size.
+//! Nodes with different numbers and kinds of boards are compared by the usage per slot of the boards of the requested
+//! kind. For nodes with one board of equal size the order is the paper's.
 
 use super::*;
 use crate::fixtures::{mk_device, mk_state};
 use crate::node_state::{DeviceState, NodeState};
 
-/// A node whose boards have been used so much of the window, in per cent, by vendor.
+/// A node with a board for each pair of vendor and usage; the usage is in per cent of the window.
 fn node(boards: &[(&str, u64)]) -> NodeFacts {
     let mut state = mk_state();
     let window = state.window.0;
