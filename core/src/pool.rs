@@ -1,9 +1,9 @@
-//! The boards of a cluster as one pool of slots: which waiting job gets a slot that frees (P-4).
+//! The boards of a cluster as one pool of slots: which waiting job gets a slot that becomes free (P-4).
 //!
-//! [`policy`] decides, [`state`] keeps the pool that it decides over, [`thresholds`] sorts jobs into priority queues,
-//! and [`model`] reckons which thresholds suit a distribution of job sizes ([`sizes`], P-5). Nothing here runs a job,
-//! moves its data or knows how long it takes. What a slot has to load for a job does not count here: that takes
-//! microseconds to milliseconds, the jobs of a pool take much longer.
+//! [`policy`] decides, [`state`] has the pool, [`thresholds`] sorts jobs into priority queues, and [`model`] computes
+//! which thresholds suit a distribution of job sizes ([`sizes`], P-5). The module does not run jobs, move their data
+//! or know how long they take. It ignores the time to load a bitstream: loading takes microseconds to milliseconds,
+//! and the jobs of a pool take much longer.
 
 pub mod model;
 pub mod policy;
@@ -13,46 +13,46 @@ pub mod thresholds;
 
 use std::time::Duration;
 
-/// A job, unique while the pool lives.
+/// Id of a job, unique while the pool lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// A node of the pool by its place in the list that the pool was made with.
+/// Index of a node in the list that the pool was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(pub u32);
 
-/// A slot of a node, over all its boards.
+/// Number of a slot of a node, counted over all boards of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotNumber(pub u32);
 
-/// Bytes that a job wants processed.
+/// Number of bytes that a job processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-/// A job that wants a slot (P-1).
+/// A job that needs a slot (P-1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// Which.
+    /// Id of the job.
     pub id: JobId,
-    /// Where its data lies: its home.
+    /// Home of the job: the node that has its data.
     pub home: NodeIndex,
-    /// How much of it.
+    /// Size of the data.
     pub size: Bytes,
 }
 
-/// Whether a node has slots of its own.
+/// Whether the home of a job has slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// It has.
+    /// The home has slots in the pool.
     Pooled,
-    /// It has none: every slot is remote for its jobs.
+    /// The home has no slots: every slot is remote for its jobs.
     Bare,
 }
 
-/// Where a job runs, seen from its home.
+/// Whether a job runs at its home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// At home: its data crosses no network.
+    /// At home: the data crosses no network.
     Local,
     /// On another node.
     Remote,
@@ -61,25 +61,25 @@ pub enum Place {
 /// A job that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// The job.
+    /// The waiting job.
     pub job: Job,
-    /// What its home has.
+    /// Whether the job's home has slots.
     pub home: Home,
-    /// Since when.
+    /// Time of the job's arrival, on the caller's clock.
     pub since: Duration,
-    /// How often a slot that freed passed it over for want of locality.
+    /// Number of free slots that skipped the job because they were remote.
     pub skipped: u32,
 }
 
 /// A job that may start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// Which.
+    /// The job.
     pub job: JobId,
-    /// On which node.
+    /// Node of the slot.
     pub node: NodeIndex,
-    /// In which of its slots.
+    /// Slot that the job gets.
     pub slot: SlotNumber,
-    /// Local or remote.
+    /// Whether the node is the job's home.
     pub place: Place,
 }

@@ -1,8 +1,8 @@
-//! How many devices each job gets, so that deadlines and throughputs are held (Q).
+//! Allocation of devices to jobs with a deadline or a throughput goal (Q).
 //!
-//! A job is many independent actions with one bitstream; its devices are a group that can grow and shrink. [`edf`]
-//! and [`controller`] with [`broker`] are two policies for the sizes of the groups, and [`admission`] says who may begin.
-//! Nothing here starts an action: applications do that themselves.
+//! A job consists of many independent actions with one bitstream; its devices form a group that can grow and shrink
+//! . [`edf`] is one policy for the sizes of the groups, [`controller`] with [`broker`] another; [`admission`]
+//! decides which jobs may start. Applications start the actions themselves.
 
 pub mod admission;
 pub mod broker;
@@ -11,56 +11,56 @@ pub mod edf;
 
 use std::time::Duration;
 
-/// A job, unique while it lives.
+/// Id of a job, unique while the job lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// What a job asks for.
+/// The goal of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    /// All actions done by then.
+    /// All actions are done by a deadline.
     Deadline {
-        /// By when, on the caller's monotonic clock.
+        /// The deadline, on the caller's monotonic clock.
         at: Duration,
-        /// How many actions it has.
+        /// Number of actions.
         actions: u64,
     },
-    /// So many actions per second, while it runs.
+    /// A number of actions per second while the job runs.
     Throughput(Rate),
 }
 
-/// Actions per second: finite and above 0.
+/// Actions per second, finite and above 0.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
-/// How few and how many devices a job can use.
+/// The minimum and maximum number of devices that a job can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     least: u32,
     most: u32,
 }
 
-/// Why a goal or limit is none.
+/// The reason why a goal or limits are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum GoalError {
-    /// A throughput.
+    /// The throughput is not above 0, or not finite.
     #[error("a throughput of {0} actions per second is no goal: it must be above 0")]
     Rate(f64),
-    /// Limits.
+    /// The maximum is 0 or below the minimum.
     #[error("at least {least} and at most {most} devices: the most must be at least 1 and the least")]
     Limits {
-        /// Least.
+        /// Minimum.
         least: u32,
-        /// Most.
+        /// Maximum.
         most: u32,
     },
 }
 
 impl Rate {
-    /// That many actions per second.
+    /// A rate of `per_second` actions per second.
     ///
     /// # Errors
-    /// [`GoalError::Rate`].
+    /// [`GoalError::Rate`] unless the rate is finite and above 0.
     pub fn new(per_second: f64) -> Result<Self, GoalError> {
         if per_second.is_finite() && per_second > 0.0 {
             Ok(Self(per_second))
@@ -77,13 +77,13 @@ impl Rate {
 }
 
 impl Limits {
-    /// Any number of devices, none as well: the job may pause.
+    /// Any number of devices, including 0: the job may pause.
     pub const ANY: Self = Self { least: 0, most: u32::MAX };
 
-    /// At least and at most so many.
+    /// Limits from a minimum and a maximum.
     ///
     /// # Errors
-    /// [`GoalError::Limits`].
+    /// [`GoalError::Limits`] if `most` is 0 or below `least`.
     pub fn new(least: u32, most: u32) -> Result<Self, GoalError> {
         if most >= 1 && least <= most {
             Ok(Self { least, most })
@@ -92,26 +92,26 @@ impl Limits {
         }
     }
 
-    /// The least.
+    /// Minimum number of devices.
     #[must_use]
     pub fn least(self) -> u32 {
         self.least
     }
 
-    /// The most.
+    /// Maximum number of devices.
     #[must_use]
     pub fn most(self) -> u32 {
         self.most
     }
 
-    /// What these limits make of a number of devices.
+    /// Clamps a number of devices to these limits.
     #[must_use]
     pub fn clamp(self, devices: u32) -> u32 {
         devices.clamp(self.least, self.most)
     }
 }
 
-/// Gives each job its least, in `order`, as long as there are devices; says how many are left.
+/// Gives each job its minimum, in `order`, while devices are left. Returns the number of devices left.
 fn give_least(
     order: impl Iterator<Item = usize>,
     limits: impl Fn(usize) -> Limits,
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_and_limits_that_are_none_are_refused() {
+    fn invalid_goals_and_limits_are_refused() {
         for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Rate::new(wrong).is_err());
         }

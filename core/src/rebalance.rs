@@ -1,40 +1,40 @@
-//! Which functions had better be moved to another node, by the cold starts that are to be expected (S-11): popular
-//! functions drift apart, and share nodes with those that hardly come.
+//! Moves of functions to other nodes that reduce the expected number of cold starts (S-11). Frequently used functions
+//! spread over the nodes and share them with rarely used ones.
 //!
-//! A node's expected cold starts follow from the gaps between its functions' uses ([`crate::reuse`]). Usage is not looked
-//! at here.
+//! The gaps between the uses of a node's functions give the expected cold starts ([`crate::reuse`]). Slot time does
+//! not count.
 
 use crate::reuse::{Pressure, Profile};
 
-/// How many functions of a node are tried, those with the most cold starts first.
+/// Number of functions of a node that are tried, the most frequently used first.
 const TRIED: usize = 16;
 
 /// A function on a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
-    /// Which function: whatever number the caller knows it by.
+    /// Number of the function, chosen by the caller.
     pub function: usize,
-    /// Index of its node.
+    /// Index of the function's node.
     pub node: usize,
-    /// What it does to a node's slots.
+    /// The function's effect on a node's slots.
     pub profile: Profile,
 }
 
-/// A function that had better be elsewhere.
+/// A move of a function to another node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Move {
-    /// Which.
+    /// Number of the function.
     pub function: usize,
-    /// Where it is.
+    /// Index of the present node.
     pub from: usize,
-    /// Where it had better be.
+    /// Index of the new node.
     pub to: usize,
     /// Cold starts saved per second.
     pub gain: f32,
 }
 
-/// The `most` best moves, one after the other, each saving at least `least_gain` cold starts per second. `slots` has the
-/// slots of each node.
+/// Up to `most` moves, each the best after the ones before it, and each saving at least `least_gain` cold starts per
+/// second. `slots` has the number of slots of each node.
 #[must_use]
 pub fn plan(functions: &[Placed], slots: &[u32], most: usize, least_gain: f32) -> Vec<Move> {
     let mut nodes: Vec<Pressure> = slots.iter().map(|slots| Pressure::new(*slots)).collect();
@@ -46,7 +46,7 @@ pub fn plan(functions: &[Placed], slots: &[u32], most: usize, least_gain: f32) -
     }
     let mut moves: Vec<Move> = Vec::new();
     let mut cold: Vec<f32> = nodes.iter().map(Pressure::cold).collect();
-    // From the worst node first; a node that can't be helped is not tried again.
+    // The node with the most cold starts first; a node without a useful move is not tried again.
     let mut hopeless = vec![false; nodes.len()];
     while moves.len() < most {
         let worst =
@@ -77,7 +77,7 @@ fn best_from(
     cold: &[f32],
 ) -> Option<(usize, Move)> {
     let mut here: Vec<usize> = (0..functions.len()).filter(|index| places[*index] == from).collect();
-    // The busiest ones: how often one is used is what it costs with no slot to stay in.
+    // The most frequently used first: without a slot to stay in, every use of a function is a cold start.
     here.sort_by(|a, b| {
         functions[*b].profile.cold[0].total_cmp(&functions[*a].profile.cold[0]).then(a.cmp(b))
     });
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_room_stays() {
+    fn functions_with_enough_slots_are_not_moved() {
         let apart: Vec<Placed> = (0..4).map(|function| placed(function, function % 2, 1_000)).collect();
         assert_eq!(plan(&apart, &[2, 2], 10, 0.001), []);
         assert_eq!(plan(&[], &[], 10, 0.001), []);

@@ -1,13 +1,14 @@
-//! How many replicas each function gets of a budget (S-11): the busier it is, the more. Where they go is not decided here.
+//! Number of replicas of each function within a budget (S-11): busier functions get more. Placement is decided
+//! elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Replicas per function, at least one each and at most `most`, together at most `budget` (or as many as there are
-/// functions). `demand` is what each function used, in any unit.
+/// Number of replicas per function: at least one and at most `most`, and together at most `budget` or the number of
+/// functions, whichever is greater. `demand` is the usage of each function, in any unit.
 ///
-/// One after the other goes to the function with the greatest demand per replica that it would then have (D'Hondt's
-/// highest averages); one without demand never gets a second.
+/// Each further replica goes to the function with the greatest demand per replica, counted with the new replica
+/// (D'Hondt's method). A function without demand gets one replica.
 #[must_use]
 pub fn apportion(demand: &[u64], budget: usize, most: u32) -> Vec<u32> {
     let mut replicas = vec![1_u32; demand.len()];
@@ -28,7 +29,7 @@ pub fn apportion(demand: &[u64], budget: usize, most: u32) -> Vec<u32> {
     replicas
 }
 
-/// Fine enough to tell any two demands apart.
+/// Demand per replica as a fixed-point number with 32 fractional bits.
 fn per_replica(demand: u64, replicas: u32) -> u128 {
     (u128::from(demand) << 32) / u128::from(replicas)
 }

@@ -1,8 +1,8 @@
-//! When a bitstream will be used again, by the gaps between its uses so far (S-11): which one to evict, and how many
-//! cold starts a node has to expect of the functions on it.
+//! Prediction of a bitstream's next use from the gaps between its uses so far (S-11). The prediction tells which
+//! bitstream to evict, and how many cold starts the functions of a node cause.
 //!
-//! Gaps are counted in bins, two per factor of two; nothing is assumed about their distribution, so that a timer, a
-//! burst and a trickle are told apart. Old gaps fade. Nothing here knows slots or nodes.
+//! Gaps are counted in bins, two per factor of two. No distribution is assumed, so timers, bursts and rare uses are
+//! told apart. Old gaps fade. The module knows neither slots nor nodes.
 
 mod foresight;
 mod profile;
@@ -12,13 +12,13 @@ pub use profile::{Pressure, Profile};
 
 use crate::units::{Millis, MonotonicTime};
 
-/// Bins, from a millisecond to seven weeks.
+/// Number of bins; they cover gaps from one millisecond to seven weeks.
 pub const BINS: usize = 64;
-/// What one gap counts: a rare one is still there when it was halved a few times.
+/// Count of one gap. It is above 1 so that a rare gap survives a few halvings.
 const ONE: u32 = 16;
-/// With so many gaps all are halved: what is old fades.
+/// Total count at which all counts are halved, so that old gaps fade.
 const FADE_AT: u32 = 512 * ONE;
-/// What the gap that is open now counts: as much as one that is over.
+/// Count of the present, unfinished gap: that of a finished one.
 const OPEN: f64 = 16.0;
 
 /// The gaps between the uses of one bitstream.
@@ -29,11 +29,11 @@ pub struct Gaps {
     last: Option<MonotonicTime>,
 }
 
-/// The shortest gap of a bin.
+/// The shortest gap of bin number `bin`.
 #[must_use]
 pub fn edge(bin: usize) -> Millis {
     let octave = 1_u64 << (bin / 2).min(62);
-    // The odd ones lie at √2 between.
+    // Odd bins begin at √2 times the even ones.
     let edge = if bin.is_multiple_of(2) { octave } else { octave * 92_682 / 65_536 };
     Millis(edge - 1)
 }
@@ -45,7 +45,7 @@ fn bin_of(gap: Millis) -> usize {
     if gap >= edge(even + 1) { even + 1 } else { even }
 }
 
-/// A gap that stands for those of a bin.
+/// The representative gap of a bin, in milliseconds.
 fn middle(bin: usize) -> f64 {
     (edge(bin).0 + edge(bin + 1).0) as f64 / 2.0
 }
@@ -57,7 +57,7 @@ impl Default for Gaps {
 }
 
 impl Gaps {
-    /// It was used.
+    /// Records a use of the bitstream.
     pub fn used(&mut self, now: MonotonicTime) {
         if let Some(last) = self.last.replace(now) {
             self.counts[bin_of(now - last)] += ONE;
@@ -69,16 +69,16 @@ impl Gaps {
         }
     }
 
-    /// When it was used last.
+    /// Time of the last use.
     #[must_use]
     pub fn last(&self) -> Option<MonotonicTime> {
         self.last
     }
 
-    /// How likely it is used within `horizon` from now, in millionths.
+    /// Probability of a use within `horizon` from now, in millionths.
     ///
-    /// Of the gaps that lasted as long as the present one, the share that then ended in time; a little is kept for the
-    /// case that this gap is longer than any before.
+    /// It is the share of those gaps that ended within the horizon among the gaps that lasted as long as the present
+    /// one. One further gap of unknown length is added, since the present gap may be longer than all before.
     #[must_use]
     pub fn chance_within(&self, horizon: Millis, now: MonotonicTime) -> u32 {
         let Some(last) = self.last else { return 0 };
@@ -93,7 +93,7 @@ impl Gaps {
                 f64::from(self.counts[bin]) * (part / whole).clamp(0.0, 1.0)
             })
             .sum();
-        // Who was away long stays away long: half of the unknown gaps end in as much time as has passed.
+        // The gap of unknown length (Lindy's law): with probability 1/2 it ends within as much time as has passed.
         let lindy = horizon.0 as f64 / (horizon + elapsed).0.max(1) as f64;
         let chance = (in_time + OPEN * lindy) / (f64::from(longer) + OPEN);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]

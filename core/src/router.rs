@@ -1,36 +1,37 @@
-//! Which replica serves a request (S-11): one whose idle slot holds the bitstream, else the one where least is lost by
-//! loading it, else the one where the fewest wait. A request never waits while a replica has an idle slot.
+//! Choice of the replica that serves a request (S-11): one whose idle slot holds the bitstream, else one with an idle
+//! slot where the load evicts the least valuable bitstream, else the one with the shortest queue. A request never
+//! waits while a replica has an idle slot.
 //!
-//! What slots hold and who waits, the caller knows: the simulator's boards today, a request router later.
+//! The caller knows the slots and queues. Today that is the simulator; no service uses the module.
 
 use std::num::NonZeroU32;
 
-/// What is known of a slot; `B` names a bitstream.
+/// A slot of a board; `B` identifies a bitstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot<B> {
-    /// What it holds.
+    /// Bitstream in the slot.
     pub resident: Option<B>,
-    /// Whether someone uses it.
+    /// Whether a request uses the slot.
     pub state: SlotState,
-    /// Greater if it was used later, over all boards.
+    /// Logical time of the last use, comparable over all boards.
     pub last_use: u64,
 }
 
-/// Whether someone uses a slot.
+/// Whether a request uses a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotState {
-    /// Nobody.
+    /// No request uses the slot.
     Idle,
-    /// Someone, for as long as it takes.
+    /// A request uses the slot.
     Busy,
 }
 
-/// What is known of the board of a replica.
+/// The board of a replica.
 #[derive(Debug, Clone, Copy)]
 pub struct Board<'a, B> {
-    /// Its slots.
+    /// Slots of the board.
     pub slots: &'a [Slot<B>],
-    /// Requests that wait for one of them.
+    /// Number of requests that wait for a slot of the board.
     pub waiting: usize,
 }
 
@@ -42,9 +43,9 @@ impl<B: PartialEq> Board<'_, B> {
     }
 }
 
-/// The replica, by its place in `boards`, that serves a request for `wanted`; nothing if there is none. `worth` says what
-/// it is worth to keep a bitstream on a board, by the board's place and in how many of its slots the bitstream is; of equal
-/// ones the one unused for the longest goes.
+/// The index in `boards` of the replica that serves a request for `wanted`; `None` if there is no board. `worth` is
+/// the value of keeping a bitstream on a board, from the board's index, the bitstream and the number of slots that
+/// hold it. Of equal values the slot unused for the longest time is chosen.
 pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
     boards: impl IntoIterator<Item = Board<'a, B>>,
     wanted: B,
@@ -62,7 +63,7 @@ pub fn choose<'a, B: Copy + PartialEq + 'a, W: Ord>(
             if slot.resident == Some(wanted) {
                 return Some(place);
             }
-            // An empty slot costs nothing: `None` comes before any worth.
+            // An empty slot evicts nothing: `None` is less than any value.
             let cost = slot.resident.map(|resident| worth(place, resident, board.copies(resident)));
             let cost = (cost, slot.last_use);
             if cheapest.as_ref().is_none_or(|(least, _)| cost < *least) {
@@ -120,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_waits_or_loads_without_need(
+        fn no_request_waits_or_loads_without_need(
             boards in prop::collection::vec((prop::collection::vec(any_slot(), 1..4), 0_usize..4), 1..6),
             wanted in prop::char::range('a', 'e'),
         ) {

@@ -1,81 +1,81 @@
-//! Which thresholds suit a distribution of job sizes: mean completion times in closed form (P-5).
+//! Mean completion times in closed form, to choose thresholds for a distribution of job sizes (P-5).
 //!
-//! One server, Poisson arrivals, priority queues without preemption. [`Formula::Paper`] is the paper's: each queue an
-//! M/G/1 queue of its own on what the queues before it leave of the server. [`Formula::Exact`] is Cobham's for the
-//! same queues: there the job that is being served counts too, from whichever queue it came.
+//! The model has one server, Poisson arrivals and priority queues without preemption. [`Formula::Paper`] is the
+//! paper's: each queue is an M/G/1 queue on the capacity that the queues before it leave. [`Formula::Exact`] is
+//! Cobham's for the same queues, which also counts the job in service, whichever queue it came from.
 
 use super::sizes::Sizes;
 use super::thresholds::Shape;
 
-/// What a server has to do.
+/// The load on a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
-    /// λ: jobs per second.
+    /// λ: arrivals per second.
     pub jobs_per_second: f64,
-    /// B: bytes per second that the server can process.
+    /// B: capacity of the server, in bytes per second.
     pub bytes_per_second: f64,
-    /// Their sizes.
+    /// Distribution of the job sizes.
     pub sizes: Sizes,
 }
 
-/// How the mean completion time is reckoned.
+/// The formula for the mean completion time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Formula {
-    /// The paper's (3) and (4): an approximation.
+    /// Formulas (3) and (4) of the paper: an approximation.
     Paper,
-    /// Exact for a server that finishes what it began.
+    /// Cobham's formula: exact for a server without preemption.
     Exact,
 }
 
-/// Where to look for the best shape.
+/// The candidates of a search for the best shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {
-    /// K.
+    /// K: number of queues.
     pub queues: u32,
-    /// Candidates for E, in bytes.
+    /// Candidates for E, the first threshold, in bytes.
     pub first: Vec<f64>,
-    /// Candidates for q.
+    /// Candidates for q, the growth factor.
     pub growth: Vec<f64>,
-    /// Which k1 and k2 are looked at.
+    /// Candidates for k1 and k2, the ends of the linear part.
     pub linear: Linear,
 }
 
-/// Which linear parts are looked at.
+/// The linear parts that a search tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linear {
-    /// Every k1 < k2 < K, and none.
+    /// Every k1 < k2 < K, and no linear part.
     Any,
-    /// None: all thresholds geometric.
+    /// No linear part: all thresholds are geometric.
     Never,
-    /// From the first threshold to the last.
+    /// The linear part goes from the first threshold to the last.
     All,
-    /// These.
+    /// Given ends of the linear part.
     Between {
-        /// k1.
+        /// k1: last threshold before the linear part.
         from: u32,
-        /// k2.
+        /// k2: last threshold of the linear part.
         to: u32,
     },
 }
 
-/// The best that a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Best {
-    /// The shape.
+    /// The best shape.
     pub shape: Shape,
-    /// Mean completion time with it, in seconds.
+    /// Mean completion time with that shape, in seconds.
     pub completion: f64,
 }
 
 impl Load {
-    /// ρ: the share of the server's capacity that is asked for.
+    /// ρ: the share of the server's capacity that the jobs need.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         self.jobs_per_second * self.sizes.mean() / self.bytes_per_second
     }
 
-    /// Mean time from arrival to end with queues between these thresholds, in seconds; nothing if the server cannot
-    /// keep up.
+    /// Mean time from arrival to completion with queues between these thresholds, in seconds; `None` if the jobs need
+    /// the whole capacity or more.
     #[must_use]
     pub fn mean_completion(&self, bounds: &[f64], formula: Formula) -> Option<f64> {
         if self.utilisation() >= 1.0 {
@@ -86,7 +86,7 @@ impl Load {
         let all_seconds_squared =
             rate * self.sizes.moment_between(2, least, f64::INFINITY) / (server * server) / 2.0;
         let mut from = least;
-        // μ: what the queues before this one leave of the server.
+        // μ: capacity that the queues before this one leave.
         let mut left = server;
         let mut total = 0.0;
         for to in bounds.iter().copied().chain([f64::INFINITY]) {
@@ -108,8 +108,8 @@ impl Load {
         Some(total)
     }
 
-    /// The candidate with the least mean completion time; the first of equals. Nothing without a valid candidate, or if
-    /// the server cannot keep up.
+    /// The first candidate with the least mean completion time. `None` if no candidate is valid or if the jobs need
+    /// the whole capacity or more.
     #[must_use]
     pub fn best(&self, search: &Search, formula: Formula) -> Option<Best> {
         let mut best: Option<Best> = None;
@@ -137,7 +137,7 @@ impl Linear {
             Self::Never => vec![(1, 1)],
             Self::All => vec![(1, last)],
             Self::Between { from, to } => vec![(from, to)],
-            // One step apart is no linear part.
+            // Ends that are one step apart have no threshold between them.
             Self::Any => {
                 let wide = (1..=last).flat_map(|from| (from + 2..=last).map(move |to| (from, to)));
                 std::iter::once((1, 1)).chain(wide).collect()

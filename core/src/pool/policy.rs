@@ -1,112 +1,112 @@
-//! Which waiting job a slot gets: FIFO, SJF, resource-aware, workload-aware, and both together (P-4).
+//! Policies of the pool: FIFO, SJF, resource-aware, workload-aware, and both together (P-4).
 //!
-//! A policy is an order of the waiting jobs and a rule which of them fit a slot. Pure: the pool is an argument, the
-//! answer says what to start and which jobs were passed over.
+//! A policy is an order of the waiting jobs and a rule which of them fit a slot. Decisions are pure functions: the
+//! pool is an argument, and the answer names the job to start and the jobs that were skipped.
 
 use super::thresholds::Thresholds;
 use super::{Bytes, Home, Job, JobId, NodeIndex, Place, Waiting};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How a pool is scheduled.
+/// A scheduling policy of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Who is first.
+    /// Order of the waiting jobs.
     pub order: Order,
-    /// Who may have a slot.
+    /// Rule which jobs may get a slot.
     pub fit: Fit,
 }
 
-/// The order of waiting jobs; equals stand in the order of arrival.
+/// The order of waiting jobs. Equal jobs are ordered by arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// As they came.
+    /// By arrival.
     Arrival,
-    /// The smallest first.
+    /// By size, the smallest first.
     Size,
-    /// By priority queues.
+    /// By priority queue.
     Queues(Thresholds),
 }
 
-/// Which of the waiting jobs may have a slot.
+/// The rule which of the waiting jobs may get a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// The first, wherever its home is.
+    /// The first job, wherever its home is.
     Anyone(IdleChoice),
-    /// The first whose home is the slot's node: no pool at all.
+    /// The first job whose home is the slot's node: the slots are not pooled.
     LocalOnly,
-    /// By where jobs come from, how long they waited, and how many remote ones the node serves.
+    /// By the jobs' homes, their waiting times and the number of remote jobs on the node.
     ResourceAware(Rules),
 }
 
-/// Which of several idle slots a job gets that arrives.
+/// Which of several idle slots an arriving job gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleChoice {
-    /// The one that has been idle longest: nobody looks where the job comes from.
+    /// The slot that has been idle longest, whatever the job's home.
     LongestIdle,
-    /// One at home, else one on the node with the fewest remote jobs.
+    /// A slot at home, else one on the node with the fewest remote jobs.
     HomeFirst,
 }
 
 /// Parameters of the resource-aware policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// C: a node runs no more remote jobs than these.
+    /// C: maximum number of remote jobs on a node.
     pub contention: NonZeroU32,
-    /// D: a job passed over so often has waited long.
+    /// D: number of skips after which a job has waited long enough to run remotely.
     pub skips: u32,
-    /// W: a job has waited long after this much time for its size.
+    /// W: waiting time after which a job has waited long enough to run remotely.
     pub patience: Patience,
-    /// Whether a job from far may be before one of the node's own.
+    /// Whether a remote job may start before a local one.
     pub preference: Preference,
-    /// What to do with a slot that no job fits.
+    /// What becomes of a slot that no job fits.
     pub nothing_fits: NothingFits,
 }
 
-/// W: how long a job waits for a slot at home, in nanoseconds per megabyte (10⁶ bytes) of its size.
+/// W: the time that a job waits for a slot at home, in nanoseconds per megabyte (10⁶ bytes) of its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience(pub u64);
 
-/// Who comes first among the jobs that fit.
+/// Which of the jobs that fit comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preference {
-    /// The first in the order (the paper's Algorithm 1): nobody starves.
+    /// The first in the policy's order (Algorithm 1 of the paper). No job starves.
     Order,
-    /// The first of the slot's own node, and only then one from elsewhere: a busy node may starve the others.
+    /// The first local job, else the first remote one. A busy node may starve the jobs of others.
     LocalFirst,
 }
 
-/// What to do with a slot that no job fits.
+/// What becomes of a slot that no job fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NothingFits {
-    /// It stays idle (resource-aware).
+    /// The slot stays idle (resource-aware).
     KeepIdle,
-    /// The first waiting job gets it, and C does not count (workload-and-resource-aware).
+    /// The first waiting job gets the slot, even beyond C (workload-and-resource-aware).
     TakeFirst,
 }
 
-/// A slot on offer.
+/// An idle slot that is offered to the waiting jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Of which node.
+    /// Node of the slot.
     pub node: NodeIndex,
-    /// How many remote jobs run there.
+    /// Number of remote jobs that run on the node.
     pub remote_running: u32,
 }
 
-/// A job's place in the order.
+/// The rank of a job in the policy's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
     key: u64,
     arrival: u64,
 }
 
-/// What becomes of a slot on offer.
+/// The decision about an offered slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The job that gets it, and where that is for it; nobody: it stays idle.
+    /// The job that gets the slot, with its rank and whether it runs at home; `None` if the slot stays idle.
     pub pick: Option<(Rank, JobId, Place)>,
-    /// Jobs before that one that were passed over for want of locality, by rank.
+    /// Ranks of the jobs before it that were skipped because the slot is remote for them.
     pub skipped: Vec<Rank>,
 }
 
@@ -143,13 +143,13 @@ impl Policy {
         Self { order: Order::Queues(thresholds), fit: Fit::ResourceAware(rules) }
     }
 
-    /// Every node for itself, the shortest job first: what the paper compares the pool with.
+    /// Shortest job first on each node without pooling: the paper's baseline.
     #[must_use]
     pub fn local_shortest_first() -> Self {
         Self { order: Order::Size, fit: Fit::LocalOnly }
     }
 
-    /// The place in the order of a job that came as the `arrival`-th.
+    /// The rank of a job; `arrival` is the number of the arrival.
     #[must_use]
     pub fn rank(&self, job: &Job, arrival: u64) -> Rank {
         let key = match &self.order {
@@ -162,7 +162,7 @@ impl Policy {
 }
 
 impl Patience {
-    /// How long a job of that size waits for a slot at home.
+    /// The time that a job of this size waits for a slot at home.
     #[must_use]
     pub fn limit(self, size: Bytes) -> Duration {
         let nanos = u128::from(self.0) * u128::from(size.0) / 1_000_000;
@@ -171,7 +171,7 @@ impl Patience {
 }
 
 impl Rules {
-    /// Whether a job has waited long.
+    /// Whether a job has waited long enough to run remotely.
     #[must_use]
     pub fn waited_long(&self, waiting: &Waiting, now: Duration) -> bool {
         waiting.skipped >= self.skips
@@ -179,7 +179,7 @@ impl Rules {
     }
 }
 
-/// Decides over a slot on offer. `waiting` is in the policy's order.
+/// Decides which job gets the offered slot. `waiting` must be in the policy's order.
 pub fn decide<'a>(
     fit: &Fit,
     mut waiting: impl Iterator<Item = (Rank, &'a Waiting)>,

@@ -1,7 +1,7 @@
-//! Distributions of job sizes: exponential (short tail) and bounded power law (long tail), with what the model needs
-//! of them in closed form (P-5).
+//! Distributions of job sizes, exponential (short tail) and bounded power law (long tail), with their moments in
+//! closed form (P-5).
 //!
-//! All logarithms and powers are `libm`'s, so that results are the same on every machine.
+//! Logarithms and powers are computed by `libm`, so that results are the same on every machine.
 
 /// A distribution of job sizes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,24 +9,24 @@ pub struct Sizes(Kind);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// `min` and an exponential part of mean `over`.
+    /// `min` plus an exponential part with mean `over`.
     Exponential { min: f64, over: f64 },
-    /// Density proportional to x^(-alpha-1) between `min` and `max`.
+    /// Density proportional to x^(−alpha−1) between `min` and `max`.
     Power { min: f64, max: f64, alpha: f64 },
 }
 
-/// Why there is no such distribution.
+/// The reason why parameters do not define a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum SizesError {
-    /// Exponential sizes.
+    /// Invalid parameters of [`Sizes::exponential`].
     #[error("exponential sizes need a least size >= 0 and a mean above it, not {min} and {mean}")]
     Exponential {
         /// Least size.
         min: f64,
-        /// Mean.
+        /// Mean size.
         mean: f64,
     },
-    /// Power-law sizes.
+    /// Invalid parameters of [`Sizes::power_law`].
     #[error("power-law sizes need 0 < min < max and alpha > 0, not {min}, {max} and {alpha}")]
     Power {
         /// Least size.
@@ -39,10 +39,10 @@ pub enum SizesError {
 }
 
 impl Sizes {
-    /// Sizes of at least `min` with that mean, the rest above `min` exponential.
+    /// Sizes of at least `min` with this mean; the part above `min` is exponential.
     ///
     /// # Errors
-    /// [`SizesError::Exponential`].
+    /// [`SizesError::Exponential`] unless 0 ≤ `min` < `mean` and the mean is finite.
     pub fn exponential(min: f64, mean: f64) -> Result<Self, SizesError> {
         if min >= 0.0 && mean > min && mean.is_finite() {
             Ok(Self(Kind::Exponential { min, over: mean - min }))
@@ -51,10 +51,10 @@ impl Sizes {
         }
     }
 
-    /// Sizes between `min` and `max` with a tail of exponent `alpha` (the smaller, the longer).
+    /// Sizes between `min` and `max` with the tail exponent `alpha`; a smaller exponent makes a longer tail.
     ///
     /// # Errors
-    /// [`SizesError::Power`].
+    /// [`SizesError::Power`] unless 0 < `min` < `max`, `alpha` > 0 and both are finite.
     pub fn power_law(min: f64, max: f64, alpha: f64) -> Result<Self, SizesError> {
         if min > 0.0 && max > min && max.is_finite() && alpha > 0.0 && alpha.is_finite() {
             Ok(Self(Kind::Power { min, max, alpha }))
@@ -77,13 +77,13 @@ impl Sizes {
         self.moment_between(1, self.least(), f64::INFINITY)
     }
 
-    /// Share of jobs with sizes between `from` and `to`.
+    /// The share of jobs with sizes between `from` and `to`.
     #[must_use]
     pub fn share_between(&self, from: f64, to: f64) -> f64 {
         self.moment_between(0, from, to)
     }
 
-    /// `∫ xᵒ f(x) dx` from `from` to `to`, for an order o of 0, 1 or 2 (a higher one counts as 2).
+    /// `∫ xᵒ f(x) dx` from `from` to `to`, for an order o of 0, 1 or 2 (a greater one counts as 2).
     #[must_use]
     pub fn moment_between(&self, order: u32, from: f64, to: f64) -> f64 {
         if to <= from {
@@ -91,7 +91,7 @@ impl Sizes {
         }
         match self.0 {
             Kind::Exponential { min, over } => {
-                // What lies above x.
+                // The integral from x to infinity.
                 let above = |x: f64| {
                     let x = x.max(min);
                     let tail = libm::exp((min - x) / over);
@@ -119,7 +119,7 @@ impl Sizes {
         }
     }
 
-    /// The size below which a share of `share` (0 to 1) of all jobs lies.
+    /// The size below which the share `share` (0 to 1) of all jobs lies.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let share = share.clamp(0.0, 1.0 - f64::EPSILON);

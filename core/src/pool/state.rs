@@ -1,26 +1,26 @@
-//! A pool: its slots, the jobs that wait and those that run.
+//! The state of a pool: its slots, its waiting jobs and its running jobs.
 //!
-//! `submit`, `finish` and `wake` say what the caller is to start now; the decisions are [`policy::decide`]'s. Slots
-//! have no state here but idle and busy.
+//! `submit`, `finish` and `wake` return the jobs that the caller must start now; [`policy::decide`] decides. A slot is
+//! either idle or busy.
 
 use super::policy::{self, Fit, IdleChoice, NothingFits, Offer, Policy, Rank, Rules};
 use super::{Grant, Home, Job, JobId, NodeIndex, Place, SlotNumber, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The slots of some nodes, and who wants them.
+/// The slots of a set of nodes and the jobs that use or want them.
 #[derive(Debug)]
 pub struct Pool {
     policy: Policy,
     nodes: Vec<Node>,
-    /// The node of each idle slot by when it became idle.
+    /// Node of each idle slot, by the number that the slot got when it became idle.
     idle: BTreeMap<u64, NodeIndex>,
-    /// Counts slots that became idle.
+    /// Number of times that a slot became idle.
     idles: u64,
     waiting: BTreeMap<Rank, Waiting>,
     ranks: BTreeMap<JobId, Rank>,
     running: BTreeMap<JobId, Running>,
-    /// Counts jobs.
+    /// Number of jobs that were submitted.
     arrivals: u64,
     most_waiting: usize,
 }
@@ -28,10 +28,10 @@ pub struct Pool {
 #[derive(Debug)]
 struct Node {
     slots: u32,
-    /// The idle ones with their number in `Pool::idle`, idle longest first.
+    /// Idle slots with their number in `Pool::idle`, the longest idle first.
     free: VecDeque<(u64, SlotNumber)>,
     remote_running: u32,
-    /// How many jobs of this home wait.
+    /// Number of waiting jobs whose home is this node.
     own_waiting: usize,
 }
 
@@ -42,28 +42,28 @@ struct Running {
     place: Place,
 }
 
-/// Why a job is refused, or cannot end.
+/// The reason why a job is refused or cannot finish.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// No such node.
+    /// The pool has no such node.
     #[error("the pool has no node {}", .0.0)]
     UnknownNode(NodeIndex),
-    /// The id is that of a job that waits or runs.
+    /// A job with this id waits or runs already.
     #[error("job {} is known already", .0.0)]
     Known(JobId),
-    /// It does not run.
+    /// The job does not run.
     #[error("job {} does not run", .0.0)]
     NotRunning(JobId),
-    /// It could never start.
+    /// The job could never start: the policy gives it no slot of this pool.
     #[error("no slot of the pool could ever run job {}", .0.0)]
     NoSlot(JobId),
-    /// So many wait already.
+    /// The maximum number of jobs waits already.
     #[error("{0} jobs wait already: try again later")]
     Full(usize),
 }
 
 impl Node {
-    /// Whether it is worth asking those that wait: most often it isn't, and they may be many.
+    /// Whether any waiting job could start here: a cheap check before all waiting jobs are asked.
     fn may_take(&self, rules: &Rules) -> bool {
         let serves_enough = self.remote_running >= rules.contention.get();
         let only_own = serves_enough && rules.nothing_fits == NothingFits::KeepIdle;
@@ -72,8 +72,8 @@ impl Node {
 }
 
 impl Pool {
-    /// A pool of nodes with that many slots each (none: a node that only sends jobs), in which at most `most_waiting`
-    /// jobs wait.
+    /// A pool with the given number of slots per node, in which at most `most_waiting` jobs wait. A node without slots
+    /// only submits jobs.
     #[must_use]
     pub fn new(slots: &[u32], policy: Policy, most_waiting: usize) -> Self {
         let nodes = slots.iter().map(|slots| Node {
@@ -93,7 +93,7 @@ impl Pool {
             arrivals: 0,
             most_waiting,
         };
-        // The first slot of every node, then the second of every node: the longest idle ones lie on different nodes.
+        // The first slot of every node, then the second of every node, so that the first jobs go to different nodes.
         for slot in 0..slots.iter().copied().max().unwrap_or(0) {
             for (index, _) in (0..).zip(slots).filter(|(_, slots)| slot < **slots) {
                 pool.free(NodeIndex(index), SlotNumber(slot));
@@ -102,34 +102,34 @@ impl Pool {
         pool
     }
 
-    /// How many jobs wait.
+    /// Number of waiting jobs.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many jobs run.
+    /// Number of running jobs.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// How many slots are idle.
+    /// Number of idle slots.
     #[must_use]
     pub fn idle(&self) -> usize {
         self.idle.len()
     }
 
-    /// How many remote jobs run on a node.
+    /// Number of remote jobs that run on `node`.
     #[must_use]
     pub fn remote_running(&self, node: NodeIndex) -> u32 {
         self.node(node).map_or(0, |node| node.remote_running)
     }
 
-    /// A job arrives: it starts at once, or waits until it is granted later.
+    /// Adds a job. The job starts now if a grant is returned, and waits otherwise.
     ///
     /// # Errors
-    /// [`PoolError`], and nothing has changed.
+    /// [`PoolError`]; the pool is unchanged then.
     pub fn submit(&mut self, job: Job, now: Duration) -> Result<Option<Grant>, PoolError> {
         let home = match self.node(job.home) {
             None => return Err(PoolError::UnknownNode(job.home)),
@@ -152,7 +152,7 @@ impl Pool {
         let rank = self.policy.rank(&job, self.arrivals);
         self.arrivals += 1;
         let waiting = Waiting { job, home, since: now, skipped: 0 };
-        // No job that waits can use what is idle, or it would have it; so the new one is the only candidate.
+        // No waiting job can use an idle slot, or it would have one. So the new job is the only candidate.
         if let Some(offer) = self.idle_for(&job)
             && let Some((_, id, place)) =
                 policy::decide(&self.policy.fit, std::iter::once((rank, &waiting)), offer, now).pick
@@ -167,10 +167,10 @@ impl Pool {
         Ok(None)
     }
 
-    /// A granted job has ended: its slot is free for others.
+    /// Ends a running job and returns the jobs that start in slots that are idle now.
     ///
     /// # Errors
-    /// [`PoolError::NotRunning`].
+    /// [`PoolError::NotRunning`] if the job does not run.
     pub fn finish(&mut self, job: JobId, now: Duration) -> Result<Vec<Grant>, PoolError> {
         let running = self.running.remove(&job).ok_or(PoolError::NotRunning(job))?;
         if let Some(node) = self.nodes.get_mut(running.node.0 as usize)
@@ -191,13 +191,13 @@ impl Pool {
         Ok(grants)
     }
 
-    /// A waiting job is withdrawn. Running ones end by `finish`.
+    /// Removes a waiting job. A running job ends by [`Self::finish`].
     pub fn cancel(&mut self, job: JobId) -> Option<Job> {
         let rank = self.ranks.get(&job).copied()?;
         self.take(rank).map(|waiting| waiting.job)
     }
 
-    /// Starts what idle slots can take by now, after [`Self::next_wake`] for example.
+    /// Returns the waiting jobs that have waited long enough to start in an idle slot. Call it at [`Self::next_wake`].
     pub fn wake(&mut self, now: Duration) -> Vec<Grant> {
         let mut grants = Vec::new();
         let Fit::ResourceAware(rules) = self.policy.fit else { return grants };
@@ -220,7 +220,7 @@ impl Pool {
         grants
     }
 
-    /// When a waiting job will have waited long enough for a slot that is idle now: [`Self::wake`] then.
+    /// The time at which a waiting job will have waited long enough for a slot that is idle now.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
         let Fit::ResourceAware(rules) = self.policy.fit else { return None };
@@ -236,7 +236,7 @@ impl Pool {
         self.nodes.get(node.0 as usize)
     }
 
-    /// The idle slot that a new job is to be offered.
+    /// The idle slot that a new job is offered.
     fn idle_for(&self, job: &Job) -> Option<Offer> {
         let home = self.node(job.home).filter(|node| !node.free.is_empty()).map(|_| job.home);
         let calmest = || {
@@ -254,7 +254,7 @@ impl Pool {
         Some(Offer { node, remote_running: self.remote_running(node) })
     }
 
-    /// What becomes of a slot of a node if all that wait are asked.
+    /// Decides about an idle slot of `node` among all waiting jobs.
     fn offer(&self, node: NodeIndex, now: Duration) -> policy::Decision {
         let offer = Offer { node, remote_running: self.remote_running(node) };
         policy::decide(&self.policy.fit, self.waiting.iter().map(|(rank, one)| (*rank, one)), offer, now)
@@ -266,7 +266,7 @@ impl Pool {
         self.start(job, node, place)
     }
 
-    /// Takes a job out of those that wait.
+    /// Removes a job from the waiting ones.
     fn take(&mut self, rank: Rank) -> Option<Waiting> {
         let waiting = self.waiting.remove(&rank)?;
         self.ranks.remove(&waiting.job.id);
@@ -276,7 +276,7 @@ impl Pool {
         Some(waiting)
     }
 
-    /// Gives a job the slot of a node that has been idle longest.
+    /// Starts a job in the longest idle slot of a node.
     fn start(&mut self, job: JobId, index: NodeIndex, place: Place) -> Option<Grant> {
         let node = self.nodes.get_mut(index.0 as usize)?;
         let (number, slot) = node.free.pop_front()?;

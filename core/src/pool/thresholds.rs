@@ -1,39 +1,40 @@
-//! Priority queues by job size: the thresholds between them (P-4, P-5).
+//! Thresholds between priority queues by job size (P-4, P-5).
 //!
 //! The first thresholds grow geometrically, the middle ones linearly, the last ones geometrically again. The paper's
-//! formula and its pseudo code differ in where the linear part starts; ours is the pseudo code's, which is continuous.
+//! formula and its pseudo code differ in the start of the linear part. This module follows the pseudo code, which is
+//! continuous.
 
 use super::Bytes;
 
-/// Shape of the thresholds of a number of queues.
+/// Parameters of the thresholds between queues.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// E: the first threshold, in bytes.
     pub first: f64,
-    /// q: each geometric threshold over the one before it.
+    /// q: ratio of a geometric threshold to the one before it.
     pub growth: f64,
-    /// k1: the last threshold before the linear part.
+    /// k1: number of the last threshold before the linear part, from 1.
     pub linear_from: u32,
-    /// k2: the last threshold of the linear part; as k1 if there is none.
+    /// k2: number of the last threshold of the linear part; equal to k1 if there is no linear part.
     pub linear_to: u32,
-    /// K: how many queues, one more than thresholds.
+    /// K: number of queues, one more than the number of thresholds.
     pub queues: u32,
 }
 
-/// Upper bounds of all queues but the last, ascending.
+/// Upper bounds of all queues but the last, in bytes, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thresholds(Vec<u64>);
 
-/// Why thresholds cannot be made.
+/// The reason why parameters do not define thresholds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ShapeError {
-    /// E.
+    /// E is below 1 or not finite.
     #[error("the first threshold is {0} bytes: it must be a number of at least 1")]
     First(f64),
-    /// q.
+    /// q is not above 1, or not finite.
     #[error("thresholds grow by a factor of {0}: it must be a number above 1, e.g. 1.41")]
     Growth(f64),
-    /// k1, k2 and K.
+    /// k1, k2 and K are not in order.
     #[error(
         "the linear part goes from {from} to {to} of {queues} queues: 1 <= from <= to <= queues is needed"
     )]
@@ -45,25 +46,25 @@ pub enum ShapeError {
         /// K.
         queues: u32,
     },
-    /// More queues than anybody needs, or thresholds beyond all job sizes.
+    /// More than [`MAX_QUEUES`] queues.
     #[error("{queues} queues are more than {MAX_QUEUES}")]
     TooMany {
         /// K.
         queues: u32,
     },
-    /// A list that doesn't ascend.
+    /// The list of thresholds does not ascend.
     #[error("thresholds must ascend, and {0} bytes does not")]
     NotAscending(u64),
 }
 
-/// The most queues.
+/// Maximum number of queues.
 pub const MAX_QUEUES: u32 = 1000;
 
-/// No threshold is above this; jobs are smaller.
+/// Upper bound of thresholds, in bytes; all jobs are smaller.
 const CEILING: f64 = 9e18;
 
 impl Shape {
-    /// The K - 1 thresholds in bytes, ascending.
+    /// The K − 1 thresholds in bytes, ascending.
     ///
     /// # Errors
     /// [`ShapeError`] if a parameter makes no sense.
@@ -106,17 +107,17 @@ impl Shape {
     }
 }
 
-/// A bound in whole bytes.
+/// Rounds a bound down to whole bytes.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and CEILING")]
 fn whole(bound: f64) -> u64 {
     bound as u64
 }
 
 impl Thresholds {
-    /// Thresholds as they are given. None at all: one queue.
+    /// Thresholds from a list; an empty list makes one queue.
     ///
     /// # Errors
-    /// [`ShapeError::NotAscending`].
+    /// [`ShapeError::NotAscending`] for the first threshold that is not above the one before it.
     pub fn new(bounds: Vec<u64>) -> Result<Self, ShapeError> {
         match bounds.windows(2).find_map(|pair| match pair {
             [a, b] if a >= b => Some(*b),
@@ -127,13 +128,13 @@ impl Thresholds {
         }
     }
 
-    /// The queue of a job: 0 is the first, of the smallest jobs.
+    /// The queue of a job of this size; 0 is the queue of the smallest jobs.
     #[must_use]
     pub fn queue_of(&self, size: Bytes) -> u64 {
         self.0.partition_point(|bound| *bound < size.0) as u64
     }
 
-    /// How many queues.
+    /// Number of queues.
     #[must_use]
     pub fn queues(&self) -> usize {
         self.0.len() + 1
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn thresholds_are_geometric_then_linear_then_geometric() {
-        // By hand: 10, 20 | from 20 to 10·2^4 = 160 in three steps: 66⅔, 113⅓, 160 | 320, 640.
+        // Expected: 10, 20 | from 20 to 10·2^4 = 160 in three steps: 66⅔, 113⅓, 160 | 320, 640.
         let bounds = shape(10.0, 2.0, 2, 5, 8).bounds().unwrap();
         let expected = [10.0, 20.0, 20.0 + 140.0 / 3.0, 20.0 + 280.0 / 3.0, 160.0, 320.0, 640.0];
         assert_eq!(bounds.len(), expected.len());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn parameters_out_of_range_are_refused() {
         assert!(matches!(shape(0.0, 2.0, 1, 1, 3).bounds(), Err(ShapeError::First(_))));
         assert!(matches!(shape(f64::NAN, 2.0, 1, 1, 3).bounds(), Err(ShapeError::First(_))));
         assert!(matches!(shape(1.0, 1.0, 1, 1, 3).bounds(), Err(ShapeError::Growth(_))));

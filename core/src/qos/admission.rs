@@ -1,39 +1,40 @@
-//! Whether a job may begin, and with which devices.
+//! Admission of new jobs.
 
 use super::{JobId, Limits};
 
-/// A job that runs, as far as a new one is concerned.
+/// A running job, as the admission of a new job sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Running {
-    /// Which.
+    /// Id of the job.
     pub id: JobId,
-    /// Devices that it has.
+    /// Number of devices that the job has.
     pub devices: u32,
-    /// Devices that it asks for.
+    /// Number of devices that the job asks for.
     pub request: u32,
-    /// What it can use.
+    /// Minimum and maximum number of devices.
     pub limits: Limits,
 }
 
-/// What becomes of a new job.
+/// The decision about a new job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
-    /// It begins.
+    /// The job starts.
     Admitted {
-        /// With so many devices; none: it pauses until the next decision.
+        /// Number of devices; with 0 the job pauses until the next decision.
         devices: u32,
-        /// Devices that are taken from others for it.
+        /// Numbers of devices that are taken from other jobs.
         taken: Vec<(JobId, u32)>,
     },
-    /// It would not get its least.
+    /// The job would not get its minimum.
     Rejected {
-        /// How many devices are missing.
+        /// Number of missing devices.
         missing: u32,
     },
 }
 
-/// Decides on a new job. It gets what is `free` if that is enough; else devices are taken back that others have beyond
-/// what they ask for, from those with the most of them, until it has its least (at least one, where that is possible).
+/// Decides about a new job. The job gets the `free` devices if they are enough. Otherwise devices are taken from jobs
+/// that have more than they ask for, from the largest surplus first, until the new job has its minimum, or one device
+/// if its minimum is 0.
 #[must_use]
 pub fn admit(running: &[Running], free: u32, limits: Limits) -> Admission {
     let wanted = limits.least().max(1);
@@ -46,7 +47,7 @@ pub fn admit(running: &[Running], free: u32, limits: Limits) -> Admission {
         .collect();
     let mut devices = free;
     while devices < wanted {
-        // The first of those with the most.
+        // The first job with the largest surplus.
         let Some((left, _, taken)) = surplus.iter_mut().rev().max_by_key(|(left, ..)| *left) else { break };
         if *left == 0 {
             break;
@@ -89,11 +90,11 @@ mod tests {
         assert_eq!(admit(&rich, 0, Limits::ANY), admitted(1, &[(2, 1)]));
         assert_eq!(admit(&rich, 0, least(4)), admitted(4, &[(1, 1), (2, 3)]));
         assert_eq!(admit(&rich, 1, least(6)), Admission::Rejected { missing: 1 });
-        // Nobody has too many: one that may pause does, one that may not is refused.
+        // There is no surplus: a job that may pause does so, one that may not is refused.
         let poor = [running(1, 4, 4), running(2, 4, 9)];
         assert_eq!(admit(&poor, 0, Limits::ANY), admitted(0, &[]));
         assert_eq!(admit(&poor, 0, least(1)), Admission::Rejected { missing: 1 });
-        // What a job must keep is no surplus.
+        // A job's minimum is no surplus.
         let kept = Running { limits: least(4), ..running(1, 5, 0) };
         assert_eq!(admit(&[kept], 0, least(2)), Admission::Rejected { missing: 1 });
     }

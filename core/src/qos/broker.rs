@@ -1,32 +1,32 @@
-//! Who gets how many devices when jobs have asked.
+//! The broker: divides the devices among the jobs' requests.
 //!
-//! Where all requests fit, deadline jobs share what is left; where they don't, those that do worst against their goal
-//! go first. The least and the most that a job can use hold in any case.
+//! If all requests fit, jobs with a deadline share the rest. Otherwise the jobs that are farthest from their goal come
+//! first. The limits of every job hold in both cases.
 
 use super::controller::Request;
 use super::{Limits, give_least};
 
-/// A job's request as the broker sees it.
+/// A job's request and limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bid {
-    /// What it asks for.
+    /// The request of the job's controller.
     pub request: Request,
-    /// What it can use.
+    /// Minimum and maximum number of devices.
     pub limits: Limits,
-    /// Whether more is of use to it.
+    /// Whether the job benefits from more devices than it asked for.
     pub surplus: Surplus,
 }
 
-/// Whether a job is better off with more devices than it asked for.
+/// Whether a job benefits from more devices than it asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surplus {
-    /// It ends earlier: one with a deadline.
+    /// The job finishes earlier: it has a deadline.
     Welcome,
-    /// No: one with a throughput goal.
+    /// The job does not benefit: it has a throughput goal.
     Useless,
 }
 
-/// How much less urgent each further device of a job is that cannot have all.
+/// Factor by which each further device of a job is less urgent, if the requests do not fit.
 const DECAY: f64 = 0.75;
 
 impl Bid {
@@ -35,15 +35,15 @@ impl Bid {
     }
 }
 
-/// Devices of each job, in the order of `bids`; together at most `devices`.
+/// Number of devices of each job, in the order of `bids`; the sum is at most `devices`.
 #[must_use]
 pub fn allocate(bids: &[Bid], devices: u32) -> Vec<u32> {
     let asked: u64 = bids.iter().map(|bid| u64::from(bid.devices())).sum();
     if asked <= u64::from(devices) { fitting(bids, devices) } else { not_fitting(bids, devices) }
 }
 
-/// Everybody gets what they asked for, deadline jobs the rest: first one device to each that has none, then in turn,
-/// those that do worst before others.
+/// Every job gets its request. Jobs with a deadline get the rest: first one device for each job that has none, then
+/// one each in turn, the jobs farthest from their goal first.
 fn fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
     let mut given: Vec<u32> = bids.iter().map(Bid::devices).collect();
     let mut left = devices - given.iter().sum::<u32>();
@@ -74,8 +74,8 @@ fn fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
     }
 }
 
-/// Each job offers an entry for each device that it asked for, p, 0.75 p, 0.75² p …; the lowest ones get a device. The
-/// least of every job comes before that.
+/// Every job gets its minimum first. Then each job has an entry per requested device, p, 0.75 p, 0.75² p …, and the
+/// lowest entries of all jobs get a device each.
 fn not_fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
     let limits = |index: usize| bids.get(index).map_or(Limits::ANY, |bid| bid.limits);
     let mut given = vec![0; bids.len()];
@@ -83,8 +83,8 @@ fn not_fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
     let mut entries: Vec<(f64, usize)> = Vec::new();
     for (index, bid) in bids.iter().enumerate() {
         let mut priority = bid.request.performance;
-        // More than all devices can't be given: a request without bounds makes no list without bounds.
-        // Its least stands for its last entries, the lowest ones.
+        // The list is bounded by the number of devices, since a request may be unbounded. The minimum replaces the
+        // job's last entries, which are its lowest.
         for _ in bid.limits.least()..bid.devices().min(devices) {
             entries.push((priority, index));
             priority *= DECAY;
@@ -99,7 +99,7 @@ fn not_fitting(bids: &[Bid], devices: u32) -> Vec<u32> {
     given
 }
 
-/// Places in `bids`, those that do worst against their goal first.
+/// Indexes into `bids`, the jobs farthest from their goal first.
 fn worst_first(bids: &[Bid]) -> Vec<usize> {
     let mut order: Vec<(f64, usize)> =
         bids.iter().enumerate().map(|(index, bid)| (bid.request.performance, index)).collect();
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_goes_to_deadline_jobs_in_turn() {
+    fn the_rest_goes_to_deadline_jobs_in_turn() {
         let table: [(&[Bid], u32, &[u32]); 6] = [
-            // 2 left: the worse first.
+            // Two devices are left: the job farther from its goal comes first.
             (&[deadline(2, 1.2), deadline(3, 0.9), throughput(1, 0.5)], 8, &[3, 4, 1]),
             (&[deadline(2, 1.2), deadline(3, 0.9), throughput(1, 0.5)], 7, &[2, 4, 1]),
-            // The paused one is before the worst.
+            // The paused job comes before the one farthest from its goal.
             (&[deadline(0, 5.0), deadline(3, 0.9)], 4, &[1, 3]),
-            // Nobody wants the rest.
+            // No job benefits from the rest.
             (&[throughput(2, 0.9)], 8, &[2]),
             (&[bid(Surplus::Welcome, 1, 1.0, 0, 2), throughput(1, 1.0)], 8, &[2, 1]),
             (&[], 8, &[]),
@@ -146,13 +146,13 @@ mod tests {
     fn too_many_requests_are_sorted_by_how_far_jobs_are_from_their_goals() {
         // 1.0, .75, .5625 against .8, .6, .45, .3375: the four lowest are .3375 .45 .5625 .6.
         assert_eq!(allocate(&[deadline(3, 1.0), throughput(4, 0.8)], 4), [1, 3]);
-        // Its least is its .5625: 1.0 and .75 are left of it, and .3375 .45 .6 are the lowest.
+        // Its minimum replaces .5625: 1.0 and .75 remain, and .3375 .45 .6 are the lowest.
         let least = bid(Surplus::Welcome, 3, 1.0, 1, 3);
         assert_eq!(allocate(&[least, throughput(4, 0.8)], 4), [1, 3]);
         assert_eq!(allocate(&[bid(Surplus::Welcome, 3, 9.0, 2, 3), throughput(4, 0.8)], 4), [2, 2]);
-        // Requests without bounds.
+        // Unbounded requests.
         assert_eq!(allocate(&[deadline(u32::MAX, 0.0), deadline(u32::MAX, 0.5)], 3), [3, 0]);
-        // Not even the least of all: the worst first.
+        // The minimums do not fit: the job farthest from its goal comes first.
         let hungry = |performance: f64| bid(Surplus::Useless, 9, performance, 3, 9);
         assert_eq!(allocate(&[hungry(0.9), hungry(0.1)], 4), [1, 3]);
     }

@@ -1,80 +1,81 @@
-//! What one job asks for, from what it was seen to do.
+//! The controller of one job: estimates from the job's progress how many devices its goal needs.
 //!
-//! Knows nothing of other jobs: what they leave it is the [`super::broker`]'s affair.
+//! A controller knows no other job; the [`super::broker`] divides the devices.
 
 use super::Goal;
 use std::time::Duration;
 
-/// Watches one job.
+/// The controller of one job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Controller {
     goal: Goal,
     smoothing: Smoothing,
-    /// â: device seconds per action, once seen.
+    /// â: estimate of the device seconds per action; `None` until an action has finished.
     action_seconds: Option<f64>,
     last: Option<(Duration, u64)>,
 }
 
-/// α: how much of an estimate is the last period's, above 0 and at most 1.
+/// α: weight of the last period in the estimate, above 0 and at most 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Smoothing(f64);
 
-/// What is seen of a job at the end of a period.
+/// The progress of a job at the end of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// When.
+    /// End of the period, on the caller's monotonic clock.
     pub now: Duration,
-    /// Actions done since it began.
+    /// Number of actions done since the job's start.
     pub done: u64,
-    /// Devices that it had in this period.
+    /// Number of devices that the job had in the period.
     pub devices: u32,
 }
 
-/// What a job asks for.
+/// The request of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
-    /// r: as many devices as its goal takes.
+    /// r: number of devices that the goal needs.
     pub devices: u32,
-    /// p: its throughput over its goal; above 1 it does better than it must.
+    /// p: ratio of the throughput to the goal; above 1 the job exceeds its goal.
     pub performance: f64,
 }
 
-/// Why a smoothing factor is none.
+/// The smoothing factor is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{0} is no smoothing factor: it must be above 0 and at most 1")]
 pub struct SmoothingError(f64);
 
 impl Smoothing {
-    /// That much of the last period.
+    /// A smoothing factor.
     ///
     /// # Errors
-    /// [`SmoothingError`].
+    /// [`SmoothingError`] unless `alpha` is above 0 and at most 1.
     pub fn new(alpha: f64) -> Result<Self, SmoothingError> {
         if alpha > 0.0 && alpha <= 1.0 { Ok(Self(alpha)) } else { Err(SmoothingError(alpha)) }
     }
 }
 
 impl Controller {
-    /// For a job with that goal that begins `now`.
+    /// The controller of a job with this goal that starts `now`.
     #[must_use]
     pub fn new(goal: Goal, smoothing: Smoothing, now: Duration) -> Self {
         Self { goal, smoothing, action_seconds: None, last: Some((now, 0)) }
     }
 
-    /// g: actions per second that the job must do from now on; 0 when all are done, infinite when it is too late.
+    /// g: actions per second that the job must do from now on; 0 if all are done, infinite if the deadline has passed.
     #[must_use]
     pub fn goal_rate(&self, now: Duration, done: u64) -> f64 {
         match self.goal {
             Goal::Throughput(rate) => rate.per_second(),
             Goal::Deadline { actions, .. } if done >= actions => 0.0,
             Goal::Deadline { at, actions } => {
-                // Nothing left of the time: a division by 0 is the answer that is meant.
+                // No time left: the division by 0 gives infinity, as intended.
                 (actions - done) as f64 / at.saturating_sub(now).as_secs_f64()
             }
         }
     }
 
-    /// What the job asks for after a period. Until the first action has ended it asks for what it has, at least one.
+    /// The request after a period. Until its first action has finished, a job asks for the devices that it has, at
+    /// least one.
     pub fn observe(&mut self, seen: Seen) -> Request {
         let (since, before) = self.last.unwrap_or((seen.now, seen.done));
         let seconds = seen.now.saturating_sub(since).as_secs_f64();
@@ -97,7 +98,7 @@ impl Controller {
     }
 }
 
-/// Rounded up, but for what is rounding error.
+/// Rounds up, with a tolerance for rounding errors.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; `as` saturates")]
 fn whole(devices: f64) -> u32 {
     (devices - 1e-9).ceil() as u32
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(controller.observe(seen(20, 100, 1)), Request { devices: 3, performance: 5.0 / 11.25 });
         // Paused for 60 s: the estimate stays, 900 in 20 s are 45/s: 9.
         assert_eq!(controller.observe(seen(80, 100, 0)), Request { devices: 9, performance: 0.0 });
-        // Too late: everything there is.
+        // The deadline has passed: the job asks for all devices.
         assert_eq!(controller.observe(seen(100, 500, 9)), Request { devices: u32::MAX, performance: 0.0 });
         assert_eq!(
             controller.observe(seen(130, 1000, 9)),
@@ -149,18 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_was_done_a_job_keeps_what_it_has() {
+    fn a_job_keeps_its_devices_until_its_first_action_has_finished() {
         let mut controller = controller(Goal::Throughput(Rate::new(5.0).unwrap()), 0.5);
         assert_eq!(controller.observe(seen(1, 0, 4)), Request { devices: 4, performance: 0.0 });
         assert_eq!(controller.observe(seen(2, 0, 0)), Request { devices: 1, performance: 0.0 });
-        // A clock that stands.
+        // Time does not advance.
         assert_eq!(controller.observe(seen(2, 9, 1)), Request { devices: 1, performance: 0.0 });
         assert!(Smoothing::new(0.0).is_err() && Smoothing::new(1.1).is_err());
     }
 
     proptest! {
         #[test]
-        fn whatever_is_seen_the_answer_is_a_number(
+        fn a_request_is_never_nan_whatever_the_progress(
             deadline in any::<u32>(), actions in any::<u64>(),
             steps in prop::collection::vec((any::<u32>(), any::<u64>(), any::<u32>()), 1..20),
         ) {

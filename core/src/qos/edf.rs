@@ -1,6 +1,6 @@
-//! Earliest deadline first: all devices to the job that is due first, but the least of the others.
+//! Earliest deadline first: the job that is due first gets all devices but the minimums of the others.
 //!
-//! To be asked when a job comes or ends; nothing in between changes the answer.
+//! The allocation changes only when a job arrives or ends.
 
 use super::{Limits, give_least};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use std::time::Duration;
 /// A job with a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
-    /// By when.
+    /// The deadline, on the caller's monotonic clock.
     pub deadline: Duration,
-    /// How many devices it can use.
+    /// Minimum and maximum number of devices.
     pub limits: Limits,
 }
 
-/// Devices of each job, in the order of `jobs`. Together they are at most `devices`; where not even the least of all
-/// fit, those that are due first get theirs.
+/// Number of devices of each job, in the order of `jobs`; the sum is at most `devices`. If the minimums do not fit,
+/// the jobs that are due first get theirs.
 #[must_use]
 pub fn allocate(jobs: &[Due], devices: u32) -> Vec<u32> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
@@ -49,9 +49,9 @@ mod tests {
             (&[due(50, 1, any), due(109, 1, any), due(195, 1, any)], 8, &[6, 1, 1]),
             (&[due(195, 0, any), due(50, 0, any)], 8, &[0, 8]),
             (&[due(195, 0, any), due(50, 0, 3), due(60, 0, 2)], 8, &[3, 3, 2]),
-            // One that is as urgent and came later is behind.
+            // Of equal deadlines the job that came first is first.
             (&[due(50, 0, any), due(50, 1, any)], 4, &[3, 1]),
-            // Not even the least of all.
+            // The minimums do not fit.
             (&[due(195, 3, any), due(50, 2, any)], 4, &[2, 2]),
             (&[due(1, 0, 2)], 8, &[2]),
             (&[], 8, &[]),

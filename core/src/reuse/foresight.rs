@@ -1,35 +1,35 @@
-//! Which resident bitstream is worth most, by what was seen of all of them so far: what a board asks before it evicts.
+//! The value of keeping each resident bitstream, by its past uses: a board evicts the least valuable one.
 //!
-//! It is bounded: of bitstreams beyond [`MOST_KNOWN`] the one unused for the longest is forgotten. It knows neither slots
-//! nor which of them is free.
+//! Memory is bounded: beyond [`MOST_KNOWN`] bitstreams the one unused for the longest time is forgotten. The module
+//! does not know which slots are free.
 
 use super::Gaps;
 use crate::units::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// As many bitstreams are remembered.
+/// Maximum number of bitstreams that are remembered.
 pub const MOST_KNOWN: usize = 1024;
 
-/// What is remembered of the bitstreams of one board, or of those of a cluster; `B` names a bitstream.
+/// The past uses of the bitstreams of one board or of a cluster; `B` identifies a bitstream.
 #[derive(Debug, Clone)]
 pub struct Foresight<B> {
     gaps: BTreeMap<B, Gaps>,
     horizon: Horizon,
 }
 
-/// How far ahead evictions look: twice as long as a bitstream stays unused before it goes. That follows from the load and
-/// the number of slots, and is learnt from the evictions themselves.
+/// How far ahead an eviction looks: twice as long as bitstreams stay unused before they are evicted. That time depends
+/// on the load and the number of slots, and is learnt from the evictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Horizon {
-    /// Learnt: for so long bitstreams were unused that had to go.
+    /// Learnt: moving mean of the time for which evicted bitstreams had been unused.
     Learnt(Millis),
-    /// Given.
+    /// Fixed horizon.
     Fixed(Millis),
 }
 
 impl Horizon {
-    /// How far.
+    /// The horizon.
     #[must_use]
     pub fn get(self) -> Millis {
         match self {
@@ -38,10 +38,10 @@ impl Horizon {
         }
     }
 
-    /// Something was evicted that had been unused for so long.
+    /// Records the eviction of a bitstream that had been unused for `unused`.
     pub fn evicted(&mut self, unused: Millis) {
         if let Self::Learnt(mean) = self {
-            // A moving mean over some thirty evictions; never nothing at all.
+            // A moving mean over about thirty evictions, at least one second.
             *mean = Millis((mean.0.saturating_mul(31).saturating_add(unused.0)) / 32).max(Millis(1_000));
         }
     }
@@ -54,13 +54,13 @@ impl Default for Horizon {
 }
 
 impl<B: Ord + Copy> Foresight<B> {
-    /// Nothing was seen yet.
+    /// An empty memory.
     #[must_use]
     pub fn new(horizon: Horizon) -> Self {
         Self { gaps: BTreeMap::new(), horizon }
     }
 
-    /// A bitstream is wanted now.
+    /// Records a use of `bitstream`.
     pub fn used(&mut self, bitstream: B, now: MonotonicTime) {
         if let Some(gaps) = self.gaps.get_mut(&bitstream) {
             gaps.used(now);
@@ -76,22 +76,23 @@ impl<B: Ord + Copy> Foresight<B> {
         self.gaps.entry(bitstream).or_default().used(now);
     }
 
-    /// A bitstream had to go.
+    /// Records the eviction of `bitstream`.
     pub fn evicted(&mut self, bitstream: B, now: MonotonicTime) {
         if let Some(last) = self.gaps.get(&bitstream).and_then(Gaps::last) {
             self.horizon.evicted(now - last);
         }
     }
 
-    /// What it is worth to keep one of so many copies of a bitstream: how likely it is wanted soon, in millionths, and
-    /// divided by them, since another copy helps only when both are wanted at once. Nothing for one that was never seen.
+    /// The value of keeping one of `copies` copies of a bitstream: the probability of a use within the horizon, in
+    /// millionths, divided by the number of copies, since a further copy helps only if several are used at once. 0 for
+    /// an unknown bitstream.
     #[must_use]
     pub fn worth(&self, bitstream: B, copies: NonZeroU32, now: MonotonicTime) -> u32 {
         let chance = self.gaps.get(&bitstream).map_or(0, |gaps| gaps.chance_within(self.horizon.get(), now));
         chance / copies
     }
 
-    /// How many bitstreams are remembered.
+    /// Number of bitstreams that are remembered.
     #[must_use]
     pub fn known(&self) -> usize {
         self.gaps.len()

@@ -1,20 +1,20 @@
-//! What a function does to the slots of a node, by the gaps between its uses, and what the functions of one node do to
-//! each other.
+//! The effect of a function on the slots of a node, by the gaps between its uses, and the cold starts that the
+//! functions of one node cause together.
 
 use super::{BINS, Gaps, OPEN, bin_of, edge, middle};
 use crate::units::MonotonicTime;
 
-/// What one function does to the slots of a node, for each time that bitstreams stay there unused: entry `bin` is for as
-/// long as [`edge`] of `bin`.
+/// The effect of one function on a node's slots, as a function of the time for which unused bitstreams stay in a slot.
+/// Entry `bin` is for the time [`edge`]`(bin)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// Share of the time that its bitstream is in a slot.
+    /// Share of the time for which the function's bitstream is in a slot.
     pub resident: [f32; BINS],
     /// Cold starts per second.
     pub cold: [f32; BINS],
 }
 
-/// The functions of one node together.
+/// The sum of the profiles of a node's functions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pressure {
     sum: Profile,
@@ -22,7 +22,7 @@ pub struct Pressure {
 }
 
 impl Gaps {
-    /// What it does to a node's slots, if its gaps go on as they were.
+    /// The profile of a function with these gaps, provided that future gaps are like the past ones.
     #[must_use]
     pub fn profile(&self, now: MonotonicTime) -> Profile {
         let mut profile = Profile::default();
@@ -31,7 +31,7 @@ impl Gaps {
         counts[bin_of(now - last)] += OPEN;
         let all: f64 = counts.iter().sum();
         let time: f64 = counts.iter().zip(0..).map(|(count, bin)| count * middle(bin)).sum();
-        // From short to long: gaps shorter than the edge count whole, longer ones up to it.
+        // Gaps shorter than the edge count in full, longer ones up to the edge.
         let (mut shorter, mut shorter_time) = (0.0, 0.0);
         for (bin, count) in counts.iter().enumerate() {
             let longer = all - shorter;
@@ -51,13 +51,13 @@ impl Default for Profile {
 }
 
 impl Pressure {
-    /// Of a node without functions.
+    /// A node with `slots` slots and without functions.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self { sum: Profile::default(), slots: narrow(f64::from(slots)) }
     }
 
-    /// With one function more.
+    /// Adds a function.
     pub fn add(&mut self, function: &Profile) {
         for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
             *sum += one;
@@ -67,7 +67,7 @@ impl Pressure {
         }
     }
 
-    /// With one function less.
+    /// Removes a function.
     pub fn remove(&mut self, function: &Profile) {
         for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
             *sum -= one;
@@ -77,14 +77,14 @@ impl Pressure {
         }
     }
 
-    /// Cold starts per second: bitstreams stay unused just so long that the slots are full (Che's approximation, with
-    /// measured gaps instead of random ones).
+    /// Cold starts per second by Che's approximation, with measured gaps instead of random ones: bitstreams stay
+    /// unused for the time at which the slots are just full.
     #[must_use]
     pub fn cold(&self) -> f32 {
         self.cold_with(None)
     }
 
-    /// The same if `function` came too.
+    /// Cold starts per second if `function` were added.
     #[must_use]
     pub fn cold_with(&self, function: Option<&Profile>) -> f32 {
         let more = |bin: usize| function.map_or((0.0, 0.0), |one| (one.resident[bin], one.cold[bin]));
@@ -99,7 +99,7 @@ impl Pressure {
             }
             before = Some((resident, cold));
         }
-        // Everybody has a slot for good.
+        // There is a slot for every function.
         0.0
     }
 }

@@ -48,7 +48,7 @@ fn both_formulas_agree_with_numeric_integration() {
     for sizes in [Sizes::exponential(1.0, 10.0).unwrap(), Sizes::power_law(1.0, 1000.0, 1.3).unwrap()] {
         let load = load(0.7, sizes);
         let bounds = geometric(2.0, 1.6, 6);
-        // Sums over equally likely sizes instead of integrals.
+        // Sums over equally likely sizes approximate the integrals.
         let steps = 400_000;
         let mut per_queue = vec![(0.0, 0.0, 0.0); bounds.len() + 1];
         for step in 0..steps {
@@ -75,7 +75,7 @@ fn both_formulas_agree_with_numeric_integration() {
 }
 
 #[test]
-fn nobody_keeps_up_with_more_than_the_server_can_do() {
+fn an_overloaded_server_has_no_mean_completion_time() {
     let load = load(1.0, Sizes::exponential(0.0, 10.0).unwrap());
     assert_eq!(load.mean_completion(&[], Formula::Paper), None);
     assert_eq!(load.mean_completion(&[3.0], Formula::Exact), None);
@@ -84,7 +84,7 @@ fn nobody_keeps_up_with_more_than_the_server_can_do() {
 }
 
 #[test]
-fn the_search_finds_what_looking_at_all_by_hand_finds() {
+fn the_search_finds_the_same_shape_as_an_exhaustive_search() {
     let sizes = Sizes::exponential(0.0, 10.0).unwrap();
     let load = load(0.8, sizes);
     let search = Search {

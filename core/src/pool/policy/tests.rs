@@ -13,14 +13,14 @@ fn rules() -> Rules {
     }
 }
 
-/// A job of `megabytes` that came now; nodes from 10 on have no slots.
+/// A job of `megabytes` that arrives now; nodes from 10 on have no slots.
 fn job(id: u64, home: u32, megabytes: u64) -> Waiting {
     let job = Job { id: JobId(id), home: NodeIndex(home), size: Bytes(megabytes * 1_000_000) };
     let home = if home < 10 { Home::Pooled } else { Home::Bare };
     Waiting { job, home, since: NOW, skipped: 0 }
 }
 
-/// Who gets a slot of node 0, and who was passed over.
+/// The job that gets a slot of node 0, and the jobs that were skipped.
 fn ask(policy: &Policy, jobs: &[Waiting], remote_running: u32) -> (Option<(u64, Place)>, Vec<u64>) {
     let mut ranked: Vec<(Rank, &Waiting)> =
         (0..).zip(jobs).map(|(arrival, one)| (policy.rank(&one.job, arrival), one)).collect();
@@ -38,7 +38,7 @@ fn without_regard_to_place_the_first_in_the_order_gets_the_slot() {
     let expected = [
         (Policy::fifo(), Some((1, Place::Remote))),
         (Policy::shortest_first(), Some((3, Place::Remote))),
-        // 2, 3 and 4 share the first queue, in the order of arrival.
+        // Jobs 2, 3 and 4 are in the first queue, in the order of arrival.
         (Policy::workload_aware(queues), Some((2, Place::Local))),
         (Policy::local_shortest_first(), Some((4, Place::Local))),
     ];
@@ -51,7 +51,7 @@ fn without_regard_to_place_the_first_in_the_order_gets_the_slot() {
 fn the_three_kinds_of_jobs_are_told_apart() {
     let policy = Policy::resource_aware(rules());
     let (own, bare, other) = (job(1, 0, 10), job(2, 12, 10), job(3, 4, 10));
-    // By hand: (jobs in order, remote jobs that run, who gets it, who was passed over).
+    // Columns: jobs in order, running remote jobs, job that gets the slot, skipped jobs.
     type Row<'a> = (&'a [Waiting], u32, Option<u64>, &'a [u64]);
     let table: [Row; 8] = [
         (&[own, bare, other], 0, Some(1), &[]),
@@ -59,7 +59,7 @@ fn the_three_kinds_of_jobs_are_told_apart() {
         (&[other, bare, own], 0, Some(2), &[3]),
         (&[other, own], 0, Some(1), &[3]),
         (&[other], 0, None, &[3]),
-        // C = 2 remote jobs run: only its own, and nobody's count rises.
+        // C = 2 remote jobs run: only local jobs fit, and no job counts as skipped.
         (&[other, bare, own], 2, Some(1), &[]),
         (&[bare, other], 2, None, &[]),
         (&[], 0, None, &[]),
@@ -80,7 +80,7 @@ fn a_job_of_another_fpga_node_has_waited_long_by_time_or_by_times_passed_over() 
     let passed = |skipped: u32| Waiting { skipped, ..job(1, 4, 300) };
     assert_eq!(ask(&policy, &[passed(4)], 0), (None, vec![1]));
     assert_eq!(ask(&policy, &[passed(5)], 0), (Some((1, Place::Remote)), vec![]));
-    // Neither helps where the node serves enough already.
+    // Neither lets a job run on a node that runs C remote jobs already.
     assert_eq!(ask(&policy, &[passed(5)], 2), (None, vec![]));
 }
 
@@ -96,10 +96,10 @@ fn local_first_looks_through_all_before_it_takes_one_from_elsewhere() {
 fn both_together_go_through_the_queues_and_never_leave_a_slot_idle() {
     let queues = Thresholds::new(vec![50_000_000]).unwrap();
     let policy = Policy::workload_and_resource_aware(queues, rules());
-    // The small one of another FPGA node is passed over for the large one from home,
+    // The small remote job is skipped for the large local one,
     let jobs = [job(1, 0, 400), job(2, 4, 10)];
     assert_eq!(ask(&policy, &jobs, 0), (Some((1, Place::Local)), vec![2]));
-    // and gets the slot if nothing else fits, even beyond C.
+    // and gets the slot if no other job fits, even beyond C.
     let jobs = [job(1, 12, 400), job(2, 4, 10), job(3, 5, 20)];
     assert_eq!(ask(&policy, &jobs, 2), (Some((2, Place::Remote)), vec![]));
     assert_eq!(ask(&policy, &jobs[1..], 0), (Some((2, Place::Remote)), vec![2, 3]));

@@ -48,20 +48,20 @@ fn jobs_take_the_slots_that_are_idle_longest_and_then_wait() {
 fn a_pool_that_looks_at_resources_starts_jobs_at_home_where_it_can() {
     let mut pool = Pool::new(&[1, 1, 0], Policy::resource_aware(rules(1, 5)), 10);
     assert_eq!(pool.submit(job(1, 1, 100), secs(0)).unwrap(), Some(grant(1, 1, 0, Place::Local)));
-    // Its home is busy: it waits for 1 s though node 0 is idle.
+    // The job's home is busy: the job waits for 1 s although node 0 is idle.
     assert_eq!(pool.submit(job(2, 1, 100), secs(0)).unwrap(), None);
     assert_eq!(pool.next_wake(), Some(secs(1)));
     assert_eq!(pool.wake(Duration::from_millis(999)), []);
     assert_eq!(pool.wake(secs(1)), [grant(2, 0, 0, Place::Remote)]);
     assert_eq!(pool.next_wake(), None);
-    // One from a node without slots goes anywhere.
+    // A job from a node without slots goes anywhere.
     assert_eq!(pool.submit(job(3, 2, 100), secs(1)).unwrap(), None);
     assert_eq!(pool.finish(JobId(1), secs(2)).unwrap(), [grant(3, 1, 0, Place::Remote)]);
 }
 
 #[test]
 fn a_job_passed_over_often_enough_takes_any_idle_slot() {
-    // Only slots that free count: node 2 is idle all the time.
+    // Only slots that become free count as skips; node 2 is idle all the time.
     let mut pool = Pool::new(&[1, 1, 1], Policy::resource_aware(rules(1, 2)), 10);
     for id in [1, 2] {
         let home = u32::try_from(id).unwrap() - 1;
@@ -70,13 +70,13 @@ fn a_job_passed_over_often_enough_takes_any_idle_slot() {
     assert_eq!(pool.submit(job(3, 0, 1000), secs(0)).unwrap(), None);
     assert_eq!(pool.finish(JobId(2), secs(1)).unwrap(), []);
     assert!(pool.submit(job(4, 1, 1000), secs(1)).unwrap().is_some());
-    // The second time: it goes to the calmest node, the one that has been idle longest.
+    // After the second skip the job goes to the node with the fewest remote jobs that has been idle longest.
     let grants = pool.finish(JobId(4), secs(2)).unwrap();
     assert_eq!(grants, [grant(3, 1, 0, Place::Remote)]);
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn an_impossible_job_is_refused_and_the_pool_is_unchanged() {
     let mut pool = Pool::new(&[1, 0], Policy::local_shortest_first(), 1);
     assert_eq!(pool.submit(job(1, 7, 1), secs(0)), Err(PoolError::UnknownNode(NodeIndex(7))));
     assert_eq!(pool.submit(job(1, 1, 1), secs(0)), Err(PoolError::NoSlot(JobId(1))));
@@ -110,7 +110,7 @@ fn policies() -> impl Strategy<Value = Policy> {
     )
 }
 
-/// A step: a job of (home, megabytes) comes, or the nth running one ends, after some milliseconds.
+/// A step: a job of (home, megabytes) arrives, or the nth running job finishes.
 #[derive(Debug, Clone)]
 enum Step {
     Submit(u32, u64),
@@ -141,7 +141,7 @@ proptest! {
         let mut id = 0;
         while let Some((after, step)) = next.clone() {
             let then = now + Duration::from_millis(after);
-            // The caller wakes the pool when it asked for it.
+            // The caller wakes the pool at the time that the pool asked for.
             let wake = pool.next_wake().filter(|wake| *wake <= then);
             let mut grants = Vec::new();
             if let Some(wake) = wake {
@@ -192,7 +192,7 @@ proptest! {
                 prop_assert_eq!(pool.remote_running(node) as usize, remote);
             }
             match policy.fit {
-                // Whoever may go anywhere leaves no slot idle.
+                // Jobs that may run anywhere leave no slot idle.
                 Fit::Anyone(_) => prop_assert!(pool.idle() == 0 || waiting.is_empty()),
                 Fit::ResourceAware(rules) if rules.nothing_fits == NothingFits::TakeFirst => {
                     prop_assert!(pool.idle() == 0 || waiting.is_empty());
@@ -215,12 +215,12 @@ proptest! {
     }
 
     #[test]
-    fn nobody_starves_by_the_rules_of_resources(
+    fn no_job_starves_under_the_resource_aware_policy(
         contention in 1_u32..4, skips in 0_u32..6, slots in prop::collection::vec(0_u32..3, 6), busy in 0_u32..6,
     ) {
         prop_assume!(slots.iter().sum::<u32>() > 0);
         let mut pool = Pool::new(&slots, Policy::resource_aware(rules(contention, skips)), 1000);
-        // A node that always has another job waits beside one job of each node.
+        // One node has always another job waiting, beside one job of each node.
         let mut running: VecDeque<JobId> = VecDeque::new();
         let mut wanted: BTreeSet<JobId> = BTreeSet::new();
         let mut id = 0;
@@ -229,7 +229,7 @@ proptest! {
             running.extend(pool.submit(job(id, home, 1000), secs(0)).unwrap().map(|grant| grant.job));
             id += 1;
         }
-        // The clock stands: patience is of no help, only being passed over is.
+        // Time does not advance, so only skips let a job run remotely.
         for _ in 0..400 {
             running.extend(pool.submit(job(id, busy, 1000), secs(0)).unwrap().map(|grant| grant.job));
             id += 1;
