@@ -1,5 +1,5 @@
-//! What it costs a decision to ask what is expected on 5,000 nodes with ten pods each: where states have just come in, and
-//! where nothing has changed but the time.
+//! Time to read the expected load of 5,000 nodes with ten pods each: with new states of all nodes, and after time
+//! alone has passed.
 #![allow(clippy::unwrap_used, reason = "a benchmark that can't run should say so and end")]
 
 use fpga_core::expected_load::{ExpectedLoads, PlacedPod};
@@ -14,7 +14,7 @@ const PODS_PER_NODE: u64 = 10;
 const WINDOW: u64 = 300_000;
 
 fn main() {
-    // `cargo test` runs benches too, to see that they work.
+    // `cargo test` runs benches as well, with few rounds.
     let rounds = if std::env::args().any(|arg| arg == "--bench") { 300 } else { 2 };
     let mut all = ExpectedLoads::default();
     let names: Vec<String> = (0..NODES).map(|node| format!("node-{node:05}.zone.example.internal")).collect();

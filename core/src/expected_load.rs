@@ -1,20 +1,21 @@
-//! What pods that were placed a moment ago will add to a node's load before any measurement shows it (anti-herd).
+//! The load that recently placed pods will add to a node before any measurement shows it (anti-herd).
 //!
-//! `load = measured + Σ e × max(0, 1 − elapsed / window)` over the pods seen bound on the node, `elapsed` since they were.
-//! `e` is what a pod is expected to use in a window: the mean of its owner's pods, else that of the cluster's, else the
-//! least that costs one rank ([`loads`]). Between a decision and its binding, a hint is split over the best nodes; it counts
-//! only while the pod is known to wait for a node ([`ExpectedLoads::waits`]), so that requests about pods that nobody
-//! created add nothing to any node.
+//! `load = measured + Σ e × max(0, 1 − elapsed / window)` over the pods that were seen bound to the node, `elapsed`
+//! since their binding. `e` is the expected usage of a pod in a window: the mean of its owner's pods, else the mean of
+//! the cluster's pods, else the least usage that costs one rank ([`loads`]).
 //!
-//! **`e` ends early when the measurement shows the pod's own tasks.** A node's state does not say whose its usage is, so
-//! a pod's own is: of what the state measured since the pod was bound, an equal share among the node's pods; nothing
-//! while none of the bitstreams that it names was used since. What is so shown is taken off `e`, and no more is expected
-//! once it has reached `e`.
+//! Between a decision and its binding the pod is **assumed**, as in kube-scheduler: it counts on the best nodes, an
+//! equal share on each. An assumed pod counts only while it is known to wait for a node ([`ExpectedLoads::waits`]), so
+//! that requests about pods that do not exist add nothing to any node.
 //!
-//! Everything is said of the boards of one kind, those that the pod which is decided on asks for: what a pod does falls on
-//! the boards that suit it, in proportion to their slots.
+//! **`e` ends early when the measurement shows the pod's own tasks.** A node's state does not attribute usage to pods.
+//! So a pod's own usage is an equal share, among the node's pods, of the usage measured since its binding; it is zero
+//! while none of the pod's bitstreams was used since. The pod's own usage is subtracted from `e`.
 //!
-//! Nothing here is truth: who forgets it all decides a little worse for one window.
+//! All values are those of the boards of one kind: the kind that the pod of the decision requests. A pod's usage falls
+//! on the boards of its kind, in proportion to their slots.
+//!
+//! The module has estimates only. An extender that loses them decides slightly worse for one window.
 
 mod claims;
 mod means;
@@ -41,30 +42,32 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use unconfirmed::Unconfirmed;
 
-/// Most pods of one node that are kept; Kubernetes recommends at most 110 on a node.
+/// Maximum number of pods per node. Kubernetes recommends at most 110.
 pub const MAX_PODS_PER_NODE: usize = 1024;
-/// Most decisions that wait for their binding.
+/// Maximum number of assumed pods.
 pub const MAX_HINTS: usize = 4096;
-/// Most pods that are known to wait for a node.
+/// Maximum number of pods that are known to wait for a node.
 pub const MAX_WAITING: usize = 65_536;
-/// Most nodes that a hint is split over: a smaller share than that of one in so many says nothing.
+/// Maximum number of nodes that an assumed pod is split over. A smaller share would not matter.
 pub const MAX_HINTED_NODES: usize = 64;
-/// Longest UID that is taken from a request; the API server's have 36 bytes.
+/// Maximum length of a UID in a request, in bytes. UIDs of the API server have 36.
 pub const MAX_UID_BYTES: usize = 128;
-/// How long a decision waits for its binding.
+/// Time after which an assumed pod that was not seen bound no longer counts.
 pub const HINT: Millis = Millis::from_secs(5);
 
-/// The pods that were seen bound, and the decisions that wait to be.
+/// The bound pods and the assumed pods of all nodes.
 #[derive(Debug, Default)]
 pub struct ExpectedLoads {
     nodes: Spots<NodePods>,
+    /// Node of each bound pod, by UID of the pod.
     places: HashMap<Arc<str>, Arc<str>>,
+    /// Assumed pods by UID.
     hints: HashMap<Arc<str>, Hinted>,
-    /// When each was given, the oldest first; also those that have ended or were given anew since.
+    /// Time and UID of each assumption, the oldest first. Includes assumptions that have ended or were renewed since.
     hinted: VecDeque<(MonotonicTime, Arc<str>)>,
-    /// UIDs of the pods that wait for a node.
+    /// UIDs of the pods that are known to wait for a node.
     waiting: HashSet<Box<str>>,
-    /// Decisions for pods that are not known to wait.
+    /// Decisions about pods that are not known to wait for a node.
     unconfirmed: Unconfirmed,
     means: means::Means,
 }
@@ -72,48 +75,48 @@ pub struct ExpectedLoads {
 /// A pod that is bound to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedPod {
-    /// Its UID.
+    /// UID of the pod.
     pub uid: String,
-    /// UID of its controller, if it has one.
+    /// UID of the pod's controller.
     pub owner: Option<String>,
-    /// Its node.
+    /// Name of the node.
     pub node: String,
-    /// The kind of board that it asks for.
+    /// Kind of board that the pod requests.
     pub kind: AskedKind,
-    /// What it names as its bitstreams.
+    /// Bitstreams that the pod names.
     pub bitstreams: Vec<BitstreamId>,
 }
 
-/// What is still expected on the boards of one kind of a node.
+/// The usage that is still expected on the boards of one kind of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Expected {
-    /// Of pods whose usage can be foretold: how much more they will use.
+    /// Usage that pods with a known mean will still add.
     pub usage: Millis,
-    /// Of pods that nothing is known of: how many, a pod counting less the longer it is there.
+    /// Number of pods without a known mean. A pod counts less the longer it is bound.
     pub unknown: f64,
-    /// What of the boards' measured usage is shown to be theirs.
+    /// The part of the boards' measured usage that the pods without a known mean caused.
     pub shown: Millis,
-    /// All these pods together, hints by their share.
+    /// Number of all these pods. An assumed pod counts by its share.
     pub pods: f64,
 }
 
-/// What became of a pod that was shown.
+/// Whether a bound pod is tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// It is kept, or was before.
+    /// The pod is tracked.
     Yes,
-    /// Its node has too many.
+    /// The pod is not tracked: its node has [`MAX_PODS_PER_NODE`] pods already.
     NoRoom,
 }
 
-/// In the order in which a decision reads it.
+/// The pods of a node. The fields are in the order in which a decision reads them.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct NodePods {
     hints: Vec<Hint>,
-    /// What was last reckoned of the pods. Decisions at once reckon the same.
+    /// The last forecast. Decisions at about the same time share it.
     piece: Mutex<Option<Piece>>,
-    /// The longest there first.
+    /// Bound pods, the one bound longest first.
     pods: Vec<Bound>,
 }
 
@@ -122,7 +125,7 @@ struct Bound {
     uid: Arc<str>,
     owner: Option<Arc<Owner>>,
     kind: AskedKind,
-    /// The first of its bitstreams lies here: most pods have but one, and it is looked at in every decision.
+    /// First of the pod's bitstreams. It is stored inline, since most pods have only one and every decision reads it.
     bitstream: Option<Key>,
     more_bitstreams: Box<[Key]>,
     seen: MonotonicTime,
@@ -145,8 +148,8 @@ struct Hint {
 }
 
 impl ExpectedLoads {
-    /// `pod` was seen bound now, `elapsed_then` after it was: zero, but at first sight what the API server's date says.
-    /// A pod that is known keeps its time.
+    /// Records that `pod` was seen bound now, `elapsed_then` after its binding. That is zero unless the caller sees
+    /// the pod for the first time; then it follows from the API server's timestamp. A known pod keeps its time.
     pub fn bound(&mut self, pod: &PlacedPod, elapsed_then: Millis, now: MonotonicTime) -> Kept {
         self.waiting.remove(pod.uid.as_str());
         self.end_hint(&pod.uid);
@@ -175,7 +178,7 @@ impl ExpectedLoads {
         Kept::Yes
     }
 
-    /// The pod was seen waiting for a node: what was or will be decided for it counts.
+    /// Records that a pod waits for a node. Decisions about it count from now on, including one made before.
     pub fn waits(&mut self, uid: &str, now: MonotonicTime) {
         let is_uid = !uid.is_empty() && uid.len() <= MAX_UID_BYTES;
         if !is_uid || self.places.contains_key(uid) || self.waiting.len() >= MAX_WAITING {
@@ -188,7 +191,7 @@ impl ExpectedLoads {
         }
     }
 
-    /// The pod ended, or was deleted: nothing more is expected of it.
+    /// Forgets a pod that ended or was deleted.
     pub fn gone(&mut self, uid: &str) {
         self.waiting.remove(uid);
         self.end_hint(uid);
@@ -196,7 +199,7 @@ impl ExpectedLoads {
         self.on_node(&name, |node| node.pods.retain(|pod| &*pod.uid != uid));
     }
 
-    /// A list was shown to its end: who was not in it is gone.
+    /// Forgets all pods that are not in `uids`, a complete list of pods.
     pub fn listed(&mut self, uids: &HashSet<String>) {
         self.waiting.retain(|uid| uids.contains(&**uid));
         let gone: Vec<Arc<str>> =
@@ -206,9 +209,9 @@ impl ExpectedLoads {
         }
     }
 
-    /// A pod was scored just now and `best` are the nodes with the greatest score: one of them is likely to get it. Holds
-    /// for [`HINT`], until the pod is seen bound, or until it is scored again; and counts once the pod is known to
-    /// wait. `kind` is what it asks for.
+    /// Assumes a pod that was scored just now on the nodes with the greatest score, `best`. The assumption ends after
+    /// [`HINT`], when the pod is seen bound, or when the pod is scored again. It counts once the pod is known to wait
+    /// for a node. `kind` is the kind of board that the pod requests.
     pub fn hint(
         &mut self,
         uid: &str,
@@ -258,14 +261,14 @@ impl ExpectedLoads {
         self.hinted.push_back((since, uid));
     }
 
-    /// What is still expected on the boards of this kind on the node of this state.
+    /// The usage that is still expected on the boards of the kind `kind` of a node with the given state.
     #[must_use]
     pub fn on(&self, node: &str, received: &Received, kind: &AskedKind, now: MonotonicTime) -> Expected {
         self.nodes.get(node).map_or_else(Expected::default, |node| self.of(node, "", received, kind, now))
     }
 
-    /// The same for a decision about the pod with the UID `asking`, whose own hint is not counted against it. `spot` is
-    /// kept for this node's name by who asks often.
+    /// Like [`Self::on`], for a decision about the pod with the UID `asking`: its own assumption does not count.
+    /// `spot` caches the lookup of `node`; the caller must use it for this name only.
     #[must_use]
     pub fn on_spot(
         &self,
@@ -289,7 +292,7 @@ impl ExpectedLoads {
         now: MonotonicTime,
     ) -> Expected {
         let signals = received.signals();
-        // Where all boards are alike all pods run on all of them, and one line serves everybody who asks.
+        // If all boards are alike, all pods run on all of them, and one forecast serves every requested kind.
         let kind = if signals.boards() == Boards::Uniform { &AskedKind::ANY } else { kind };
         let mut expected = Expected::default();
         let mut usage = 0.0;
@@ -310,31 +313,31 @@ impl ExpectedLoads {
         expected
     }
 
-    /// What pods have been found to use, by the states of the nodes that are fresh.
+    /// Computes the mean usage of pods from the fresh states of their nodes.
     #[must_use]
     pub fn learnt<'n>(&self, state_of: impl Fn(&str) -> Option<&'n Received>, now: MonotonicTime) -> Learnt {
         let nodes = self.nodes.iter().filter_map(|(name, node)| Some((&node.pods, state_of(name)?)));
         Learnt::of_nodes(nodes, now)
     }
 
-    /// From now on this is expected.
+    /// Uses `learnt` for all further expectations.
     pub fn expect(&mut self, learnt: &Learnt) {
         self.means.set(learnt);
     }
 
-    /// How many pods are kept.
+    /// Number of bound pods.
     #[must_use]
     pub fn pods(&self) -> usize {
         self.places.len()
     }
 
-    /// How many decisions wait for their binding.
+    /// Number of assumed pods.
     #[must_use]
     pub fn hints(&self) -> usize {
         self.hints.len()
     }
 
-    /// Drops the decisions that waited too long.
+    /// Ends the assumptions that are older than [`HINT`].
     pub fn forget_hints(&mut self, now: MonotonicTime) {
         while self.hinted.front().is_some_and(|(since, _)| now - *since >= HINT) {
             self.forget_oldest_hint();
@@ -344,7 +347,7 @@ impl ExpectedLoads {
 
     fn forget_oldest_hint(&mut self) {
         let Some((since, uid)) = self.hinted.pop_front() else { return };
-        // Not one that was given again since: that one has its own place.
+        // A renewed assumption has its own entry in the queue.
         if self.hints.get(&uid).is_some_and(|hint| hint.since == since) {
             self.end_hint(&uid);
         }
@@ -358,7 +361,7 @@ impl ExpectedLoads {
         }
     }
 
-    /// Changes a node's pods, and forgets it if it has none left.
+    /// Changes a node's pods, and removes the node if it has none left.
     fn on_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodePods)) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         change(node);
@@ -370,7 +373,8 @@ impl ExpectedLoads {
 }
 
 impl NodePods {
-    /// Looks at the piece that holds now, where it lies: a decision does so thousands of times.
+    /// Calls `look` with the forecast that is valid at `now`. The forecast is not copied, since a decision reads
+    /// thousands.
     fn with_piece(
         &self,
         received: &Received,
@@ -396,8 +400,8 @@ impl Bound {
         self.elapsed_then + (now - self.seen)
     }
 
-    /// Usage of the boards that it runs on, as the state measured it since this pod was bound, in milliseconds; none while
-    /// the pod can't have been part of it.
+    /// Usage that the state measured since this pod's binding on the boards that the pod runs on, in milliseconds.
+    /// Zero if the pod cannot have caused any of it.
     fn shown(&self, received: &Received, now: MonotonicTime) -> f64 {
         let span = self.elapsed(now) - received.age(now);
         if span == Millis::ZERO {
@@ -411,12 +415,12 @@ impl Bound {
         if self.bitstream.is_some() && !self.bitstream.iter().chain(&self.more_bitstreams).any(its_own) {
             return 0.0;
         }
-        // What is left of the window once all but its newest part has passed.
+        // The newest part of the window, `span` long.
         signals.usage_under(&self.kind, state.window - span).0 as f64
     }
 }
 
-/// Of a time in milliseconds, which is no negative number and far from the largest.
+/// Rounds a time in milliseconds, which is not negative and far below the maximum.
 fn whole(millis: f64) -> Millis {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
     let millis = millis.round() as u64;

@@ -1,12 +1,12 @@
-//! The domain of kube-fpga, pure: events and what is made of them, what pods ask for, how nodes are ranked.
+//! The domain of kube-fpga: events, node states, what pods ask for, how nodes are ranked, how boards are shared.
 //!
-//! Nothing here reads a clock, opens a socket or knows Kubernetes: time is an argument, and the extender, the
-//! collector, the device manager and the simulator call the same functions.
+//! The crate is pure. Nothing in it reads a clock, opens a socket or depends on Kubernetes: time is an argument. The
+//! extender, the collector, the device manager and the simulator call the same functions.
 #![forbid(unsafe_code)]
 
 pub mod bitstream;
 pub mod board_kind;
-pub mod boards_now;
+pub(crate) mod boards_now;
 pub mod catalog;
 pub mod decide;
 pub mod device;
@@ -15,14 +15,14 @@ pub mod event;
 pub mod expected_load;
 pub mod health;
 pub mod ledger;
-pub mod locality;
+pub(crate) mod locality;
 pub mod matching;
 pub mod names;
 pub mod node_facts;
 pub mod node_labels;
 pub mod node_state;
 pub mod pacing;
-pub mod per_slot;
+pub(crate) mod per_slot;
 pub mod pool;
 pub mod qos;
 pub mod rank;
@@ -36,7 +36,7 @@ pub mod score;
 pub mod signals;
 pub mod slots;
 pub mod staleness;
-pub mod ternary;
+pub(crate) mod ternary;
 pub mod units;
 pub mod window;
 

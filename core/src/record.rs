@@ -1,13 +1,13 @@
-//! Decisions as they were made, to be made again: what a recording's lines say, how they are written and read.
+//! Recordings of decisions: the format of the lines, the encoder and the decoder. A recorded decision can be replayed.
 //!
-//! One JSON object per line: a header, the rules in force, what was known of a node, a decision. Rules and nodes hold from
-//! their line on, until the next of their kind: a node's state is written once, however many decisions see it. So a
-//! recording is read from its start, and the part after any header stands alone.
+//! A recording has one JSON object per line: a header, the rules in force, the state of a node, or a decision. Rules
+//! and node states are valid from their line on until the next of their kind, so a node's state is written once,
+//! however many decisions read it. A recording is read from its start; the part after any header stands alone.
 //!
-//! **What is in it**: of pods their name, namespace, UID, controller's UID and what they ask of a board; of nodes their name,
-//! our labels and the published state. No other label, no annotation, nothing of a pod's specification.
+//! **A recording has** the name, namespace, UID, controller's UID and requirement of pods, and the name, our labels
+//! and the published state of nodes. It has no other label, no annotation and nothing of a pod's specification.
 //!
-//! No file is opened here: that is its user's, the extender or the simulator.
+//! The extender and the simulator open the files.
 
 pub mod book;
 pub mod line;

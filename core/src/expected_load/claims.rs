@@ -1,18 +1,18 @@
-//! How the pods of a node share its boards: each runs on those that suit it, in proportion to their slots.
+//! The sharing of a node's boards among its pods: a pod runs on the boards of its kind, in proportion to their slots.
 
 use crate::signals::{AskedKind, Boards, Signals};
 
-/// How many pods run on the boards of each kind.
+/// The number of pods on the boards of each kind.
 #[derive(Debug)]
 pub(super) struct Claims<'s> {
     signals: &'s Signals,
     all: f64,
-    /// Per kind of boards; empty where all boards are alike.
+    /// Number of pods per kind of boards; empty if all boards are alike.
     on_kind: Vec<f64>,
 }
 
 impl<'s> Claims<'s> {
-    /// Of pods by what they ask for, each counted so much.
+    /// The claims of `pods`: the kind that each requests and the number that it counts as.
     pub(super) fn of<'p>(signals: &'s Signals, pods: impl Iterator<Item = (&'p AskedKind, f64)>) -> Self {
         let is_uniform = matches!(signals.boards(), Boards::Uniform | Boards::None);
         let mut on_kind = vec![0.0; if is_uniform { 0 } else { signals.kinds() }];
@@ -30,7 +30,7 @@ impl<'s> Claims<'s> {
         Self { signals, all, on_kind }
     }
 
-    /// How many run on the boards that a pod which asks for this runs on.
+    /// The number of pods on the boards that a pod with the kind `asked` runs on.
     pub(super) fn under(&self, asked: &AskedKind) -> f64 {
         if self.on_kind.is_empty() {
             return self.all;
@@ -39,7 +39,7 @@ impl<'s> Claims<'s> {
     }
 }
 
-/// The part, 0 to 1, of what a pod that asks for `its_kind` does on a node which boards of the kind `asked` bear.
+/// The share, 0 to 1, of the usage of a pod with the kind `its_kind` that falls on boards of the kind `asked`.
 pub(super) fn overlap(signals: &Signals, its_kind: &AskedKind, asked: &AskedKind) -> f64 {
     if matches!(signals.boards(), Boards::Uniform | Boards::None) || its_kind == asked {
         return 1.0;

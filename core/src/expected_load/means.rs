@@ -1,10 +1,10 @@
-//! What a pod uses in a window, learnt from those that have been there for one.
+//! The mean usage of a pod in a window, learnt from pods that have been bound for a whole window.
 //!
-//! What boards did is split evenly over the pods that run on them, each by the time that it was there. A mean of nothing
-//! says nothing: an idle function's next pod may be busy.
+//! The usage of boards is divided among the pods that run on them, by the time for which each was bound. A mean of
+//! zero is discarded, since the next pod of an idle function may be busy.
 //!
-//! **No node dominates a mean**: what the pods of one node use counts at most [`MOST_TIMES_THE_MEDIAN`] times what is in the
-//! middle of all nodes that were used. A node that lies, or one that is very busy, moves the mean by its share of the nodes.
+//! **No node dominates a mean.** The usage per pod of one node counts at most as [`MOST_TIMES_THE_MEDIAN`] times the
+//! median of all nodes with usage. A hostile or very busy node moves the mean by its share of the nodes.
 
 use super::Bound;
 use super::claims::Claims;
@@ -14,21 +14,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most owners that are told apart; pods of further ones are expected to be like the cluster's.
+/// Maximum number of owners that are told apart. Pods of further owners have the mean of the cluster.
 pub const MAX_OWNERS: usize = 50_000;
 
-/// How far above the median of all nodes a node's usage per pod counts.
+/// Maximum ratio of a node's usage per pod to the median of all nodes.
 pub const MOST_TIMES_THE_MEDIAN: f64 = 4.0;
 
-/// What is expected of pods.
+/// The mean usage of the pods of each owner and of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Means {
     owners: HashMap<Arc<str>, Arc<Owner>>,
     cluster: Option<f64>,
+    /// Number of changes so far.
     generation: u64,
 }
 
-/// Whose pods are taken together. They share it, so that a decision over thousands of pods looks nothing up.
+/// An owner: the controller of several pods. Its pods share the value, so that a decision over thousands of pods needs
+/// no lookup.
 #[derive(Debug)]
 pub(super) struct Owner {
     /// Mean usage per pod and window in milliseconds, as the bits of a float; zero while unknown.
@@ -42,30 +44,31 @@ pub struct Learnt {
     cluster: Option<f64>,
 }
 
-/// What pods were found to use, node by node.
+/// The measured usage of pods by node.
 #[derive(Debug, Default)]
 struct Found(Vec<OnNode>);
 
-/// What pods of one node were found to use.
+/// The measured usage of pods of one node.
 #[derive(Debug)]
 struct OnNode {
+    /// Number of the node.
     node: usize,
     usage: f64,
     pods: f64,
 }
 
 impl Means {
-    /// Changes whenever they do.
+    /// A number that changes whenever a mean changes.
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Of one owner's pods, else of the cluster's, else nothing.
+    /// The mean of the owner's pods, else that of the cluster's pods, in milliseconds; `None` if neither is known.
     pub(super) fn expected(&self, owner: Option<&Owner>) -> Option<f64> {
         owner.and_then(Owner::mean).or(self.cluster)
     }
 
-    /// The owner with this UID; none if there are too many.
+    /// The owner with this UID; `None` if there are [`MAX_OWNERS`] others.
     pub(super) fn owner(&mut self, uid: &str) -> Option<Arc<Owner>> {
         if let Some(owner) = self.owners.get(uid) {
             return Some(Arc::clone(owner));
@@ -78,7 +81,7 @@ impl Means {
         Some(owner)
     }
 
-    /// Takes what was learnt, and forgets owners that have no pods.
+    /// Replaces all means by `learnt`, and forgets owners without pods.
     pub(super) fn set(&mut self, learnt: &Learnt) {
         for owner in self.owners.values() {
             owner.mean.store(0, Ordering::Relaxed);
@@ -110,19 +113,20 @@ impl Owner {
 }
 
 impl Learnt {
-    /// How many owners' means are known.
+    /// Number of owners whose mean is known.
     #[must_use]
     pub fn owners(&self) -> usize {
         self.owners.len()
     }
 
-    /// Of the cluster's pods, in milliseconds; nothing if none has been there for a window.
+    /// The mean of the cluster's pods, in milliseconds; `None` if no pod has been bound for a window, or none was
+    /// used.
     #[must_use]
     pub fn cluster(&self) -> Option<f64> {
         self.cluster
     }
 
-    /// From the pods of nodes and the nodes' states.
+    /// Learns from the pods and the state of each node.
     pub(super) fn of_nodes<'n>(
         nodes: impl Iterator<Item = (&'n Vec<Bound>, &'n Received)>,
         now: MonotonicTime,
@@ -131,7 +135,7 @@ impl Learnt {
         let mut cluster = Found::default();
         for (node, (pods, received)) in nodes.enumerate() {
             let (signals, window) = (received.signals(), received.state().window);
-            // The share of the window that each was there for.
+            // The share of the window for which a pod was bound.
             let there = |pod: &Bound| pod.elapsed(now).min(window).0 as f64 / window.0.max(1) as f64;
             let claims = Claims::of(signals, pods.iter().map(|pod| (&pod.kind, there(pod))));
             for pod in pods.iter().take_while(|pod| pod.elapsed(now) >= window) {
@@ -150,7 +154,7 @@ impl Learnt {
 }
 
 impl Found {
-    /// One more pod, of the last node or a new one.
+    /// Adds a pod of the last node or of a new one.
     fn add(&mut self, node: usize, usage: f64) {
         match self.0.last_mut().filter(|last| last.node == node) {
             Some(last) => {
@@ -161,12 +165,12 @@ impl Found {
         }
     }
 
-    /// The mean over all pods; nothing if nothing was used.
+    /// The mean over all pods; `None` if no usage was measured.
     fn mean(&self) -> Option<f64> {
         let per_pod = |on: &OnNode| on.usage / on.pods;
         let mut used: Vec<f64> = self.0.iter().map(per_pod).filter(|usage| *usage > 0.0).collect();
         used.sort_unstable_by(f64::total_cmp);
-        // Of two the lower one: it is not for the higher to say what is usual.
+        // The lower median: of two nodes the busier one must not set the limit.
         let most = used.get(used.len().saturating_sub(1) / 2)? * MOST_TIMES_THE_MEDIAN;
         let usage: f64 = self.0.iter().map(|on| per_pod(on).min(most) * on.pods).sum();
         Some(usage / self.0.iter().map(|on| on.pods).sum::<f64>())

@@ -1,9 +1,9 @@
-//! What is expected of a node's bound pods, as a function of time: between two moments at which something changes but the
-//! time, it is a straight line.
+//! The expected usage of a node's bound pods as a linear function of time.
 //!
-//! A decision looks at thousands of nodes with tens of pods each, and most of these lines hold for minutes. What ends one:
-//! another state of the node, other pods on it, other means; and the moments that are foretold, at which a pod has been there
-//! for a window, or less than what is not yet shown of it is left by time.
+//! A decision reads thousands of nodes with tens of pods each, and most forecasts are valid for minutes. A forecast
+//! ends with a new state of the node, other pods on it, or other means. It also ends at two foreseeable moments of a
+//! pod: when the pod has been bound for a window, and when decay over time, instead of the measured usage, limits what
+//! is expected.
 
 use super::claims::{Claims, overlap};
 use super::{Bound, means::Means, whole};
@@ -11,7 +11,7 @@ use crate::signals::AskedKind;
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
 
-/// A line, and from when to when it holds.
+/// A forecast and the time for which it is valid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     of: Circumstances,
@@ -19,13 +19,13 @@ pub(super) struct Piece {
     until: MonotonicTime,
     usage: Line,
     unknown: Line,
-    /// As in [`super::Expected`].
+    /// [`super::Expected::shown`].
     pub(super) shown: Millis,
-    /// As in [`super::Expected`].
+    /// [`super::Expected::pods`].
     pub(super) pods: f64,
 }
 
-/// What a line was drawn for, beside the pods.
+/// The inputs of a forecast apart from the pods. A change of the pods discards the forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Circumstances {
     signals: u64,
@@ -41,7 +41,7 @@ struct Line {
 }
 
 impl Piece {
-    /// The line from `now` on, for these pods, the longest there first, and the boards of the kind `asked`.
+    /// The forecast from `now` on for `pods`, the one bound longest first, on the boards of the kind `asked`.
     pub(super) fn of(
         pods: &[Bound],
         received: &Received,
@@ -84,7 +84,7 @@ impl Piece {
         piece
     }
 
-    /// Whether the line holds for this state and these means, now.
+    /// Whether the forecast is valid at `now` for this state, these means and this kind.
     pub(super) fn holds(
         &self,
         received: &Received,
@@ -95,14 +95,14 @@ impl Piece {
         (self.from..self.until).contains(&now) && self.of == Circumstances::of(received, means, asked)
     }
 
-    /// Usage that is still expected, in milliseconds, and how many unknown pods.
+    /// The usage that is still expected, in milliseconds, and the number of pods without a known mean.
     pub(super) fn at(&self, now: MonotonicTime) -> (f64, f64) {
         let passed = (now - self.from).0 as f64;
         (self.usage.at(passed), self.unknown.at(passed))
     }
 
-    /// A pod of which so much is expected, of which time has left `decay`, of which so much is shown, and of which this share
-    /// falls on the boards.
+    /// Adds a pod with the usage `mean` per window, both in milliseconds: time has left the share `decay` of it,
+    /// `shown` is measured already, and the share `share` falls on the boards.
     fn add(&mut self, mean: f64, decay: f64, shown: f64, share: f64, window: Millis) {
         let (by_time, not_shown) = (mean * decay, mean - shown);
         if not_shown <= 0.0 {
@@ -113,7 +113,7 @@ impl Piece {
             return;
         }
         self.usage.add(not_shown * share, 0.0);
-        // Until time has left no more than that.
+        // Valid until the decay reaches `not_shown`.
         self.ends_in(whole((by_time - not_shown) / mean * window.0 as f64));
     }
 

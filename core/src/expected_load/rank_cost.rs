@@ -1,35 +1,35 @@
-//! The least load that costs ranks: what is expected of a pod that nothing is known of.
+//! The least load that costs a node ranks: the expected usage of a pod without a known mean.
 //!
-//! Ranks look at order alone, so how much one costs depends on the other candidates: a node loses one when its load comes
-//! to lie just above that of one more node which had not been below it.
+//! Ranks depend on the order of the loads alone, so the cost of a rank depends on the other candidates. A node loses
+//! one rank when its load exceeds that of one more node whose load was not below it before.
 
 use super::Expected;
 use crate::per_slot::PerSlot;
 use crate::units::Millis;
 
-/// An [`Expected`] of boards that are compared by what each of their slots does.
+/// An [`Expected`] per slot of the boards.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ExpectedPerSlot {
-    /// [`Expected::usage`].
+    /// [`Expected::usage`] per slot.
     pub usage: PerSlot,
     /// [`Expected::unknown`].
     pub unknown: f64,
-    /// [`Expected::shown`].
+    /// [`Expected::shown`] per slot.
     pub shown: PerSlot,
 }
 
 impl Expected {
-    /// The same by slot, where `per_slot` says what an amount of slot time is.
+    /// The expectation per slot; `per_slot` converts an amount of slot time.
     #[must_use]
     pub fn per_slot(&self, per_slot: impl Fn(Millis) -> PerSlot) -> ExpectedPerSlot {
         ExpectedPerSlot { usage: per_slot(self.usage), unknown: self.unknown, shown: per_slot(self.shown) }
     }
 }
 
-/// Loads of candidates with fresh state: what was measured, and for each its expectation, in the same order.
+/// The loads of the candidates with fresh state, from the measured and the expected usage of each, in the same order.
 ///
-/// A node with so many unknown pods, rounded, is put just above so many of the nodes that were not below it. What those
-/// pods are shown to have used already counts towards that.
+/// A node with n pods without a known mean (rounded) gets a load just above n of the nodes whose load was not below
+/// its own. Usage that these pods have caused already counts towards that.
 #[must_use]
 pub fn loads(measured: &[PerSlot], expected: &[ExpectedPerSlot]) -> Vec<PerSlot> {
     let mut loads: Vec<PerSlot> =
@@ -50,8 +50,8 @@ pub fn loads(measured: &[PerSlot], expected: &[ExpectedPerSlot]) -> Vec<PerSlot>
     loads
 }
 
-/// The least load of a node that lies above `ranks` of the others that are not below `from`. Among `sorted` is the node
-/// itself as `own`.
+/// The least load above `ranks` of the other nodes whose load is not below `from`. `sorted` has the loads of all
+/// nodes, including that of the node itself, `own`.
 fn costing(ranks: u64, from: PerSlot, own: PerSlot, sorted: &[PerSlot]) -> PerSlot {
     let below = sorted.partition_point(|load| *load < from);
     let itself = sorted.partition_point(|load| *load < own);
@@ -60,7 +60,7 @@ fn costing(ranks: u64, from: PerSlot, own: PerSlot, sorted: &[PerSlot]) -> PerSl
     let passed = if passed >= itself { passed.saturating_add(1) } else { passed };
     let above = match sorted.get(passed) {
         Some(load) => *load + PerSlot(1),
-        // All are passed: from there on every pod counts, so that such nodes are told apart.
+        // The load exceeds all others: from here on each pod adds 1, so that such nodes differ.
         None => {
             sorted.last().copied().unwrap_or_default() + PerSlot(1) + PerSlot(ranks.saturating_sub(others))
         }

@@ -1,22 +1,23 @@
-//! Values by name, which can be found again without looking the name up: a decision asks for thousands of nodes, whose names
-//! lie anywhere in memory, and would wait for most of them.
+//! A map from names to values with generational keys. A decision reads the values of thousands of nodes, and hashing
+//! each name would wait for memory each time. A caller keeps a [`Spot`] per name, which leads to the value directly.
 //!
-//! Who asks keeps a [`Spot`] per name. It says where the value was, and for which tenant of that place: a place that was given
-//! to another name since is not mistaken.
+//! A key has the index of the value's entry and the generation of the entry. An entry that was reused for another name
+//! has another generation, so an outdated key is never mistaken for a valid one.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the value of one name was found last: for one name only, and among the same values always.
+/// The cached key of one name in one map. Its user must not use it for another name or another map.
 #[derive(Debug, Default)]
 pub struct Spot(AtomicU64);
 
-/// The values. A value is small and often default, so a place that is free keeps one.
+/// The map. A free entry has a default value, since values are small.
 #[derive(Debug)]
 pub(super) struct Spots<T> {
-    /// The names are those of known nodes, so a fast hash will do.
+    /// Index of each name's entry. Names are those of known nodes, so a fast hash that is not collision-resistant is
+    /// enough.
     places: HashMap<Arc<str>, usize, RandomState>,
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
@@ -26,7 +27,7 @@ pub(super) struct Spots<T> {
 #[derive(Debug)]
 #[repr(C)]
 struct Slot<T> {
-    /// Nobody is 0.
+    /// 0 for a free entry.
     tenant: u32,
     value: T,
 }
@@ -34,9 +35,9 @@ struct Slot<T> {
 const NOBODY: u32 = 0;
 
 impl Spot {
-    /// Place and tenant.
+    /// Index and generation.
     fn get(&self) -> (usize, u32) {
-        // Both in one number; whoever wrote it, it is right or tells of a tenant that is gone.
+        // Both are in one atomic number, so any value read is consistent: it is valid or its generation is outdated.
         let packed = self.0.load(Ordering::Relaxed);
         #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
         let tenant = packed as u32;
@@ -62,13 +63,13 @@ impl<T> Default for Spots<T> {
 }
 
 impl<T: Default> Spots<T> {
-    /// The value of `name`, if it has one.
+    /// The value of `name`.
     pub(super) fn get(&self, name: &str) -> Option<&T> {
         let place = self.places.get(name)?;
         self.slots.get(*place).map(|slot| &slot.value)
     }
 
-    /// The same by the spot of this name, which is set where it was not.
+    /// The value of `name`, found by its key. An outdated key is updated.
     pub(super) fn at(&self, spot: &Spot, name: &str) -> Option<&T> {
         let (place, tenant) = spot.get();
         let there = self.slots.get(place).filter(|slot| slot.tenant == tenant && tenant != NOBODY);
@@ -86,7 +87,7 @@ impl<T: Default> Spots<T> {
         self.slots.get_mut(*place).map(|slot| &mut slot.value)
     }
 
-    /// The value of `name`, made where there is none, and the name as it is kept.
+    /// The value of `name`, a default one if the name is new, and the shared copy of the name.
     pub(super) fn of(&mut self, name: &str) -> (Arc<str>, &mut T) {
         let (name, place) = match self.places.get_key_value(name) {
             Some((name, place)) => (Arc::clone(name), *place),

@@ -8,7 +8,7 @@ use crate::fixtures::{mk_bitstream, mk_busy, mk_state};
 use crate::node_state::NodeState;
 use crate::per_slot::PerSlot;
 
-/// Window of the fixtures.
+/// Window of the fixtures, in milliseconds.
 const WINDOW: u64 = 300_000;
 
 fn pod(uid: &str, node: &str) -> PlacedPod {
@@ -25,7 +25,7 @@ fn owned(uid: &str, owner: &str, node: &str) -> PlacedPod {
     PlacedPod { owner: Some(owner.into()), ..pod(uid, node) }
 }
 
-/// Measured `at` that moment, and received at once.
+/// A state measured `at` that moment and received without delay.
 fn received(state: NodeState, at: u64) -> Received {
     Received::new(state, MonotonicTime(at), Millis::ZERO)
 }
@@ -34,7 +34,7 @@ fn idle() -> Received {
     received(mk_state(), 0)
 }
 
-/// Loads in which one pod of `owner` was found to use so much per window.
+/// Loads that have learnt a mean of `usage` per window from one pod of `owner`.
 fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
     let mut all = ExpectedLoads::default();
     all.bound(&owned("old", owner, "elsewhere"), Millis(WINDOW), MonotonicTime::START);
@@ -44,7 +44,7 @@ fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
     all
 }
 
-/// A pod that is known to wait is scored.
+/// Scores a pod that is known to wait for a node.
 fn hint(all: &mut ExpectedLoads, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
     all.waits(uid, now);
     all.hint(uid, owner, AskedKind::ANY, best, now);
@@ -92,7 +92,7 @@ fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
     assert_eq!(learnt.owners(), 2);
     all.expect(&learnt);
     let means = &all.means;
-    // n1: 9 s for one pod and half of another; n2: 4 s for two.
+    // n1: 9 s for one pod and half of another; n2: 4 s for two pods.
     let near = |is: Option<f64>, should: f64| is.is_some_and(|is| (is - should).abs() < 1e-9);
     assert!(near(means.of("a"), (6_000.0 + 2_000.0) / 2.0), "{means:?}");
     assert!(near(means.of("b"), 2_000.0));
@@ -101,7 +101,7 @@ fn a_mean_is_of_pods_that_were_there_for_a_window_and_shares_the_nodes_usage() {
 }
 
 #[test]
-fn a_mean_of_nothing_says_nothing() {
+fn a_mean_of_zero_is_discarded() {
     let mut all = where_a_pod_uses(0, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
     assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).unknown, 1.0);
@@ -122,7 +122,7 @@ fn what_the_measurement_shows_of_the_pod_itself_is_not_expected_any_more() {
 }
 
 #[test]
-fn usage_from_before_a_pod_was_bound_shows_nothing_of_it() {
+fn usage_from_before_its_binding_is_not_the_pods() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime(10_000));
     let before = received(mk_busy(90_000, 0), 10_000);
@@ -173,7 +173,7 @@ fn a_pod_that_is_gone_is_not_expected_and_one_seen_again_keeps_its_time() {
 }
 
 #[test]
-fn a_pod_bound_before_it_was_first_seen_is_as_old_as_it_is() {
+fn the_age_of_a_pod_counts_from_its_binding_and_not_from_first_sight() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("new", "rs", "n"), Millis::ZERO, MonotonicTime::START);
     all.bound(&owned("older", "rs", "n"), Millis(WINDOW / 2), MonotonicTime::START);
@@ -306,7 +306,7 @@ fn an_unknown_pod_costs_one_rank_and_not_more_than_it_must() {
 
 #[test]
 fn an_unknown_pods_own_usage_counts_towards_its_rank() {
-    // The node was at 10 before; the pod has brought it to 25 by itself.
+    // The node's load was 10 before; the pod raised it to 25.
     let measured = [25, 20, 30].map(PerSlot);
     let one = ExpectedPerSlot { unknown: 1.0, shown: PerSlot(15), ..ExpectedPerSlot::default() };
     assert_eq!(

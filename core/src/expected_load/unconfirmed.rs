@@ -1,23 +1,23 @@
-//! Decisions for pods that are not known to wait for a node: the watch on pods is a moment behind kube-scheduler, or
-//! nobody ever created the pod. They count nowhere; few are kept, and they take no room from those that count.
+//! Decisions about pods that are not known to wait for a node: the watch on pods lags behind kube-scheduler, or the
+//! pod does not exist. Such decisions do not count. Few are stored, apart from the assumed pods.
 
 use super::HINT;
 use crate::signals::AskedKind;
 use crate::units::MonotonicTime;
 use std::collections::{HashMap, VecDeque};
 
-/// Most decisions that are kept: as many as kube-scheduler makes before the watch has told of the pods.
+/// Maximum number of decisions: as many as kube-scheduler makes while the watch lags behind.
 pub const MAX_UNCONFIRMED: usize = 256;
 
 /// The decisions, by UID of the pod.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed {
     decisions: HashMap<Box<str>, Decision>,
-    /// When each was made, the oldest first; also those that were taken since.
+    /// Time and UID of each decision, the oldest first. Includes decisions that were taken or replaced since.
     oldest_first: VecDeque<(MonotonicTime, Box<str>)>,
 }
 
-/// What was decided for a pod.
+/// A decision about a pod.
 #[derive(Debug)]
 pub(super) struct Decision {
     pub(super) since: MonotonicTime,
@@ -27,7 +27,8 @@ pub(super) struct Decision {
 }
 
 impl Unconfirmed {
-    /// Keeps a decision in place of an older one for the same pod, and forgets the oldest if there are too many.
+    /// Stores a decision, which replaces an older one about the same pod. Forgets the oldest one if there are too
+    /// many.
     pub(super) fn put(
         &mut self,
         uid: &str,
@@ -44,17 +45,17 @@ impl Unconfirmed {
         self.oldest_first.push_back((since, uid.into()));
     }
 
-    /// Takes what was decided for the pod, if it still holds.
+    /// Removes and returns the decision about the pod, unless it is too old.
     pub(super) fn take(&mut self, uid: &str, now: MonotonicTime) -> Option<Decision> {
         self.decisions.remove(uid).filter(|decision| now - decision.since < HINT)
     }
 
-    /// Forgets what was decided for the pod.
+    /// Forgets the decision about the pod.
     pub(super) fn remove(&mut self, uid: &str) {
         self.decisions.remove(uid);
     }
 
-    /// Forgets what no longer holds.
+    /// Forgets decisions that are too old.
     pub(super) fn forget(&mut self, now: MonotonicTime) {
         while self.oldest_first.front().is_some_and(|(since, _)| now - *since >= HINT) {
             self.forget_oldest();
@@ -68,7 +69,7 @@ impl Unconfirmed {
 
     fn forget_oldest(&mut self) {
         let Some((since, uid)) = self.oldest_first.pop_front() else { return };
-        // A newer decision for the same pod has its own place.
+        // A newer decision about the same pod has its own entry in the queue.
         if self.decisions.get(&uid).is_some_and(|decision| decision.since == since) {
             self.decisions.remove(&uid);
         }

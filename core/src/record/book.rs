@@ -1,4 +1,4 @@
-//! Reads a recording, line by line, and makes its decisions again.
+//! The decoder of recordings, and the replay of their decisions.
 
 use super::line::{
     Answer, Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, VERSION, Verb,
@@ -9,77 +9,77 @@ use crate::matching::Rejection;
 use crate::node_facts::NodeFacts;
 use crate::staleness::{Knowledge, Received};
 
-/// What has been read so far.
+/// Decodes a recording line by line.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// Once a header has been read.
+    /// Ranking of the header's version; `None` before the first header.
     ranking: Option<Ranking>,
     rules: Option<Rules>,
     nodes: Vec<(String, NodeFacts)>,
 }
 
-/// A recorded decision with all that went into it.
+/// A recorded decision with all its inputs.
 #[derive(Debug)]
 pub struct Recorded<'b> {
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
-    /// How nodes were compared.
+    /// The quantity by which nodes were compared.
     pub ranking: Ranking,
-    /// What the administrator had chosen.
+    /// The administrator's settings at that time.
     pub rules: &'b Rules,
-    /// The candidates' names.
+    /// Names of the candidates.
     pub names: Vec<String>,
-    /// What was known of each.
+    /// The facts of each candidate; `None` for a node that was never seen.
     pub nodes: Vec<Candidate<'b>>,
-    /// What was expected on each, or nothing at all.
+    /// The expectation of each candidate, or none at all.
     pub expected: Vec<Expected>,
-    /// What was answered.
+    /// The recorded answer.
     pub answer: Answer,
 }
 
-/// A decision made again.
+/// The result of a replayed decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decided {
-    /// Whether each candidate fits.
+    /// For each candidate whether it fits.
     Verdicts(Vec<Result<(), Rejection>>),
-    /// How good each is.
+    /// The score of each candidate.
     Scores(Vec<NodeScore>),
 }
 
-/// Why a line can't be understood.
+/// The reason why a line cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is no line of a recording.
+    /// The line is not JSON, or not a line of a recording.
     #[error("it is no line of a recording: {0}")]
     Json(#[from] serde_json::Error),
-    /// The recording doesn't begin with a header.
+    /// The first line is not a header.
     #[error("it comes before any header; a recording begins with one")]
     NoHeader,
-    /// It is something else.
+    /// The header is of another format.
     #[error("it is a {0:?}, and no {FORMAT:?}")]
     Format(String),
-    /// It is of another version.
+    /// The header is of an unknown version.
     #[error("it is a recording of version {0}, and versions 1 to {VERSION} are understood")]
     Version(u32),
-    /// A decision without rules.
+    /// A decision comes before any rules.
     #[error("it is a decision, and no rules came before it")]
     NoRules,
-    /// A node's number is not that of a known one, nor the next.
+    /// The number of a node is neither known nor the next one.
     #[error("node number {0} is out of order")]
     Node(u32),
-    /// Something is said of a candidate that isn't there.
+    /// An expectation is for a candidate that the decision does not have.
     #[error("it speaks of candidate {0}, and there are {1}")]
     Candidate(u32, usize),
-    /// The answer is not one to the verb.
+    /// The answer does not fit the verb or the number of candidates.
     #[error("the answer is not one to {0} over {1} candidates")]
     Answer(Verb, usize),
 }
 
 impl Book {
-    /// Reads the next line; what it holds if it is a decision.
+    /// Decodes the next line. Returns the decision if the line has one.
     ///
     /// # Errors
-    /// [`ReadError`], if it can't be understood. The book stays as it was.
+    /// [`ReadError`] if the line cannot be decoded; the decoder is unchanged then.
     pub fn read(&mut self, line: &str) -> Result<Option<Recorded<'_>>, ReadError> {
         let line: Line = serde_json::from_str(line)?;
         if self.ranking.is_none() && !matches!(line, Line::Header(_)) {
@@ -157,7 +157,7 @@ impl Book {
 }
 
 impl Recorded<'_> {
-    /// The decision made again, by these rules: by [`Self::rules`] it must come out as it did.
+    /// Replays the decision with the given rules. With [`Self::rules`] the result must equal [`Self::answer`].
     #[must_use]
     pub fn decide(&self, rules: &Rules) -> Decided {
         let Asked { verb, now, requirement, .. } = &self.asked;
@@ -178,7 +178,7 @@ impl Recorded<'_> {
 }
 
 impl Decided {
-    /// As it would have been answered.
+    /// The answer to kube-scheduler.
     #[must_use]
     pub fn answer(&self) -> Answer {
         match self {

@@ -1,4 +1,4 @@
-//! The lines of a recording.
+//! The lines of a recording. Field and variant names are part of the format: recordings of earlier versions use them.
 
 use crate::decide::{Ranking, Rules};
 use crate::expected_load::Expected;
@@ -11,151 +11,151 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What [`Header::format`] says.
+/// Value of [`Header::format`].
 pub const FORMAT: &str = "kube-fpga-record";
-/// The version that is written. Version 1 is read, too: its decisions were made by [`Ranking::WholeNode`].
+/// Version that is written. Version 1 can be read; its decisions were made by [`Ranking::WholeNode`].
 pub const VERSION: u32 = 2;
 
-/// One line.
+/// One line of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Line {
-    /// The first one. What was said before is forgotten.
+    /// The first line. A further header resets the decoder.
     Header(Header),
-    /// What the administrator chose, from here on.
+    /// The administrator's settings, from this line on.
     Rules(Box<Rules>),
-    /// What is known of a node, from here on.
+    /// The facts of a node, from this line on.
     Node(Box<NodeLine>),
     /// A decision.
     Decision(Box<DecisionLine>),
 }
 
-/// What a recording is.
+/// The header of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
-    /// [`VERSION`] when it was written.
+    /// [`VERSION`] of the program that wrote the recording.
     pub version: u32,
-    /// Who wrote it, with its version.
+    /// Name and version of the program that wrote the recording.
     pub program: String,
-    /// When, milliseconds since the epoch.
+    /// Start of the recording, milliseconds since the Unix epoch.
     #[serde(rename = "startedAtMs")]
     pub started_at: WallTime,
 }
 
-/// What is known of a node.
+/// The facts of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeLine {
-    /// Its number in this recording: 0 for the first one, one more for each that is new.
+    /// Number of the node in this recording, from 0 in the order of first occurrence.
     pub number: u32,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Our labels.
+    /// Our labels of the node.
     #[serde(default)]
     pub labels: NodeLabels,
-    /// What is known of its boards.
+    /// Knowledge of the node's boards.
     #[serde(default)]
     pub knowledge: KnowledgeLine,
-    /// What brought the state, in the words of who recorded it.
+    /// Source of the state, for example `stream`, as the recorder names it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
 }
 
-/// What is known of a node's boards.
+/// Knowledge of a node's boards.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KnowledgeLine {
-    /// It never said anything.
+    /// The node never published a state.
     #[default]
     Absent,
-    /// What it said can't be read.
+    /// The last published state could not be decoded.
     Unreadable,
-    /// Its last word.
+    /// The last published state.
     #[serde(rename_all = "camelCase")]
     Known {
-        /// When it came, on the clock of [`DecisionLine::now`].
+        /// Time of the receipt, on the clock of [`Asked::now`].
         #[serde(rename = "receivedAtMs")]
         received_at: MonotonicTime,
-        /// How old it was then.
+        /// Age of the state at its receipt.
         #[serde(rename = "ageThenMs")]
         age_then: Millis,
-        /// What it said.
+        /// The state.
         state: Box<NodeState>,
     },
 }
 
-/// A decision: what was asked and what was answered.
+/// A decision: the request, its inputs and the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionLine {
-    /// What was asked, for whom and when.
+    /// The request.
     #[serde(flatten)]
     pub asked: Asked,
-    /// The candidates in the order of the request.
+    /// Candidates in the order of the request.
     pub candidates: Vec<CandidateLine>,
-    /// What was expected on them beyond their measurements, where that was anything.
+    /// Expectations of those candidates that have one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedLine>,
-    /// What was answered.
+    /// The answer.
     pub answer: Answer,
 }
 
-/// What was asked, for whom and when.
+/// A request: the verb, the time and the pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
-    /// By which verb.
+    /// Verb of the request.
     pub verb: Verb,
-    /// When, milliseconds since the epoch.
+    /// Time of the request, milliseconds since the Unix epoch.
     #[serde(rename = "atMs")]
     pub at: WallTime,
-    /// When, on the clock by which ages are counted.
+    /// Time of the request, on the monotonic clock by which ages are counted.
     #[serde(rename = "nowMs")]
     pub now: MonotonicTime,
-    /// The pod's namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub pod: String,
-    /// Its UID.
+    /// UID of the pod.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// UID of its controller.
+    /// UID of the pod's controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// What it asks of a board.
+    /// Requirement of the pod.
     pub requirement: Requirement,
 }
 
-/// What kube-scheduler asked.
+/// The verb of a request by kube-scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
-    /// Which nodes fit.
+    /// Which candidates fit.
     Filter,
-    /// How good each is.
+    /// The score of each candidate.
     Prioritize,
-    /// On which nodes evicting pods would help: those that fit.
+    /// On which candidates a preemption would help: those that fit.
     Preempt,
 }
 
-/// A candidate.
+/// A candidate of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CandidateLine {
-    /// A node of this recording.
+    /// Number of a node of this recording.
     Number(u32),
-    /// One that was never seen.
+    /// Name of a node that was never seen.
     Name(String),
 }
 
-/// What was expected on one candidate. Numbers with a fraction are texts: they come back to the last bit.
+/// The expectation of one candidate. Fractional numbers are texts, so that they are read back exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpectedLine {
-    /// Which of the candidates.
+    /// Index of the candidate.
     pub candidate: u32,
     /// [`Expected::usage`].
     #[serde(rename = "usageMs")]
@@ -171,18 +171,18 @@ pub struct ExpectedLine {
     pub pods: f64,
 }
 
-/// What was answered, by the place of the candidates in the request.
+/// An answer; candidates are identified by their index in the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answer {
-    /// To filter and preempt: who was rejected and why; everybody else passed.
+    /// To filter and preempt: the rejected candidates by reason. All others passed.
     Rejected(BTreeMap<Rejection, Vec<u32>>),
-    /// To prioritize: the score of each.
+    /// To prioritize: the score of each candidate.
     Scores(Vec<u32>),
 }
 
 impl Header {
-    /// How the decisions of this recording compared nodes; nothing if its version is not understood.
+    /// The ranking by which this recording's decisions were made; `None` for an unknown version.
     #[must_use]
     pub fn ranking(&self) -> Option<Ranking> {
         match self.version {
@@ -192,7 +192,7 @@ impl Header {
         }
     }
 
-    /// That of a recording which begins now.
+    /// The header of a recording that starts at `started_at`.
     #[must_use]
     pub fn new(program: &str, started_at: WallTime) -> Self {
         Self { format: FORMAT.to_owned(), version: VERSION, program: program.to_owned(), started_at }
@@ -200,14 +200,14 @@ impl Header {
 }
 
 impl ExpectedLine {
-    /// What was expected on the candidate of this place.
+    /// The expectation of the candidate with this index.
     #[must_use]
     pub fn new(candidate: u32, expected: &Expected) -> Self {
         let Expected { usage, unknown, shown, pods } = *expected;
         Self { candidate, usage, unknown, shown, pods }
     }
 
-    /// The same, without its place.
+    /// The expectation without the index.
     #[must_use]
     pub fn expected(&self) -> Expected {
         let Self { candidate: _, usage, unknown, shown, pods } = *self;
@@ -216,7 +216,7 @@ impl ExpectedLine {
 }
 
 impl Answer {
-    /// The answer to filter and preempt.
+    /// An answer to filter or preempt.
     #[must_use]
     pub fn of_verdicts(verdicts: &[Result<(), Rejection>]) -> Self {
         let mut rejected: BTreeMap<Rejection, Vec<u32>> = BTreeMap::new();
@@ -239,7 +239,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Numbers as the shortest text that means them: JSON readers differ in the last bit of long ones.
+/// Numbers as the shortest text that is read back exactly: JSON readers differ in the last bit of long numbers.
 mod exact {
     use serde::{Deserialize, Deserializer, Serializer, de};
 

@@ -1,4 +1,4 @@
-//! Writes decisions as lines. It remembers what it has said of each node, and says only what is new.
+//! The encoder of recordings. It remembers the state of each node that it has written and writes only new states.
 
 use super::line::{
     Answer, Asked, CandidateLine, DecisionLine, ExpectedLine, Header, KnowledgeLine, Line, NodeLine,
@@ -10,36 +10,36 @@ use crate::staleness::Knowledge;
 use crate::units::WallTime;
 use std::collections::HashMap;
 
-/// A node as a decision saw it, in whatever its user keeps it.
+/// A node as a decision saw it, in the caller's own type.
 pub trait Witness {
-    /// What was known of it.
+    /// The facts of the node.
     fn facts(&self) -> &NodeFacts;
 
-    /// What brought its state.
+    /// Source of the state, for [`NodeLine::source`].
     fn source(&self) -> &'static str;
 
-    /// Whether the other one is this very state of this very node.
+    /// Whether `other` is the same state of the same node.
     fn is_same(&self, other: &Self) -> bool;
 }
 
-/// A decision and all that went into it.
+/// A decision and all its inputs.
 #[derive(Debug, Clone)]
 pub struct Seen<'a, W> {
-    /// What was asked.
+    /// The request.
     pub asked: &'a Asked,
-    /// What the administrator chose.
+    /// The administrator's settings.
     pub rules: &'a Rules,
-    /// The candidates' names.
+    /// Names of the candidates.
     pub names: &'a [&'a str],
-    /// What was known of each; nothing of one that was never seen.
+    /// Each candidate; `None` for a node that was never seen.
     pub nodes: &'a [Option<W>],
-    /// What was expected on each, or nothing at all.
+    /// The expectation of each candidate, or none at all.
     pub expected: &'a [Expected],
-    /// What was answered.
+    /// The answer.
     pub answer: &'a Answer,
 }
 
-/// Writes one recording.
+/// Encodes one recording.
 #[derive(Debug)]
 pub struct Scribe<W> {
     rules: Option<Rules>,
@@ -47,19 +47,19 @@ pub struct Scribe<W> {
 }
 
 impl<W: Witness + Clone> Scribe<W> {
-    /// A recording that begins now, with its first line in `out`.
+    /// Starts a recording and writes its header to `out`.
     ///
     /// # Errors
-    /// None so far: serde_json's signature.
+    /// An error of serde_json, which does not occur with these types.
     pub fn begin(program: &str, now: WallTime, out: &mut Vec<u8>) -> Result<Self, serde_json::Error> {
         write(&Line::Header(Header::new(program, now)), out)?;
         Ok(Self { rules: None, nodes: HashMap::new() })
     }
 
-    /// Writes a decision, after what is new in it.
+    /// Writes a decision to `out`, after lines for those rules and nodes that changed since the last decision.
     ///
     /// # Errors
-    /// None so far: serde_json's signature.
+    /// An error of serde_json, which does not occur with these types.
     pub fn decision(&mut self, seen: &Seen<'_, W>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         if self.rules.as_ref() != Some(seen.rules) {
             write(&Line::Rules(Box::new(*seen.rules)), out)?;
@@ -82,7 +82,7 @@ impl<W: Witness + Clone> Scribe<W> {
         write(&Line::Decision(Box::new(line)), out)
     }
 
-    /// The node's number, after a line on what is new of it.
+    /// The number of the node. Writes a line first if the node or its state is new.
     fn number(&mut self, name: &str, node: &W, out: &mut Vec<u8>) -> Result<u32, serde_json::Error> {
         let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let number = match self.nodes.get_mut(name) {

@@ -14,7 +14,7 @@ use crate::units::{Millis, MonotonicTime, WallTime};
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// A node as the tests keep it; which one it is, its place in memory says.
+/// A node of the tests, identified by its address in memory.
 #[derive(Debug, Clone)]
 struct Kept(Rc<NodeFacts>);
 
@@ -32,7 +32,7 @@ impl Witness for Kept {
     }
 }
 
-/// A cluster that changes, decides and writes it down.
+/// A cluster that changes, decides and records its decisions.
 struct Recorder {
     scribe: Scribe<Kept>,
     text: Vec<u8>,
@@ -80,7 +80,7 @@ impl Recorder {
         std::str::from_utf8(&self.text).unwrap().lines().collect()
     }
 
-    /// What each decision was and what it is when made again.
+    /// For each decision the recorded and the replayed answer.
     fn replay(&self) -> Vec<(Answer, Answer)> {
         let mut book = Book::default();
         let mut answers = Vec::new();
@@ -175,7 +175,7 @@ fn expectations_count_only_where_the_rules_want_them() {
 }
 
 #[test]
-fn what_is_wrong_with_a_line_is_said() {
+fn an_error_names_the_fault_of_the_line() {
     let header = r#"{"header":{"format":"kube-fpga-record","version":1,"program":"x","startedAtMs":0}}"#;
     let rules = r#"{"rules":{}}"#;
     let decision = |more: &str| {
@@ -322,7 +322,7 @@ proptest! {
                 now[place] = node;
             }
             case.expected.resize(if case.expected.is_empty() { 0 } else { names.len() }, Expected::default());
-            // By whoever decides, nothing is expected where that is off.
+            // The extender passes no expectations where anti-herd is off.
             if case.rules.anti_herd == AntiHerd::Off {
                 case.expected.clear();
             }

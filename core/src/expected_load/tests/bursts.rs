@@ -1,4 +1,4 @@
-//! Many pods at once: whether they herd.
+//! Bursts: whether many pods at the same time go to one node.
 
 use super::*;
 use crate::decide::{Candidate, Rules, prioritize_expecting};
@@ -7,12 +7,13 @@ use crate::node_facts::NodeFacts;
 use crate::requirement::Requirement;
 use crate::staleness::Knowledge;
 
-/// 200 pods at once, bound as soon as decided; ties are broken at random, as kube-scheduler does. Pods per node.
+/// Places 200 pods at the same time, each bound as soon as decided. Ties are broken at random, as in kube-scheduler.
+/// Returns the number of pods per node.
 fn burst(nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
     burst_after(ExpectedLoads::default(), nodes, weights, expecting)
 }
 
-/// The same where so much is known before.
+/// Like [`burst`], with expectations learnt before.
 fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expecting: bool) -> Vec<usize> {
     let names: Vec<String> = (0..nodes.len()).map(|i| format!("n{i}")).collect();
     let candidates: Vec<Candidate<'_>> = nodes.iter().map(Some).collect();
@@ -38,7 +39,7 @@ fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expec
     pods
 }
 
-/// Distinct usages, the least used one has the bitstream.
+/// Nodes with distinct usage, of which the least used one has the bitstream.
 fn unequal_ground(nodes: u64) -> Vec<NodeFacts> {
     let node = |i: u64| {
         let mut state = mk_busy(i * i * 700 + i * 300, 0);
@@ -58,8 +59,8 @@ fn two_hundred_pods_at_once_herd_on_measurements_alone_and_spread_with_what_is_e
 
 #[test]
 fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
-    // At one rank a pod, 200 pods fill the 20 least used nodes like a staircase, however many there are. What pods of the
-    // past used says how much each weighs.
+    // At one rank per pod, 200 pods fill the 20 least used nodes like a staircase, however many nodes there are. With
+    // learnt means each pod adds its usage instead.
     let ground = unequal_ground(50);
     let mut all = ExpectedLoads::default();
     for i in 0..50 {
@@ -75,8 +76,7 @@ fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
 
 #[test]
 fn with_so_much_weight_on_locality_nothing_prevents_a_herd() {
-    // Expectations move the usage signal only: what weighs more than usage outvotes them, wherever reconfiguration is
-    // equal.
+    // Expectations change the usage signal only. A signal with more weight outvotes it where reconfiguration is equal.
     for weights in ["4-2-2", "3-2-2", "1-0-1"] {
         assert_eq!(burst(&unequal_ground(10), weights, true)[0], 200, "{weights}");
     }

@@ -1,10 +1,10 @@
-//! What a node that lies can do to what is expected elsewhere.
+//! The influence of a node with false usage on the expectations of other nodes.
 
 use super::*;
 use crate::fixtures::mk_device;
 use crate::node_state::codec::{MAX_DEVICES, MAX_SLOTS, MAX_WINDOW, validate};
 
-/// The most use that a state is believed.
+/// A state with the greatest usage that validation accepts.
 fn liar() -> Received {
     let mut state = mk_state();
     let board = |number: usize| crate::node_state::DeviceState {

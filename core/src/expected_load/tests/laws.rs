@@ -1,4 +1,4 @@
-//! What holds whatever pods come and go.
+//! Properties that hold for any sequence of pods.
 
 use super::*;
 use crate::per_slot::PerSlot;
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_reckoned_before_holds_until_something_changes(
+    fn a_cached_forecast_equals_a_new_one_until_its_inputs_change(
         pods in prop::collection::vec((0..WINDOW + 1_000, prop::option::of(0..3_usize), 0..3_u8), 1..12),
         used in prop::collection::vec(0..20_000_u64, 1..30), last_used in 0..WINDOW, known: [bool; 3],
         steps in prop::collection::vec((0..40_000_u64, 0..8_u8), 1..30),
@@ -133,7 +133,8 @@ proptest! {
             let fine = if i == which { after >= before } else { after == before };
             prop_assert!(fine, "{i}: {before:?} became {after:?}");
         }
-        // Alone, without anything shown: above as many others as it has pods, as far as there are others above it.
+        // With unknown pods on this node only, and no usage shown: its load is above as many others as it has pods, as
+        // far as there are others.
         let pods = unknown[which] + 1;
         let alone: Vec<ExpectedPerSlot> = (0..measured.len())
             .map(|i| ExpectedPerSlot { unknown: if i == which { pods.into() } else { 0.0 }, ..ExpectedPerSlot::default() })

@@ -1,10 +1,10 @@
-//! Nodes with boards of several kinds: what is expected of a pod falls on the boards that it asks for.
+//! Nodes with boards of several kinds: the expected usage of a pod falls on the boards of its kind.
 
 use super::*;
 use crate::fixtures::mk_device;
 use crate::requirement::Requirement;
 
-/// A node with an Intel board of 4 slots and a Xilinx one of 12, which were used so long.
+/// A node with an Intel board of 4 slots and a Xilinx board of 12, with these usages in milliseconds.
 fn mixed(intel: u64, xilinx: u64) -> NodeState {
     let mut state = mk_busy(intel + xilinx, 0);
     state.devices = vec![mk_device("intel", "a10", "1"), mk_device("xilinx", "u250", "1")];
