@@ -18,26 +18,26 @@
 //! The module has estimates only. An extender that loses them decides slightly worse for one window.
 
 mod claims;
+mod forecast;
 mod means;
-mod piece;
 mod rank_cost;
-mod spots;
+mod slot_map;
 #[cfg(test)]
 mod tests;
 mod unconfirmed;
 
 pub use means::Learnt;
 pub use rank_cost::{ExpectedPerSlot, loads};
-pub use spots::Spot;
+pub use slot_map::ArenaKey;
 
 use crate::bitstream::BitstreamId;
 use crate::signals::{AskedKind, Boards, Key};
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
 use claims::overlap;
+use forecast::LinearForecast;
 use means::Owner;
-use piece::Piece;
-use spots::Spots;
+use slot_map::SlotMap;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use unconfirmed::Unconfirmed;
@@ -45,26 +45,26 @@ use unconfirmed::Unconfirmed;
 /// Maximum number of pods per node. Kubernetes recommends at most 110.
 pub const MAX_PODS_PER_NODE: usize = 1024;
 /// Maximum number of assumed pods.
-pub const MAX_HINTS: usize = 4096;
+pub const MAX_ASSUMED_PODS: usize = 4096;
 /// Maximum number of pods that are known to wait for a node.
 pub const MAX_WAITING: usize = 65_536;
 /// Maximum number of nodes that an assumed pod is split over. A smaller share would not matter.
-pub const MAX_HINTED_NODES: usize = 64;
+pub const MAX_ASSUMED_NODES: usize = 64;
 /// Maximum length of a UID in a request, in bytes. UIDs of the API server have 36.
 pub const MAX_UID_BYTES: usize = 128;
 /// Time after which an assumed pod that was not seen bound no longer counts.
-pub const HINT: Millis = Millis::from_secs(5);
+pub const ASSUMED_POD_TTL: Millis = Millis::from_secs(5);
 
 /// The bound pods and the assumed pods of all nodes.
 #[derive(Debug, Default)]
 pub struct ExpectedLoads {
-    nodes: Spots<NodePods>,
+    nodes: SlotMap<NodePods>,
     /// Node of each bound pod, by UID of the pod.
-    places: HashMap<Arc<str>, Arc<str>>,
+    node_of: HashMap<Arc<str>, Arc<str>>,
     /// Assumed pods by UID.
-    hints: HashMap<Arc<str>, Hinted>,
+    assumed: HashMap<Arc<str>, AssumedPod>,
     /// Time and UID of each assumption, the oldest first. Includes assumptions that have ended or were renewed since.
-    hinted: VecDeque<(MonotonicTime, Arc<str>)>,
+    assumed_by_age: VecDeque<(MonotonicTime, Arc<str>)>,
     /// UIDs of the pods that are known to wait for a node.
     waiting: HashSet<Box<str>>,
     /// Decisions about pods that are not known to wait for a node.
@@ -113,9 +113,9 @@ pub enum Kept {
 #[derive(Debug, Default)]
 #[repr(C)]
 struct NodePods {
-    hints: Vec<Hint>,
+    assumed: Vec<AssumedShare>,
     /// The last forecast. Decisions at about the same time share it.
-    piece: Mutex<Option<Piece>>,
+    forecast: Mutex<Option<LinearForecast>>,
     /// Bound pods, the one bound longest first.
     pods: Vec<Bound>,
 }
@@ -133,13 +133,13 @@ struct Bound {
 }
 
 #[derive(Debug)]
-struct Hinted {
+struct AssumedPod {
     since: MonotonicTime,
     nodes: Box<[Arc<str>]>,
 }
 
 #[derive(Debug)]
-struct Hint {
+struct AssumedShare {
     uid: Arc<str>,
     owner: Option<Arc<Owner>>,
     kind: AskedKind,
@@ -152,8 +152,8 @@ impl ExpectedLoads {
     /// the pod for the first time; then it follows from the API server's timestamp. A known pod keeps its time.
     pub fn bound(&mut self, pod: &PlacedPod, elapsed_then: Millis, now: MonotonicTime) -> Kept {
         self.waiting.remove(pod.uid.as_str());
-        self.end_hint(&pod.uid);
-        if self.places.get(pod.uid.as_str()).is_some_and(|node| **node == *pod.node) {
+        self.end_assumption(&pod.uid);
+        if self.node_of.get(pod.uid.as_str()).is_some_and(|node| **node == *pod.node) {
             return Kept::Yes;
         }
         self.gone(&pod.uid);
@@ -173,29 +173,29 @@ impl ExpectedLoads {
             elapsed_then,
         };
         node.pods.insert(place, bound);
-        node.forget_piece();
-        self.places.insert(uid, name);
+        node.forget_forecast();
+        self.node_of.insert(uid, name);
         Kept::Yes
     }
 
     /// Records that a pod waits for a node. Decisions about it count from now on, including one made before.
     pub fn waits(&mut self, uid: &str, now: MonotonicTime) {
         let is_uid = !uid.is_empty() && uid.len() <= MAX_UID_BYTES;
-        if !is_uid || self.places.contains_key(uid) || self.waiting.len() >= MAX_WAITING {
+        if !is_uid || self.node_of.contains_key(uid) || self.waiting.len() >= MAX_WAITING {
             return;
         }
         self.waiting.insert(uid.into());
         if let Some(decision) = self.unconfirmed.take(uid, now) {
             let best: Vec<&str> = decision.best.iter().map(|node| &**node).collect();
-            self.put_hint(uid, decision.owner.as_deref(), decision.kind, &best, decision.since);
+            self.put_assumed(uid, decision.owner.as_deref(), decision.kind, &best, decision.since);
         }
     }
 
     /// Forgets a pod that ended or was deleted.
     pub fn gone(&mut self, uid: &str) {
         self.waiting.remove(uid);
-        self.end_hint(uid);
-        let Some(name) = self.places.remove(uid) else { return };
+        self.end_assumption(uid);
+        let Some(name) = self.node_of.remove(uid) else { return };
         self.on_node(&name, |node| node.pods.retain(|pod| &*pod.uid != uid));
     }
 
@@ -203,16 +203,16 @@ impl ExpectedLoads {
     pub fn listed(&mut self, uids: &HashSet<String>) {
         self.waiting.retain(|uid| uids.contains(&**uid));
         let gone: Vec<Arc<str>> =
-            self.places.keys().filter(|uid| !uids.contains(&***uid)).map(Arc::clone).collect();
+            self.node_of.keys().filter(|uid| !uids.contains(&***uid)).map(Arc::clone).collect();
         for uid in gone {
             self.gone(&uid);
         }
     }
 
     /// Assumes a pod that was scored just now on the nodes with the greatest score, `best`. The assumption ends after
-    /// [`HINT`], when the pod is seen bound, or when the pod is scored again. It counts once the pod is known to wait
+    /// [`ASSUMED_POD_TTL`], when the pod is seen bound, or when the pod is scored again. It counts once the pod is known to wait
     /// for a node. `kind` is the kind of board that the pod requests.
-    pub fn hint(
+    pub fn assume(
         &mut self,
         uid: &str,
         owner: Option<&str>,
@@ -220,9 +220,9 @@ impl ExpectedLoads {
         best: &[&str],
         now: MonotonicTime,
     ) {
-        self.forget_hints(now);
-        self.end_hint(uid);
-        if best.is_empty() || best.len() > MAX_HINTED_NODES || self.places.contains_key(uid) {
+        self.expire_assumed(now);
+        self.end_assumption(uid);
+        if best.is_empty() || best.len() > MAX_ASSUMED_NODES || self.node_of.contains_key(uid) {
             return;
         }
         let owner = owner.filter(|owner| owner.len() <= MAX_UID_BYTES);
@@ -230,13 +230,13 @@ impl ExpectedLoads {
             return;
         }
         if self.waiting.contains(uid) {
-            self.put_hint(uid, owner, kind, best, now);
+            self.put_assumed(uid, owner, kind, best, now);
         } else {
             self.unconfirmed.put(uid, owner, kind, best, now);
         }
     }
 
-    fn put_hint(
+    fn put_assumed(
         &mut self,
         uid: &str,
         owner: Option<&str>,
@@ -244,21 +244,21 @@ impl ExpectedLoads {
         best: &[&str],
         since: MonotonicTime,
     ) {
-        if self.hinted.len() >= MAX_HINTS {
-            self.forget_oldest_hint();
+        if self.assumed_by_age.len() >= MAX_ASSUMED_PODS {
+            self.forget_oldest_assumed();
         }
         let uid: Arc<str> = uid.into();
         let owner = owner.and_then(|owner| self.means.owner(owner));
         let share = 1.0 / best.len() as f64;
-        let hint_at = |name: &&str| {
+        let share_at = |name: &&str| {
             let (name, node) = self.nodes.of(name);
             let (uid, owner) = (Arc::clone(&uid), owner.clone());
-            node.hints.push(Hint { uid, owner, kind, share, since });
+            node.assumed.push(AssumedShare { uid, owner, kind, share, since });
             name
         };
-        let names = best.iter().map(hint_at).collect();
-        self.hints.insert(Arc::clone(&uid), Hinted { since, nodes: names });
-        self.hinted.push_back((since, uid));
+        let names = best.iter().map(share_at).collect();
+        self.assumed.insert(Arc::clone(&uid), AssumedPod { since, nodes: names });
+        self.assumed_by_age.push_back((since, uid));
     }
 
     /// The usage that is still expected on the boards of the kind `kind` of a node with the given state.
@@ -268,18 +268,18 @@ impl ExpectedLoads {
     }
 
     /// Like [`Self::on`], for a decision about the pod with the UID `asking`: its own assumption does not count.
-    /// `spot` caches the lookup of `node`; the caller must use it for this name only.
+    /// `key` caches the lookup of `node`; the caller must use it for this name only.
     #[must_use]
-    pub fn on_spot(
+    pub fn on_keyed(
         &self,
-        spot: &Spot,
+        key: &ArenaKey,
         node: &str,
         asking: &str,
         received: &Received,
         kind: &AskedKind,
         now: MonotonicTime,
     ) -> Expected {
-        let node = self.nodes.at(spot, node);
+        let node = self.nodes.at(key, node);
         node.map_or_else(Expected::default, |node| self.of(node, asking, received, kind, now))
     }
 
@@ -296,15 +296,15 @@ impl ExpectedLoads {
         let kind = if signals.boards() == Boards::Uniform { &AskedKind::ANY } else { kind };
         let mut expected = Expected::default();
         let mut usage = 0.0;
-        node.with_piece(received, &self.means, kind, now, |piece| {
-            (usage, expected.unknown) = piece.at(now);
-            (expected.pods, expected.shown) = (piece.pods, piece.shown);
+        node.with_forecast(received, &self.means, kind, now, |forecast| {
+            (usage, expected.unknown) = forecast.at(now);
+            (expected.pods, expected.shown) = (forecast.pods, forecast.shown);
         });
-        let counts = |hint: &&Hint| now - hint.since < HINT && *hint.uid != *asking;
-        for hint in node.hints.iter().filter(counts) {
-            let share = hint.share * overlap(signals, &hint.kind, kind);
+        let counts = |pod: &&AssumedShare| now - pod.since < ASSUMED_POD_TTL && *pod.uid != *asking;
+        for pod in node.assumed.iter().filter(counts) {
+            let share = pod.share * overlap(signals, &pod.kind, kind);
             expected.pods += share;
-            match self.means.expected(hint.owner.as_deref()) {
+            match self.means.expected(pod.owner.as_deref()) {
                 Some(mean) => usage += mean * share,
                 None => expected.unknown += share,
             }
@@ -328,36 +328,36 @@ impl ExpectedLoads {
     /// Number of bound pods.
     #[must_use]
     pub fn pods(&self) -> usize {
-        self.places.len()
+        self.node_of.len()
     }
 
     /// Number of assumed pods.
     #[must_use]
-    pub fn hints(&self) -> usize {
-        self.hints.len()
+    pub fn assumed_pods(&self) -> usize {
+        self.assumed.len()
     }
 
-    /// Ends the assumptions that are older than [`HINT`].
-    pub fn forget_hints(&mut self, now: MonotonicTime) {
-        while self.hinted.front().is_some_and(|(since, _)| now - *since >= HINT) {
-            self.forget_oldest_hint();
+    /// Ends the assumptions that are older than [`ASSUMED_POD_TTL`].
+    pub fn expire_assumed(&mut self, now: MonotonicTime) {
+        while self.assumed_by_age.front().is_some_and(|(since, _)| now - *since >= ASSUMED_POD_TTL) {
+            self.forget_oldest_assumed();
         }
         self.unconfirmed.forget(now);
     }
 
-    fn forget_oldest_hint(&mut self) {
-        let Some((since, uid)) = self.hinted.pop_front() else { return };
+    fn forget_oldest_assumed(&mut self) {
+        let Some((since, uid)) = self.assumed_by_age.pop_front() else { return };
         // A renewed assumption has its own entry in the queue.
-        if self.hints.get(&uid).is_some_and(|hint| hint.since == since) {
-            self.end_hint(&uid);
+        if self.assumed.get(&uid).is_some_and(|pod| pod.since == since) {
+            self.end_assumption(&uid);
         }
     }
 
-    fn end_hint(&mut self, uid: &str) {
+    fn end_assumption(&mut self, uid: &str) {
         self.unconfirmed.remove(uid);
-        let Some(hint) = self.hints.remove(uid) else { return };
-        for name in &hint.nodes {
-            self.on_node(name, |node| node.hints.retain(|hint| &*hint.uid != uid));
+        let Some(pod) = self.assumed.remove(uid) else { return };
+        for name in &pod.nodes {
+            self.on_node(name, |node| node.assumed.retain(|pod| &*pod.uid != uid));
         }
     }
 
@@ -365,8 +365,8 @@ impl ExpectedLoads {
     fn on_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodePods)) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         change(node);
-        node.forget_piece();
-        if node.pods.is_empty() && node.hints.is_empty() {
+        node.forget_forecast();
+        if node.pods.is_empty() && node.assumed.is_empty() {
             self.nodes.remove(name);
         }
     }
@@ -375,23 +375,23 @@ impl ExpectedLoads {
 impl NodePods {
     /// Calls `look` with the forecast that is valid at `now`. The forecast is not copied, since a decision reads
     /// thousands.
-    fn with_piece(
+    fn with_forecast(
         &self,
         received: &Received,
         means: &means::Means,
         kind: &AskedKind,
         now: MonotonicTime,
-        look: impl FnOnce(&Piece),
+        look: impl FnOnce(&LinearForecast),
     ) {
-        let mut piece = self.piece.lock().unwrap_or_else(PoisonError::into_inner);
-        if !piece.as_ref().is_some_and(|piece| piece.holds(received, means, kind, now)) {
-            *piece = None;
+        let mut forecast = self.forecast.lock().unwrap_or_else(PoisonError::into_inner);
+        if !forecast.as_ref().is_some_and(|forecast| forecast.is_valid(received, means, kind, now)) {
+            *forecast = None;
         }
-        look(piece.get_or_insert_with(|| Piece::of(&self.pods, received, means, kind, now)));
+        look(forecast.get_or_insert_with(|| LinearForecast::of(&self.pods, received, means, kind, now)));
     }
 
-    fn forget_piece(&mut self) {
-        *self.piece.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    fn forget_forecast(&mut self) {
+        *self.forecast.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

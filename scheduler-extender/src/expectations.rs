@@ -2,7 +2,7 @@
 //! read by decisions (anti-herd). The rules are core's; here are the lock and what is counted.
 
 use crate::index::{NodeIndex, Nodes};
-use fpga_core::expected_load::{Expected, ExpectedLoads, Kept, PlacedPod, Spot};
+use fpga_core::expected_load::{ArenaKey, Expected, ExpectedLoads, Kept, PlacedPod};
 use fpga_core::signals::AskedKind;
 use fpga_core::staleness::Received;
 use fpga_core::units::{Millis, MonotonicTime};
@@ -25,7 +25,7 @@ pub struct Expectations {
 #[derive(Debug, Default)]
 pub struct ExpectationMetrics {
     pods: Gauge,
-    hints: Gauge,
+    assumed: Gauge,
     owners: Gauge,
     pod_usage: Gauge<f64, AtomicU64>,
     left_out: Counter,
@@ -40,7 +40,7 @@ impl Expectations {
         let registry = registry.sub_registry_with_prefix("fpga_extender");
         let gauges = [
             ("placed_pods", "FPGA pods known to be bound to a node", &all.metrics.pods),
-            ("awaited_bindings", "Decisions that wait to be seen bound", &all.metrics.hints),
+            ("awaited_bindings", "Decisions that wait to be seen bound", &all.metrics.assumed),
             ("known_owners", "Owners whose pods' mean usage is known", &all.metrics.owners),
         ];
         for (name, help, gauge) in gauges {
@@ -94,8 +94,8 @@ impl Expectations {
     }
 
     /// A pod that asks for boards of this kind was scored, and these are the best nodes for it.
-    pub fn hint(&self, uid: &str, owner: Option<&str>, kind: AskedKind, best: &[&str], now: MonotonicTime) {
-        self.change(|loads| loads.hint(uid, owner, kind, best, now));
+    pub fn assume(&self, uid: &str, owner: Option<&str>, kind: AskedKind, best: &[&str], now: MonotonicTime) {
+        self.change(|loads| loads.assume(uid, owner, kind, best, now));
     }
 
     /// What is expected of the boards of this kind on each of these nodes, of which the fresh ones have a state, for a
@@ -103,16 +103,16 @@ impl Expectations {
     pub fn on<'n>(
         &self,
         asking: &str,
-        nodes: impl Iterator<Item = (&'n str, Option<(&'n Spot, &'n Received)>)>,
+        nodes: impl Iterator<Item = (&'n str, Option<(&'n ArenaKey, &'n Received)>)>,
         kind: &AskedKind,
         now: MonotonicTime,
     ) -> Vec<Expected> {
         let loads = self.loads.read().unwrap_or_else(PoisonError::into_inner);
-        if loads.pods() == 0 && loads.hints() == 0 {
+        if loads.pods() == 0 && loads.assumed_pods() == 0 {
             return Vec::new();
         }
-        let on = |(name, fresh): (&str, Option<(&Spot, &Received)>)| {
-            let on = |(spot, received)| loads.on_spot(spot, name, asking, received, kind, now);
+        let on = |(name, fresh): (&str, Option<(&ArenaKey, &Received)>)| {
+            let on = |(key, received)| loads.on_keyed(key, name, asking, received, kind, now);
             fresh.map_or_else(Expected::default, on)
         };
         nodes.map(on).collect()
@@ -129,7 +129,7 @@ impl Expectations {
         self.metrics.pod_usage.set(learnt.cluster().unwrap_or_default() / 1e3);
         self.change(|loads| {
             loads.expect(&learnt);
-            loads.forget_hints(now);
+            loads.expire_assumed(now);
         });
     }
 
@@ -137,7 +137,7 @@ impl Expectations {
         let mut loads = self.loads.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut loads);
         self.metrics.pods.set(count(loads.pods()));
-        self.metrics.hints.set(count(loads.hints()));
+        self.metrics.assumed.set(count(loads.assumed_pods()));
         result
     }
 }

@@ -8,7 +8,7 @@ mod tests;
 
 use crate::clock::Moment;
 use foldhash::fast::RandomState;
-use fpga_core::expected_load::Spot;
+use fpga_core::expected_load::ArenaKey;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::codec::{MAX_DECODED_BYTES, Unreadable};
@@ -45,7 +45,7 @@ pub struct Node {
     /// Why its annotation can't be read.
     pub problem: Option<Unreadable>,
     /// Where its pods are among the expectations.
-    pub spot: Spot,
+    pub arena_key: ArenaKey,
     uid: Option<Arc<str>>,
     annotation: Option<Arc<str>>,
 }
@@ -178,12 +178,12 @@ impl NodeIndex {
         };
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
         // It is the name's, whatever object has it.
-        let spot = nodes.get(name).map(|known| known.spot.clone()).unwrap_or_default();
+        let arena_key = nodes.get(name).map(|known| known.arena_key.clone()).unwrap_or_default();
         let name: Box<str> = name.into();
         drop(nodes);
 
         let facts = NodeFacts { labels, knowledge };
-        let node = Node { facts, source, problem, spot, uid: node.uid.map(Arc::from), annotation };
+        let node = Node { facts, source, problem, arena_key, uid: node.uid.map(Arc::from), annotation };
         self.write().insert(name, Arc::new(node));
         noted
     }
@@ -207,7 +207,7 @@ impl NodeIndex {
             },
             source: Source::Stream,
             problem: known.problem.clone(),
-            spot: known.spot.clone(),
+            arena_key: known.arena_key.clone(),
             uid: known.uid.clone(),
             annotation: known.annotation.clone(),
         };

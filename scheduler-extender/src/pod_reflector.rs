@@ -83,7 +83,7 @@ fn age(pod: &WatchedPod, at: Moment) -> Millis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fpga_core::expected_load::Spot;
+    use fpga_core::expected_load::ArenaKey;
     use fpga_core::node_state::decode;
     use fpga_core::signals::AskedKind;
     use fpga_core::staleness::Received;
@@ -107,7 +107,7 @@ mod tests {
         follow(events, expectations, &clock).await;
         let state = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":5,"windowMs":300000,"usageMs":0,"reconfigurationMs":0,"window":{"bucketMs":10000}}"#;
         let received = Received::new(decode(state).unwrap(), MonotonicTime::START, Millis::ZERO);
-        let fresh = Some((&Spot::default(), &received));
+        let fresh = Some((&ArenaKey::default(), &received));
         let expected =
             expectations.on("another", [("n", fresh)].into_iter(), &AskedKind::ANY, MonotonicTime(1_000));
         expected.first().map_or(0.0, |expected| expected.unknown)
@@ -134,7 +134,7 @@ mod tests {
             serde_json::from_value::<WatchedPod>(pod).unwrap()
         };
         for uid in ["waits", "made-up"] {
-            expectations.hint(uid, None, AskedKind::ANY, &["n"], MonotonicTime(1_000));
+            expectations.assume(uid, None, AskedKind::ANY, &["n"], MonotonicTime(1_000));
         }
         let events = vec![Event::Init, Event::InitApply(waiting("waits")), Event::InitDone];
         assert!((after(events, &expectations).await - 1.0).abs() < 1e-9);

@@ -11,7 +11,7 @@ use crate::wire::{
     PreemptionResult, Reply, Writer,
 };
 use fpga_core::decide::{AntiHerd, Candidate, NodeScore, Rules, filter, prioritize_expecting};
-use fpga_core::expected_load::{Expected, MAX_HINTED_NODES};
+use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
 use fpga_core::requirement::{InvalidRequirement, Requirement};
@@ -182,7 +182,7 @@ fn decide_prioritize(
         AntiHerd::On => {
             let fresh = found.iter().map(|node| {
                 let node = (*node)?;
-                Some((&node.spot, node.facts.knowledge.fresh(at.now)?))
+                Some((&node.arena_key, node.facts.knowledge.fresh(at.now)?))
             });
             app.expectations.on(pod.uid(), nodes.names().zip(fresh), &kind, at.now)
         }
@@ -192,7 +192,7 @@ fn decide_prioritize(
     let kept = kept(app, &found);
     drop(known);
     if rules.anti_herd == AntiHerd::On {
-        app.expectations.hint(pod.uid(), pod.owner(), kind, &best(nodes, &verdicts), at.now);
+        app.expectations.assume(pod.uid(), pod.owner(), kind, &best(nodes, &verdicts), at.now);
     }
     let scores: Vec<u32> = verdicts.iter().map(|node| node.score).collect();
     let decided = || (expected, RecordedAnswer::Scores(scores.clone()));
@@ -212,7 +212,7 @@ fn best<'n>(nodes: &'n Nodes<'_>, verdicts: &[NodeScore]) -> Vec<&'n str> {
         .zip(verdicts)
         .filter(|(_, node)| Some(node.score) == greatest && node.measured.is_some());
     // No more than are hinted at, or one more to tell.
-    named.map(|(name, _)| name).take(MAX_HINTED_NODES + 1).collect()
+    named.map(|(name, _)| name).take(MAX_ASSUMED_NODES + 1).collect()
 }
 
 fn answer_preempt(app: &App, args: PreemptionArgs<'_>) -> Result<Answer, Refusal> {

@@ -45,9 +45,9 @@ fn where_a_pod_uses(usage: u64, owner: &str) -> ExpectedLoads {
 }
 
 /// Scores a pod that is known to wait for a node.
-fn hint(all: &mut ExpectedLoads, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
+fn assume(all: &mut ExpectedLoads, uid: &str, owner: Option<&str>, best: &[&str], now: MonotonicTime) {
     all.waits(uid, now);
-    all.hint(uid, owner, AskedKind::ANY, best, now);
+    all.assume(uid, owner, AskedKind::ANY, best, now);
 }
 
 #[test]
@@ -182,31 +182,31 @@ fn the_age_of_a_pod_counts_from_its_binding_and_not_from_first_sight() {
 }
 
 #[test]
-fn a_hint_is_split_and_ends_with_the_binding_or_after_five_seconds() {
+fn an_assumed_pod_is_split_and_ends_with_the_binding_or_after_five_seconds() {
     let mut all = where_a_pod_uses(60_000, "rs");
     let usage =
         |all: &ExpectedLoads, node, now| all.on(node, &idle(), &AskedKind::ANY, MonotonicTime(now)).usage.0;
-    hint(&mut all, "p", Some("rs"), &["n1", "n2"], MonotonicTime::START);
+    assume(&mut all, "p", Some("rs"), &["n1", "n2"], MonotonicTime::START);
     assert_eq!((usage(&all, "n1", 0), usage(&all, "n2", 4_999)), (30_000, 30_000));
     assert_eq!(usage(&all, "n1", 5_000), 0);
-    hint(&mut all, "p", Some("rs"), &["n2"], MonotonicTime(4_000));
+    assume(&mut all, "p", Some("rs"), &["n2"], MonotonicTime(4_000));
     assert_eq!((usage(&all, "n1", 4_000), usage(&all, "n2", 6_000)), (0, 60_000));
     all.bound(&owned("p", "rs", "n1"), Millis::ZERO, MonotonicTime(6_000));
     assert_eq!((usage(&all, "n1", 6_000), usage(&all, "n2", 6_000)), (60_000, 0));
-    hint(&mut all, "p", Some("rs"), &["n2"], MonotonicTime(6_000));
+    assume(&mut all, "p", Some("rs"), &["n2"], MonotonicTime(6_000));
     assert_eq!(usage(&all, "n2", 6_000), 0, "it is bound already");
-    assert_eq!(all.hints(), 0);
+    assert_eq!(all.assumed_pods(), 0);
 }
 
 #[test]
-fn hints_that_nobody_ends_are_forgotten() {
+fn assumed_pods_that_are_never_bound_are_forgotten() {
     let mut all = ExpectedLoads::default();
-    hint(&mut all, "p", None, &["n1", "n2"], MonotonicTime::START);
-    hint(&mut all, "p", None, &["n1"], MonotonicTime(3_000));
-    all.forget_hints(MonotonicTime(6_000));
-    assert_eq!(all.hints(), 1, "it was given again meanwhile");
-    all.forget_hints(MonotonicTime(8_000));
-    assert_eq!((all.hints(), all.nodes.len(), all.hinted.len()), (0, 0, 0));
+    assume(&mut all, "p", None, &["n1", "n2"], MonotonicTime::START);
+    assume(&mut all, "p", None, &["n1"], MonotonicTime(3_000));
+    all.expire_assumed(MonotonicTime(6_000));
+    assert_eq!(all.assumed_pods(), 1, "it was given again meanwhile");
+    all.expire_assumed(MonotonicTime(8_000));
+    assert_eq!((all.assumed_pods(), all.nodes.len(), all.assumed_by_age.len()), (0, 0, 0));
 }
 
 #[test]
@@ -217,17 +217,21 @@ fn memory_is_bounded() {
     }
     assert_eq!(all.bound(&pod("one-more", "n"), Millis::ZERO, MonotonicTime::START), Kept::NoRoom);
     assert_eq!(all.pods(), MAX_PODS_PER_NODE);
-    let nodes: Vec<String> = (0..=MAX_HINTED_NODES).map(|i| i.to_string()).collect();
+    let nodes: Vec<String> = (0..=MAX_ASSUMED_NODES).map(|i| i.to_string()).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    hint(&mut all, "everywhere", None, &nodes, MonotonicTime::START);
-    assert_eq!(all.hints(), 0, "a share of nearly nothing");
-    hint(&mut all, &"u".repeat(1_000), None, &["n"], MonotonicTime::START);
-    assert_eq!(all.hints(), 0, "no UID");
-    for i in 0..2 * MAX_HINTS {
-        hint(&mut all, &format!("h{i}"), None, &["n"], MonotonicTime::START);
-        hint(&mut all, "again-and-again", None, &["n"], MonotonicTime::START);
+    assume(&mut all, "everywhere", None, &nodes, MonotonicTime::START);
+    assert_eq!(all.assumed_pods(), 0, "a share of nearly nothing");
+    assume(&mut all, &"u".repeat(1_000), None, &["n"], MonotonicTime::START);
+    assert_eq!(all.assumed_pods(), 0, "no UID");
+    for i in 0..2 * MAX_ASSUMED_PODS {
+        assume(&mut all, &format!("h{i}"), None, &["n"], MonotonicTime::START);
+        assume(&mut all, "again-and-again", None, &["n"], MonotonicTime::START);
     }
-    assert!(all.hints() <= MAX_HINTS && all.hinted.len() <= MAX_HINTS, "{}", all.hinted.len());
+    assert!(
+        all.assumed_pods() <= MAX_ASSUMED_PODS && all.assumed_by_age.len() <= MAX_ASSUMED_PODS,
+        "{}",
+        all.assumed_by_age.len()
+    );
     for i in 0..2 * MAX_WAITING {
         all.waits(&format!("w{i}"), MonotonicTime::START);
     }
@@ -235,11 +239,12 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn a_pod_that_is_scored_again_is_not_charged_for_its_own_hint() {
+fn a_pod_that_is_scored_again_is_not_charged_for_its_own_assumption() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    hint(&mut all, "p", Some("rs"), &["n"], MonotonicTime::START);
-    let for_pod =
-        |uid| all.on_spot(&Spot::default(), "n", uid, &idle(), &AskedKind::ANY, MonotonicTime(1_000)).usage;
+    assume(&mut all, "p", Some("rs"), &["n"], MonotonicTime::START);
+    let for_pod = |uid| {
+        all.on_keyed(&ArenaKey::default(), "n", uid, &idle(), &AskedKind::ANY, MonotonicTime(1_000)).usage
+    };
     assert_eq!((for_pod("p"), for_pod("another")), (Millis::ZERO, Millis(60_000)));
 }
 
@@ -247,28 +252,28 @@ fn a_pod_that_is_scored_again_is_not_charged_for_its_own_hint() {
 fn a_decision_for_a_pod_that_is_not_known_counts_when_the_pod_is_seen_waiting() {
     let mut all = where_a_pod_uses(60_000, "rs");
     let usage = |all: &ExpectedLoads| all.on("n", &idle(), &AskedKind::ANY, MonotonicTime(1_000)).usage;
-    all.hint("p", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
-    assert_eq!((usage(&all), all.hints()), (Millis::ZERO, 0));
+    all.assume("p", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
+    assert_eq!((usage(&all), all.assumed_pods()), (Millis::ZERO, 0));
     all.waits("p", MonotonicTime(1_000));
-    assert_eq!((usage(&all), all.hints()), (Millis(60_000), 1));
-    all.hint("late", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
-    all.waits("late", MonotonicTime::START + HINT);
-    assert_eq!(all.hints(), 1, "its time was over");
+    assert_eq!((usage(&all), all.assumed_pods()), (Millis(60_000), 1));
+    all.assume("late", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
+    all.waits("late", MonotonicTime::START + ASSUMED_POD_TTL);
+    assert_eq!(all.assumed_pods(), 1, "its time was over");
 }
 
 #[test]
 fn made_up_decisions_add_nothing_to_a_node_and_take_no_real_ones_room() {
     let mut all = where_a_pod_uses(60_000, "rs");
-    hint(&mut all, "real", Some("rs"), &["n"], MonotonicTime::START);
-    for i in 0..2 * MAX_HINTS {
-        all.hint(&format!("made-up-{i}"), Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
+    assume(&mut all, "real", Some("rs"), &["n"], MonotonicTime::START);
+    for i in 0..2 * MAX_ASSUMED_PODS {
+        all.assume(&format!("made-up-{i}"), Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
     }
     assert_eq!(
-        (all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, all.hints()),
+        (all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, all.assumed_pods()),
         (Millis(60_000), 1)
     );
     assert!(all.unconfirmed.len() <= unconfirmed::MAX_UNCONFIRMED, "{}", all.unconfirmed.len());
-    all.forget_hints(MonotonicTime::START + HINT);
+    all.expire_assumed(MonotonicTime::START + ASSUMED_POD_TTL);
     assert_eq!(all.unconfirmed.len(), 0);
 }
 
@@ -281,9 +286,9 @@ fn a_pod_that_is_gone_or_missing_in_a_list_waits_no_more() {
     all.gone("a");
     all.listed(&HashSet::from(["c".to_owned()]));
     for uid in ["a", "b", "c"] {
-        all.hint(uid, None, AskedKind::ANY, &["n"], MonotonicTime::START);
+        all.assume(uid, None, AskedKind::ANY, &["n"], MonotonicTime::START);
     }
-    assert_eq!(all.hints(), 1);
+    assert_eq!(all.assumed_pods(), 1);
 }
 
 #[test]

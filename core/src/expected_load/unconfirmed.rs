@@ -1,7 +1,7 @@
 //! Decisions about pods that are not known to wait for a node: the watch on pods lags behind kube-scheduler, or the
 //! pod does not exist. Such decisions do not count. Few are stored, apart from the assumed pods.
 
-use super::HINT;
+use super::ASSUMED_POD_TTL;
 use crate::signals::AskedKind;
 use crate::units::MonotonicTime;
 use std::collections::{HashMap, VecDeque};
@@ -47,7 +47,7 @@ impl Unconfirmed {
 
     /// Removes and returns the decision about the pod, unless it is too old.
     pub(super) fn take(&mut self, uid: &str, now: MonotonicTime) -> Option<Decision> {
-        self.decisions.remove(uid).filter(|decision| now - decision.since < HINT)
+        self.decisions.remove(uid).filter(|decision| now - decision.since < ASSUMED_POD_TTL)
     }
 
     /// Forgets the decision about the pod.
@@ -57,7 +57,7 @@ impl Unconfirmed {
 
     /// Forgets decisions that are too old.
     pub(super) fn forget(&mut self, now: MonotonicTime) {
-        while self.oldest_first.front().is_some_and(|(since, _)| now - *since >= HINT) {
+        while self.oldest_first.front().is_some_and(|(since, _)| now - *since >= ASSUMED_POD_TTL) {
             self.forget_oldest();
         }
     }

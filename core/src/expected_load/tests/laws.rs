@@ -88,7 +88,7 @@ proptest! {
             let received = received(state.clone(), at);
             let before = all.on("n", &received, &AskedKind::ANY, MonotonicTime(now));
             if let Some(node) = all.nodes.get_mut("n") {
-                node.forget_piece();
+                node.forget_forecast();
             }
             let anew = all.on("n", &received, &AskedKind::ANY, MonotonicTime(now));
             prop_assert!(before.usage.0.abs_diff(anew.usage.0) <= 1, "{before:?} is {anew:?}");
@@ -98,10 +98,10 @@ proptest! {
     }
 
     #[test]
-    fn pods_that_came_and_went_leave_nothing(placed in any_placed(), hinted in prop::collection::vec(0..40_u64, 0..20)) {
+    fn pods_that_came_and_went_leave_nothing(placed in any_placed(), assumed in prop::collection::vec(0..40_u64, 0..20)) {
         let mut all = ExpectedLoads::default();
-        for uid in hinted {
-            hint(&mut all, &uid.to_string(), None, &["n0", "n2"], MonotonicTime(uid * 1_000));
+        for uid in assumed {
+            assume(&mut all, &uid.to_string(), None, &["n0", "n2"], MonotonicTime(uid * 1_000));
         }
         let uids: Vec<String> = placed.iter().map(|(pod, ..)| pod.uid.clone()).collect();
         for (pod, elapsed, seen) in placed {
@@ -109,8 +109,8 @@ proptest! {
         }
         prop_assert_eq!(all.pods(), uids.len());
         uids.iter().for_each(|uid| all.gone(uid));
-        all.forget_hints(MonotonicTime(100_000));
-        prop_assert_eq!((all.pods(), all.hints(), all.nodes.len(), all.hinted.len()), (0, 0, 0, 0));
+        all.expire_assumed(MonotonicTime(100_000));
+        prop_assert_eq!((all.pods(), all.assumed_pods(), all.nodes.len(), all.assumed_by_age.len()), (0, 0, 0, 0));
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn a_pod_that_takes_any_board_is_spread_over_all_by_their_slots() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
     all.waits("h", MonotonicTime::START);
-    all.hint("h", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
+    all.assume("h", Some("rs"), AskedKind::ANY, &["n"], MonotonicTime::START);
     let on = |asked: &AskedKind| all.on("n", &received(mixed(0, 0), 0), asked, MonotonicTime::START);
     assert_eq!(on(&kind("intel")).usage, Millis(30_000), "of two pods a quarter each");
     assert_eq!(on(&kind("xilinx")).usage, Millis(90_000));

@@ -13,8 +13,8 @@ use crate::units::{Millis, MonotonicTime};
 
 /// A forecast and the time for which it is valid.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    of: Circumstances,
+pub(super) struct LinearForecast {
+    of: ForecastKey,
     from: MonotonicTime,
     until: MonotonicTime,
     usage: Line,
@@ -27,7 +27,7 @@ pub(super) struct Piece {
 
 /// The inputs of a forecast apart from the pods. A change of the pods discards the forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Circumstances {
+struct ForecastKey {
     signals: u64,
     received: (MonotonicTime, Millis),
     means: u64,
@@ -40,7 +40,7 @@ struct Line {
     fall_per_milli: f64,
 }
 
-impl Piece {
+impl LinearForecast {
     /// The forecast from `now` on for `pods`, the one bound longest first, on the boards of the kind `asked`.
     pub(super) fn of(
         pods: &[Bound],
@@ -51,8 +51,8 @@ impl Piece {
     ) -> Self {
         let (window, signals) = (received.state().window, received.signals());
         let claims = Claims::of(signals, pods.iter().map(|pod| (&pod.kind, 1.0)));
-        let mut piece = Self {
-            of: Circumstances::of(received, means, asked),
+        let mut forecast = Self {
+            of: ForecastKey::of(received, means, asked),
             from: now,
             until: MonotonicTime::NEVER,
             usage: Line::default(),
@@ -71,28 +71,28 @@ impl Piece {
             }
             let decay = 1.0 - elapsed.0 as f64 / window.0 as f64;
             let shown = pod.shown(received, now) / claims.under(&pod.kind);
-            piece.pods += share;
-            piece.ends_in(window - elapsed);
+            forecast.pods += share;
+            forecast.ends_in(window - elapsed);
             match means.expected(pod.owner.as_deref()) {
-                Some(mean) => piece.add(mean, decay, shown, share, window),
+                Some(mean) => forecast.add(mean, decay, shown, share, window),
                 None => {
-                    piece.unknown.add(decay * share, share / window.0 as f64);
-                    piece.shown += whole(shown * share);
+                    forecast.unknown.add(decay * share, share / window.0 as f64);
+                    forecast.shown += whole(shown * share);
                 }
             }
         }
-        piece
+        forecast
     }
 
     /// Whether the forecast is valid at `now` for this state, these means and this kind.
-    pub(super) fn holds(
+    pub(super) fn is_valid(
         &self,
         received: &Received,
         means: &Means,
         asked: &AskedKind,
         now: MonotonicTime,
     ) -> bool {
-        (self.from..self.until).contains(&now) && self.of == Circumstances::of(received, means, asked)
+        (self.from..self.until).contains(&now) && self.of == ForecastKey::of(received, means, asked)
     }
 
     /// The usage that is still expected, in milliseconds, and the number of pods without a known mean.
@@ -122,7 +122,7 @@ impl Piece {
     }
 }
 
-impl Circumstances {
+impl ForecastKey {
     fn of(received: &Received, means: &Means, asked: &AskedKind) -> Self {
         Self {
             signals: received.signals().fingerprint(),

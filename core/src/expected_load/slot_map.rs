@@ -1,5 +1,5 @@
 //! A map from names to values with generational keys. A decision reads the values of thousands of nodes, and hashing
-//! each name would wait for memory each time. A caller keeps a [`Spot`] per name, which leads to the value directly.
+//! each name would wait for memory each time. A caller keeps an [`ArenaKey`] per name, which leads to the value directly.
 //!
 //! A key has the index of the value's entry and the generation of the entry. An entry that was reused for another name
 //! has another generation, so an outdated key is never mistaken for a valid one.
@@ -11,116 +11,117 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The cached key of one name in one map. Its user must not use it for another name or another map.
 #[derive(Debug, Default)]
-pub struct Spot(AtomicU64);
+pub struct ArenaKey(AtomicU64);
 
 /// The map. A free entry has a default value, since values are small.
 #[derive(Debug)]
-pub(super) struct Spots<T> {
+pub(super) struct SlotMap<T> {
     /// Index of each name's entry. Names are those of known nodes, so a fast hash that is not collision-resistant is
     /// enough.
-    places: HashMap<Arc<str>, usize, RandomState>,
-    slots: Vec<Slot<T>>,
+    indexes: HashMap<Arc<str>, usize, RandomState>,
+    entries: Vec<Entry<T>>,
     free: Vec<usize>,
-    tenants: u32,
+    generations: u32,
 }
 
 #[derive(Debug)]
 #[repr(C)]
-struct Slot<T> {
+struct Entry<T> {
     /// 0 for a free entry.
-    tenant: u32,
+    generation: u32,
     value: T,
 }
 
-const NOBODY: u32 = 0;
+const FREE: u32 = 0;
 
-impl Spot {
+impl ArenaKey {
     /// Index and generation.
     fn get(&self) -> (usize, u32) {
         // Both are in one atomic number, so any value read is consistent: it is valid or its generation is outdated.
         let packed = self.0.load(Ordering::Relaxed);
         #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
-        let tenant = packed as u32;
-        (usize::try_from(packed >> u32::BITS).unwrap_or(usize::MAX), tenant)
+        let generation = packed as u32;
+        (usize::try_from(packed >> u32::BITS).unwrap_or(usize::MAX), generation)
     }
 
-    fn set(&self, place: usize, tenant: u32) {
-        let Ok(place) = u32::try_from(place) else { return };
-        self.0.store(u64::from(place) << u32::BITS | u64::from(tenant), Ordering::Relaxed);
+    fn set(&self, index: usize, generation: u32) {
+        let Ok(index) = u32::try_from(index) else { return };
+        self.0.store(u64::from(index) << u32::BITS | u64::from(generation), Ordering::Relaxed);
     }
 }
 
-impl Clone for Spot {
+impl Clone for ArenaKey {
     fn clone(&self) -> Self {
         Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
     }
 }
 
-impl<T> Default for Spots<T> {
+impl<T> Default for SlotMap<T> {
     fn default() -> Self {
-        Self { places: HashMap::default(), slots: Vec::new(), free: Vec::new(), tenants: NOBODY }
+        Self { indexes: HashMap::default(), entries: Vec::new(), free: Vec::new(), generations: FREE }
     }
 }
 
-impl<T: Default> Spots<T> {
+impl<T: Default> SlotMap<T> {
     /// The value of `name`.
     pub(super) fn get(&self, name: &str) -> Option<&T> {
-        let place = self.places.get(name)?;
-        self.slots.get(*place).map(|slot| &slot.value)
+        let index = self.indexes.get(name)?;
+        self.entries.get(*index).map(|entry| &entry.value)
     }
 
     /// The value of `name`, found by its key. An outdated key is updated.
-    pub(super) fn at(&self, spot: &Spot, name: &str) -> Option<&T> {
-        let (place, tenant) = spot.get();
-        let there = self.slots.get(place).filter(|slot| slot.tenant == tenant && tenant != NOBODY);
-        if let Some(slot) = there {
-            return Some(&slot.value);
+    pub(super) fn at(&self, key: &ArenaKey, name: &str) -> Option<&T> {
+        let (index, generation) = key.get();
+        let there =
+            self.entries.get(index).filter(|entry| entry.generation == generation && generation != FREE);
+        if let Some(entry) = there {
+            return Some(&entry.value);
         }
-        let place = *self.places.get(name)?;
-        let slot = self.slots.get(place)?;
-        spot.set(place, slot.tenant);
-        Some(&slot.value)
+        let index = *self.indexes.get(name)?;
+        let entry = self.entries.get(index)?;
+        key.set(index, entry.generation);
+        Some(&entry.value)
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        let place = self.places.get(name)?;
-        self.slots.get_mut(*place).map(|slot| &mut slot.value)
+        let index = self.indexes.get(name)?;
+        self.entries.get_mut(*index).map(|entry| &mut entry.value)
     }
 
     /// The value of `name`, a default one if the name is new, and the shared copy of the name.
     pub(super) fn of(&mut self, name: &str) -> (Arc<str>, &mut T) {
-        let (name, place) = match self.places.get_key_value(name) {
-            Some((name, place)) => (Arc::clone(name), *place),
+        let (name, index) = match self.indexes.get_key_value(name) {
+            Some((name, index)) => (Arc::clone(name), *index),
             None => {
-                let (name, place): (Arc<str>, usize) = (name.into(), self.free_place());
-                self.tenants = self.tenants.wrapping_add(1).max(NOBODY + 1);
-                self.slots[place].tenant = self.tenants;
-                self.places.insert(Arc::clone(&name), place);
-                (name, place)
+                let (name, index): (Arc<str>, usize) = (name.into(), self.free_index());
+                self.generations = self.generations.wrapping_add(1).max(FREE + 1);
+                self.entries[index].generation = self.generations;
+                self.indexes.insert(Arc::clone(&name), index);
+                (name, index)
             }
         };
-        (name, &mut self.slots[place].value)
+        (name, &mut self.entries[index].value)
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        let Some(place) = self.places.remove(name) else { return };
-        self.slots[place] = Slot { tenant: NOBODY, value: T::default() };
-        self.free.push(place);
+        let Some(index) = self.indexes.remove(name) else { return };
+        self.entries[index] = Entry { generation: FREE, value: T::default() };
+        self.free.push(index);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.places.iter().filter_map(|(name, place)| Some((&**name, &self.slots.get(*place)?.value)))
+        self.indexes.iter().filter_map(|(name, index)| Some((&**name, &self.entries.get(*index)?.value)))
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.indexes.len()
     }
 
-    fn free_place(&mut self) -> usize {
+    fn free_index(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { tenant: NOBODY, value: T::default() });
-            self.slots.len() - 1
+            self.entries.push(Entry { generation: FREE, value: T::default() });
+            self.entries.len() - 1
         })
     }
 }
@@ -131,9 +132,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_place_that_has_another_tenant_is_not_mistaken() {
-        let mut values = Spots::<u32>::default();
-        let (a, b) = (Spot::default(), Spot::default());
+    fn a_key_of_an_earlier_generation_is_not_mistaken() {
+        let mut values = SlotMap::<u32>::default();
+        let (a, b) = (ArenaKey::default(), ArenaKey::default());
         assert_eq!(values.at(&a, "a"), None);
         *values.of("a").1 = 1;
         assert_eq!((values.at(&a, "a"), values.at(&a, "a")), (Some(&1), Some(&1)));
@@ -146,10 +147,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_spot_finds_what_the_name_finds(changes in proptest::collection::vec((0..4_usize, 0..3_u8), 0..60)) {
+        fn a_key_finds_the_same_value_as_the_name(changes in proptest::collection::vec((0..4_usize, 0..3_u8), 0..60)) {
             let names = ["a", "b", "c", "d"];
-            let spots: Vec<Spot> = names.iter().map(|_| Spot::default()).collect();
-            let (mut values, mut model) = (Spots::<usize>::default(), HashMap::<&str, usize>::new());
+            let keys: Vec<ArenaKey> = names.iter().map(|_| ArenaKey::default()).collect();
+            let (mut values, mut model) = (SlotMap::<usize>::default(), HashMap::<&str, usize>::new());
             for (turn, (name, change)) in changes.into_iter().enumerate() {
                 match change {
                     0 => values.remove(names[name]),
@@ -159,8 +160,8 @@ mod tests {
                     0 => drop(model.remove(names[name])),
                     _ => drop(model.insert(names[name], turn)),
                 }
-                for (name, spot) in names.iter().zip(&spots) {
-                    prop_assert_eq!(values.at(spot, name), model.get(name));
+                for (name, key) in names.iter().zip(&keys) {
+                    prop_assert_eq!(values.at(key, name), model.get(name));
                     prop_assert_eq!(values.get(name), model.get(name));
                 }
             }
