@@ -9,12 +9,12 @@
 //!
 //! The extender and the simulator open the files.
 
-pub mod book;
-pub mod line;
-pub mod scribe;
+mod decoder;
+mod encoder;
+mod line;
 #[cfg(test)]
 mod tests;
 
-pub use book::{Book, Decided, ReadError, Recorded};
-pub use line::{Answer, Asked, FORMAT, Header, Line, VERSION, Verb};
-pub use scribe::{Scribe, Seen, Witness};
+pub use decoder::{Decided, ReadError, Recorded, RecordingDecoder};
+pub use encoder::{DecisionInput, NodeSnapshot, RecordingEncoder};
+pub use line::{Asked, FORMAT, Header, Line, RecordedAnswer, VERSION, Verb};

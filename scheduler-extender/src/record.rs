@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use fpga_core::decide::Rules;
 use fpga_core::expected_load::Expected;
 use fpga_core::node_facts::NodeFacts;
-use fpga_core::record::{Answer, Asked, Witness};
+use fpga_core::record::{Asked, NodeSnapshot, RecordedAnswer};
 use fpga_net::label_texts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -63,7 +63,7 @@ pub struct Item {
     /// What was expected on each, or nothing at all.
     pub expected: Vec<Expected>,
     /// What was answered.
-    pub answer: Answer,
+    pub answer: RecordedAnswer,
 }
 
 /// A node as a decision saw it.
@@ -204,7 +204,7 @@ label_texts! {
     }
 }
 
-impl Witness for Kept {
+impl NodeSnapshot for Kept {
     fn facts(&self) -> &NodeFacts {
         &self.0.facts
     }
@@ -250,7 +250,7 @@ mod tests {
             names,
             nodes,
             expected: Vec::new(),
-            answer: Answer::Scores(Vec::new()),
+            answer: RecordedAnswer::Scores(Vec::new()),
         }
     }
 

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use fpga_core::decide::{AntiHerd, Rules};
 use fpga_core::matching::UnlabelledNodes;
-use fpga_core::record::{Book, Decided, Recorded};
+use fpga_core::record::{Decided, Recorded, RecordingDecoder};
 use fpga_core::score::{MaxScore, Weights};
 use fpga_core::staleness::StalePolicy;
 use reader::Reader;
@@ -117,11 +117,11 @@ impl ReplayArgs {
     }
 
     fn read(&self, path: &Path, file: BufReader<File>, report: &mut Report) -> Result<()> {
-        let mut book = Book::default();
+        let mut decoder = RecordingDecoder::default();
         let mut reader = Reader::new(file);
         while let Some(line) = reader.next().with_context(|| format!("can't read {}", path.display()))? {
             let (number, is_whole) = (line.number, line.is_whole);
-            match book.read(line.text) {
+            match decoder.read(line.text) {
                 Ok(recorded) => {
                     let Some(recorded) = recorded.filter(|recorded| self.wants(recorded)) else { continue };
                     let again = recorded.decide(recorded.rules);

@@ -13,7 +13,7 @@ use crate::wire::{
 use fpga_core::decide::{AntiHerd, Candidate, NodeScore, Rules, filter, prioritize_expecting};
 use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
-use fpga_core::record::{Answer as RecordedAnswer, Asked, Verb as RecordedVerb};
+use fpga_core::record::{Asked, RecordedAnswer, Verb as RecordedVerb};
 use fpga_core::requirement::{InvalidRequirement, Requirement};
 use fpga_core::signals::AskedKind;
 use hyper::body::Bytes;

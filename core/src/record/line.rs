@@ -100,7 +100,7 @@ pub struct DecisionLine {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedLine>,
     /// The answer.
-    pub answer: Answer,
+    pub answer: RecordedAnswer,
 }
 
 /// A request: the verb, the time and the pod.
@@ -174,7 +174,7 @@ pub struct ExpectedLine {
 /// An answer; candidates are identified by their index in the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Answer {
+pub enum RecordedAnswer {
     /// To filter and preempt: the rejected candidates by reason. All others passed.
     Rejected(BTreeMap<Rejection, Vec<u32>>),
     /// To prioritize: the score of each candidate.
@@ -215,7 +215,7 @@ impl ExpectedLine {
     }
 }
 
-impl Answer {
+impl RecordedAnswer {
     /// An answer to filter or preempt.
     #[must_use]
     pub fn of_verdicts(verdicts: &[Result<(), Rejection>]) -> Self {

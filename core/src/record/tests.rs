@@ -18,7 +18,7 @@ use std::rc::Rc;
 #[derive(Debug, Clone)]
 struct Kept(Rc<NodeFacts>);
 
-impl Witness for Kept {
+impl NodeSnapshot for Kept {
     fn facts(&self) -> &NodeFacts {
         &self.0
     }
@@ -34,28 +34,28 @@ impl Witness for Kept {
 
 /// A cluster that changes, decides and records its decisions.
 struct Recorder {
-    scribe: Scribe<Kept>,
+    encoder: RecordingEncoder<Kept>,
     text: Vec<u8>,
 }
 
 impl Recorder {
     fn new() -> Self {
         let mut text = Vec::new();
-        let scribe = Scribe::begin("test 1", WallTime(7), &mut text).unwrap();
-        Self { scribe, text }
+        let encoder = RecordingEncoder::begin("test 1", WallTime(7), &mut text).unwrap();
+        Self { encoder, text }
     }
 
-    fn decide(&mut self, verb: Verb, case: &Case, nodes: &[(&str, Option<Kept>)]) -> Answer {
+    fn decide(&mut self, verb: Verb, case: &Case, nodes: &[(&str, Option<Kept>)]) -> RecordedAnswer {
         let candidates: Vec<Candidate<'_>> =
             nodes.iter().map(|(_, node)| node.as_ref().map(|node| &*node.0)).collect();
         let answer = match verb {
-            Verb::Filter | Verb::Preempt => {
-                Answer::of_verdicts(&filter(&case.requirement, &candidates, &case.rules, case.now).verdicts)
-            }
+            Verb::Filter | Verb::Preempt => RecordedAnswer::of_verdicts(
+                &filter(&case.requirement, &candidates, &case.rules, case.now).verdicts,
+            ),
             Verb::Prioritize => {
                 let (asked, rules) = (&case.requirement, &case.rules);
                 let scored = prioritize_expecting(asked, &candidates, &case.expected, rules, case.now);
-                Answer::Scores(scored.nodes.iter().map(|node| node.score).collect())
+                RecordedAnswer::Scores(scored.nodes.iter().map(|node| node.score).collect())
             }
         };
         let asked = Asked {
@@ -71,8 +71,9 @@ impl Recorder {
         let names: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
         let nodes: Vec<Option<Kept>> = nodes.iter().map(|(_, node)| node.clone()).collect();
         let (rules, expected) = (&case.rules, case.expected.as_slice());
-        let seen = Seen { asked: &asked, rules, names: &names, nodes: &nodes, expected, answer: &answer };
-        self.scribe.decision(&seen, &mut self.text).unwrap();
+        let input =
+            DecisionInput { asked: &asked, rules, names: &names, nodes: &nodes, expected, answer: &answer };
+        self.encoder.decision(&input, &mut self.text).unwrap();
         answer
     }
 
@@ -81,11 +82,11 @@ impl Recorder {
     }
 
     /// For each decision the recorded and the replayed answer.
-    fn replay(&self) -> Vec<(Answer, Answer)> {
-        let mut book = Book::default();
+    fn replay(&self) -> Vec<(RecordedAnswer, RecordedAnswer)> {
+        let mut decoder = RecordingDecoder::default();
         let mut answers = Vec::new();
         for line in self.lines() {
-            if let Some(recorded) = book.read(line).unwrap() {
+            if let Some(recorded) = decoder.read(line).unwrap() {
                 answers.push((recorded.answer.clone(), recorded.decide(recorded.rules).answer()));
             }
         }
@@ -143,14 +144,14 @@ fn other_rules_decide_otherwise() {
     let mut case = mk_case();
     case.requirement.bitstreams = vec!["sobel".parse().unwrap()];
     let nodes = [("loaded", Some(kept(loaded))), ("idle", Some(kept(mk_busy(0, 0))))];
-    assert_eq!(recorder.decide(Verb::Prioritize, &case, &nodes), Answer::Scores(vec![8, 8]));
-    let mut book = Book::default();
+    assert_eq!(recorder.decide(Verb::Prioritize, &case, &nodes), RecordedAnswer::Scores(vec![8, 8]));
+    let mut decoder = RecordingDecoder::default();
     let lines = recorder.lines();
     let (last, first) = lines.split_last().unwrap();
-    assert!(first.iter().all(|line| book.read(line).unwrap().is_none()));
-    let recorded = book.read(last).unwrap().unwrap();
+    assert!(first.iter().all(|line| decoder.read(line).unwrap().is_none()));
+    let recorded = decoder.read(last).unwrap().unwrap();
     let rules = Rules { weights: "4-1-1".parse().unwrap(), ..*recorded.rules };
-    assert_eq!(recorded.decide(&rules).answer(), Answer::Scores(vec![9, 3]));
+    assert_eq!(recorded.decide(&rules).answer(), RecordedAnswer::Scores(vec![9, 3]));
 }
 
 #[test]
@@ -163,11 +164,11 @@ fn expectations_count_only_where_the_rules_want_them() {
     let case = Case { expected, ..mk_case() };
     let nodes = [("a", Some(kept(mk_busy(0, 0)))), ("b", Some(kept(mk_busy(1, 0))))];
     let with = recorder.decide(Verb::Prioritize, &case, &nodes);
-    let mut book = Book::default();
+    let mut decoder = RecordingDecoder::default();
     let lines = recorder.lines();
     let (last, first) = lines.split_last().unwrap();
-    assert!(first.iter().all(|line| book.read(line).unwrap().is_none()));
-    let recorded = book.read(last).unwrap().unwrap();
+    assert!(first.iter().all(|line| decoder.read(line).unwrap().is_none()));
+    let recorded = decoder.read(last).unwrap().unwrap();
     assert_eq!(recorded.expected, case.expected, "to the last bit");
     assert_eq!(recorded.decide(recorded.rules).answer(), with);
     let off = Rules { anti_herd: AntiHerd::Off, ..*recorded.rules };
@@ -185,11 +186,11 @@ fn an_error_names_the_fault_of_the_line() {
     };
     let node = |number: u32| format!(r#"{{"node":{{"number":{number},"name":"n"}}}}"#);
     let after_header = |lines: &[&str]| {
-        let mut book = Book::default();
-        book.read(header).unwrap();
-        lines.iter().find_map(|line| book.read(line).err()).map(|error| error.to_string())
+        let mut decoder = RecordingDecoder::default();
+        decoder.read(header).unwrap();
+        lines.iter().find_map(|line| decoder.read(line).err()).map(|error| error.to_string())
     };
-    assert!(matches!(Book::default().read(rules), Err(ReadError::NoHeader)));
+    assert!(matches!(RecordingDecoder::default().read(rules), Err(ReadError::NoHeader)));
     for (lines, message) in [
         (vec![r#"{"header":{"format":"tar","version":1,"program":"","startedAtMs":0}}"#], "\"tar\""),
         (
@@ -224,20 +225,24 @@ fn a_recording_of_version_1_is_decided_again_by_the_rule_that_made_it() {
     let mut recorder = Recorder::new();
     let case = Case { rules: Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() }, ..mk_case() };
     let nodes = [("ten", Some(kept(ten_boards))), ("one", Some(kept(mk_busy(30_000, 0))))];
-    assert_eq!(recorder.decide(Verb::Prioritize, &case, &nodes), Answer::Scores(vec![10, 5]), "by slot");
+    assert_eq!(
+        recorder.decide(Verb::Prioritize, &case, &nodes),
+        RecordedAnswer::Scores(vec![10, 5]),
+        "by slot"
+    );
     let by_version = |version: &str| {
-        let mut book = Book::default();
+        let mut decoder = RecordingDecoder::default();
         let mut decided = None;
         for line in recorder.lines() {
             let line = line.replace(r#""version":2"#, version);
-            if let Some(recorded) = book.read(&line).unwrap() {
+            if let Some(recorded) = decoder.read(&line).unwrap() {
                 decided = Some((recorded.ranking, recorded.decide(recorded.rules).answer()));
             }
         }
         decided.unwrap()
     };
-    assert_eq!(by_version(r#""version":2"#), (Ranking::PerSlot, Answer::Scores(vec![10, 5])));
-    assert_eq!(by_version(r#""version":1"#), (Ranking::WholeNode, Answer::Scores(vec![5, 10])));
+    assert_eq!(by_version(r#""version":2"#), (Ranking::PerSlot, RecordedAnswer::Scores(vec![10, 5])));
+    assert_eq!(by_version(r#""version":1"#), (Ranking::WholeNode, RecordedAnswer::Scores(vec![5, 10])));
 }
 
 fn any_policy() -> impl Strategy<Value = StalePolicy> {
@@ -345,9 +350,9 @@ proptest! {
 
     #[test]
     fn no_line_makes_it_panic(lines in prop::collection::vec(".{0,80}", 0..5)) {
-        let mut book = Book::default();
+        let mut decoder = RecordingDecoder::default();
         for line in lines {
-            let _ = book.read(&line);
+            let _ = decoder.read(&line);
         }
     }
 }

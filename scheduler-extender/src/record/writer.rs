@@ -2,7 +2,7 @@
 
 use super::{Item, Kept, RecordMetrics};
 use crate::clock::Clock;
-use fpga_core::record::{Scribe, Seen};
+use fpga_core::record::{DecisionInput, RecordingEncoder};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -21,7 +21,7 @@ pub(super) struct Writer {
     metrics: RecordMetrics,
     file: BufWriter<File>,
     written: u64,
-    scribe: Scribe<Kept>,
+    encoder: RecordingEncoder<Kept>,
     line: Vec<u8>,
 }
 
@@ -33,9 +33,9 @@ impl Writer {
         metrics: RecordMetrics,
     ) -> io::Result<Self> {
         let file = begin(&path)?;
-        let (scribe, line) = header(&clock)?;
+        let (encoder, line) = header(&clock)?;
         let mut writer =
-            Self { path, max_bytes: max_bytes / 2, clock, metrics, file, written: 0, scribe, line };
+            Self { path, max_bytes: max_bytes / 2, clock, metrics, file, written: 0, encoder, line };
         writer.put()?;
         writer.file.flush()?;
         Ok(writer)
@@ -76,7 +76,7 @@ impl Writer {
             self.file = begin(&self.path)?;
             self.metrics.rotations.inc();
             // The new file must stand alone: all that the decision saw is written again.
-            (self.scribe, self.line) = header(&self.clock)?;
+            (self.encoder, self.line) = header(&self.clock)?;
             self.written = 0;
             self.put()?;
             self.encode(item)?;
@@ -90,8 +90,8 @@ impl Writer {
         self.line.clear();
         let names: Vec<&str> = item.names.iter().collect();
         let Item { asked, rules, nodes, expected, answer, .. } = item;
-        let seen = Seen { asked, rules, names: &names, nodes, expected, answer };
-        Ok(self.scribe.decision(&seen, &mut self.line)?)
+        let input = DecisionInput { asked, rules, names: &names, nodes, expected, answer };
+        Ok(self.encoder.decision(&input, &mut self.line)?)
     }
 
     fn put(&mut self) -> io::Result<()> {
@@ -102,10 +102,10 @@ impl Writer {
     }
 }
 
-fn header(clock: &Clock) -> io::Result<(Scribe<Kept>, Vec<u8>)> {
+fn header(clock: &Clock) -> io::Result<(RecordingEncoder<Kept>, Vec<u8>)> {
     let mut line = Vec::new();
-    let scribe = Scribe::begin(PROGRAM, clock.read().wall, &mut line)?;
-    Ok((scribe, line))
+    let encoder = RecordingEncoder::begin(PROGRAM, clock.read().wall, &mut line)?;
+    Ok((encoder, line))
 }
 
 /// An empty file; what is there is put aside.

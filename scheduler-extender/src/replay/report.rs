@@ -2,7 +2,7 @@
 
 use fpga_core::decide::Ranking;
 use fpga_core::matching::Rejection;
-use fpga_core::record::{Answer, Decided, Recorded, Verb};
+use fpga_core::record::{Decided, Recorded, RecordedAnswer, Verb};
 use fpga_core::units::WallTime;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -218,7 +218,7 @@ impl Report {
 }
 
 impl Difference {
-    fn between(recorded: &Recorded<'_>, answer: &Answer) -> Self {
+    fn between(recorded: &Recorded<'_>, answer: &RecordedAnswer) -> Self {
         let (then, now) =
             (texts(&recorded.answer, recorded.names.len()), texts(answer, recorded.names.len()));
         let differing = recorded.names.iter().zip(then.into_iter().zip(now));
@@ -238,12 +238,12 @@ impl Difference {
 
 impl Change {
     /// What is decided last counts.
-    fn take(&mut self, recorded: &Recorded<'_>, now: &Answer) {
+    fn take(&mut self, recorded: &Recorded<'_>, now: &RecordedAnswer) {
         let names = |places: &[usize]| {
             places.iter().filter_map(|place| recorded.names.get(*place).cloned()).collect::<Vec<_>>()
         };
         match (&recorded.answer, now) {
-            (Answer::Scores(then), Answer::Scores(now)) => {
+            (RecordedAnswer::Scores(then), RecordedAnswer::Scores(now)) => {
                 let best = |scores: &[u32]| {
                     let score = scores.iter().copied().max().unwrap_or_default();
                     let places: Vec<usize> =
@@ -254,7 +254,9 @@ impl Change {
                 self.verdict = Verdict::of(&self.then.nodes, &self.now.nodes);
                 self.at_ms = recorded.asked.at;
             }
-            (Answer::Rejected(then), Answer::Rejected(now)) if recorded.asked.verb == Verb::Filter => {
+            (RecordedAnswer::Rejected(then), RecordedAnswer::Rejected(now))
+                if recorded.asked.verb == Verb::Filter =>
+            {
                 let rejected = |answer: &BTreeMap<Rejection, Vec<u32>>| {
                     answer.values().flatten().copied().collect::<HashSet<u32>>()
                 };
@@ -320,10 +322,10 @@ impl Verdict {
 }
 
 /// Per candidate what was answered.
-fn texts(answer: &Answer, count: usize) -> Vec<String> {
+fn texts(answer: &RecordedAnswer, count: usize) -> Vec<String> {
     match answer {
-        Answer::Scores(scores) => scores.iter().map(|score| format!("score {score}")).collect(),
-        Answer::Rejected(rejected) => {
+        RecordedAnswer::Scores(scores) => scores.iter().map(|score| format!("score {score}")).collect(),
+        RecordedAnswer::Rejected(rejected) => {
             let mut texts = vec!["passes".to_owned(); count];
             for (reason, places) in rejected {
                 for place in places {

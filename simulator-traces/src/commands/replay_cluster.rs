@@ -6,7 +6,7 @@ use crate::outcome::{Format, Outcome, Table};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use fpga_core::decide::{AntiHerd, Rules};
-use fpga_core::record::{Answer, Book, Verb};
+use fpga_core::record::{RecordedAnswer, RecordingDecoder, Verb};
 use fpga_core::score::Weights;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -49,7 +49,7 @@ impl ReplayCluster {
     fn outcome(&self, path: &Path) -> anyhow::Result<Outcome> {
         let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
         let mut lines = BufReader::new(file);
-        let mut book = Book::default();
+        let mut decoder = RecordingDecoder::default();
         let (mut line, mut number) = (Vec::new(), 0_u64);
         let (mut decisions, mut scores_changed, mut best_changed) = (0_u64, 0_u64, 0_u64);
         let mut bests = Bests::new();
@@ -63,12 +63,12 @@ impl ReplayCluster {
             if text.trim().is_empty() {
                 continue;
             }
-            let read = book.read(text).with_context(|| format!("line {number} of {}", path.display()))?;
+            let read = decoder.read(text).with_context(|| format!("line {number} of {}", path.display()))?;
             let Some(recorded) = read.filter(|recorded| recorded.asked.verb == Verb::Prioritize) else {
                 continue;
             };
-            let Answer::Scores(before) = &recorded.answer else { continue };
-            let Answer::Scores(after) = recorded.decide(&self.rules(recorded.rules)).answer() else {
+            let RecordedAnswer::Scores(before) = &recorded.answer else { continue };
+            let RecordedAnswer::Scores(after) = recorded.decide(&self.rules(recorded.rules)).answer() else {
                 continue;
             };
             decisions += 1;

@@ -1,7 +1,7 @@
 //! The decoder of recordings, and the replay of their decisions.
 
 use super::line::{
-    Answer, Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, VERSION, Verb,
+    Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, RecordedAnswer, VERSION, Verb,
 };
 use crate::decide::{Candidate, NodeScore, Ranking, Rules, filter, prioritize_ranking};
 use crate::expected_load::Expected;
@@ -11,7 +11,7 @@ use crate::staleness::{Knowledge, Received};
 
 /// Decodes a recording line by line.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct RecordingDecoder {
     /// Ranking of the header's version; `None` before the first header.
     ranking: Option<Ranking>,
     rules: Option<Rules>,
@@ -34,7 +34,7 @@ pub struct Recorded<'b> {
     /// The expectation of each candidate, or none at all.
     pub expected: Vec<Expected>,
     /// The recorded answer.
-    pub answer: Answer,
+    pub answer: RecordedAnswer,
 }
 
 /// The result of a replayed decision.
@@ -75,7 +75,7 @@ pub enum ReadError {
     Answer(Verb, usize),
 }
 
-impl Book {
+impl RecordingDecoder {
     /// Decodes the next line. Returns the decision if the line has one.
     ///
     /// # Errors
@@ -143,8 +143,8 @@ impl Book {
             *place.ok_or(ReadError::Candidate(line.candidate, count))? = line.expected();
         }
         let fits = match (&answer, asked.verb) {
-            (Answer::Scores(scores), Verb::Prioritize) => scores.len() == count,
-            (Answer::Rejected(rejected), Verb::Filter | Verb::Preempt) => {
+            (RecordedAnswer::Scores(scores), Verb::Prioritize) => scores.len() == count,
+            (RecordedAnswer::Rejected(rejected), Verb::Filter | Verb::Preempt) => {
                 rejected.values().flatten().all(|place| (*place as usize) < count)
             }
             _ => false,
@@ -180,10 +180,10 @@ impl Recorded<'_> {
 impl Decided {
     /// The answer to kube-scheduler.
     #[must_use]
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> RecordedAnswer {
         match self {
-            Self::Verdicts(verdicts) => Answer::of_verdicts(verdicts),
-            Self::Scores(nodes) => Answer::Scores(nodes.iter().map(|node| node.score).collect()),
+            Self::Verdicts(verdicts) => RecordedAnswer::of_verdicts(verdicts),
+            Self::Scores(nodes) => RecordedAnswer::Scores(nodes.iter().map(|node| node.score).collect()),
         }
     }
 }

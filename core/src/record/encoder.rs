@@ -1,7 +1,7 @@
 //! The encoder of recordings. It remembers the state of each node that it has written and writes only new states.
 
 use super::line::{
-    Answer, Asked, CandidateLine, DecisionLine, ExpectedLine, Header, KnowledgeLine, Line, NodeLine,
+    Asked, CandidateLine, DecisionLine, ExpectedLine, Header, KnowledgeLine, Line, NodeLine, RecordedAnswer,
 };
 use crate::decide::Rules;
 use crate::expected_load::Expected;
@@ -11,7 +11,7 @@ use crate::units::WallTime;
 use std::collections::HashMap;
 
 /// A node as a decision saw it, in the caller's own type.
-pub trait Witness {
+pub trait NodeSnapshot {
     /// The facts of the node.
     fn facts(&self) -> &NodeFacts;
 
@@ -24,7 +24,7 @@ pub trait Witness {
 
 /// A decision and all its inputs.
 #[derive(Debug, Clone)]
-pub struct Seen<'a, W> {
+pub struct DecisionInput<'a, N> {
     /// The request.
     pub asked: &'a Asked,
     /// The administrator's settings.
@@ -32,21 +32,21 @@ pub struct Seen<'a, W> {
     /// Names of the candidates.
     pub names: &'a [&'a str],
     /// Each candidate; `None` for a node that was never seen.
-    pub nodes: &'a [Option<W>],
+    pub nodes: &'a [Option<N>],
     /// The expectation of each candidate, or none at all.
     pub expected: &'a [Expected],
     /// The answer.
-    pub answer: &'a Answer,
+    pub answer: &'a RecordedAnswer,
 }
 
 /// Encodes one recording.
 #[derive(Debug)]
-pub struct Scribe<W> {
+pub struct RecordingEncoder<N> {
     rules: Option<Rules>,
-    nodes: HashMap<Box<str>, (u32, W)>,
+    nodes: HashMap<Box<str>, (u32, N)>,
 }
 
-impl<W: Witness + Clone> Scribe<W> {
+impl<N: NodeSnapshot + Clone> RecordingEncoder<N> {
     /// Starts a recording and writes its header to `out`.
     ///
     /// # Errors
@@ -60,30 +60,34 @@ impl<W: Witness + Clone> Scribe<W> {
     ///
     /// # Errors
     /// An error of serde_json, which does not occur with these types.
-    pub fn decision(&mut self, seen: &Seen<'_, W>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        if self.rules.as_ref() != Some(seen.rules) {
-            write(&Line::Rules(Box::new(*seen.rules)), out)?;
-            self.rules = Some(*seen.rules);
+    pub fn decision(
+        &mut self,
+        input: &DecisionInput<'_, N>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), serde_json::Error> {
+        if self.rules.as_ref() != Some(input.rules) {
+            write(&Line::Rules(Box::new(*input.rules)), out)?;
+            self.rules = Some(*input.rules);
         }
-        let mut candidates = Vec::with_capacity(seen.nodes.len());
-        for (name, node) in seen.names.iter().zip(seen.nodes) {
+        let mut candidates = Vec::with_capacity(input.nodes.len());
+        for (name, node) in input.names.iter().zip(input.nodes) {
             candidates.push(match node {
                 Some(node) => CandidateLine::Number(self.number(name, node, out)?),
                 None => CandidateLine::Name((*name).to_owned()),
             });
         }
-        let expected = (0..).zip(seen.expected).filter(|(_, expected)| **expected != Expected::default());
+        let expected = (0..).zip(input.expected).filter(|(_, expected)| **expected != Expected::default());
         let line = DecisionLine {
-            asked: seen.asked.clone(),
+            asked: input.asked.clone(),
             candidates,
             expected: expected.map(|(place, expected)| ExpectedLine::new(place, expected)).collect(),
-            answer: seen.answer.clone(),
+            answer: input.answer.clone(),
         };
         write(&Line::Decision(Box::new(line)), out)
     }
 
     /// The number of the node. Writes a line first if the node or its state is new.
-    fn number(&mut self, name: &str, node: &W, out: &mut Vec<u8>) -> Result<u32, serde_json::Error> {
+    fn number(&mut self, name: &str, node: &N, out: &mut Vec<u8>) -> Result<u32, serde_json::Error> {
         let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let number = match self.nodes.get_mut(name) {
             Some((number, known)) if known.is_same(node) => return Ok(*number),
