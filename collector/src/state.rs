@@ -11,7 +11,7 @@ use fpga_core::event::Event;
 use fpga_core::ledger::{Ledger, Order, TooManyReporters, Verdict};
 use fpga_core::node_state::{DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, StateVersion};
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
-use fpga_core::window::{InvalidLength, Measured, Share, Window};
+use fpga_core::window::{InvalidLength, Share, Window, WindowMeasurement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -266,7 +266,7 @@ impl State {
     pub fn node_state(&self, now: WallTime, heartbeat: Millis, silence: Option<Silence>) -> NodeState {
         let slots = self.devices.iter().map(|(id, device)| (id.clone(), device.status.slots)).collect();
         let Moment { now, wall } = self.moment(now);
-        let Measured { usage, reconfiguration, buckets, devices, mut bitstreams } =
+        let WindowMeasurement { usage, reconfiguration, buckets, devices, mut bitstreams } =
             self.window.measure(now, &slots);
         let length = self.window.length();
         let devices = self.devices.values().map(|Device { status, heard }| {

@@ -25,7 +25,7 @@ use std::str::FromStr;
 /// The administrator's settings for filter and prioritize.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Rules {
+pub struct DecisionRules {
     /// Weight of each signal.
     pub weights: Weights,
     /// Greatest score.
@@ -87,7 +87,7 @@ pub struct ScoreDecision {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeScore {
-    /// The score that kube-scheduler gets, 0 to [`Rules::max_score`].
+    /// The score that kube-scheduler gets, 0 to [`DecisionRules::max_score`].
     pub score: u32,
     /// Weighted mean of the terms, 0 to 1.
     pub mean: f32,
@@ -97,7 +97,7 @@ pub struct NodeScore {
     /// Whether the node's state was fresh enough to be ranked.
     pub freshness: Freshness,
     /// Measured values; `None` if the state is not fresh.
-    pub measured: Option<Measured>,
+    pub measured: Option<MeasuredBoards>,
     /// Usage expected beyond the measured one; `None` if no pod is expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<ExpectedShare>,
@@ -143,7 +143,7 @@ pub enum Capped {
 /// time of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Measured {
+pub struct MeasuredBoards {
     /// Slot time used. Ranks compare it per slot.
     #[serde(rename = "usageMs")]
     pub usage: Millis,
@@ -176,7 +176,7 @@ pub struct ExpectedShare {
 pub fn filter(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
-    rules: &Rules,
+    rules: &DecisionRules,
     now: MonotonicTime,
 ) -> FilterDecision {
     let matcher = Matcher::of(asked);
@@ -205,7 +205,7 @@ pub fn filter(
 pub fn prioritize(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
-    rules: &Rules,
+    rules: &DecisionRules,
     now: MonotonicTime,
 ) -> ScoreDecision {
     prioritize_expecting(asked, candidates, &[], rules, now)
@@ -218,7 +218,7 @@ pub fn prioritize_expecting(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
     expected: &[Expected],
-    rules: &Rules,
+    rules: &DecisionRules,
     now: MonotonicTime,
 ) -> ScoreDecision {
     prioritize_ranking(Ranking::PerSlot, asked, candidates, expected, rules, now)
@@ -231,7 +231,7 @@ pub fn prioritize_ranking(
     asked: &Requirement,
     candidates: &[Candidate<'_>],
     expected: &[Expected],
-    rules: &Rules,
+    rules: &DecisionRules,
     now: MonotonicTime,
 ) -> ScoreDecision {
     let wanted = Wanted::by(asked);
@@ -242,9 +242,9 @@ pub fn prioritize_ranking(
         if ranking == Ranking::WholeNode {
             load = received.signals().load_at(age);
         }
-        Some(Measured { usage: load.usage, reconfiguration: load.reconfiguration, slots, now, age })
+        Some(MeasuredBoards { usage: load.usage, reconfiguration: load.reconfiguration, slots, now, age })
     };
-    let measured: Vec<Option<Measured>> = candidates.iter().map(fresh).collect();
+    let measured: Vec<Option<MeasuredBoards>> = candidates.iter().map(fresh).collect();
     let usage = usage_loads(ranking, &measured, expected);
     let mut ranked = Ranked::of(ranking, &usage, &measured, rules.weights.per_signal());
     let mut usage = usage.into_iter();
@@ -299,10 +299,10 @@ impl Ranked {
     fn of(
         ranking: Ranking,
         usage: &[PerSlot],
-        measured: &[Option<Measured>],
+        measured: &[Option<MeasuredBoards>],
         weights: PerSignal<f64>,
     ) -> Self {
-        fn by(measured: &[Option<Measured>], value: impl Fn(&Measured) -> u64) -> Vec<f64> {
+        fn by(measured: &[Option<MeasuredBoards>], value: impl Fn(&MeasuredBoards) -> u64) -> Vec<f64> {
             ranks(&measured.iter().flatten().map(value).collect::<Vec<_>>())
         }
         Self {
@@ -355,7 +355,7 @@ impl Ranking {
 }
 
 /// The usage of the candidates with fresh state, raised by what is expected on each.
-fn usage_loads(ranking: Ranking, measured: &[Option<Measured>], expected: &[Expected]) -> Vec<PerSlot> {
+fn usage_loads(ranking: Ranking, measured: &[Option<MeasuredBoards>], expected: &[Expected]) -> Vec<PerSlot> {
     let usage: Vec<PerSlot> =
         measured.iter().flatten().map(|measured| ranking.per_slot(measured.usage, measured.slots)).collect();
     if expected.is_empty() {

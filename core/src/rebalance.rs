@@ -4,7 +4,7 @@
 //! The gaps between the uses of a node's functions give the expected cold starts ([`crate::reuse`]). Slot time does
 //! not count.
 
-use crate::reuse::{Pressure, Profile};
+use crate::reuse::{Pressure, ReuseProfile};
 
 /// Number of functions of a node that are tried, the most frequently used first.
 const TRIED: usize = 16;
@@ -17,7 +17,7 @@ pub struct Placed {
     /// Index of the function's node.
     pub node: usize,
     /// The function's effect on a node's slots.
-    pub profile: Profile,
+    pub profile: ReuseProfile,
 }
 
 /// A move of a function to another node.

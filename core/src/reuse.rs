@@ -8,7 +8,7 @@ mod foresight;
 mod profile;
 
 pub use foresight::{Foresight, Horizon, MOST_KNOWN};
-pub use profile::{Pressure, Profile};
+pub use profile::{Pressure, ReuseProfile};
 
 use crate::units::{Millis, MonotonicTime};
 

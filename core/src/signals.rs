@@ -11,7 +11,7 @@ mod tests;
 
 pub use keys::Key;
 pub use kinds::AskedKind;
-pub use load::Load;
+pub use load::WindowLoad;
 
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
@@ -31,7 +31,7 @@ pub struct Signals {
     window: Millis,
     bucket: Millis,
     /// Bloom filter of the keys in `bitstreams`. Most lookups miss, and the filter alone answers those.
-    marks: u64,
+    bloom: u64,
     /// Hash of usage and bitstreams.
     fingerprint: u64,
     boards_now: BoardsNow,
@@ -39,15 +39,15 @@ pub struct Signals {
     slots: u32,
     boards: Boards,
     /// A copy of the last entries of `sums`. While the state is young no other entries are read.
-    last_sums: [Load; LAST_SUMS],
+    last_sums: [WindowLoad; LAST_SUMS],
     /// Entry `i` is the sum over the newest `i` slices.
-    sums: Box<[Load]>,
+    sums: Box<[WindowLoad]>,
     /// Kind of the first board.
     kind: BoardKeys,
     /// Kinds of the boards that answer.
     kinds: Box<[Kind]>,
     /// Load of the whole node in the window, at the time of the measurement.
-    measured: Load,
+    measured: WindowLoad,
     /// For the bitstreams of the state: the keys of all names, then the keys of all digests, then for each bitstream
     /// the age of the state, in milliseconds, at which the bitstream no longer counts as present.
     bitstreams: Box<[u64]>,
@@ -73,7 +73,7 @@ pub enum Boards {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoardsLoad {
     /// Sum of the boards' loads.
-    pub load: Load,
+    pub load: WindowLoad,
     /// Number of slots of the boards.
     pub slots: u32,
     /// Empty slots and waiting tasks of the boards.
@@ -85,7 +85,7 @@ impl Signals {
     #[must_use]
     pub fn of(state: &NodeState) -> Self {
         let (usage, reconfiguration) = (&state.buckets.usage, &state.buckets.reconfiguration);
-        let mut sum = Load::default();
+        let mut sum = WindowLoad::default();
         let mut sums = vec![sum];
         for index in 0..state.buckets.len() {
             sum.usage += usage.get(index).copied().unwrap_or_default();
@@ -96,9 +96,9 @@ impl Signals {
         let names = state.bitstreams.iter().map(|bitstream| bitstream.name.as_deref().map_or(NONE, name_key));
         let digests = state.bitstreams.iter().map(|bitstream| bitstream.digest.map_or(NONE, digest_key));
         let mut bitstreams: Vec<u64> = names.chain(digests).collect();
-        let marks = bitstreams.iter().fold(0, |marks, key| marks | mark(*key));
+        let bloom = bitstreams.iter().fold(0, |bloom, key| bloom | bloom_bit(*key));
         let kinds = Kind::all_of(state, &bitstreams);
-        bitstreams.extend(ages_from_which_gone(state));
+        bitstreams.extend(expiry_ages(state));
         let mut hasher = DefaultHasher::new();
         (window, state.buckets.bucket, &bitstreams).hash(&mut hasher);
         for kind in &kinds {
@@ -106,7 +106,7 @@ impl Signals {
         }
         sums.hash(&mut hasher);
         let first_of_last = sums.len().saturating_sub(LAST_SUMS);
-        let mut last_sums = [Load::default(); LAST_SUMS];
+        let mut last_sums = [WindowLoad::default(); LAST_SUMS];
         for (last, sum) in last_sums.iter_mut().zip(&sums[first_of_last..]) {
             *last = *sum;
         }
@@ -114,7 +114,7 @@ impl Signals {
             stale_after: state.stale_after(),
             window,
             bucket: state.buckets.bucket,
-            marks,
+            bloom,
             fingerprint: hasher.finish(),
             boards_now: BoardsNow::of(&state.devices),
             slots: u32::try_from(state.slots()).unwrap_or(u32::MAX),
@@ -123,7 +123,7 @@ impl Signals {
             sums: sums.into(),
             kind: state.devices.first().map(|device| BoardKeys::of(device, state)).unwrap_or_default(),
             kinds,
-            measured: Load { usage: state.usage, reconfiguration: state.reconfiguration },
+            measured: WindowLoad { usage: state.usage, reconfiguration: state.reconfiguration },
             bitstreams: bitstreams.into(),
         }
     }
@@ -161,14 +161,14 @@ impl Signals {
         if self.boards == Boards::None || self.boards == Boards::Uniform && self.kind.are(asked) {
             return BoardsLoad { load: whole, slots: self.slots, now: self.boards_now };
         }
-        let mut boards = BoardsLoad { load: Load::default(), slots: 0, now: BoardsNow::default() };
+        let mut boards = BoardsLoad { load: WindowLoad::default(), slots: 0, now: BoardsNow::default() };
         for kind in self.kinds.iter().filter(|kind| kind.keys.are(asked)) {
             boards.load += kind.measured;
             boards.slots = boards.slots.saturating_add(kind.slots);
             boards.now += kind.now;
         }
         if boards.slots == 0 {
-            boards.load = Load { usage: self.window, reconfiguration: self.window };
+            boards.load = WindowLoad { usage: self.window, reconfiguration: self.window };
             return boards;
         }
         let fade = |of_boards: Millis, measured: Millis, now: Millis| match measured {
@@ -176,7 +176,7 @@ impl Signals {
             Millis::ZERO => part(now, boards.slots.into(), self.slots.into()),
             measured => part(now, of_boards.0, measured.0),
         };
-        boards.load = Load {
+        boards.load = WindowLoad {
             usage: fade(boards.load.usage, self.measured.usage, whole.usage),
             reconfiguration: fade(
                 boards.load.reconfiguration,
@@ -232,7 +232,7 @@ impl Signals {
     /// The load of the whole node in the window that ends `age` after the measurement, as [`NodeState::usage_at`]
     /// computes it.
     #[must_use]
-    pub fn load_at(&self, age: Millis) -> Load {
+    pub fn load_at(&self, age: Millis) -> WindowLoad {
         let covered = (self.window - age).0;
         let whole = covered.checked_div(self.bucket.0).unwrap_or_default();
         let whole = usize::try_from(whole).unwrap_or(usize::MAX).min(self.sums.len() - 1);
@@ -250,14 +250,14 @@ impl Signals {
             };
             inside + Millis(share)
         };
-        Load {
+        WindowLoad {
             usage: part(beyond.usage, inside.usage),
             reconfiguration: part(beyond.reconfiguration, inside.reconfiguration),
         }
     }
 
     /// The sum over the newest `slices` slices; `None` if there are fewer.
-    fn sum(&self, slices: usize) -> Option<Load> {
+    fn sum(&self, slices: usize) -> Option<WindowLoad> {
         let first_of_last = self.sums.len().saturating_sub(LAST_SUMS);
         match slices.checked_sub(first_of_last) {
             Some(_) if slices >= self.sums.len() => None,
@@ -273,15 +273,16 @@ impl Signals {
         if !self.may_have(key) {
             return false;
         }
-        let gone_at = &self.bitstreams[self.bitstreams.len() / 3 * 2..];
-        self.bitstreams_with(key).any(|index| gone_at.get(index).is_some_and(|gone_at| age.0 < *gone_at))
+        let expires_at = &self.bitstreams[self.bitstreams.len() / 3 * 2..];
+        self.bitstreams_with(key)
+            .any(|index| expires_at.get(index).is_some_and(|expires_at| age.0 < *expires_at))
     }
 
     /// False if the state has no such bitstream. True may be a false positive.
     #[must_use]
     pub fn may_have(&self, key: Key) -> bool {
         let (Key::Name(key) | Key::Digest(key)) = key;
-        self.marks & mark(key) != 0
+        self.bloom & bloom_bit(key) != 0
     }
 
     /// Indexes of the state's bitstreams with this key, whether present at some age or not.
@@ -312,7 +313,7 @@ impl Boards {
 
 /// For each bitstream the age of the state, in milliseconds, at which the bitstream no longer counts as present. A
 /// bitstream in a slot of a board that answers never expires.
-fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
+fn expiry_ages(state: &NodeState) -> impl Iterator<Item = u64> {
     let mut is_loaded = vec![false; state.bitstreams.len()];
     let healthy = state.devices.iter().filter(|device| device.health == Health::Healthy);
     for index in healthy.flat_map(|device| &device.loaded) {
@@ -330,6 +331,6 @@ fn ages_from_which_gone(state: &NodeState) -> impl Iterator<Item = u64> {
 }
 
 /// The bit of a key in the bloom filter.
-fn mark(key: u64) -> u64 {
+fn bloom_bit(key: u64) -> u64 {
     1 << (key % 64)
 }

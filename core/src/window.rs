@@ -107,7 +107,7 @@ pub struct InvalidLength(pub Millis);
 
 /// The values of the window at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct WindowMeasurement {
     /// Slot time used by all devices.
     pub usage: Millis,
     /// Time spent reconfiguring by all devices.
@@ -115,14 +115,14 @@ pub struct Measured {
     /// Both amounts in time slices.
     pub buckets: Buckets,
     /// Both amounts of each requested device.
-    pub devices: BTreeMap<String, MeasuredDevice>,
+    pub devices: BTreeMap<String, DeviceMeasurement>,
     /// Bitstreams used or loaded in the window, most recently used first.
     pub bitstreams: Vec<RecentBitstream>,
 }
 
 /// The amounts of one device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MeasuredDevice {
+pub struct DeviceMeasurement {
     /// Slot time used.
     pub usage: Millis,
     /// Time spent reconfiguring.
@@ -260,7 +260,7 @@ impl Window {
 
     /// The values of the window at `now`, for a node with `devices` (id and number of slots).
     #[must_use]
-    pub fn measure(&self, now: MonotonicTime, devices: &BTreeMap<String, u32>) -> Measured {
+    pub fn measure(&self, now: MonotonicTime, devices: &BTreeMap<String, u32>) -> WindowMeasurement {
         let mut at = self.clone();
         let now = at.advance(now);
         let line = at.line;
@@ -274,7 +274,8 @@ impl Window {
         }
         let bucket = self.length.0.div_ceil(PUBLISHED_SLICES);
         let count = usize::try_from(self.length.0.div_ceil(bucket)).unwrap_or(usize::MAX);
-        let mut measured = Measured { bitstreams: at.recent.published(now), ..Measured::default() };
+        let mut measured =
+            WindowMeasurement { bitstreams: at.recent.published(now), ..WindowMeasurement::default() };
         let mut total = at.elsewhere;
         // The usage of a single device is that of the node, so it is computed once.
         let is_only = total.is_empty() && at.devices.len() == 1 && devices.len() == 1;
@@ -285,7 +286,7 @@ impl Window {
                 let buckets = amounts.buckets(&line, now, bucket, count, u64::from(*slots));
                 measured.devices.insert(
                     id,
-                    MeasuredDevice {
+                    DeviceMeasurement {
                         usage: Buckets::sum_at(&buckets.usage, buckets.bucket, self.length, Millis::ZERO),
                         reconfiguration: Buckets::sum_at(
                             &buckets.reconfiguration,

@@ -1,7 +1,7 @@
 //! What kube-scheduler, or somebody who says so, asks the extender.
 
 use bytes::Bytes;
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_core::units::{MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
@@ -119,7 +119,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> T {
 /// An extender that knows [`NODES`]: one with a fresh state, one with a broken one, one with labels alone.
 fn extender() -> App {
     let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
-    let app = App::new(Rules::default(), clock);
+    let app = App::new(DecisionRules::default(), clock);
     let fresh = r#"{"v":1,"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":1,"windowMs":300000,"usageMs":7,
         "reconfigurationMs":0,"devices":[{"id":"dm0","vendor":"intel","slots":4,"loaded":[0],"healthy":true}],
         "bitstreams":[{"name":"sobel","lastUsedAgoMs":0}],"window":{"bucketMs":10000,"usageMs":[7],"reconfigurationMs":[]}}"#;

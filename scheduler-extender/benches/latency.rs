@@ -13,7 +13,7 @@
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::signals::AskedKind;
 use fpga_core::units::{Millis, MonotonicTime, WallTime};
@@ -166,7 +166,7 @@ fn cluster() -> Arc<App> {
     let started = Instant::now();
     let now =
         move || Moment { now: MonotonicTime::after(started.elapsed()), wall: WallTime(1_760_000_000_000) };
-    let state = Arc::new(App::new(Rules::default(), Clock::new(now)));
+    let state = Arc::new(App::new(DecisionRules::default(), Clock::new(now)));
     for index in 0..NODES {
         let mut node = ObjectMeta { name: Some(name(index)), ..ObjectMeta::default() };
         state.index.apply(node.clone(), Shown::Listed, state.clock.read());

@@ -5,7 +5,7 @@
 //!     cargo run --release -p fpga-scheduler-extender --example record_cost
 #![allow(clippy::unwrap_used, reason = "what fails here ends the measurement")]
 
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::Clock;
 use fpga_scheduler_extender::index::Shown;
@@ -50,7 +50,7 @@ fn main() {
 /// Sorted times of filter and of prioritize.
 fn measure(file: Option<std::path::PathBuf>) -> (Vec<Duration>, Vec<Duration>) {
     let clock = Clock::system();
-    let mut app = App::new(Rules::default(), clock.clone());
+    let mut app = App::new(DecisionRules::default(), clock.clone());
     let recorded = file.clone();
     app.recorder = file.map(|file| Recorder::start(file, 4 << 30, clock, &mut app.registry).unwrap());
     let names: Vec<String> = (0..NODES).map(|node| format!("node-{node:05}")).collect();

@@ -13,7 +13,7 @@
 )]
 
 use axum::Router;
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_core::node_state::{decode, encode_whole};
 use fpga_core::units::Millis;
 use fpga_node_stream::client::{Address, Credentials, NodeStream};
@@ -57,7 +57,7 @@ fn replica(nodes: usize, token: PathBuf) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let clock = Clock::system();
-        let state = Arc::new(App::new(Rules::default(), clock.clone()));
+        let state = Arc::new(App::new(DecisionRules::default(), clock.clone()));
         let names: std::collections::HashSet<String> =
             (0..nodes).map(|node| format!("node-{node}")).collect();
         for node in 0..nodes {

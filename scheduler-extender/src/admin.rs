@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_core::node_labels::NodeLabels;
 use fpga_core::node_state::{NodeState, StateVersion};
 use fpga_core::staleness::{Freshness, Knowledge};
@@ -181,7 +181,7 @@ fn respond(body: serde_json::Result<Vec<u8>>) -> Response {
 
 #[derive(Serialize)]
 struct Explained<'a> {
-    rules: &'a Rules,
+    rules: &'a DecisionRules,
     #[serde(skip_serializing_if = "Option::is_none")]
     votes: Option<Votes>,
     #[serde(flatten)]

@@ -18,7 +18,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_net::http::{BodyError, BodyLimits, Budget, Charge};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ const READING_PART: usize = 2;
 impl App {
     /// A service that knows no nodes yet, and goes by these rules.
     #[must_use]
-    pub fn new(rules: Rules, clock: Clock) -> Self {
+    pub fn new(rules: DecisionRules, clock: Clock) -> Self {
         Self::with_config(Config::fixed(Policy { rules, ..Policy::default() }), clock)
     }
 

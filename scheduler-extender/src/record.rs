@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::explain::Names;
 use crate::index::Node;
 use anyhow::Context as _;
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_core::expected_load::Expected;
 use fpga_core::node_facts::NodeFacts;
 use fpga_core::record::{Asked, NodeSnapshot, RecordedAnswer};
@@ -55,7 +55,7 @@ pub struct Item {
     /// What was asked.
     pub asked: Asked,
     /// What the administrator had chosen.
-    pub rules: Rules,
+    pub rules: DecisionRules,
     /// The candidates.
     pub names: Names,
     /// What was known of each.
@@ -246,7 +246,7 @@ mod tests {
         let (names, nodes) = (Names::default(), vec![None; candidates]);
         Item {
             asked,
-            rules: Rules::default(),
+            rules: DecisionRules::default(),
             names,
             nodes,
             expected: Vec::new(),

@@ -13,7 +13,7 @@ use crate::config::file;
 use crate::settings::Settings;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::matching::UnlabelledNodes;
 use fpga_core::record::{Decided, Recorded, RecordingDecoder};
 use fpga_core::score::{MaxScore, Weights};
@@ -159,14 +159,14 @@ impl WhatIf {
     }
 
     /// `rules` with what is given in their place.
-    fn over(&self, rules: &Rules) -> Rules {
+    fn over(&self, rules: &DecisionRules) -> DecisionRules {
         let nothing = Settings::default();
         let config = self.config.as_ref().unwrap_or(&nothing);
         let weights = config.weights.zip(rules.weights.per_signal());
         // Each of them has been checked, so that together they are fine.
         let configured = Weights::of(weights.map(|(given, recorded)| given.unwrap_or(recorded)));
         let stale = config.stale.zip(rules.stale).map(|(given, recorded)| given.unwrap_or(recorded));
-        Rules {
+        DecisionRules {
             weights: self.weights.unwrap_or(configured.unwrap_or(rules.weights)),
             max_score: self.max_score.or(config.max_score).unwrap_or(rules.max_score),
             stale: self.stale.map_or(stale, |policy| stale.map(|_| policy)),

@@ -3,7 +3,7 @@
 //! Both places fill the same [`Settings`], in which everything may be left open. How they are written is not known here.
 
 use fpga_core::catalog::Catalog;
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::matching::UnlabelledNodes;
 use fpga_core::score::{InvalidWeights, MaxScore, PerSignal, Weights};
 use fpga_core::staleness::StalePolicy;
@@ -38,7 +38,7 @@ pub struct Settings {
 pub struct Policy {
     /// What decisions go by.
     #[serde(flatten)]
-    pub rules: Rules,
+    pub rules: DecisionRules,
     /// What explanations go by.
     #[serde(rename = "schedulerWeight")]
     pub scheduler_weight: SchedulerWeight,
@@ -78,7 +78,7 @@ impl Settings {
     pub fn policy(&self) -> Result<Policy, InvalidWeights> {
         let weights = self.weights.zip(Weights::default().per_signal());
         Ok(Policy {
-            rules: Rules {
+            rules: DecisionRules {
                 weights: Weights::of(weights.map(|(given, default)| given.unwrap_or(default)))?,
                 max_score: self.max_score.unwrap_or_default(),
                 stale: self.stale.map(Option::unwrap_or_default),

@@ -10,7 +10,7 @@ use crate::wire::{
     Encode, ExtenderArgs, FilterResult, HostPriorities, Malformed, Nodes, Pod, PreemptionArgs,
     PreemptionResult, Reply, Writer,
 };
-use fpga_core::decide::{AntiHerd, Candidate, NodeScore, Rules, filter, prioritize_expecting};
+use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, NodeScore, filter, prioritize_expecting};
 use fpga_core::expected_load::{Expected, MAX_ASSUMED_NODES};
 use fpga_core::matching::Rejection;
 use fpga_core::record::{Asked, RecordedAnswer, Verb as RecordedVerb};
@@ -269,7 +269,7 @@ fn record<'n>(
     verb: Verb,
     at: Moment,
     pod: &Pod<'_>,
-    (asked, rules, names): (&Requirement, &Rules, impl Iterator<Item = &'n str>),
+    (asked, rules, names): (&Requirement, &DecisionRules, impl Iterator<Item = &'n str>),
     kept: Option<Vec<Option<Kept>>>,
     decided: impl FnOnce() -> (Vec<Expected>, RecordedAnswer),
 ) {

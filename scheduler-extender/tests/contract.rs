@@ -12,7 +12,7 @@ mod many_boards;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use fpga_core::units::{MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::{App, Routes, app};
 use fpga_scheduler_extender::clock::{Clock, Moment};
@@ -35,12 +35,12 @@ fn fixture(name: &str) -> Value {
 }
 
 /// A service at a time that stands still, and its state.
-fn service(rules: Rules) -> (Router, Arc<App>) {
+fn service(rules: DecisionRules) -> (Router, Arc<App>) {
     service_at(rules, Arc::new(AtomicU64::new(10_000)))
 }
 
 /// The same at a time that the test sets, in milliseconds since the start.
-fn service_at(rules: Rules, now: Arc<AtomicU64>) -> (Router, Arc<App>) {
+fn service_at(rules: DecisionRules, now: Arc<AtomicU64>) -> (Router, Arc<App>) {
     let now = move || MonotonicTime(now.load(Ordering::Relaxed));
     let clock = Clock::new(move || Moment { now: now(), wall: WallTime(1_760_000_000_000) });
     let state = Arc::new(App::new(rules, clock));
@@ -66,7 +66,7 @@ fn show(state: &App, name: &str, labels: &[(&str, &str)], annotation: Option<&st
 
 /// The nodes of the recordings, labelled as there; one has a state, for there it was the best.
 fn recorded_cluster() -> (Router, Arc<App>) {
-    let (router, state) = service(Rules::default());
+    let (router, state) = service(DecisionRules::default());
     let names = ["node-0", "node-1", "node-2"].map(str::to_owned);
     for name in &names {
         let idle = node_state("intel", 0, "sobel");
@@ -203,7 +203,7 @@ async fn a_bitstream_goes_where_it_is_valid_and_platform_slots_and_loaded_are_as
 
 #[tokio::test]
 async fn the_annotation_decides_and_every_term_is_explained() {
-    let (router, state) = service(Rules::default());
+    let (router, state) = service(DecisionRules::default());
     let states = [("a", "intel", 9_000), ("b", "intel", 1_000), ("c", "xilinx", 0)];
     for (name, vendor, usage) in states {
         show(&state, name, &[], Some(&node_state(vendor, usage, if name == "a" { "sobel" } else { "mm" })));
@@ -255,7 +255,7 @@ async fn the_annotation_decides_and_every_term_is_explained() {
 
 #[tokio::test]
 async fn garbage_in_an_annotation_is_never_best_and_is_told() {
-    let (router, state) = service(Rules::default());
+    let (router, state) = service(DecisionRules::default());
     show(&state, "good", &[], Some(&node_state("intel", 9_000, "mm")));
     show(&state, "bad", &[("fpga-scheduling.io/fpga-vendor", "intel")], Some("{\"v\":1,"));
     state.index.listed(&HashSet::from(["good", "bad"].map(str::to_owned)));
@@ -271,7 +271,7 @@ async fn garbage_in_an_annotation_is_never_best_and_is_told() {
 
 #[tokio::test]
 async fn a_pod_that_asks_for_nothing_of_ours_passes_untouched_even_before_the_nodes_are_known() {
-    let (router, _) = service(Rules::default());
+    let (router, _) = service(DecisionRules::default());
     let request = json!({"Pod": pod(&json!({"app": "web"}), &Value::Null), "NodeNames": ["x", "y"]});
     assert_eq!(ask(&router, "/filter", &request).await["NodeNames"], json!(["x", "y"]));
     let scores = ask(&router, "/prioritize", &request).await;
@@ -280,7 +280,7 @@ async fn a_pod_that_asks_for_nothing_of_ours_passes_untouched_even_before_the_no
 
 #[tokio::test]
 async fn before_the_nodes_are_known_no_fpga_pod_is_decided() {
-    let (router, _) = service(Rules::default());
+    let (router, _) = service(DecisionRules::default());
     assert_eq!(get(&router, "/healthz").await.0, StatusCode::OK);
     assert_eq!(get(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
     for verb in ["filter", "prioritize", "preempt"] {
@@ -327,7 +327,7 @@ async fn a_pod_that_cannot_be_understood_is_rejected_by_every_node_and_told_what
 
 #[tokio::test]
 async fn all_nodes_are_told_in_pieces_as_one_array_in_the_order_of_their_names() {
-    let (router, state) = service(Rules::default());
+    let (router, state) = service(DecisionRules::default());
     assert_eq!(get(&router, "/nodes").await.1, "[]");
     let names: HashSet<String> = (0..700).map(|index| format!("node-{index:03}")).collect();
     for name in &names {
@@ -344,7 +344,7 @@ async fn all_nodes_are_told_in_pieces_as_one_array_in_the_order_of_their_names()
 
 #[tokio::test]
 async fn while_the_answer_about_all_nodes_is_read_slowly_nodes_change_and_decisions_go_on() {
-    let (router, state) = service(Rules::default());
+    let (router, state) = service(DecisionRules::default());
     let names: HashSet<String> = (0..700).map(|index| format!("node-{index:03}")).collect();
     for name in &names {
         show(&state, name, &[], Some(&node_state("intel", 1_000, "sobel")));

@@ -1,7 +1,7 @@
 //! What the service decides is recorded, and decided again from the file alone.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::signals::AskedKind;
 use fpga_core::units::{Millis, MonotonicTime, WallTime};
@@ -32,7 +32,7 @@ struct Bed {
 }
 
 impl Bed {
-    fn new(rules: Rules, max_bytes: u64) -> Self {
+    fn new(rules: DecisionRules, max_bytes: u64) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("decisions.jsonl");
         let now = Arc::new(AtomicU64::new(1_000));
@@ -133,7 +133,7 @@ fn replay(files: &[&Path], args: &[&str]) -> (bool, String) {
 #[test]
 fn what_the_service_decides_is_decided_again_from_the_file() {
     for anti_herd in [AntiHerd::On, AntiHerd::Off] {
-        let mut bed = Bed::new(Rules { anti_herd, ..Rules::default() }, PLENTY);
+        let mut bed = Bed::new(DecisionRules { anti_herd, ..DecisionRules::default() }, PLENTY);
         for step in 0..150 {
             for _ in 0..3 {
                 let node = bed.below(8);
@@ -181,7 +181,7 @@ fn what_the_service_decides_is_decided_again_from_the_file() {
 
 #[test]
 fn other_weights_show_which_pods_would_have_gone_elsewhere() {
-    let mut bed = Bed::new(Rules { anti_herd: AntiHerd::Off, ..Rules::default() }, PLENTY);
+    let mut bed = Bed::new(DecisionRules { anti_herd: AntiHerd::Off, ..DecisionRules::default() }, PLENTY);
     for step in 0..40 {
         for node in 0..8 {
             bed.change(node, step + 1);
@@ -205,7 +205,7 @@ fn other_weights_show_which_pods_would_have_gone_elsewhere() {
 #[test]
 fn a_full_file_is_put_aside_and_both_stand_alone() {
     const MAX: u64 = 40_000;
-    let mut bed = Bed::new(Rules::default(), MAX);
+    let mut bed = Bed::new(DecisionRules::default(), MAX);
     for step in 0..200 {
         let node = bed.below(8);
         bed.change(node, step + 1);
@@ -227,7 +227,7 @@ fn a_full_file_is_put_aside_and_both_stand_alone() {
 
 #[test]
 fn what_was_recorded_before_is_put_aside_and_what_is_no_file_is_refused() {
-    let bed = Bed::new(Rules::default(), PLENTY);
+    let bed = Bed::new(DecisionRules::default(), PLENTY);
     bed.ask(Verb::Filter, "before", 0, 1);
     let (file, _dir) = bed.end();
     let clock = Clock::system();

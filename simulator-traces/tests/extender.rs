@@ -112,11 +112,11 @@ impl Twins {
             let collector = Collector::new(&scenario.freshness, *slots, "board").unwrap();
             Node::new(NonZeroU32::new(*slots).unwrap(), collector, (Micros::from_millis(10.0), 0.0))
         };
-        let rules = fpga_core::decide::Rules {
+        let rules = fpga_core::decide::DecisionRules {
             weights: live_weights.parse().unwrap(),
             max_score: max_score.to_string().parse().unwrap(),
             anti_herd: anti_herd.parse().unwrap(),
-            ..fpga_core::decide::Rules::default()
+            ..fpga_core::decide::DecisionRules::default()
         };
         let live_now = Arc::new(AtomicU64::new(clock(SimTime::BEGIN).0));
         let read = {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use bytes::Bytes;
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::units::{MonotonicTime, WallTime};
 use fpga_scheduler_extender::app::App;
 use fpga_scheduler_extender::clock::{Clock, Moment};
@@ -19,7 +19,11 @@ use std::process::{Command, Output};
 /// much to do, `idle` has neither.
 fn record(file: &Path, asked: u32) {
     let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
-    let rules = Rules { weights: "1-0-0".parse().unwrap(), anti_herd: AntiHerd::Off, ..Rules::default() };
+    let rules = DecisionRules {
+        weights: "1-0-0".parse().unwrap(),
+        anti_herd: AntiHerd::Off,
+        ..DecisionRules::default()
+    };
     let mut app = App::new(rules, clock.clone());
     app.recorder = Some(Recorder::start(file.to_owned(), 1 << 30, clock, &mut app.registry).unwrap());
     let nodes = [("busy", 20_000, vec![json!({ "name": "sobel", "lastUsedAgoMs": 0 })]), ("idle", 0, vec![])];

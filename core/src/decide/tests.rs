@@ -21,14 +21,14 @@ fn with_sobel(usage: u64, reconfiguration: u64) -> NodeFacts {
     mk_node(state)
 }
 
-fn scores(nodes: &[&NodeFacts], rules: &Rules) -> Vec<u32> {
+fn scores(nodes: &[&NodeFacts], rules: &DecisionRules) -> Vec<u32> {
     let candidates: Vec<_> = nodes.iter().map(|node| Some(*node)).collect();
     let decision = prioritize(&asked(&["sobel"]), &candidates, rules, MonotonicTime::START);
     decision.nodes.iter().map(|node| node.score).collect()
 }
 
-fn rules(weights: &str) -> Rules {
-    Rules { weights: weights.parse().unwrap(), ..Rules::default() }
+fn rules(weights: &str) -> DecisionRules {
+    DecisionRules { weights: weights.parse().unwrap(), ..DecisionRules::default() }
 }
 
 fn all(policy: StalePolicy) -> StalePolicies {
@@ -78,7 +78,7 @@ fn further_signals_rank_as_the_papers_do() {
 fn stale_policies_set_the_value_of_further_signals_of_a_node_without_fresh_state() {
     let (fresh, absent) = (with_slots(1, 1), labelled("intel"));
     let stale = StalePolicies { queue: StalePolicy::Neutral, ..StalePolicies::default() };
-    let by = |weights| scores(&[&fresh, &absent], &Rules { stale, ..rules(weights) });
+    let by = |weights| scores(&[&fresh, &absent], &DecisionRules { stale, ..rules(weights) });
     assert_eq!((by("0-0-0-0-1-0"), by("0-0-0-1-0-0")), (vec![10, 5], vec![10, 0]));
 }
 
@@ -88,14 +88,14 @@ fn a_score_decision_reports_every_term_of_a_score() {
     let decision = prioritize(
         &asked(&["sobel"]),
         &[Some(&busy), Some(&absent)],
-        &Rules::default(),
+        &DecisionRules::default(),
         MonotonicTime(5_000),
     );
     let node = decision.nodes[0];
     assert_eq!(node.terms.locality, Term { value: 1.0, basis: Basis::Measured });
     assert_eq!(
         node.measured,
-        Some(Measured {
+        Some(MeasuredBoards {
             usage: Millis(300),
             reconfiguration: Millis(7),
             slots: 4,
@@ -118,13 +118,16 @@ fn nodes_without_fresh_state_are_not_counted_in_ranks() {
 #[test]
 fn a_node_without_fresh_state_never_looks_best() {
     let (busy, absent) = (mk_node(mk_busy(9, 9)), labelled("intel"));
-    let neutral = Rules { stale: all(StalePolicy::Neutral), ..rules("1-0-0") };
+    let neutral = DecisionRules { stale: all(StalePolicy::Neutral), ..rules("1-0-0") };
     let decision =
         prioritize(&asked(&["sobel"]), &[Some(&busy), Some(&absent), None], &neutral, MonotonicTime::START);
     assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [0, 0, 0]);
     assert_eq!(decision.nodes[1].capped, Capped::Yes);
     let unreadable = NodeFacts { knowledge: Knowledge::Unreadable, ..labelled("intel") };
-    assert_eq!(scores(&[&busy, &unreadable], &Rules { weights: Weights::default(), ..neutral }), [8, 5]);
+    assert_eq!(
+        scores(&[&busy, &unreadable], &DecisionRules { weights: Weights::default(), ..neutral }),
+        [8, 5]
+    );
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn the_stale_policy_sets_the_value_of_a_stale_state() {
         (StalePolicy::Penalise, 0, Ok(())),
         (StalePolicy::Exclude, 0, Err(Rejection::NotFresh)),
     ] {
-        let rules = Rules { stale: all(policy), ..Rules::default() };
+        let rules = DecisionRules { stale: all(policy), ..DecisionRules::default() };
         let decision = prioritize(&asked(&["sobel"]), &candidates, &rules, LATE);
         assert_eq!(decision.nodes.iter().map(|node| node.score).collect::<Vec<_>>(), [score, score]);
         assert_eq!(decision.nodes[0].freshness, Freshness::Stale);
@@ -148,7 +151,8 @@ fn the_stale_policy_sets_the_value_of_a_stale_state() {
 fn a_stale_policy_applies_to_its_signal_only() {
     let node = with_sobel(0, 0);
     let stale = StalePolicies { locality: StalePolicy::Neutral, ..StalePolicies::default() };
-    let decision = prioritize(&asked(&[]), &[Some(&node)], &Rules { stale, ..Rules::default() }, LATE);
+    let decision =
+        prioritize(&asked(&[]), &[Some(&node)], &DecisionRules { stale, ..DecisionRules::default() }, LATE);
     let terms = decision.nodes[0].terms;
     assert_eq!((terms.locality.basis, terms.usage.basis), (Basis::Neutral, Basis::Penalised));
 }
@@ -157,14 +161,20 @@ fn a_stale_policy_applies_to_its_signal_only() {
 fn the_filter_still_reads_the_boards_of_a_stale_state() {
     let node = mk_node(mk_busy(0, 0));
     let xilinx = Requirement { vendor: Some("xilinx".into()), ..asked(&[]) };
-    assert_eq!(filter(&asked(&[]), &[Some(&node)], &Rules::default(), LATE).verdicts, [Ok(())]);
-    assert_eq!(filter(&xilinx, &[Some(&node)], &Rules::default(), LATE).verdicts, [Err(Rejection::Vendor)]);
+    assert_eq!(filter(&asked(&[]), &[Some(&node)], &DecisionRules::default(), LATE).verdicts, [Ok(())]);
+    assert_eq!(
+        filter(&xilinx, &[Some(&node)], &DecisionRules::default(), LATE).verdicts,
+        [Err(Rejection::Vendor)]
+    );
 }
 
 #[test]
 fn a_node_never_seen_is_rejected_unless_unlabelled_ones_pass() {
-    assert_eq!(filter(&asked(&[]), &[None], &Rules::default(), LATE).verdicts, [Err(Rejection::UnknownNode)]);
-    let pass = Rules { unlabelled: UnlabelledNodes::Pass, ..Rules::default() };
+    assert_eq!(
+        filter(&asked(&[]), &[None], &DecisionRules::default(), LATE).verdicts,
+        [Err(Rejection::UnknownNode)]
+    );
+    let pass = DecisionRules { unlabelled: UnlabelledNodes::Pass, ..DecisionRules::default() };
     assert_eq!(filter(&asked(&[]), &[None], &pass, LATE).verdicts, [Ok(())]);
 }
 
@@ -188,8 +198,8 @@ prop_compose! {
     fn any_rules()(
         weights in [0_u8..5, 0_u8..5, 0_u8..5, 0_u8..5, 0_u8..5, 0_u8..5], max_score in 1_u32..200,
         stale in (any_policy(), any_policy(), any_policy()),
-    ) -> Rules {
-        Rules {
+    ) -> DecisionRules {
+        DecisionRules {
             weights: weights.map(|weight| weight.to_string()).join("-").parse().unwrap(),
             max_score: max_score.to_string().parse().unwrap(),
             stale: StalePolicies { locality: stale.0, usage: stale.1, queue: stale.2, ..StalePolicies::default() },
@@ -231,7 +241,7 @@ proptest! {
     fn more_free_slots_and_a_shorter_queue_are_never_worse(
         nodes in prop::collection::vec(any_node(), 1..20), slots in 0_u32..4, queued in 0_u32..9,
     ) {
-        let score = |loaded, queued, rules: &Rules| {
+        let score = |loaded, queued, rules: &DecisionRules| {
             let own = with_slots(loaded, queued);
             let nodes: Vec<_> = nodes.iter().chain([&own]).collect();
             *scores(&nodes, rules).last().unwrap()
@@ -246,7 +256,7 @@ proptest! {
         nodes in prop::collection::vec(any_node(), 1..20), usage in 0_u64..50, weights in (0_u8..5, 0_u8..5, 0_u8..5),
     ) {
         let weights = Weights::new(weights.0.into(), weights.1.into(), weights.2.into()).unwrap();
-        let rules = Rules { weights, ..Rules::default() };
+        let rules = DecisionRules { weights, ..DecisionRules::default() };
         let score = |usage| {
             let own = mk_node(mk_busy(usage, 5));
             let candidates: Vec<_> = nodes.iter().chain([&own]).map(Some).collect();

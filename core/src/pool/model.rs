@@ -9,7 +9,7 @@ use super::thresholds::Shape;
 
 /// The load on a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Load {
+pub struct ServerLoad {
     /// λ: arrivals per second.
     pub jobs_per_second: f64,
     /// B: capacity of the server, in bytes per second.
@@ -67,7 +67,7 @@ pub struct Best {
     pub completion: f64,
 }
 
-impl Load {
+impl ServerLoad {
     /// ρ: the share of the server's capacity that the jobs need.
     #[must_use]
     pub fn utilisation(&self) -> f64 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A scheduling policy of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct PoolPolicy {
     /// Order of the waiting jobs.
     pub order: Order,
     /// Rule which jobs may get a slot.
@@ -36,7 +36,7 @@ pub enum Fit {
     /// The first job whose home is the slot's node: the slots are not pooled.
     LocalOnly,
     /// By the jobs' homes, their waiting times and the number of remote jobs on the node.
-    ResourceAware(Rules),
+    ResourceAware(ResourceAwareRules),
 }
 
 /// Which of several idle slots an arriving job gets.
@@ -50,7 +50,7 @@ pub enum IdleChoice {
 
 /// Parameters of the resource-aware policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct ResourceAwareRules {
     /// C: maximum number of remote jobs on a node.
     pub contention: NonZeroU32,
     /// D: number of skips after which a job has waited long enough to run remotely.
@@ -110,7 +110,7 @@ pub struct Decision {
     pub skipped: Vec<Rank>,
 }
 
-impl Policy {
+impl PoolPolicy {
     /// First in, first out.
     #[must_use]
     pub fn fifo() -> Self {
@@ -125,8 +125,8 @@ impl Policy {
 
     /// Resource-aware (RA).
     #[must_use]
-    pub fn resource_aware(rules: Rules) -> Self {
-        let rules = Rules { nothing_fits: NothingFits::KeepIdle, ..rules };
+    pub fn resource_aware(rules: ResourceAwareRules) -> Self {
+        let rules = ResourceAwareRules { nothing_fits: NothingFits::KeepIdle, ..rules };
         Self { order: Order::Arrival, fit: Fit::ResourceAware(rules) }
     }
 
@@ -138,8 +138,8 @@ impl Policy {
 
     /// Workload-and-resource-aware (WRA).
     #[must_use]
-    pub fn workload_and_resource_aware(thresholds: Thresholds, rules: Rules) -> Self {
-        let rules = Rules { nothing_fits: NothingFits::TakeFirst, ..rules };
+    pub fn workload_and_resource_aware(thresholds: Thresholds, rules: ResourceAwareRules) -> Self {
+        let rules = ResourceAwareRules { nothing_fits: NothingFits::TakeFirst, ..rules };
         Self { order: Order::Queues(thresholds), fit: Fit::ResourceAware(rules) }
     }
 
@@ -170,7 +170,7 @@ impl Patience {
     }
 }
 
-impl Rules {
+impl ResourceAwareRules {
     /// Whether a job has waited long enough to run remotely.
     #[must_use]
     pub fn waited_long(&self, waiting: &Waiting, now: Duration) -> bool {
@@ -195,7 +195,7 @@ pub fn decide<'a>(
 }
 
 fn resource_aware<'a>(
-    rules: &Rules,
+    rules: &ResourceAwareRules,
     waiting: impl Iterator<Item = (Rank, &'a Waiting)>,
     offer: Offer,
     now: Duration,

@@ -3,7 +3,7 @@
 //! `submit`, `finish` and `wake` return the jobs that the caller must start now; [`policy::decide`] decides. A slot is
 //! either idle or busy.
 
-use super::policy::{self, Fit, IdleChoice, NothingFits, Offer, Policy, Rank, Rules};
+use super::policy::{self, Fit, IdleChoice, NothingFits, Offer, PoolPolicy, Rank, ResourceAwareRules};
 use super::{Grant, Home, Job, JobId, NodeIndex, Place, SlotNumber, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The slots of a set of nodes and the jobs that use or want them.
 #[derive(Debug)]
 pub struct Pool {
-    policy: Policy,
+    policy: PoolPolicy,
     nodes: Vec<Node>,
     /// Node of each idle slot, by the number that the slot got when it became idle.
     idle: BTreeMap<u64, NodeIndex>,
@@ -64,7 +64,7 @@ pub enum PoolError {
 
 impl Node {
     /// Whether any waiting job could start here: a cheap check before all waiting jobs are asked.
-    fn may_take(&self, rules: &Rules) -> bool {
+    fn may_take(&self, rules: &ResourceAwareRules) -> bool {
         let serves_enough = self.remote_running >= rules.contention.get();
         let only_own = serves_enough && rules.nothing_fits == NothingFits::KeepIdle;
         !self.free.is_empty() && (self.own_waiting > 0 || !only_own)
@@ -75,7 +75,7 @@ impl Pool {
     /// A pool with the given number of slots per node, in which at most `most_waiting` jobs wait. A node without slots
     /// only submits jobs.
     #[must_use]
-    pub fn new(slots: &[u32], policy: Policy, most_waiting: usize) -> Self {
+    pub fn new(slots: &[u32], policy: PoolPolicy, most_waiting: usize) -> Self {
         let nodes = slots.iter().map(|slots| Node {
             slots: *slots,
             free: VecDeque::new(),

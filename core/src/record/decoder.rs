@@ -3,7 +3,7 @@
 use super::line::{
     Asked, CandidateLine, DecisionLine, FORMAT, KnowledgeLine, Line, NodeLine, RecordedAnswer, VERSION, Verb,
 };
-use crate::decide::{Candidate, NodeScore, Ranking, Rules, filter, prioritize_ranking};
+use crate::decide::{Candidate, DecisionRules, NodeScore, Ranking, filter, prioritize_ranking};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_facts::NodeFacts;
@@ -14,7 +14,7 @@ use crate::staleness::{Knowledge, Received};
 pub struct RecordingDecoder {
     /// Ranking of the header's version; `None` before the first header.
     ranking: Option<Ranking>,
-    rules: Option<Rules>,
+    rules: Option<DecisionRules>,
     nodes: Vec<(String, NodeFacts)>,
 }
 
@@ -26,7 +26,7 @@ pub struct Recorded<'b> {
     /// The quantity by which nodes were compared.
     pub ranking: Ranking,
     /// The administrator's settings at that time.
-    pub rules: &'b Rules,
+    pub rules: &'b DecisionRules,
     /// Names of the candidates.
     pub names: Vec<String>,
     /// The facts of each candidate; `None` for a node that was never seen.
@@ -159,7 +159,7 @@ impl RecordingDecoder {
 impl Recorded<'_> {
     /// Replays the decision with the given rules. With [`Self::rules`] the result must equal [`Self::answer`].
     #[must_use]
-    pub fn decide(&self, rules: &Rules) -> Decided {
+    pub fn decide(&self, rules: &DecisionRules) -> Decided {
         let Asked { verb, now, requirement, .. } = &self.asked;
         match verb {
             Verb::Filter | Verb::Preempt => {

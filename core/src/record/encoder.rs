@@ -3,7 +3,7 @@
 use super::line::{
     Asked, CandidateLine, DecisionLine, ExpectedLine, Header, KnowledgeLine, Line, NodeLine, RecordedAnswer,
 };
-use crate::decide::Rules;
+use crate::decide::DecisionRules;
 use crate::expected_load::Expected;
 use crate::node_facts::NodeFacts;
 use crate::staleness::Knowledge;
@@ -28,7 +28,7 @@ pub struct DecisionInput<'a, N> {
     /// The request.
     pub asked: &'a Asked,
     /// The administrator's settings.
-    pub rules: &'a Rules,
+    pub rules: &'a DecisionRules,
     /// Names of the candidates.
     pub names: &'a [&'a str],
     /// Each candidate; `None` for a node that was never seen.
@@ -42,7 +42,7 @@ pub struct DecisionInput<'a, N> {
 /// Encodes one recording.
 #[derive(Debug)]
 pub struct RecordingEncoder<N> {
-    rules: Option<Rules>,
+    rules: Option<DecisionRules>,
     nodes: HashMap<Box<str>, (u32, N)>,
 }
 

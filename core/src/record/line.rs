@@ -1,6 +1,6 @@
 //! The lines of a recording. Field and variant names are part of the format: recordings of earlier versions use them.
 
-use crate::decide::{Ranking, Rules};
+use crate::decide::{DecisionRules, Ranking};
 use crate::expected_load::Expected;
 use crate::matching::Rejection;
 use crate::node_labels::NodeLabels;
@@ -23,7 +23,7 @@ pub enum Line {
     /// The first line. A further header resets the decoder.
     Header(Header),
     /// The administrator's settings, from this line on.
-    Rules(Box<Rules>),
+    Rules(Box<DecisionRules>),
     /// The facts of a node, from this line on.
     Node(Box<NodeLine>),
     /// A decision.

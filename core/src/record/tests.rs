@@ -1,5 +1,5 @@
 use super::*;
-use crate::decide::{AntiHerd, Candidate, Ranking, Rules, filter, prioritize_expecting};
+use crate::decide::{AntiHerd, Candidate, DecisionRules, Ranking, filter, prioritize_expecting};
 use crate::device::Health;
 use crate::expected_load::Expected;
 use crate::fixtures::{mk_bitstream, mk_busy, mk_device};
@@ -97,14 +97,14 @@ impl Recorder {
 #[derive(Debug, Clone)]
 struct Case {
     requirement: Requirement,
-    rules: Rules,
+    rules: DecisionRules,
     expected: Vec<Expected>,
     now: MonotonicTime,
 }
 
 fn mk_case() -> Case {
     let requirement = Requirement::default();
-    Case { requirement, rules: Rules::default(), expected: Vec::new(), now: MonotonicTime(1_000) }
+    Case { requirement, rules: DecisionRules::default(), expected: Vec::new(), now: MonotonicTime(1_000) }
 }
 
 fn kept(state: NodeState) -> Kept {
@@ -125,7 +125,7 @@ fn a_state_and_the_rules_are_written_once_and_again_when_they_change() {
     let nodes = [("a", Some(busy.clone())), ("b", Some(idle)), ("stranger", None)];
     recorder.decide(Verb::Filter, &mk_case(), &nodes);
     recorder.decide(Verb::Prioritize, &mk_case(), &nodes[..2]);
-    let other_rules = Rules { weights: "4-1-1".parse().unwrap(), ..Rules::default() };
+    let other_rules = DecisionRules { weights: "4-1-1".parse().unwrap(), ..DecisionRules::default() };
     let case = Case { rules: other_rules, ..mk_case() };
     recorder.decide(Verb::Prioritize, &case, &[("b", Some(kept(mk_busy(5, 5)))), ("a", Some(busy))]);
     let lines = recorder.lines();
@@ -150,7 +150,7 @@ fn other_rules_decide_otherwise() {
     let (last, first) = lines.split_last().unwrap();
     assert!(first.iter().all(|line| decoder.read(line).unwrap().is_none()));
     let recorded = decoder.read(last).unwrap().unwrap();
-    let rules = Rules { weights: "4-1-1".parse().unwrap(), ..*recorded.rules };
+    let rules = DecisionRules { weights: "4-1-1".parse().unwrap(), ..*recorded.rules };
     assert_eq!(recorded.decide(&rules).answer(), RecordedAnswer::Scores(vec![9, 3]));
 }
 
@@ -171,7 +171,7 @@ fn expectations_count_only_where_the_rules_want_them() {
     let recorded = decoder.read(last).unwrap().unwrap();
     assert_eq!(recorded.expected, case.expected, "to the last bit");
     assert_eq!(recorded.decide(recorded.rules).answer(), with);
-    let off = Rules { anti_herd: AntiHerd::Off, ..*recorded.rules };
+    let off = DecisionRules { anti_herd: AntiHerd::Off, ..*recorded.rules };
     assert_ne!(recorded.decide(&off).answer(), with);
 }
 
@@ -223,7 +223,10 @@ fn a_recording_of_version_1_is_decided_again_by_the_rule_that_made_it() {
     let mut ten_boards = mk_busy(100_000, 0);
     ten_boards.devices = vec![ten_boards.devices[0].clone(); 10];
     let mut recorder = Recorder::new();
-    let case = Case { rules: Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() }, ..mk_case() };
+    let case = Case {
+        rules: DecisionRules { weights: "0-1-0".parse().unwrap(), ..DecisionRules::default() },
+        ..mk_case()
+    };
     let nodes = [("ten", Some(kept(ten_boards))), ("one", Some(kept(mk_busy(30_000, 0))))];
     assert_eq!(
         recorder.decide(Verb::Prioritize, &case, &nodes),
@@ -255,9 +258,9 @@ prop_compose! {
         max_score in 1_u32..1_000,
         (locality, usage, reconfiguration) in (any_policy(), any_policy(), any_policy()),
         (pass, off) in any::<(bool, bool)>(),
-    ) -> Rules {
+    ) -> DecisionRules {
         let [a, b, c] = weights.map(|weight| f64::from(weight) / 1e4);
-        Rules {
+        DecisionRules {
             weights: Weights::new(a, b, c).unwrap(),
             max_score: MaxScore::try_from(max_score).unwrap(),
             stale: StalePolicies { locality, usage, reconfiguration, ..StalePolicies::default() },
@@ -345,7 +348,7 @@ proptest! {
     #[test]
     fn rules_come_back_as_they_were(rules in any_rules()) {
         let text = serde_json::to_string(&rules).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Rules>(&text).unwrap(), rules);
+        prop_assert_eq!(serde_json::from_str::<DecisionRules>(&text).unwrap(), rules);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::units::MonotonicTime;
 /// The effect of one function on a node's slots, as a function of the time for which unused bitstreams stay in a slot.
 /// Entry `bin` is for the time [`edge`]`(bin)`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Profile {
+pub struct ReuseProfile {
     /// Share of the time for which the function's bitstream is in a slot.
     pub resident: [f32; BINS],
     /// Cold starts per second.
@@ -17,15 +17,15 @@ pub struct Profile {
 /// The sum of the profiles of a node's functions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pressure {
-    sum: Profile,
+    sum: ReuseProfile,
     slots: f32,
 }
 
 impl Gaps {
     /// The profile of a function with these gaps, provided that future gaps are like the past ones.
     #[must_use]
-    pub fn profile(&self, now: MonotonicTime) -> Profile {
-        let mut profile = Profile::default();
+    pub fn profile(&self, now: MonotonicTime) -> ReuseProfile {
+        let mut profile = ReuseProfile::default();
         let Some(last) = self.last else { return profile };
         let mut counts = self.counts.map(f64::from);
         counts[bin_of(now - last)] += OPEN;
@@ -44,7 +44,7 @@ impl Gaps {
     }
 }
 
-impl Default for Profile {
+impl Default for ReuseProfile {
     fn default() -> Self {
         Self { resident: [0.0; BINS], cold: [0.0; BINS] }
     }
@@ -54,11 +54,11 @@ impl Pressure {
     /// A node with `slots` slots and without functions.
     #[must_use]
     pub fn new(slots: u32) -> Self {
-        Self { sum: Profile::default(), slots: narrow(f64::from(slots)) }
+        Self { sum: ReuseProfile::default(), slots: narrow(f64::from(slots)) }
     }
 
     /// Adds a function.
-    pub fn add(&mut self, function: &Profile) {
+    pub fn add(&mut self, function: &ReuseProfile) {
         for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
             *sum += one;
         }
@@ -68,7 +68,7 @@ impl Pressure {
     }
 
     /// Removes a function.
-    pub fn remove(&mut self, function: &Profile) {
+    pub fn remove(&mut self, function: &ReuseProfile) {
         for (sum, one) in self.sum.resident.iter_mut().zip(&function.resident) {
             *sum -= one;
         }
@@ -86,7 +86,7 @@ impl Pressure {
 
     /// Cold starts per second if `function` were added.
     #[must_use]
-    pub fn cold_with(&self, function: Option<&Profile>) -> f32 {
+    pub fn cold_with(&self, function: Option<&ReuseProfile>) -> f32 {
         let more = |bin: usize| function.map_or((0.0, 0.0), |one| (one.resident[bin], one.cold[bin]));
         let mut before = None;
         for bin in 0..BINS {

@@ -1,7 +1,7 @@
 //! The boards of a node by kind, with the slots, the load and the bitstreams of each kind.
 
 use super::keys::{Key, NONE, name_key};
-use super::load::Load;
+use super::load::WindowLoad;
 use crate::boards_now::BoardsNow;
 use crate::device::Health;
 use crate::node_state::{DeviceState, NodeState};
@@ -39,7 +39,7 @@ pub(super) struct Kind {
     pub(super) now: BoardsNow,
     /// Load of these boards in the window at the time of the measurement, with their share of the load that no board
     /// is named for.
-    pub(super) measured: Load,
+    pub(super) measured: WindowLoad,
     /// Sorted keys of the bitstreams in their slots.
     loaded: Box<[u64]>,
 }
@@ -93,7 +93,7 @@ impl Kind {
             let keys = BoardKeys::of(device, state);
             let number = *numbers.entry(keys).or_insert(kinds.len());
             if number == kinds.len() {
-                let (now, measured) = (BoardsNow::default(), Load::default());
+                let (now, measured) = (BoardsNow::default(), WindowLoad::default());
                 kinds.push((Self { keys, slots: 0, now, measured, loaded: Box::default() }, Vec::new()));
             }
             let (kind, devices) = &mut kinds[number];
@@ -103,7 +103,7 @@ impl Kind {
             devices.push(device);
         }
         let all_slots = state.slots();
-        let Load { usage, reconfiguration } = unattributed(state);
+        let WindowLoad { usage, reconfiguration } = unattributed(state);
         let with_devices = |(mut kind, devices): (Self, Vec<&DeviceState>)| {
             let slots = u64::from(kind.slots);
             kind.measured.usage += part(usage, slots, all_slots);
@@ -123,13 +123,13 @@ impl Kind {
 }
 
 /// The load of the node that no board is named for.
-fn unattributed(state: &NodeState) -> Load {
-    let mut attributed = Load::default();
+fn unattributed(state: &NodeState) -> WindowLoad {
+    let mut attributed = WindowLoad::default();
     for device in &state.devices {
         attributed.usage += device.usage;
         attributed.reconfiguration += device.reconfiguration;
     }
-    Load {
+    WindowLoad {
         usage: state.usage - attributed.usage,
         reconfiguration: state.reconfiguration - attributed.reconfiguration,
     }

@@ -226,7 +226,8 @@ fn bitstreams_are_listed_by_last_use_and_once() {
 }
 
 fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
-    let Measured { usage, reconfiguration, buckets, devices, bitstreams } = window.measure(now, &one_board());
+    let WindowMeasurement { usage, reconfiguration, buckets, devices, bitstreams } =
+        window.measure(now, &one_board());
     let of_device = devices.get("dm0").copied().unwrap_or_default();
     NodeState {
         boot: 1,

@@ -3,7 +3,7 @@
 use super::{ask, get, node_state, service_at, show};
 use axum::Router;
 use axum::http::StatusCode;
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::signals::AskedKind;
 use fpga_core::units::{Millis, MonotonicTime};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Three nodes, the less used the better; and a request for a pod of this UID over them.
-fn uneven_cluster(rules: Rules, now: Arc<AtomicU64>) -> (Router, Arc<App>, impl Fn(&str) -> Value) {
+fn uneven_cluster(rules: DecisionRules, now: Arc<AtomicU64>) -> (Router, Arc<App>, impl Fn(&str) -> Value) {
     let (router, state) = service_at(rules, now);
     for (name, usage) in [("a", 1_000), ("b", 2_000), ("c", 9_000)] {
         show(&state, name, &[], Some(&node_state("intel", usage, "sobel")));
@@ -48,7 +48,7 @@ fn scores_of(answer: &Value) -> Vec<u64> {
 #[tokio::test]
 async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
     let now = Arc::new(AtomicU64::new(10_000));
-    let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let rules = DecisionRules { weights: "0-1-0".parse().unwrap(), ..DecisionRules::default() };
     let (router, state, request) = uneven_cluster(rules, Arc::clone(&now));
     waiting(&state, &["p1", "p2", "p3", "p4"]);
     let (measured, one_on_a, one_on_b) = (vec![10, 7, 3], vec![7, 10, 3], vec![10, 3, 7]);
@@ -79,7 +79,7 @@ async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
 
 #[tokio::test]
 async fn a_pod_that_is_tried_again_is_not_charged_for_its_own_decision() {
-    let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let rules = DecisionRules { weights: "0-1-0".parse().unwrap(), ..DecisionRules::default() };
     let (router, state, request) = uneven_cluster(rules, Arc::new(AtomicU64::new(10_000)));
     waiting(&state, &["p1"]);
     for _ in 0..3 {
@@ -90,7 +90,7 @@ async fn a_pod_that_is_tried_again_is_not_charged_for_its_own_decision() {
 
 #[tokio::test]
 async fn requests_for_pods_that_nobody_created_move_no_other_pod() {
-    let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let rules = DecisionRules { weights: "0-1-0".parse().unwrap(), ..DecisionRules::default() };
     let (router, state, request) = uneven_cluster(rules, Arc::new(AtomicU64::new(10_000)));
     waiting(&state, &["real"]);
     ask(&router, "/prioritize", &request("real")).await;
@@ -104,7 +104,7 @@ async fn requests_for_pods_that_nobody_created_move_no_other_pod() {
 #[tokio::test]
 async fn what_pods_of_the_same_owner_use_is_learnt_and_expected() {
     let now = Arc::new(AtomicU64::new(10_000));
-    let rules = Rules { weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let rules = DecisionRules { weights: "0-1-0".parse().unwrap(), ..DecisionRules::default() };
     let (router, state, request) = uneven_cluster(rules, now);
     // Two of them have been on c for a window, where 9 s were used.
     for uid in ["old-1", "old-2"] {
@@ -120,7 +120,11 @@ async fn what_pods_of_the_same_owner_use_is_learnt_and_expected() {
 
 #[tokio::test]
 async fn with_anti_herd_off_only_measurements_count_and_pods_are_not_waited_for() {
-    let rules = Rules { anti_herd: AntiHerd::Off, weights: "0-1-0".parse().unwrap(), ..Rules::default() };
+    let rules = DecisionRules {
+        anti_herd: AntiHerd::Off,
+        weights: "0-1-0".parse().unwrap(),
+        ..DecisionRules::default()
+    };
     let (router, state, request) = uneven_cluster(rules, Arc::new(AtomicU64::new(10_000)));
     assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
     state.expectations.bound(&placed("p0", "a"), Millis::ZERO, MonotonicTime(10_000));
@@ -131,7 +135,7 @@ async fn with_anti_herd_off_only_measurements_count_and_pods_are_not_waited_for(
 
 #[tokio::test]
 async fn it_is_ready_when_nodes_and_pods_have_been_seen_and_decides_before_that() {
-    let (router, state, request) = uneven_cluster(Rules::default(), Arc::new(AtomicU64::new(10_000)));
+    let (router, state, request) = uneven_cluster(DecisionRules::default(), Arc::new(AtomicU64::new(10_000)));
     let (status, reason) = get(&router, "/readyz").await;
     assert_eq!((status, reason.contains("the pods of the cluster")), (StatusCode::SERVICE_UNAVAILABLE, true));
     assert_eq!(ask(&router, "/prioritize", &request("p")).await[0]["Score"], 10);

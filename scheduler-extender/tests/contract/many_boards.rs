@@ -1,7 +1,7 @@
 //! Nodes with ten boards of two vendors, four bitstreams on each, told by annotation and by stream.
 
 use super::{ask, service, show};
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::device::Health;
 use fpga_core::node_state::{
     Buckets, DeviceState, DigestPrefix, LeftOut, NodeState, RecentBitstream, decode, encode, encode_whole,
@@ -74,7 +74,11 @@ fn request(labels: &Value, annotations: &Value) -> Value {
 #[tokio::test]
 async fn ten_boards_of_two_vendors_are_told_apart_by_annotation_and_by_stream() {
     for way in [Way::Annotation, Way::Stream] {
-        let rules = Rules { weights: "0-1-0".parse().unwrap(), anti_herd: AntiHerd::Off, ..Rules::default() };
+        let rules = DecisionRules {
+            weights: "0-1-0".parse().unwrap(),
+            anti_herd: AntiHerd::Off,
+            ..DecisionRules::default()
+        };
         let (router, app) = service(rules);
         // a's Intel boards are nearly idle; as a whole it is the busier one.
         let states = [

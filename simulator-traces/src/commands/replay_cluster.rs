@@ -5,7 +5,7 @@
 use crate::outcome::{Format, Outcome, Table};
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use fpga_core::decide::{AntiHerd, Rules};
+use fpga_core::decide::{AntiHerd, DecisionRules};
 use fpga_core::record::{RecordedAnswer, RecordingDecoder, Verb};
 use fpga_core::score::Weights;
 use std::collections::BTreeMap;
@@ -109,8 +109,8 @@ impl ReplayCluster {
         Ok(outcome)
     }
 
-    fn rules(&self, then: &Rules) -> Rules {
-        Rules {
+    fn rules(&self, then: &DecisionRules) -> DecisionRules {
+        DecisionRules {
             weights: self.weights.unwrap_or(then.weights),
             anti_herd: self.anti_herd.unwrap_or(then.anti_herd),
             ..*then

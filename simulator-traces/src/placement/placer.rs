@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::scenario::ScenarioError;
 use crate::time::{Micros, SimTime};
 use fpga_core::bitstream::BitstreamId;
-use fpga_core::decide::{AntiHerd, Candidate, Ranking, Rules, filter, prioritize_ranking};
+use fpga_core::decide::{AntiHerd, Candidate, DecisionRules, Ranking, filter, prioritize_ranking};
 use fpga_core::expected_load::{Expected, ExpectedLoads, PlacedPod};
 use fpga_core::requirement::Requirement;
 use fpga_core::score::{MaxScore, Weights};
@@ -23,7 +23,7 @@ const LEARN: Micros = Micros(5_000_000);
 /// What places units.
 #[derive(Debug)]
 pub struct Placer {
-    rules: Rules,
+    rules: DecisionRules,
     ranking: Ranking,
     others: Others,
     others_weight: f64,
@@ -50,7 +50,7 @@ impl Placer {
             placement.max_score.to_string().parse().map_err(|error| invalid("max_score", &error))?;
         let anti_herd: AntiHerd =
             placement.anti_herd.parse().map_err(|error| invalid("anti_herd", &error))?;
-        let rules = Rules { weights, max_score, anti_herd, ..Rules::default() };
+        let rules = DecisionRules { weights, max_score, anti_herd, ..DecisionRules::default() };
         Ok(Self {
             rules,
             ranking: placement.ranking,

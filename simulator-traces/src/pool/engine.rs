@@ -5,7 +5,7 @@
 
 use super::sharing::{Sharing, Use};
 use crate::scenario::ScenarioError;
-use fpga_core::pool::policy::Policy;
+use fpga_core::pool::policy::PoolPolicy;
 use fpga_core::pool::state::{Pool, PoolError};
 use fpga_core::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};
 use std::time::Duration;
@@ -110,7 +110,11 @@ struct Engine<'a> {
 ///
 /// # Errors
 /// [`ScenarioError::Invalid`] if a job can never run, [`ScenarioError::Invariant`] if a law was broken.
-pub fn simulate(cluster: &Cluster, policy: Policy, jobs: &[Arrival]) -> Result<Vec<Record>, ScenarioError> {
+pub fn simulate(
+    cluster: &Cluster,
+    policy: PoolPolicy,
+    jobs: &[Arrival],
+) -> Result<Vec<Record>, ScenarioError> {
     let nodes = cluster.slots.len();
     let mut capacity = vec![cluster.nic; 2 * nodes];
     capacity.resize(3 * nodes, cluster.dma);

@@ -3,8 +3,10 @@
 use super::Scenario;
 use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions, invalid};
 use crate::scenario::ScenarioError;
-use fpga_core::pool::model::{Best, Formula, Linear, Load, Search};
-use fpga_core::pool::policy::{Fit, IdleChoice, NothingFits, Order, Patience, Policy, Preference, Rules};
+use fpga_core::pool::model::{Best, Formula, Linear, Search, ServerLoad};
+use fpga_core::pool::policy::{
+    Fit, IdleChoice, NothingFits, Order, Patience, PoolPolicy, Preference, ResourceAwareRules,
+};
 use fpga_core::pool::thresholds::{Shape, Thresholds};
 use std::num::NonZeroU32;
 
@@ -13,11 +15,11 @@ impl Scenario {
     ///
     /// # Errors
     /// [`ScenarioError::Invalid`].
-    pub fn model_load(&self) -> Result<Load, ScenarioError> {
+    pub fn model_load(&self) -> Result<ServerLoad, ScenarioError> {
         let sizes = self.sizes()?;
         let bytes_per_second = self.board_speed();
         let jobs_per_second = self.jobs.load.min(0.95) * bytes_per_second / sizes.mean();
-        Ok(Load { jobs_per_second, bytes_per_second, sizes })
+        Ok(ServerLoad { jobs_per_second, bytes_per_second, sizes })
     }
 
     /// The formula that the model uses.
@@ -86,7 +88,7 @@ impl Scenario {
         clippy::cast_sign_loss,
         reason = "not negative; `as` saturates"
     )]
-    pub fn policy(&self, name: PolicyName, thresholds: &Thresholds) -> Result<Policy, ScenarioError> {
+    pub fn policy(&self, name: PolicyName, thresholds: &Thresholds) -> Result<PoolPolicy, ScenarioError> {
         let RuleOptions { contention, skips, patience_ms_per_mb, preference, idle } = self.rules;
         let Some(contention) = NonZeroU32::new(contention) else {
             return Err(invalid("`rules.contention` must be at least 1"));
@@ -100,26 +102,28 @@ impl Scenario {
         };
         let patience = Patience((patience_ms_per_mb * 1e6) as u64);
         let nothing_fits = NothingFits::KeepIdle;
-        let rules = Rules { contention, skips, patience, preference, nothing_fits };
+        let rules = ResourceAwareRules { contention, skips, patience, preference, nothing_fits };
         let anyone = Fit::Anyone(match idle {
             IdleName::LongestIdle => IdleChoice::LongestIdle,
             IdleName::HomeFirst => IdleChoice::HomeFirst,
         });
         Ok(match name {
-            PolicyName::Fifo => Policy { fit: anyone, ..Policy::fifo() },
-            PolicyName::Sjf => Policy { fit: anyone, ..Policy::shortest_first() },
-            PolicyName::Ra => Policy::resource_aware(rules),
-            PolicyName::Wa => Policy { fit: anyone, ..Policy::workload_aware(thresholds.clone()) },
-            PolicyName::Wra => Policy::workload_and_resource_aware(thresholds.clone(), rules),
+            PolicyName::Fifo => PoolPolicy { fit: anyone, ..PoolPolicy::fifo() },
+            PolicyName::Sjf => PoolPolicy { fit: anyone, ..PoolPolicy::shortest_first() },
+            PolicyName::Ra => PoolPolicy::resource_aware(rules),
+            PolicyName::Wa => PoolPolicy { fit: anyone, ..PoolPolicy::workload_aware(thresholds.clone()) },
+            PolicyName::Wra => PoolPolicy::workload_and_resource_aware(thresholds.clone(), rules),
             PolicyName::WraIdle => {
-                Policy { order: Order::Queues(thresholds.clone()), ..Policy::resource_aware(rules) }
+                PoolPolicy { order: Order::Queues(thresholds.clone()), ..PoolPolicy::resource_aware(rules) }
             }
-            PolicyName::Sra => Policy {
+            PolicyName::Sra => PoolPolicy {
                 order: Order::Size,
-                ..Policy::workload_and_resource_aware(thresholds.clone(), rules)
+                ..PoolPolicy::workload_and_resource_aware(thresholds.clone(), rules)
             },
-            PolicyName::LocalFifo => Policy { order: Order::Arrival, ..Policy::local_shortest_first() },
-            PolicyName::LocalSjf => Policy::local_shortest_first(),
+            PolicyName::LocalFifo => {
+                PoolPolicy { order: Order::Arrival, ..PoolPolicy::local_shortest_first() }
+            }
+            PolicyName::LocalSjf => PoolPolicy::local_shortest_first(),
         })
     }
 }

@@ -30,7 +30,7 @@ fn node(boards: &[(&str, u64)]) -> NodeFacts {
     mk_node(state)
 }
 
-fn by(ranking: Ranking, vendor: Option<&str>, nodes: &[&NodeFacts], rules: &Rules) -> Vec<NodeScore> {
+fn by(ranking: Ranking, vendor: Option<&str>, nodes: &[&NodeFacts], rules: &DecisionRules) -> Vec<NodeScore> {
     let asked = Requirement { vendor: vendor.map(str::to_owned), ..Requirement::default() };
     let candidates: Vec<_> = nodes.iter().map(|node| Some(*node)).collect();
     prioritize_ranking(ranking, &asked, &candidates, &[], rules, MonotonicTime::START).nodes
@@ -120,7 +120,7 @@ proptest! {
             used.iter().map(|(usage, reconfiguration)| mk_node(mk_busy(*usage, *reconfiguration))).collect();
         let candidates: Vec<_> = nodes.iter().map(Some).collect();
         let weights = Weights::new(weights.0.into(), weights.1.into(), weights.2.into()).unwrap();
-        let rules = Rules { weights, ..Rules::default() };
+        let rules = DecisionRules { weights, ..DecisionRules::default() };
         let expected: Vec<Expected> = expected
             .iter()
             .take(nodes.len())

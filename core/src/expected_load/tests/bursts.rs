@@ -1,7 +1,7 @@
 //! Bursts: whether many pods at the same time go to one node.
 
 use super::*;
-use crate::decide::{Candidate, Rules, prioritize_expecting};
+use crate::decide::{Candidate, DecisionRules, prioritize_expecting};
 use crate::fixtures::mk_node;
 use crate::node_facts::NodeFacts;
 use crate::requirement::Requirement;
@@ -19,7 +19,7 @@ fn burst_after(mut all: ExpectedLoads, nodes: &[NodeFacts], weights: &str, expec
     let candidates: Vec<Candidate<'_>> = nodes.iter().map(Some).collect();
     let bitstreams = vec!["sobel".parse().unwrap()];
     let asked = Requirement { bitstreams, ..Requirement::default() };
-    let rules = Rules { weights: weights.parse().unwrap(), ..Rules::default() };
+    let rules = DecisionRules { weights: weights.parse().unwrap(), ..DecisionRules::default() };
     let (mut pods, mut random) = (vec![0; nodes.len()], 1_u64);
     for i in 0..200_u64 {
         let now = MonotonicTime(i * 10);

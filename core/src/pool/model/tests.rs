@@ -1,8 +1,8 @@
 use super::*;
 
-fn load(utilisation: f64, sizes: Sizes) -> Load {
+fn load(utilisation: f64, sizes: Sizes) -> ServerLoad {
     let bytes_per_second = 100.0;
-    Load { jobs_per_second: utilisation * bytes_per_second / sizes.mean(), bytes_per_second, sizes }
+    ServerLoad { jobs_per_second: utilisation * bytes_per_second / sizes.mean(), bytes_per_second, sizes }
 }
 
 fn geometric(from: f64, growth: f64, count: usize) -> Vec<f64> {

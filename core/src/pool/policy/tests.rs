@@ -2,8 +2,8 @@ use super::*;
 
 const NOW: Duration = Duration::from_secs(100);
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> ResourceAwareRules {
+    ResourceAwareRules {
         contention: NonZeroU32::new(2).unwrap(),
         skips: 5,
         // 10 ms per MB.
@@ -21,7 +21,7 @@ fn job(id: u64, home: u32, megabytes: u64) -> Waiting {
 }
 
 /// The job that gets a slot of node 0, and the jobs that were skipped.
-fn ask(policy: &Policy, jobs: &[Waiting], remote_running: u32) -> (Option<(u64, Place)>, Vec<u64>) {
+fn ask(policy: &PoolPolicy, jobs: &[Waiting], remote_running: u32) -> (Option<(u64, Place)>, Vec<u64>) {
     let mut ranked: Vec<(Rank, &Waiting)> =
         (0..).zip(jobs).map(|(arrival, one)| (policy.rank(&one.job, arrival), one)).collect();
     ranked.sort_unstable_by_key(|(rank, _)| *rank);
@@ -36,11 +36,11 @@ fn without_regard_to_place_the_first_in_the_order_gets_the_slot() {
     let jobs = [job(1, 3, 500), job(2, 0, 90), job(3, 12, 20), job(4, 0, 30)];
     let queues = Thresholds::new(vec![100_000_000]).unwrap();
     let expected = [
-        (Policy::fifo(), Some((1, Place::Remote))),
-        (Policy::shortest_first(), Some((3, Place::Remote))),
+        (PoolPolicy::fifo(), Some((1, Place::Remote))),
+        (PoolPolicy::shortest_first(), Some((3, Place::Remote))),
         // Jobs 2, 3 and 4 are in the first queue, in the order of arrival.
-        (Policy::workload_aware(queues), Some((2, Place::Local))),
-        (Policy::local_shortest_first(), Some((4, Place::Local))),
+        (PoolPolicy::workload_aware(queues), Some((2, Place::Local))),
+        (PoolPolicy::local_shortest_first(), Some((4, Place::Local))),
     ];
     for (policy, pick) in expected {
         assert_eq!(ask(&policy, &jobs, 9), (pick, vec![]), "{policy:?}");
@@ -49,7 +49,7 @@ fn without_regard_to_place_the_first_in_the_order_gets_the_slot() {
 
 #[test]
 fn the_three_kinds_of_jobs_are_told_apart() {
-    let policy = Policy::resource_aware(rules());
+    let policy = PoolPolicy::resource_aware(rules());
     let (own, bare, other) = (job(1, 0, 10), job(2, 12, 10), job(3, 4, 10));
     // Columns: jobs in order, running remote jobs, job that gets the slot, skipped jobs.
     type Row<'a> = (&'a [Waiting], u32, Option<u64>, &'a [u64]);
@@ -72,7 +72,7 @@ fn the_three_kinds_of_jobs_are_told_apart() {
 
 #[test]
 fn a_job_of_another_fpga_node_has_waited_long_by_time_or_by_times_passed_over() {
-    let policy = Policy::resource_aware(rules());
+    let policy = PoolPolicy::resource_aware(rules());
     // 300 MB wait 3 s for a slot at home.
     let waited = |ms: u64| Waiting { since: NOW - Duration::from_millis(ms), ..job(1, 4, 300) };
     assert_eq!(ask(&policy, &[waited(2999)], 0), (None, vec![1]));
@@ -86,7 +86,8 @@ fn a_job_of_another_fpga_node_has_waited_long_by_time_or_by_times_passed_over() 
 
 #[test]
 fn local_first_looks_through_all_before_it_takes_one_from_elsewhere() {
-    let policy = Policy::resource_aware(Rules { preference: Preference::LocalFirst, ..rules() });
+    let policy =
+        PoolPolicy::resource_aware(ResourceAwareRules { preference: Preference::LocalFirst, ..rules() });
     let jobs = [job(1, 12, 10), job(2, 13, 10), job(3, 0, 10)];
     assert_eq!(ask(&policy, &jobs, 0), (Some((3, Place::Local)), vec![]));
     assert_eq!(ask(&policy, &jobs[..2], 0), (Some((1, Place::Remote)), vec![]));
@@ -95,7 +96,7 @@ fn local_first_looks_through_all_before_it_takes_one_from_elsewhere() {
 #[test]
 fn both_together_go_through_the_queues_and_never_leave_a_slot_idle() {
     let queues = Thresholds::new(vec![50_000_000]).unwrap();
-    let policy = Policy::workload_and_resource_aware(queues, rules());
+    let policy = PoolPolicy::workload_and_resource_aware(queues, rules());
     // The small remote job is skipped for the large local one,
     let jobs = [job(1, 0, 400), job(2, 4, 10)];
     assert_eq!(ask(&policy, &jobs, 0), (Some((1, Place::Local)), vec![2]));

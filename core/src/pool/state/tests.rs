@@ -10,8 +10,8 @@ fn job(id: u64, home: u32, megabytes: u64) -> Job {
     Job { id: JobId(id), home: NodeIndex(home), size: Bytes(megabytes * 1_000_000) }
 }
 
-fn rules(contention: u32, skips: u32) -> Rules {
-    Rules {
+fn rules(contention: u32, skips: u32) -> ResourceAwareRules {
+    ResourceAwareRules {
         contention: NonZeroU32::new(contention).unwrap(),
         skips,
         patience: Patience(10_000_000),
@@ -30,7 +30,7 @@ fn grant(job: u64, node: u32, slot: u32, place: Place) -> Grant {
 
 #[test]
 fn jobs_take_the_slots_that_are_idle_longest_and_then_wait() {
-    let mut pool = Pool::new(&[2, 1, 0], Policy::fifo(), 10);
+    let mut pool = Pool::new(&[2, 1, 0], PoolPolicy::fifo(), 10);
     // The first slots of all nodes, then the second of node 0.
     assert_eq!(pool.submit(job(1, 2, 1), secs(0)).unwrap(), Some(grant(1, 0, 0, Place::Remote)));
     assert_eq!(pool.submit(job(2, 2, 1), secs(0)).unwrap(), Some(grant(2, 1, 0, Place::Remote)));
@@ -46,7 +46,7 @@ fn jobs_take_the_slots_that_are_idle_longest_and_then_wait() {
 
 #[test]
 fn a_pool_that_looks_at_resources_starts_jobs_at_home_where_it_can() {
-    let mut pool = Pool::new(&[1, 1, 0], Policy::resource_aware(rules(1, 5)), 10);
+    let mut pool = Pool::new(&[1, 1, 0], PoolPolicy::resource_aware(rules(1, 5)), 10);
     assert_eq!(pool.submit(job(1, 1, 100), secs(0)).unwrap(), Some(grant(1, 1, 0, Place::Local)));
     // The job's home is busy: the job waits for 1 s although node 0 is idle.
     assert_eq!(pool.submit(job(2, 1, 100), secs(0)).unwrap(), None);
@@ -62,7 +62,7 @@ fn a_pool_that_looks_at_resources_starts_jobs_at_home_where_it_can() {
 #[test]
 fn a_job_passed_over_often_enough_takes_any_idle_slot() {
     // Only slots that become free count as skips; node 2 is idle all the time.
-    let mut pool = Pool::new(&[1, 1, 1], Policy::resource_aware(rules(1, 2)), 10);
+    let mut pool = Pool::new(&[1, 1, 1], PoolPolicy::resource_aware(rules(1, 2)), 10);
     for id in [1, 2] {
         let home = u32::try_from(id).unwrap() - 1;
         assert!(pool.submit(job(id, home, 1000), secs(0)).unwrap().is_some());
@@ -77,7 +77,7 @@ fn a_job_passed_over_often_enough_takes_any_idle_slot() {
 
 #[test]
 fn an_impossible_job_is_refused_and_the_pool_is_unchanged() {
-    let mut pool = Pool::new(&[1, 0], Policy::local_shortest_first(), 1);
+    let mut pool = Pool::new(&[1, 0], PoolPolicy::local_shortest_first(), 1);
     assert_eq!(pool.submit(job(1, 7, 1), secs(0)), Err(PoolError::UnknownNode(NodeIndex(7))));
     assert_eq!(pool.submit(job(1, 1, 1), secs(0)), Err(PoolError::NoSlot(JobId(1))));
     assert_eq!(pool.finish(JobId(1), secs(0)), Err(PoolError::NotRunning(JobId(1))));
@@ -87,24 +87,24 @@ fn an_impossible_job_is_refused_and_the_pool_is_unchanged() {
     assert_eq!(pool.submit(job(2, 0, 1), secs(0)), Err(PoolError::Known(JobId(2))));
     assert_eq!(pool.submit(job(3, 0, 1), secs(0)), Err(PoolError::Full(1)));
     assert_eq!((pool.idle(), pool.running(), pool.waiting()), (0, 1, 1));
-    let mut empty = Pool::new(&[0, 0], Policy::fifo(), 9);
+    let mut empty = Pool::new(&[0, 0], PoolPolicy::fifo(), 9);
     assert_eq!(empty.submit(job(1, 0, 1), secs(0)), Err(PoolError::NoSlot(JobId(1))));
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
+fn policies() -> impl Strategy<Value = PoolPolicy> {
     let queues = Thresholds::new(vec![3_000_000, 9_000_000]).unwrap();
     (0_u32..9, 1_u32..4, 0_u32..6, prop::bool::ANY).prop_map(
         move |(which, contention, skips, local_first)| {
             let preference = if local_first { Preference::LocalFirst } else { Preference::Order };
-            let rules = Rules { preference, ..rules(contention, skips) };
+            let rules = ResourceAwareRules { preference, ..rules(contention, skips) };
             match which {
-                0 => Policy::fifo(),
-                1 => Policy::shortest_first(),
-                2 => Policy::workload_aware(queues.clone()),
-                3 => Policy::local_shortest_first(),
-                4 | 5 => Policy::workload_and_resource_aware(queues.clone(), rules),
-                6 => Policy { fit: Fit::Anyone(IdleChoice::HomeFirst), ..Policy::fifo() },
-                _ => Policy::resource_aware(rules),
+                0 => PoolPolicy::fifo(),
+                1 => PoolPolicy::shortest_first(),
+                2 => PoolPolicy::workload_aware(queues.clone()),
+                3 => PoolPolicy::local_shortest_first(),
+                4 | 5 => PoolPolicy::workload_and_resource_aware(queues.clone(), rules),
+                6 => PoolPolicy { fit: Fit::Anyone(IdleChoice::HomeFirst), ..PoolPolicy::fifo() },
+                _ => PoolPolicy::resource_aware(rules),
             }
         },
     )
@@ -219,7 +219,7 @@ proptest! {
         contention in 1_u32..4, skips in 0_u32..6, slots in prop::collection::vec(0_u32..3, 6), busy in 0_u32..6,
     ) {
         prop_assume!(slots.iter().sum::<u32>() > 0);
-        let mut pool = Pool::new(&slots, Policy::resource_aware(rules(contention, skips)), 1000);
+        let mut pool = Pool::new(&slots, PoolPolicy::resource_aware(rules(contention, skips)), 1000);
         // One node has always another job waiting, beside one job of each node.
         let mut running: VecDeque<JobId> = VecDeque::new();
         let mut wanted: BTreeSet<JobId> = BTreeSet::new();

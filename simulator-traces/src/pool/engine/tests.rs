@@ -1,8 +1,8 @@
 use super::super::measures::{Estimate, Measures};
 use super::*;
 use crate::random::Random;
-use fpga_core::pool::model::{Formula, Load};
-use fpga_core::pool::policy::{Fit, NothingFits, Order, Patience, Preference, Rules};
+use fpga_core::pool::model::{Formula, ServerLoad};
+use fpga_core::pool::policy::{Fit, NothingFits, Order, Patience, Preference, ResourceAwareRules};
 use fpga_core::pool::sizes::Sizes;
 use fpga_core::pool::thresholds::Thresholds;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn a_tiny_cluster_worked_by_hand() {
     // 100 B/s each (the network card allows 100 as well). The remote one ends at 3 s, and the third job, which waited,
     // takes its slot: 1 s more. The local one has 100 B left then and all of the engine: 4.5 s.
     let jobs = [arrival(0, 0, 500), arrival(0, 1, 300), arrival(1, 1, 100)];
-    let records = simulate(&cluster(&[2, 0]), Policy::fifo(), &jobs).unwrap();
+    let records = simulate(&cluster(&[2, 0]), PoolPolicy::fifo(), &jobs).unwrap();
     let expected = [(0.0, 4.5, Place::Local), (0.0, 3.0, Place::Remote), (3.0, 4.0, Place::Remote)];
     assert_eq!(times(&records), expected);
 }
@@ -43,15 +43,16 @@ fn a_tiny_cluster_worked_by_hand() {
 fn chunks_go_there_are_processed_and_come_back_one_by_one() {
     let cluster = Cluster { transfer: Transfer::Chunks { bytes: 100.0 }, ..cluster(&[1, 0]) };
     // Each 100 B: 1 s there, 0.5 s in the engine, 1 s back. The last 50 B take half.
-    let records = simulate(&cluster, Policy::fifo(), &[arrival(0, 1, 250)]).unwrap();
+    let records = simulate(&cluster, PoolPolicy::fifo(), &[arrival(0, 1, 250)]).unwrap();
     assert_eq!(times(&records), [(0.0, 6.25, Place::Remote)]);
-    let local = simulate(&cluster, Policy::fifo(), &[arrival(0, 0, 250)]).unwrap();
+    let local = simulate(&cluster, PoolPolicy::fifo(), &[arrival(0, 0, 250)]).unwrap();
     assert_eq!(times(&local), [(0.0, 1.25, Place::Local)]);
 }
 
 #[test]
 fn a_job_that_can_never_run_is_told() {
-    let error = simulate(&cluster(&[1, 0]), Policy::local_shortest_first(), &[arrival(0, 1, 1)]).unwrap_err();
+    let error =
+        simulate(&cluster(&[1, 0]), PoolPolicy::local_shortest_first(), &[arrival(0, 1, 1)]).unwrap_err();
     assert!(matches!(error, ScenarioError::Invalid(_)), "{error}");
 }
 
@@ -70,7 +71,7 @@ fn queue(seed: u64, load: f64, sizes: &Sizes, count: u32) -> Vec<Arrival> {
 }
 
 /// Mean completion time over seeds.
-fn act(policy: &Policy, load: f64, sizes: &Sizes) -> Estimate {
+fn act(policy: &PoolPolicy, load: f64, sizes: &Sizes) -> Estimate {
     let one = |seed| {
         let jobs = queue(seed, load, sizes, 10_000);
         Measures::of(&simulate(&cluster(&[1]), policy.clone(), &jobs).unwrap()).act
@@ -86,9 +87,10 @@ fn one_slot_is_the_queue_of_the_textbooks() {
     let queues = Thresholds::new(vec![2_000_000, 5_000_000, 20_000_000]).unwrap();
     let bounds = [2e6, 5e6, 2e7];
     for (sizes, load) in [(exponential, 0.5), (exponential, 0.8), (power, 0.6)] {
-        let model = Load { jobs_per_second: load * 200.0 / sizes.mean(), bytes_per_second: 200.0, sizes };
+        let model =
+            ServerLoad { jobs_per_second: load * 200.0 / sizes.mean(), bytes_per_second: 200.0, sizes };
         for (policy, bounds) in
-            [(Policy::fifo(), &bounds[..0]), (Policy::workload_aware(queues.clone()), &bounds)]
+            [(PoolPolicy::fifo(), &bounds[..0]), (PoolPolicy::workload_aware(queues.clone()), &bounds)]
         {
             let expected = model.mean_completion(bounds, Formula::Exact).unwrap();
             let got = act(&policy, load, &sizes);
@@ -106,7 +108,7 @@ fn slots_that_share_an_engine_share_its_processor() {
     let sizes = Sizes::exponential(0.0, 4e6).unwrap();
     let run = |seed| {
         let jobs = queue(seed, 0.6, &sizes, 10_000);
-        Measures::of(&simulate(&cluster(&[1000]), Policy::fifo(), &jobs).unwrap()).act
+        Measures::of(&simulate(&cluster(&[1000]), PoolPolicy::fifo(), &jobs).unwrap()).act
     };
     let got = Estimate::of(&(1..=8).map(run).collect::<Vec<_>>());
     let expected = 4e6 / 200.0 / 0.4;
@@ -122,7 +124,7 @@ proptest! {
         prop_assume!(slots.iter().any(|slots| *slots > 0));
         let transfer = if chunked { Transfer::Chunks { bytes: 128.0 } } else { Transfer::Pipelined };
         let cluster = Cluster { output_share: f64::from(output) / 2.0, transfer, ..cluster(&slots) };
-        let rules = Rules {
+        let rules = ResourceAwareRules {
             contention: NonZeroU32::new(contention).unwrap(),
             skips: 3,
             patience: Patience(1_000_000_000_000_000),
@@ -130,11 +132,11 @@ proptest! {
             nothing_fits: NothingFits::KeepIdle,
         };
         let policy = match which {
-            0 => Policy::fifo(),
-            1 => Policy::shortest_first(),
-            2 => Policy::resource_aware(rules),
-            3 => Policy { order: Order::Size, fit: Fit::ResourceAware(rules) },
-            _ => Policy::workload_and_resource_aware(Thresholds::new(vec![500, 1500]).unwrap(), rules),
+            0 => PoolPolicy::fifo(),
+            1 => PoolPolicy::shortest_first(),
+            2 => PoolPolicy::resource_aware(rules),
+            3 => PoolPolicy { order: Order::Size, fit: Fit::ResourceAware(rules) },
+            _ => PoolPolicy::workload_and_resource_aware(Thresholds::new(vec![500, 1500]).unwrap(), rules),
         };
         let mut jobs: Vec<Arrival> = jobs.into_iter().map(|(at, home, size)| arrival(at, home, size)).collect();
         jobs.sort_by_key(|job| job.at);

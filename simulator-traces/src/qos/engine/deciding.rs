@@ -3,7 +3,7 @@
 use super::{Engine, Policy, Sample, Stage};
 use fpga_core::qos::admission::{self, Admission};
 use fpga_core::qos::broker::{self, Bid, Surplus};
-use fpga_core::qos::controller::{Controller, Seen};
+use fpga_core::qos::controller::{Controller, JobProgress};
 use fpga_core::qos::edf::{self, Due};
 use fpga_core::qos::{Goal, JobId};
 
@@ -90,9 +90,9 @@ impl Engine<'_> {
             let (Some(job), Some(state)) = (self.jobs.get(*index), self.states.get_mut(*index)) else {
                 continue;
             };
-            let seen = Seen { now: clock, done: state.done, devices: state.given };
+            let progress = JobProgress { now: clock, done: state.done, devices: state.given };
             if let Some(controller) = &mut state.controller {
-                state.request = controller.observe(seen);
+                state.request = controller.observe(progress);
             }
             let surplus = match job.goal {
                 Goal::Deadline { .. } => Surplus::Welcome,
