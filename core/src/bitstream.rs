@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_name_nor_a_digest_is_refused_with_the_reason() {
+    fn an_invalid_identifier_is_refused_with_the_reason() {
         assert_eq!("".parse::<BitstreamId>(), Err(InvalidBitstreamId::Empty));
         assert_eq!("sha256:12".parse::<BitstreamId>(), Err(InvalidBitstreamId::Digest));
         assert_eq!("so bel".parse::<BitstreamId>(), Err(InvalidBitstreamId::Character(' ')));

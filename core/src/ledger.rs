@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_reporters_is_refused_and_forgets_nobody_who_is_active() {
+    fn a_flood_of_reporters_is_refused_and_forgets_no_active_reporter() {
         let mut ledger = mk_ledger();
         for reporter in 0..MAX_REPORTERS as u64 {
             ledger.make_room([reporter], MonotonicTime(reporter)).unwrap();

@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sorted_by_digits_is_sorted(
+        fn radix_sort_equals_comparison_sort(
             values in prop::collection::vec(0_u64..1 << 45, MANY - 2..3 * MANY), bits in 0_u32..46, place_bits in 11_u32..14,
         ) {
             let values = values.into_iter().map(|value| value & ((1 << bits) - 1));
@@ -108,7 +108,7 @@ mod tests {
         }
 
         #[test]
-        fn order_is_all_that_counts(values in prop::collection::vec(0_u64..50, 1..60)) {
+        fn ranks_depend_on_the_order_of_the_values_only(values in prop::collection::vec(0_u64..50, 1..60)) {
             let ranks = ranks(&values);
             let doubled = super::ranks(&values.iter().map(|value| value * 2 + 7).collect::<Vec<_>>());
             prop_assert_eq!(&ranks, &doubled);

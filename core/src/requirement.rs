@@ -411,7 +411,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_annotation_makes_it_panic(list in ".{0,100}", hash in ".{0,80}", quantity in ".{0,10}") {
+        fn no_annotation_makes_the_parser_panic(list in ".{0,100}", hash in ".{0,80}", quantity in ".{0,10}") {
             let _ = of(&[], &[(BITSTREAMS_ANNOTATION, &list)], &[&quantity]);
             let _ = of(&[], &[(ACCELERATOR_HASH_ALIAS, &hash)], &[]);
         }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_rise_and_hold_what_they_say() {
+    fn bins_ascend_and_contain_their_gaps() {
         for bin in 0..BINS {
             assert!(edge(bin) <= edge(bin + 1));
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_is_expected_when_it_is_due() {
+    fn a_periodic_use_is_predicted_when_it_is_due() {
         let gaps = timer(60_000, 100);
         let last = gaps.last().unwrap();
         let chance = |after: u64| gaps.chance_within(Millis(10_000), last + Millis(after));

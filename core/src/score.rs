@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_weight_is_refused_with_what_to_write() {
+    fn an_invalid_weight_is_refused_with_what_to_write() {
         for text in ["", "1-2", "1-2-3-4-5-6-7", "a-b-c", "1--2-2", "1-2-2-x"] {
             assert!(matches!(text.parse::<Weights>(), Err(InvalidWeights::Form(_))), "{text}");
         }

@@ -231,7 +231,7 @@ mod tests {
         // The stream and the annotation carry the same states. Each may delay, repeat and reorder them, and collectors
         // restart.
         #[test]
-        fn in_whatever_order_states_come_the_newest_is_known_and_repeats_make_nothing_younger(
+        fn the_newest_state_wins_in_any_order_and_a_repeated_state_is_no_younger(
             deliveries in prop::collection::vec((1_u64..4, 1_u64..20), 1..60),
         ) {
             let mut known = Knowledge::Absent;

@@ -51,7 +51,7 @@ fn assume(all: &mut ExpectedLoads, uid: &str, owner: Option<&str>, best: &[&str]
 }
 
 #[test]
-fn what_a_pod_of_the_same_owner_uses_is_expected_less_and_less_for_one_window() {
+fn the_mean_of_the_owner_is_expected_and_decays_over_one_window() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime(1_000));
     for (now, usage) in [(1_000, 60_000), (76_000, 45_000), (151_000, 30_000), (301_000, 0), (900_000, 0)] {
@@ -65,7 +65,7 @@ fn what_a_pod_of_the_same_owner_uses_is_expected_less_and_less_for_one_window() 
 }
 
 #[test]
-fn a_pod_of_a_new_owner_is_like_the_clusters_and_without_any_it_is_unknown() {
+fn a_pod_of_a_new_owner_has_the_mean_of_the_cluster_or_is_unknown() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "new", "n"), Millis::ZERO, MonotonicTime::START);
     assert_eq!(all.on("n", &idle(), &AskedKind::ANY, MonotonicTime::START).usage, Millis(60_000));
@@ -108,7 +108,7 @@ fn a_mean_of_zero_is_discarded() {
 }
 
 #[test]
-fn what_the_measurement_shows_of_the_pod_itself_is_not_expected_any_more() {
+fn measured_usage_of_the_pod_itself_is_no_longer_expected() {
     let mut all = where_a_pod_uses(60_000, "rs");
     all.bound(&owned("p", "rs", "n"), Millis::ZERO, MonotonicTime::START);
     let usage = |of: u64| {
@@ -262,7 +262,7 @@ fn a_decision_for_a_pod_that_is_not_known_counts_when_the_pod_is_seen_waiting() 
 }
 
 #[test]
-fn made_up_decisions_add_nothing_to_a_node_and_take_no_real_ones_room() {
+fn decisions_about_pods_that_do_not_exist_add_nothing_and_displace_no_assumed_pod() {
     let mut all = where_a_pod_uses(60_000, "rs");
     assume(&mut all, "real", Some("rs"), &["n"], MonotonicTime::START);
     for i in 0..2 * MAX_ASSUMED_PODS {
@@ -278,7 +278,7 @@ fn made_up_decisions_add_nothing_to_a_node_and_take_no_real_ones_room() {
 }
 
 #[test]
-fn a_pod_that_is_gone_or_missing_in_a_list_waits_no_more() {
+fn a_pod_that_is_gone_or_missing_in_a_list_no_longer_waits() {
     let mut all = ExpectedLoads::default();
     for uid in ["a", "b", "c"] {
         all.waits(uid, MonotonicTime::START);

@@ -45,7 +45,7 @@ fn unknown_fields_are_ignored_and_optional_ones_may_be_missing() {
 }
 
 #[test]
-fn what_is_not_a_node_state_is_refused_with_the_reason() {
+fn an_invalid_node_state_is_refused_with_the_reason() {
     let with = |from: &str, to: &str| decode(&TEXT.replace(from, to)).unwrap_err();
     assert_eq!(with(r#""v":1"#, r#""v":3"#), Unreadable::Version(3));
     assert_eq!(with("[0,2]", "[0,3]"), Unreadable::UnknownBitstream);
@@ -147,7 +147,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_fits_is_read_back_and_keeps_the_total(state in any_state()) {
+    fn a_written_state_fits_and_is_read_back_with_the_same_total(state in any_state()) {
         let Encoded { text, left_out } = encode(&state).unwrap();
         prop_assert!(text.len() <= max_annotation_bytes(state.devices.len()));
         let back = decode(&text).unwrap();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused() {
+    fn invalid_parameters_of_a_distribution_are_refused() {
         assert!(Sizes::exponential(3.0, 3.0).is_err());
         assert!(Sizes::exponential(-1.0, 3.0).is_err());
         assert!(Sizes::power_law(1.0, 1.0, 1.0).is_err());

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn free_devices_first_then_what_others_have_too_many_else_nothing() {
+    fn a_new_job_gets_free_devices_first_and_then_the_surplus_of_others() {
         let admitted = |devices: u32, taken: &[(u64, u32)]| Admission::Admitted {
             devices,
             taken: taken.iter().map(|(id, taken)| (JobId(*id), *taken)).collect(),
@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_loses_what_it_asks_for(
+        fn no_job_loses_devices_that_it_asks_for(
             jobs in prop::collection::vec((0_u32..9, 0_u32..9, 0_u32..4), 0..6), free in 0_u32..5, wants in 0_u32..12,
         ) {
             let jobs: Vec<Running> = (0..)

@@ -318,7 +318,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_recorded_is_decided_again_bit_for_bit(
+    fn a_recorded_decision_is_replayed_bit_for_bit(
         steps in prop::collection::vec((any_case(), prop::collection::vec((0_usize..6, any_node()), 0..6), 0_u8..3), 1..12),
     ) {
         let names = ["a", "b", "c\"\n", "d", "ü", ""];
@@ -346,13 +346,13 @@ proptest! {
     }
 
     #[test]
-    fn rules_come_back_as_they_were(rules in any_rules()) {
+    fn rules_survive_a_round_trip_through_json(rules in any_rules()) {
         let text = serde_json::to_string(&rules).unwrap();
         prop_assert_eq!(serde_json::from_str::<DecisionRules>(&text).unwrap(), rules);
     }
 
     #[test]
-    fn no_line_makes_it_panic(lines in prop::collection::vec(".{0,80}", 0..5)) {
+    fn no_line_makes_the_decoder_panic(lines in prop::collection::vec(".{0,80}", 0..5)) {
         let mut decoder = RecordingDecoder::default();
         for line in lines {
             let _ = decoder.read(&line);

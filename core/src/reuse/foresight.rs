@@ -112,7 +112,7 @@ mod tests {
     const ONE: NonZeroU32 = NonZeroU32::MIN;
 
     #[test]
-    fn what_comes_often_is_worth_more_than_what_was_used_last() {
+    fn a_frequently_used_bitstream_is_worth_more_than_the_last_used_one() {
         let mut seen = Foresight::default();
         (0..100).for_each(|turn| seen.used('o', MonotonicTime(turn * 10_000)));
         (0..4).for_each(|turn| seen.used('r', MonotonicTime(turn * 331_000)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_horizon_follows_what_evicted_bitstreams_were_unused() {
+    fn the_horizon_is_learnt_from_how_long_evicted_bitstreams_were_unused() {
         let mut seen = Foresight::default();
         let mut fixed = Foresight::new(Horizon::Fixed(Millis(5_000)));
         for turn in 0..400 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_for_each_moment_takes_no_more_memory_and_costs_only_the_oldest() {
+    fn a_flood_of_new_bitstreams_is_bounded_and_forgets_only_the_longest_unused() {
         let mut seen = Foresight::default();
         seen.used(0_u64, MonotonicTime::START);
         for stranger in 1..=3 * MOST_KNOWN as u64 {

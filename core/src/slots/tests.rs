@@ -126,7 +126,7 @@ fn a_bitstream_of_the_same_task_is_never_evicted_for_another_of_it() {
 }
 
 #[test]
-fn kernels_without_a_bitstream_take_a_slot_and_leave_what_it_holds() {
+fn kernels_without_a_bitstream_take_a_slot_and_leave_its_bitstream_resident() {
     let mut table = table(1);
     let loaded = table.take(A, &bitstreams(&[1])).unwrap();
     table.release(&loaded.slots);

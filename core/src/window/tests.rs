@@ -147,7 +147,7 @@ fn events_from_before_the_window_count_for_nothing() {
 }
 
 #[test]
-fn what_is_in_the_window_keeps_its_age_when_the_wall_clock_steps() {
+fn usage_in_the_window_keeps_its_age_when_the_wall_clock_steps() {
     for wall_after in
         [WallTime::UNIX_EPOCH, wall(NOW) - Millis::from_secs(7200), wall(NOW) + Millis::from_secs(7200)]
     {
@@ -164,7 +164,7 @@ fn what_is_in_the_window_keeps_its_age_when_the_wall_clock_steps() {
 }
 
 #[test]
-fn a_clock_that_is_asked_out_of_order_makes_nothing_younger() {
+fn readings_of_the_clock_out_of_order_do_not_move_the_window_back() {
     let mut window = mk_window();
     count(&mut window, &mk_event(NOW, 1_000));
     assert_eq!(window.advance(NOW - Millis(700)), NOW);
@@ -257,7 +257,7 @@ fn as_state(window: &Window, now: MonotonicTime) -> NodeState {
 }
 
 #[test]
-fn a_published_state_brings_the_window_back_as_far_as_it_goes() {
+fn a_published_state_restores_the_window() {
     let mut window = mk_window();
     count(&mut window, &mk_event(NOW, 60_000));
     count(&mut window, &Event { device: None, ..mk_event(NOW - Millis(30_000), 10_000) });
@@ -340,7 +340,7 @@ proptest! {
     }
 
     #[test]
-    fn it_survives_its_text_form(events in prop::collection::vec(any_event(), 1..30)) {
+    fn a_window_survives_a_round_trip_through_json(events in prop::collection::vec(any_event(), 1..30)) {
         let mut window = mk_window();
         events.iter().for_each(|(event, _)| count(&mut window, event));
         let text = serde_json::to_string(&window).unwrap();

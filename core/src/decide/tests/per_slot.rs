@@ -87,7 +87,7 @@ fn a_board_that_does_not_answer_gives_no_slots_and_no_use() {
 }
 
 #[test]
-fn what_no_board_is_named_for_is_spread_over_all_slots() {
+fn usage_that_no_board_is_named_for_is_spread_over_all_slots() {
     let mut state = mk_state();
     state.devices = vec![mk_device("intel", "a10", "1"), mk_device("xilinx", "u250", "1")];
     state.devices[1].slots = 12;

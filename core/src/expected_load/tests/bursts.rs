@@ -50,7 +50,7 @@ fn unequal_ground(nodes: u64) -> Vec<NodeFacts> {
 }
 
 #[test]
-fn two_hundred_pods_at_once_herd_on_measurements_alone_and_spread_with_what_is_expected() {
+fn two_hundred_pods_at_once_herd_by_measurements_alone_and_spread_with_expectations() {
     let ground = unequal_ground(10);
     assert_eq!(burst(&ground, "1-2-2", false)[0], 200, "all follow the one that is best");
     let spread = burst(&ground, "1-2-2", true);
@@ -58,7 +58,7 @@ fn two_hundred_pods_at_once_herd_on_measurements_alone_and_spread_with_what_is_e
 }
 
 #[test]
-fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
+fn pods_spread_over_many_nodes_if_means_are_known() {
     // At one rank per pod, 200 pods fill the 20 least used nodes like a staircase, however many nodes there are. With
     // learnt means each pod adds its usage instead.
     let ground = unequal_ground(50);
@@ -75,7 +75,7 @@ fn a_cluster_with_a_past_spreads_over_many_nodes_too() {
 }
 
 #[test]
-fn with_so_much_weight_on_locality_nothing_prevents_a_herd() {
+fn too_much_weight_on_locality_causes_a_herd_despite_expectations() {
     // Expectations change the usage signal only. A signal with more weight outvotes it where reconfiguration is equal.
     for weights in ["4-2-2", "3-2-2", "1-0-1"] {
         assert_eq!(burst(&unequal_ground(10), weights, true)[0], 200, "{weights}");

@@ -21,7 +21,7 @@ fn liar() -> Received {
 }
 
 #[test]
-fn one_node_that_claims_the_most_moves_what_is_expected_elsewhere_by_its_share_of_the_nodes() {
+fn one_node_with_false_usage_moves_a_mean_by_its_share_of_the_nodes() {
     let (honest, liar) = (received(mk_busy(1_000, 0), 0), liar());
     for honest_nodes in [2_usize, 9, 99] {
         let mut all = ExpectedLoads::default();

@@ -48,7 +48,7 @@ fn a_pod_that_takes_any_board_is_spread_over_all_by_their_slots() {
 }
 
 #[test]
-fn what_pods_use_is_learnt_from_the_boards_that_they_run_on() {
+fn means_are_learnt_from_the_boards_that_pods_run_on() {
     let mut all = ExpectedLoads::default();
     for uid in ["x1", "x2"] {
         all.bound(&of_kind(uid, "xilinx", "n"), Millis(WINDOW), MonotonicTime::START);
@@ -62,7 +62,7 @@ fn what_pods_use_is_learnt_from_the_boards_that_they_run_on() {
 }
 
 #[test]
-fn what_is_measured_on_other_boards_shows_nothing_of_a_pod() {
+fn usage_of_other_boards_is_not_attributed_to_a_pod() {
     let mut all = where_a_pod_uses(60_000, "rs");
     let pod = PlacedPod { owner: Some("rs".into()), ..of_kind("p", "intel", "n") };
     all.bound(&pod, Millis::ZERO, MonotonicTime::START);

@@ -74,7 +74,7 @@ fn ten_boards_of_two_vendors_with_four_distinct_bitstreams_each_lose_nothing_by_
 }
 
 #[test]
-fn up_to_sixty_four_boards_fit_and_none_is_rejected_for_what_was_left_out() {
+fn up_to_sixty_four_boards_fit_and_no_left_out_part_rejects_one() {
     for boards in [1, 4, 7, 8, 16, 32, 64] {
         let state = many_boards(boards);
         let annotated = decode(&encode(&state).unwrap().text).unwrap();

@@ -85,7 +85,7 @@ fn a_job_of_another_fpga_node_has_waited_long_by_time_or_by_times_passed_over() 
 }
 
 #[test]
-fn local_first_looks_through_all_before_it_takes_one_from_elsewhere() {
+fn local_first_takes_any_local_job_before_a_remote_one() {
     let policy =
         PoolPolicy::resource_aware(ResourceAwareRules { preference: Preference::LocalFirst, ..rules() });
     let jobs = [job(1, 12, 10), job(2, 13, 10), job(3, 0, 10)];

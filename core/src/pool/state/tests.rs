@@ -45,7 +45,7 @@ fn jobs_take_the_slots_that_are_idle_longest_and_then_wait() {
 }
 
 #[test]
-fn a_pool_that_looks_at_resources_starts_jobs_at_home_where_it_can() {
+fn the_resource_aware_policy_starts_jobs_at_home_if_possible() {
     let mut pool = Pool::new(&[1, 1, 0], PoolPolicy::resource_aware(rules(1, 5)), 10);
     assert_eq!(pool.submit(job(1, 1, 100), secs(0)).unwrap(), Some(grant(1, 1, 0, Place::Local)));
     // The job's home is busy: the job waits for 1 s although node 0 is idle.
@@ -127,7 +127,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
 
 proptest! {
     #[test]
-    fn whatever_happens_slots_are_held_once_and_rules_are_kept(
+    fn every_slot_is_held_once_and_every_rule_is_kept(
         policy in policies(), slots in prop::collection::vec(0_u32..4, 6), steps in steps(),
     ) {
         let mut pool = Pool::new(&slots, policy.clone(), 1000);
