@@ -10,7 +10,7 @@
 //!
 //! **`e` ends early when the measurement shows the pod's own tasks.** A node's state does not attribute usage to pods.
 //! So a pod's own usage is an equal share, among the node's pods, of the usage measured since its binding; it is zero
-//! while none of the pod's bitstreams was used since. The pod's own usage is subtracted from `e`.
+//! while none of the pod's bitstreams was used since. At most the rest of `e` is still expected then.
 //!
 //! All values are those of the boards of one kind: the kind that the pod of the decision requests. A pod's usage falls
 //! on the boards of its kind, in proportion to their slots.

@@ -119,8 +119,8 @@ impl Learnt {
         self.owners.len()
     }
 
-    /// The mean of the cluster's pods, in milliseconds; `None` if no pod has been bound for a window, or none was
-    /// used.
+    /// The mean of the cluster's pods, in milliseconds; `None` if no pod has been bound for a window, or no usage
+    /// was measured.
     #[must_use]
     pub fn cluster(&self) -> Option<f64> {
         self.cluster
