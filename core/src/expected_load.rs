@@ -2,7 +2,7 @@
 //!
 //! `load = measured + Σ e × max(0, 1 − elapsed / window)` over the pods that were seen bound to the node, `elapsed`
 //! since their binding. `e` is the expected usage of a pod in a window: the mean of its owner's pods, else the mean of
-//! the cluster's pods, else the least usage that costs one rank ([`loads`]).
+//! the cluster's pods, else the least usage that costs one rank.
 //!
 //! Between a decision and its binding the pod is **assumed**, as in kube-scheduler: it counts on the best nodes, an
 //! equal share on each. An assumed pod counts only while it is known to wait for a node ([`ExpectedLoads::waits`]), so
@@ -27,16 +27,18 @@ mod tests;
 mod unconfirmed;
 
 pub use means::Learnt;
-pub use rank_cost::{ExpectedPerSlot, loads};
+pub(crate) use rank_cost::loads;
 pub use slot_map::ArenaKey;
 
 use crate::bitstream::BitstreamId;
-use crate::signals::{AskedKind, Boards, Key};
+use crate::signals::{AskedKind, BoardMix, Key};
 use crate::staleness::Received;
 use crate::units::{Millis, MonotonicTime};
 use claims::overlap;
 use forecast::LinearForecast;
 use means::Owner;
+#[cfg(test)]
+use rank_cost::ExpectedPerSlot;
 use slot_map::SlotMap;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -293,7 +295,7 @@ impl ExpectedLoads {
     ) -> Expected {
         let signals = received.signals();
         // If all boards are alike, all pods run on all of them, and one forecast serves every requested kind.
-        let kind = if signals.boards() == Boards::Uniform { &AskedKind::ANY } else { kind };
+        let kind = if signals.board_mix() == BoardMix::Uniform { &AskedKind::ANY } else { kind };
         let mut expected = Expected::default();
         let mut usage = 0.0;
         node.with_forecast(received, &self.means, kind, now, |forecast| {

@@ -2,7 +2,7 @@
 
 use crate::bitstream::BitstreamId;
 use crate::requirement::Requirement;
-use crate::signals::{AskedKind, Boards, BoardsLoad, Key};
+use crate::signals::{AskedKind, BoardMix, BoardsLoad, Key};
 use crate::staleness::Received;
 use crate::units::Millis;
 
@@ -39,12 +39,12 @@ impl<'a> Wanted<'a> {
             return 1.0;
         }
         let signals = node.signals();
-        let is_there = |(id, key): &(&BitstreamId, &Key)| match (id, signals.boards()) {
+        let is_there = |(id, key): &(&BitstreamId, &Key)| match (id, signals.board_mix()) {
             (BitstreamId::Digest(_), _) => signals.has(**key, age),
-            (BitstreamId::Name(_), Boards::Uniform | Boards::Alike) => {
+            (BitstreamId::Name(_), BoardMix::Uniform | BoardMix::Alike) => {
                 signals.all_are(&self.kind) && signals.has(**key, age)
             }
-            (BitstreamId::Name(_), Boards::Mixed | Boards::None) => signals.has_loaded(**key, &self.kind),
+            (BitstreamId::Name(_), BoardMix::Mixed | BoardMix::None) => signals.has_loaded(**key, &self.kind),
         };
         let present = wanted.iter().zip(&self.keys).filter(is_there).count();
         present as f64 / wanted.len() as f64

@@ -9,7 +9,7 @@ mod load;
 #[cfg(test)]
 mod tests;
 
-pub use keys::Key;
+pub(crate) use keys::Key;
 pub use kinds::AskedKind;
 pub use load::WindowLoad;
 
@@ -37,7 +37,7 @@ pub struct Signals {
     boards_now: BoardsNow,
     /// Number of slots of all boards.
     slots: u32,
-    boards: Boards,
+    board_mix: BoardMix,
     /// A copy of the last entries of `sums`. While the state is young no other entries are read.
     last_sums: [WindowLoad; LAST_SUMS],
     /// Entry `i` is the sum over the newest `i` slices.
@@ -58,7 +58,7 @@ const LAST_SUMS: usize = 3;
 
 /// How much the boards of a node differ, that is, whether a name identifies one bitstream on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boards {
+pub(crate) enum BoardMix {
     /// All boards answer and agree in vendor, board, shell and platform.
     Uniform,
     /// All boards agree in vendor, board and shell.
@@ -71,7 +71,7 @@ pub enum Boards {
 
 /// The load of the answering boards of one kind in a window, and their slots and queue now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BoardsLoad {
+pub(crate) struct BoardsLoad {
     /// Sum of the boards' loads.
     pub load: WindowLoad,
     /// Number of slots of the boards.
@@ -118,7 +118,7 @@ impl Signals {
             fingerprint: hasher.finish(),
             boards_now: BoardsNow::of(&state.devices),
             slots: u32::try_from(state.slots()).unwrap_or(u32::MAX),
-            boards: Boards::of(state, &kinds),
+            board_mix: BoardMix::of(state, &kinds),
             last_sums,
             sums: sums.into(),
             kind: state.devices.first().map(|device| BoardKeys::of(device, state)).unwrap_or_default(),
@@ -130,24 +130,24 @@ impl Signals {
 
     /// The age at which the state becomes stale: [`NodeState::stale_after`].
     #[must_use]
-    pub fn stale_after(&self) -> Millis {
+    pub(crate) fn stale_after(&self) -> Millis {
         self.stale_after
     }
 
     /// Whether all boards of the node, including those that do not answer, are alike and of the kind `asked`.
     #[must_use]
-    pub fn all_are(&self, asked: &AskedKind) -> bool {
-        match self.boards {
-            Boards::Uniform => self.kind.are(asked),
-            Boards::Alike => self.kind.are(asked) && self.kinds.iter().all(|kind| kind.keys.are(asked)),
-            Boards::Mixed | Boards::None => false,
+    pub(crate) fn all_are(&self, asked: &AskedKind) -> bool {
+        match self.board_mix {
+            BoardMix::Uniform => self.kind.are(asked),
+            BoardMix::Alike => self.kind.are(asked) && self.kinds.iter().all(|kind| kind.keys.are(asked)),
+            BoardMix::Mixed | BoardMix::None => false,
         }
     }
 
     /// How much the boards of the node differ.
     #[must_use]
-    pub fn boards(&self) -> Boards {
-        self.boards
+    pub(crate) fn board_mix(&self) -> BoardMix {
+        self.board_mix
     }
 
     /// The load of the answering boards of the kind `asked` in the window that ends `age` after the measurement. If
@@ -156,9 +156,9 @@ impl Signals {
     ///
     /// A node without such a board counts as having one slot that was used all the time.
     #[must_use]
-    pub fn load_on(&self, asked: &AskedKind, age: Millis) -> BoardsLoad {
+    pub(crate) fn load_on(&self, asked: &AskedKind, age: Millis) -> BoardsLoad {
         let whole = self.load_at(age);
-        if self.boards == Boards::None || self.boards == Boards::Uniform && self.kind.are(asked) {
+        if self.board_mix == BoardMix::None || self.board_mix == BoardMix::Uniform && self.kind.are(asked) {
             return BoardsLoad { load: whole, slots: self.slots, now: self.boards_now };
         }
         let mut boards = BoardsLoad { load: WindowLoad::default(), slots: 0, now: BoardsNow::default() };
@@ -190,8 +190,8 @@ impl Signals {
     /// The usage, in the window that ends `age` after the measurement, of the boards that a pod with the kind `asked`
     /// runs on: the boards of that kind, or all boards if there is none.
     #[must_use]
-    pub fn usage_under(&self, asked: &AskedKind, age: Millis) -> Millis {
-        if self.boards == Boards::Uniform || !self.suits(asked) {
+    pub(crate) fn usage_under(&self, asked: &AskedKind, age: Millis) -> Millis {
+        if self.board_mix == BoardMix::Uniform || !self.suits(asked) {
             return self.load_at(age).usage;
         }
         self.load_on(asked, age).load.usage
@@ -199,7 +199,7 @@ impl Signals {
 
     /// The kinds of boards that a pod with the kind `asked` runs on: the number of each among [`Self::kinds`], and its
     /// slots. A pod that was placed here although no board is of its kind may run on any board.
-    pub fn kinds_under(&self, asked: &AskedKind) -> impl Iterator<Item = (usize, u32)> {
+    pub(crate) fn kinds_under(&self, asked: &AskedKind) -> impl Iterator<Item = (usize, u32)> {
         let asked = if self.suits(asked) { *asked } else { AskedKind::ANY };
         let kinds = self.kinds.iter().enumerate();
         kinds.filter(move |(_, kind)| kind.keys.are(&asked)).map(|(number, kind)| (number, kind.slots))
@@ -207,25 +207,25 @@ impl Signals {
 
     /// Number of kinds of boards that answer.
     #[must_use]
-    pub fn kinds(&self) -> usize {
+    pub(crate) fn kinds(&self) -> usize {
         self.kinds.len()
     }
 
     /// Whether a board that answers is of the kind `asked`.
     #[must_use]
-    pub fn suits(&self, asked: &AskedKind) -> bool {
+    pub(crate) fn suits(&self, asked: &AskedKind) -> bool {
         self.kinds.iter().any(|kind| kind.keys.are(asked))
     }
 
     /// Whether an answering board of the kind `asked` has the bitstream in a slot.
     #[must_use]
-    pub fn has_loaded(&self, key: Key, asked: &AskedKind) -> bool {
+    pub(crate) fn has_loaded(&self, key: Key, asked: &AskedKind) -> bool {
         self.may_have(key) && self.kinds.iter().any(|kind| kind.keys.are(asked) && kind.has_loaded(key))
     }
 
     /// A hash that differs if usage, slots by kind or bitstreams differ.
     #[must_use]
-    pub fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
@@ -269,7 +269,7 @@ impl Signals {
     /// Whether the bitstream is in a slot of a board that answers, or was used in the window that ends `age` after the
     /// measurement. The kind of board is not checked, so a name may be that of another bitstream.
     #[must_use]
-    pub fn has(&self, key: Key, age: Millis) -> bool {
+    pub(crate) fn has(&self, key: Key, age: Millis) -> bool {
         if !self.may_have(key) {
             return false;
         }
@@ -280,13 +280,13 @@ impl Signals {
 
     /// False if the state has no such bitstream. True may be a false positive.
     #[must_use]
-    pub fn may_have(&self, key: Key) -> bool {
+    pub(crate) fn may_have(&self, key: Key) -> bool {
         let (Key::Name(key) | Key::Digest(key)) = key;
         self.bloom & bloom_bit(key) != 0
     }
 
     /// Indexes of the state's bitstreams with this key, whether present at some age or not.
-    pub fn bitstreams_with(&self, key: Key) -> impl Iterator<Item = usize> {
+    pub(crate) fn bitstreams_with(&self, key: Key) -> impl Iterator<Item = usize> {
         let count = self.bitstreams.len() / 3;
         let (keys, wanted) = match key {
             Key::Name(key) => (&self.bitstreams[..count], key),
@@ -296,7 +296,7 @@ impl Signals {
     }
 }
 
-impl Boards {
+impl BoardMix {
     fn of(state: &NodeState, kinds: &[Kind]) -> Self {
         let Some(first) = state.devices.first() else { return Self::None };
         let like_first = |device: &DeviceState| {

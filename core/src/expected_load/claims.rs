@@ -1,6 +1,6 @@
 //! The sharing of a node's boards among its pods: a pod runs on the boards of its kind, in proportion to their slots.
 
-use crate::signals::{AskedKind, Boards, Signals};
+use crate::signals::{AskedKind, BoardMix, Signals};
 
 /// The number of pods on the boards of each kind.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Claims<'s> {
 impl<'s> Claims<'s> {
     /// The claims of `pods`: the kind that each requests and the number that it counts as.
     pub(super) fn of<'p>(signals: &'s Signals, pods: impl Iterator<Item = (&'p AskedKind, f64)>) -> Self {
-        let is_uniform = matches!(signals.boards(), Boards::Uniform | Boards::None);
+        let is_uniform = matches!(signals.board_mix(), BoardMix::Uniform | BoardMix::None);
         let mut on_kind = vec![0.0; if is_uniform { 0 } else { signals.kinds() }];
         let mut all = 0.0;
         for (asked, count) in pods {
@@ -41,7 +41,7 @@ impl<'s> Claims<'s> {
 
 /// The share, 0 to 1, of the usage of a pod with the kind `its_kind` that falls on boards of the kind `asked`.
 pub(super) fn overlap(signals: &Signals, its_kind: &AskedKind, asked: &AskedKind) -> f64 {
-    if matches!(signals.boards(), Boards::Uniform | Boards::None) || its_kind == asked {
+    if matches!(signals.board_mix(), BoardMix::Uniform | BoardMix::None) || its_kind == asked {
         return 1.0;
     }
     let asked: Vec<usize> = signals.kinds_under(asked).map(|(kind, _)| kind).collect();

@@ -9,7 +9,7 @@ use crate::units::Millis;
 
 /// An [`Expected`] per slot of the boards.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ExpectedPerSlot {
+pub(crate) struct ExpectedPerSlot {
     /// [`Expected::usage`] per slot.
     pub usage: PerSlot,
     /// [`Expected::unknown`].
@@ -21,7 +21,7 @@ pub struct ExpectedPerSlot {
 impl Expected {
     /// The expectation per slot; `per_slot` converts an amount of slot time.
     #[must_use]
-    pub fn per_slot(&self, per_slot: impl Fn(Millis) -> PerSlot) -> ExpectedPerSlot {
+    pub(crate) fn per_slot(&self, per_slot: impl Fn(Millis) -> PerSlot) -> ExpectedPerSlot {
         ExpectedPerSlot { usage: per_slot(self.usage), unknown: self.unknown, shown: per_slot(self.shown) }
     }
 }
@@ -31,7 +31,7 @@ impl Expected {
 /// A node with n pods without a known mean (rounded) gets a load just above n of the nodes whose load was not below
 /// its own. Usage that these pods have caused already counts towards that.
 #[must_use]
-pub fn loads(measured: &[PerSlot], expected: &[ExpectedPerSlot]) -> Vec<PerSlot> {
+pub(crate) fn loads(measured: &[PerSlot], expected: &[ExpectedPerSlot]) -> Vec<PerSlot> {
     let mut loads: Vec<PerSlot> =
         measured.iter().zip(expected).map(|(measured, expected)| *measured + expected.usage).collect();
     let unknown = |expected: &ExpectedPerSlot| super::whole(expected.unknown).0;

@@ -15,7 +15,7 @@ pub trait NodeSnapshot {
     /// The facts of the node.
     fn facts(&self) -> &NodeFacts;
 
-    /// Source of the state, for [`NodeLine::source`].
+    /// Source of the state, for example `stream`.
     fn source(&self) -> &'static str;
 
     /// Whether `other` is the same state of the same node.

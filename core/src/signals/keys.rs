@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 /// The key of a name or a digest. Two identifiers share a key with a probability of 2^-64. A node gains nothing by a
 /// deliberate collision: it can claim any bitstream anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub(crate) enum Key {
     /// Key of a name.
     Name(u64),
     /// Key of the start of a digest.
@@ -20,7 +20,7 @@ pub(super) const NONE: u64 = 0;
 impl Key {
     /// The key of `id`.
     #[must_use]
-    pub fn of(id: &BitstreamId) -> Self {
+    pub(crate) fn of(id: &BitstreamId) -> Self {
         match id {
             BitstreamId::Name(name) => Self::Name(name_key(name)),
             BitstreamId::Digest(digest) => Self::Digest(digest_key(digest.into())),
