@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use fpga_core::decide::Rules;
+use fpga_core::decide::DecisionRules;
 use serde_json::json;
 use std::collections::HashSet;
 use tower::ServiceExt as _;
@@ -17,7 +17,7 @@ async fn nodes_unread(router: &Router) -> Response {
 
 #[tokio::test]
 async fn who_reads_answers_slowly_takes_no_room_from_decisions() {
-    let (router, state) = service(Rules::default());
+    let (router, state) = service(DecisionRules::default());
     let names: HashSet<String> = (0..5000).map(|index| format!("node-{index:04}")).collect();
     for name in &names {
         show(&state, name, &[], Some(&node_state("intel", 1_000, "sobel")));
