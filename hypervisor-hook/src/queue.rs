@@ -101,17 +101,21 @@ impl Queue {
 
     #[expect(clippy::result_large_err, reason = "the event itself comes back, to be merged")]
     fn try_send(&self, event: Event) -> Result<(), Event> {
+        // Counted before the receiver can take it, so that the count is never less than what was taken.
+        let before = self.queued.fetch_add(1, Ordering::Relaxed);
         match self.sender.try_send(event) {
             Ok(()) => {
-                let queued = self.queued.fetch_add(1, Ordering::Relaxed) + 1;
                 // To wake a thread costs more than a hundred events: it looks by itself often enough, but for this.
-                if queued == self.capacity.div_ceil(2) {
+                if before.saturating_add(1) == self.capacity.div_ceil(2) {
                     self.wake.notify_one();
                 }
                 Ok(())
             }
             // Disconnected: the background thread is gone after a shutdown; what is reported then is merged and stays.
-            Err(TrySendError::Full(event) | TrySendError::Disconnected(event)) => Err(event),
+            Err(TrySendError::Full(event) | TrySendError::Disconnected(event)) => {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+                Err(event)
+            }
         }
     }
 
@@ -160,9 +164,7 @@ impl Queue {
 
     /// Events that wait unmerged.
     pub(crate) fn len(&self) -> usize {
-        // A receiver can be ahead of a sender that has not counted yet.
-        let queued = self.queued.load(Ordering::Relaxed);
-        if queued > usize::MAX / 2 { 0 } else { queued }
+        self.queued.load(Ordering::Relaxed)
     }
 }
 
@@ -223,5 +225,24 @@ mod tests {
         }
         assert_eq!((time, running.len()), (3 * TASKS, 0));
         assert!(lock(&queue.announced).is_empty());
+    }
+
+    #[test]
+    fn an_event_is_counted_before_it_can_be_taken() {
+        const EVENTS: u64 = 200_000;
+        const CAPACITY: usize = 64;
+        let (queue, receiver) = Queue::new(CAPACITY);
+        std::thread::scope(|scope| {
+            let sender =
+                scope.spawn(|| (0..EVENTS).for_each(|task| queue.push(mk_event(task, Phase::Final))));
+            while !sender.is_finished() {
+                if receiver.try_recv().is_ok() {
+                    let queued = queue.queued.load(Ordering::Relaxed);
+                    // Those in the channel, the one that was taken, and one that is refused just now.
+                    assert!((1..=CAPACITY + 2).contains(&queued), "{queued} events are counted");
+                    queue.queued.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        });
     }
 }
