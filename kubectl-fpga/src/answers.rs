@@ -1,4 +1,4 @@
-//! What the extender answers, as far as it is used here. What is not known here is left out, so that an extender of
+//! The extender's answers, as far as this plugin reads them. Unknown fields are ignored, so that an extender of
 //! another version can be asked too.
 
 use fpga_core::node_labels::NodeLabels;
@@ -6,84 +6,84 @@ use fpga_core::node_state::NodeState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `/nodes`: a node.
+/// A node, one entry of the answer to `/nodes`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Our labels.
+    /// The node's labels of `fpga-scheduling.io`.
     #[serde(default)]
     pub labels: NodeLabels,
     /// `fresh`, `stale`, `absent` or `unreadable`.
     pub freshness: String,
-    /// What brought its state.
+    /// Origin of the state, for example `stream` or `watched`; empty if the extender does not tell.
     #[serde(default)]
     pub source: String,
-    /// Why its annotation can't be read.
+    /// Why the node's annotation can't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Its state.
+    /// The node's state; `None` if the extender has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Known>,
 }
 
-/// A state, and its numbers now.
+/// A node's state, and its load in the window that ends now.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Known {
-    /// How old it is.
+    /// Age of the state.
     pub age_ms: u64,
-    /// Usage of the window that ends now.
+    /// Slot time used in the window that ends now.
     pub usage_ms: u64,
-    /// Reconfiguration time of the window that ends now.
+    /// Time spent reconfiguring in the window that ends now.
     pub reconfiguration_ms: u64,
-    /// What the collector said.
+    /// The state as the collector published it.
     pub state: NodeState,
 }
 
-/// `/explain/{namespace}/{pod}`.
+/// The answer to `/explain/{namespace}/{pod}`: the latest decisions for a pod.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What was in force.
+    /// The rules by which the decisions were made.
     pub rules: Rules,
-    /// Who could outvote whom.
+    /// How far other plugins could outvote the extender; `None` if the extender does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub votes: Option<Votes>,
-    /// Which pod.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Which pod.
+    /// Name of the pod.
     pub name: String,
-    /// Which pod.
+    /// UID of the pod.
     #[serde(default)]
     pub uid: String,
-    /// What it asks for.
+    /// The pod's requirement.
     pub requirement: serde_json::Value,
-    /// What is wrong with that, if it can't be understood.
+    /// Why the requirement can't be understood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The last filter.
+    /// The last filter decision.
     #[serde(default)]
     pub filter: Option<Decided<Filtered>>,
-    /// The last prioritize.
+    /// The last prioritize decision.
     #[serde(default)]
     pub prioritize: Option<Decided<Scored>>,
 }
 
-/// What was in force.
+/// The rules of scoring.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// By signal.
+    /// Weight of each signal.
     #[serde(default)]
     pub weights: BTreeMap<String, f64>,
-    /// The end of the scale.
+    /// Greatest score.
     #[serde(default = "ten")]
     pub max_score: u32,
-    /// Policies by signal.
+    /// Stale policy of each signal.
     #[serde(default)]
     pub stale: BTreeMap<String, String>,
-    /// `on` or `off`.
+    /// Anti-herd, `on` or `off`.
     #[serde(default)]
     pub anti_herd: String,
 }
@@ -92,137 +92,137 @@ fn ten() -> u32 {
     10
 }
 
-/// Who could outvote whom, in kube-scheduler's points.
+/// The points of the extender and of the default plugins in kube-scheduler's sum for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
-    /// The extender's weight, as far as it was told.
+    /// The extender's `weight`, as the extender was told.
     pub scheduler_weight: u32,
-    /// What one of our score is worth.
+    /// Points per unit of the extender's score.
     pub points_per_score: u64,
-    /// The most that our score is worth.
+    /// Points of the greatest score.
     pub ours_at_most: u64,
-    /// The most that the default plugins give together.
+    /// The most points that the default plugins give together.
     pub plugins_at_most: u64,
-    /// By how much they could outvote us.
+    /// The points by which the default plugins can exceed the extender's.
     pub plugins_can_outvote_by: u64,
-    /// How far our best is ahead of the next.
+    /// The points between the extender's best score and the next.
     pub lead: Option<u64>,
 }
 
-/// One decision.
+/// A decision.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decided<V> {
-    /// When, milliseconds since the epoch.
+    /// Time of the decision, milliseconds since the epoch.
     pub at_ms: u64,
-    /// What was decided of each node.
+    /// The result for each node.
     pub nodes: Vec<V>,
 }
 
-/// A node in a filter.
+/// A filter's result for a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Filtered {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// What brought its state.
+    /// Origin of the node's state.
     #[serde(default)]
     pub source: String,
-    /// Why it was rejected.
+    /// Why the node was rejected; `None` if it passed.
     #[serde(default)]
     pub rejection: Option<String>,
 }
 
-/// A node in a prioritize.
+/// A prioritize's result for a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Scored {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// What brought its state.
+    /// Origin of the node's state.
     #[serde(default)]
     pub source: String,
-    /// Its score.
+    /// The node's score.
     pub score: u32,
-    /// Whether its state was fresh.
+    /// `fresh`, `stale`, `absent` or `unreadable`.
     #[serde(default)]
     pub freshness: String,
-    /// What was measured.
+    /// Measured values; `None` if the state is not fresh.
     #[serde(default)]
     pub measured: Option<Measured>,
-    /// What was expected beyond.
+    /// Usage expected beyond the measured one; `None` if no pod is expected.
     #[serde(default)]
     pub expected: Option<ExpectedShare>,
-    /// `yes` if the score was lowered.
+    /// `yes` if the score was lowered so that a node without fresh state doesn't look best.
     #[serde(default)]
     pub capped: String,
-    /// Everything else, the signals' terms among it.
+    /// All further fields, among them a term for each signal.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }
 
-/// What was measured of a node.
+/// Measured values of a node's boards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// Usage in the window.
+    /// Slot time used in the window.
     pub usage_ms: u64,
-    /// Reconfiguration time in the window.
+    /// Time spent reconfiguring in the window.
     pub reconfiguration_ms: u64,
-    /// Slots of the boards that were asked for, if the extender tells.
+    /// Number of slots of the boards that the pod asks for; `None` if the extender does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// Age of the state.
+    /// Age of the state at the decision.
     pub age_ms: u64,
-    /// Further numbers.
+    /// All further fields.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }
 
-/// What was expected of a node beyond its measurement.
+/// Usage that is expected of pods placed a moment ago, beyond the measured usage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpectedShare {
-    /// Usage.
+    /// Slot time.
     pub usage_ms: u64,
-    /// Of so many pods.
+    /// Number of pods; a pod that is not bound yet counts by its probability.
     pub pods: f64,
 }
 
-/// `/config`: what is in force.
+/// The answer to `/config`: the configuration in force.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigView {
-    /// The rules, and the weight in kube-scheduler's configuration as the extender was told.
+    /// The rules and the scheduler's weight.
     pub policy: Policy,
-    /// The file.
+    /// The configuration file, if the extender has one.
     #[serde(default)]
     pub file: Option<FileStatus>,
 }
 
-/// What is in force.
+/// The rules in force, and the extender's weight.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
     /// The rules.
     #[serde(flatten)]
     pub rules: Rules,
-    /// `weight` in kube-scheduler's configuration, as the extender was told.
+    /// The extender's `weight` in kube-scheduler's configuration, as the extender was told.
     #[serde(default, rename = "schedulerWeight")]
     pub scheduler_weight: Option<u32>,
 }
 
-/// The configuration's file.
+/// A configuration file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileStatus {
-    /// Where it is.
+    /// Path of the file.
     #[serde(default)]
     pub path: String,
-    /// Why what it says is not in force.
+    /// Why the contents of the file are not in force.
     #[serde(default)]
     pub problem: Option<serde_json::Value>,
 }
 
 impl Explanation {
-    /// When the last of its decisions was made, milliseconds since the epoch.
+    /// The time of the later of the two decisions, milliseconds since the epoch; 0 if there is none.
     #[must_use]
     pub fn at(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, |filter| filter.at_ms);
@@ -231,14 +231,14 @@ impl Explanation {
 }
 
 impl NodeView {
-    /// Slots of its boards.
+    /// Number of slots of all boards; 0 without a state.
     #[must_use]
     pub fn slots(&self) -> u64 {
         let devices = self.known.iter().flat_map(|known| &known.state.devices);
         devices.map(|device| u64::from(device.slots)).sum()
     }
 
-    /// Whether anything of ours is on it.
+    /// Whether the node has a state, an unreadable annotation, or one of our labels.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.known.is_some() || self.problem.is_some() || !self.labels.is_empty()

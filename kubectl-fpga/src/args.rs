@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   kubectl fpga doctor                    # what is wrong, and how to mend it
 Put the program `kubectl-fpga` into a folder of your PATH, and kubectl finds it.";
 
-/// FPGAs in a Kubernetes cluster: why a pod went where it did, what the boards do, what is wrong with the wiring.
+/// Shows why a pod was placed on its node, what the FPGA boards do, and what is wrong with the wiring.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-fpga", bin_name = "kubectl fpga", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -27,7 +27,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Why a pod went where it did: each signal, its weight, source and age, and what other plugins could outvote.
+    /// Why a pod was placed on its node: each signal with weight, source and age, and how far other plugins could
+    /// outvote it.
     #[command(after_help = crate::explain::EXAMPLES)]
     Explain(ExplainArgs),
     /// The nodes with boards as the extender sees them.
@@ -36,16 +37,16 @@ enum Command {
     /// The busiest nodes or devices.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(TopArgs),
-    /// Looks for everything that is known to go wrong, and says how to mend it.
+    /// Checks for all known faults, and tells how to mend them.
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(DoctorArgs),
 }
 
 impl Args {
-    /// Does what is asked.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// What stood in the way, with what to do about it.
+    /// The subcommand failed; the message tells what to do about it.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let Self { command, connect } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! How the cluster and the extender are reached.
+//! Connections to the cluster and to the extender.
 
 use crate::problem::Problem;
 use clap::Args;
@@ -7,32 +7,33 @@ use kube::{Client, Config};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the cluster and the extender are.
+/// Addresses and credentials of the cluster and of the extender.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ConnectArgs {
-    /// Configuration of the cluster; else KUBECONFIG, ~/.kube/config, or the pod's own.
+    /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH", global = true)]
     pub kubeconfig: Option<PathBuf>,
-    /// Which of its contexts.
+    /// Context of the kubeconfig.
     #[arg(long, env = "FPGA_CONTEXT", value_name = "NAME", global = true)]
     pub context: Option<String>,
-    /// Namespace of the pod that is asked about; else the context's.
+    /// Namespace of the pod to explain; by default the context's.
     #[arg(short, long, env = "FPGA_NAMESPACE", value_name = "NAME", global = true)]
     pub namespace: Option<String>,
-    /// The extender's replicas themselves, instead of by their Service and the API server, for example http://127.0.0.1:9461.
+    /// Addresses of the extender's replicas, for example http://127.0.0.1:9461; by default they are found by their
+    /// Service.
     #[arg(long, env = "FPGA_EXTENDER", value_name = "URL", value_delimiter = ',', global = true)]
     pub extender: Vec<http::Uri>,
-    /// Certificate authority of the extender, PEM, where --extender has https.
+    /// Certificate authority of an extender with https, PEM.
     #[arg(long, env = "FPGA_EXTENDER_CA", value_name = "PATH", global = true)]
     pub extender_ca: Option<PathBuf>,
-    /// Our certificate for an extender that wants one (mutual TLS), PEM.
+    /// Client certificate for an extender that requires one (mutual TLS), PEM.
     #[arg(long, env = "FPGA_EXTENDER_CERT", value_name = "PATH", global = true, requires = "extender_key")]
     pub extender_cert: Option<PathBuf>,
-    /// Its key, PEM.
+    /// Key of the client certificate, PEM.
     #[arg(long, env = "FPGA_EXTENDER_KEY", value_name = "PATH", global = true, requires = "extender_cert")]
     pub extender_key: Option<PathBuf>,
-    /// The name in the extender's certificate, where the address is another, as behind a forwarded port.
+    /// Name in the extender's certificate, if it differs from the address, as behind a forwarded port.
     #[arg(long, env = "FPGA_EXTENDER_TLS_NAME", value_name = "NAME", global = true)]
     pub extender_tls_name: Option<String>,
     /// Namespace of the extender.
@@ -53,28 +54,28 @@ pub struct ConnectArgs {
         global = true
     )]
     pub extender_service: String,
-    /// Longest time for one answer, in seconds.
+    /// Timeout of one request, in seconds.
     #[arg(long, env = "FPGA_TIMEOUT", value_name = "SECONDS", default_value_t = 10, global = true,
         value_parser = clap::value_parser!(u64).range(1..=600))]
     pub timeout: u64,
 }
 
-/// A cluster.
+/// A connection to a cluster.
 #[derive(Clone)]
 pub struct Cluster {
-    /// Its client.
+    /// Client of the API server.
     pub client: Client,
-    /// Its API server, for messages.
+    /// Address of the API server, for messages.
     pub server: String,
-    /// The namespace where nothing else is said.
+    /// Namespace of `--namespace`, or else of the context.
     pub namespace: String,
 }
 
 impl ConnectArgs {
-    /// The cluster.
+    /// Connects to the configured cluster.
     ///
     /// # Errors
-    /// [`Problem`] if none is configured.
+    /// [`Problem::NotConfigured`] if no cluster is configured.
     pub async fn cluster(&self) -> Result<Cluster, Problem> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let not_configured = |error: &dyn std::error::Error| Problem::not_configured(error);
@@ -98,10 +99,10 @@ impl ConnectArgs {
         Ok(Cluster { client, server, namespace })
     }
 
-    /// A client of one replica at its own address.
+    /// A client of the replica at `url`.
     ///
     /// # Errors
-    /// [`Problem`] if there can be none.
+    /// [`Problem::Url`] if the address or the certificates can't be used.
     pub fn replica(&self, url: &http::Uri) -> Result<Client, Problem> {
         let mut config = Config::new(url.clone());
         config.root_cert_file.clone_from(&self.extender_ca);

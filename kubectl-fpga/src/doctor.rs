@@ -1,7 +1,7 @@
-//! `kubectl fpga doctor`: looks for everything that is known to go wrong, and says how to mend it.
+//! `kubectl fpga doctor`: checks for all known faults, and tells how to mend them.
 //!
-//! Facts are gathered first, read-only; the checks are pure functions of them. What could not be looked at is told, and is no
-//! reason to stop.
+//! First the facts are gathered, read-only; the checks are pure functions of the facts. A fact that can't be gathered
+//! becomes a finding, and the other checks go on.
 
 pub mod checks;
 pub mod facts;
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// For `--help`.
+/// Examples in the output of `--help`.
 pub const EXAMPLES: &str = "Examples:
   kubectl fpga doctor
   kubectl fpga doctor --scheduler-config /etc/kubernetes/kube-scheduler.yaml
@@ -26,28 +26,29 @@ pub const EXAMPLES: &str = "Examples:
 It only reads: nodes, pods, kube-scheduler's pod and ConfigMaps in kube-system, the extender's replicas, and reviews of
 the service accounts' rights.";
 
-/// How it looks, and how it tells.
+/// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub struct DoctorArgs {
-    /// kube-scheduler's configuration file; else it is looked for in the cluster.
+    /// kube-scheduler's configuration file; by default it is looked for in the cluster.
     #[arg(long, env = "FPGA_SCHEDULER_CONFIG", value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
-    /// Warnings are problems too.
+    /// Exit with 1 on warnings, too.
     #[arg(long, env = "FPGA_STRICT")]
     strict: bool,
-    /// Leave out what is well.
+    /// Print warnings, problems and checks that failed to look only.
     #[arg(short, long, env = "FPGA_QUIET")]
     quiet: bool,
-    /// How it is written.
+    /// Format of the output.
     #[arg(short, long, env = "FPGA_OUTPUT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 
 impl DoctorArgs {
-    /// Looks, and tells.
+    /// Runs all checks and prints the findings. The exit code is 1 if there is a problem, or with `--strict` a
+    /// warning.
     ///
     /// # Errors
-    /// If the cluster can't be asked at all.
+    /// The API server can't be reached or rejects the credentials, or the file of `--scheduler-config` can't be read.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
         let cluster = connect.cluster().await?;
         let facts = gather::facts(connect, &cluster, self.scheduler_config.as_deref()).await?;
@@ -100,7 +101,7 @@ fn text(findings: &[Finding], colours: Colours) -> String {
     out
 }
 
-/// `text` in lines of at most `width`, broken between words.
+/// `text` in lines of at most `width` characters, broken between words. A longer word has a line of its own.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {

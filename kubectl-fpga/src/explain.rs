@@ -1,7 +1,7 @@
-//! `kubectl fpga explain`: why a pod went where it did.
+//! `kubectl fpga explain`: why a pod was placed on its node.
 //!
-//! The replica that kube-scheduler asked remembers the decision; which one that was, nobody else knows. So all are asked,
-//! and the latest answer is shown.
+//! Only the replica that kube-scheduler asked remembers the decision, and nothing records which one that was. So all
+//! replicas are asked, and the latest decision is shown.
 
 mod text;
 
@@ -18,26 +18,26 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// For `--help`.
+/// Examples in the output of `--help`.
 pub const EXAMPLES: &str = "Examples:
   kubectl fpga explain default/sobel-7
   kubectl fpga explain sobel-7 -n default -o wide   # with the numbers behind each term
   kubectl fpga explain sobel-7 -o json              # what every replica says";
 
-/// The most that kube-scheduler's default plugins give a node together.
+/// The most points that kube-scheduler's default plugins give a node together.
 pub const DEFAULT_PLUGINS: u64 = 1200;
-/// The weight in the configuration that is shipped.
+/// The extender's `weight` in the configuration that is shipped.
 pub const SHIPPED_WEIGHT: u32 = 10;
 
 const GET_POD: Grant = Grant { namespace: None, verbs: "get", resources: "pods" };
 
-/// Which pod.
+/// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// The pod: NAMESPACE/NAME, or NAME with -n.
     #[arg(value_name = "POD", value_parser = pod)]
     pod: PodArg,
-    /// How it is written.
+    /// Format of the output.
     #[arg(short, long, env = "FPGA_OUTPUT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -48,18 +48,18 @@ struct PodArg {
     name: String,
 }
 
-/// What is known of a pod's placement.
+/// The placement of a pod, and the decision behind it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained {
     namespace: String,
     pod: String,
-    /// Where it is, as the API server says; nothing if it isn't placed or can't be asked.
+    /// The pod's node according to the API server; `None` if the pod is not bound or can't be read.
     node: Option<String>,
-    /// The latest decision, as the replica that made it tells it.
+    /// The latest decision, and the replica that made it.
     #[serde(flatten)]
     told: Told,
-    /// Replicas that know of an earlier decision, and when that was.
+    /// Replicas that remember an earlier decision, with its time in milliseconds since the epoch.
     others: BTreeMap<String, u64>,
 }
 
@@ -70,12 +70,12 @@ struct Told {
 }
 
 impl ExplainArgs {
-    /// Explains.
+    /// Prints the explanation.
     ///
     /// # Errors
-    /// What stood in the way, or that nobody remembers the pod.
+    /// No replica answers, or none remembers the pod.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
-        // With the extender's address given, a cluster makes the answer better but isn't needed.
+        // With `--extender` no cluster is needed; without a cluster, the answer lacks the pod's node.
         let cluster = connect.cluster().await;
         let configured = cluster.as_ref().ok().map(|cluster| cluster.namespace.clone());
         let namespace = self.pod.namespace.clone().or(connect.namespace.clone()).or(configured);
@@ -117,7 +117,7 @@ impl ExplainArgs {
     }
 }
 
-/// Nothing if there is no such pod; inside, nothing if it has no node.
+/// The pod's node; `None` if there is no such pod, `Some(None)` if the pod is not bound.
 async fn node_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<Option<String>>, Problem> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     let pod = pods.get_opt(name).await;
@@ -127,7 +127,7 @@ async fn node_of(cluster: &Cluster, namespace: &str, name: &str) -> Result<Optio
 
 type Latest = (Option<Told>, BTreeMap<String, u64>, Vec<Problem>);
 
-/// The latest decision, when the other replicas made theirs, and why some said nothing.
+/// The latest decision, the times of the other replicas' decisions, and the problems of replicas that did not answer.
 fn latest(answers: Vec<Answered<Explanation>>) -> Result<Latest, Problem> {
     let (mut told, mut silent, mut answered) = (Vec::new(), Vec::new(), false);
     for Answered { replica, answer } in answers {

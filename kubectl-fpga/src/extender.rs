@@ -1,4 +1,4 @@
-//! The extender's replicas: where they are, and what each answers. They share nothing, so all are asked.
+//! The extender's replicas: finding them, and asking all of them, since they share nothing.
 
 use crate::connection::{Cluster, ConnectArgs};
 use crate::problem::{Grant, Problem, chain};
@@ -10,39 +10,40 @@ use kube::core::Status;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-/// Longest answer that is taken: 5,000 nodes are about 10 MB.
+/// Longest answer that is accepted. The answer for 5,000 nodes has about 10 MB.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 const FIND: Grant =
     Grant { namespace: Some("kube-fpga"), verbs: "list", resources: "endpointslices.discovery.k8s.io" };
 const PROXY: Grant = Grant { namespace: Some("kube-fpga"), verbs: "get", resources: "pods/proxy" };
 
-/// One replica.
+/// A replica of the extender.
 #[derive(Clone)]
 pub struct Replica {
-    /// Its pod, or its address.
+    /// Name of the pod, or the address.
     pub name: String,
-    /// Whether Kubernetes says that it is ready.
+    /// Whether the EndpointSlice has the replica as ready.
     pub ready: bool,
     client: Client,
     server: String,
-    /// The paths under which it may be found: as plain HTTP, as HTTPS.
+    /// Prefixes of paths to try in this order: through the proxy as HTTP, then as HTTPS.
     prefixes: Vec<String>,
 }
 
-/// What a replica answered.
+/// A replica's answer.
 #[derive(Debug, Clone)]
 pub struct Answered<T> {
-    /// Which one.
+    /// Name of the replica.
     pub replica: String,
-    /// Its answer; nothing if it knows nothing of what was asked.
+    /// The answer; `None` if the replica does not know the object that was asked for (404).
     pub answer: Result<Option<T>, Problem>,
 }
 
-/// Where the replicas are: at the addresses that were given, else behind the Service.
+/// Finds the replicas: the addresses of `--extender`, or else the pods behind the Service.
 ///
 /// # Errors
-/// [`Problem`] if there are none.
+/// [`Problem::Url`] if an address can't be used, [`Problem::NoExtender`] if no pod is found, or the API server's
+/// error.
 pub async fn find(args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>, Problem> {
     if !args.extender.is_empty() {
         return given(args);
@@ -86,10 +87,10 @@ pub async fn find(args: &ConnectArgs, cluster: &Cluster) -> Result<Vec<Replica>,
     Ok(replicas)
 }
 
-/// The replicas at the addresses that were given: no cluster is needed for them.
+/// The replicas at the addresses of `--extender`. No cluster is needed.
 ///
 /// # Errors
-/// [`Problem::Url`].
+/// [`Problem::Url`] if an address can't be used.
 pub fn given(args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
     let replica = |url: &http::Uri| {
         if url.scheme().is_none() || url.authority().is_none() {
@@ -103,7 +104,7 @@ pub fn given(args: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
     args.extender.iter().map(replica).collect()
 }
 
-/// What each answers to this path.
+/// Asks all replicas for `path` at the same time.
 pub async fn ask_all<T: DeserializeOwned>(replicas: &[Replica], path: &str) -> Vec<Answered<T>> {
     let asked = replicas
         .iter()
@@ -112,10 +113,10 @@ pub async fn ask_all<T: DeserializeOwned>(replicas: &[Replica], path: &str) -> V
 }
 
 impl Replica {
-    /// What it answers; nothing if it knows nothing of it.
+    /// The replica's answer to `path`, parsed; `None` if the replica does not know the object (404).
     ///
     /// # Errors
-    /// [`Problem`] if it doesn't answer, or not with JSON.
+    /// [`Problem`] if the replica does not answer or the answer is not the expected JSON.
     pub async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(path).await? else { return Ok(None) };
         let parsed = serde_json::from_str(&text)
@@ -123,16 +124,16 @@ impl Replica {
         Ok(Some(parsed))
     }
 
-    /// The text of its answer; nothing if it knows nothing of what is asked.
+    /// The text of the replica's answer to `path`; `None` if the replica does not know the object (404).
     ///
     /// # Errors
-    /// [`Problem`] if it doesn't answer.
+    /// [`Problem`] if the replica does not answer.
     pub async fn text(&self, path: &str) -> Result<Option<String>, Problem> {
         let mut last = None;
         for prefix in &self.prefixes {
             match self.try_prefix(&format!("{prefix}{path}")).await {
                 Ok(answer) => return Ok(answer),
-                // Who may not use the proxy may not use it for https either.
+                // A user without the right to the proxy has it for https neither.
                 Err(problem @ (Problem::Forbidden { .. } | Problem::Unauthorized(_))) => return Err(problem),
                 Err(problem) => last = last.or(Some(problem)),
             }
@@ -146,7 +147,7 @@ impl Replica {
         let of_kube = |error: kube::Error| silent(chain(&error));
         let request =
             http::Request::get(path).body(Body::empty()).map_err(|error| silent(error.to_string()))?;
-        // Not by the client's own reading of errors: what the extender says in one is no Status of the API server.
+        // `Client::request` would parse errors as a Status of the API server; the extender's errors are none.
         let response = self.client.send(request).await.map_err(of_kube)?;
         let code = response.status().as_u16();
         let body = response.into_body().collect_bytes().await.map_err(of_kube)?;
@@ -158,7 +159,8 @@ impl Replica {
             return Ok(Some(text));
         }
         let status = serde_json::from_str::<Status>(&text).unwrap_or_default();
-        // The API server itself says so of a pod that is gone; the extender, of what it doesn't remember.
+        // A 404 of the API server carries a Status and means that the pod is gone; a 404 of the extender carries none
+        // and means that the object is unknown.
         if code == 404 && status.code == 0 {
             return Ok(None);
         }
@@ -171,7 +173,7 @@ impl Replica {
     }
 }
 
-/// The port for people, or that of the verbs: by its name, else the first.
+/// The port named `read`, or else `http`, `https`, or the first.
 fn port_of(ports: &[EndpointPort]) -> Option<&EndpointPort> {
     let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));
     named("read").or_else(|| named("http")).or_else(|| named("https")).or_else(|| ports.first())

@@ -1,7 +1,7 @@
-//! `kubectl fpga`: why a pod went where it did, what the boards do, and what is wrong with the wiring.
+//! `kubectl fpga` shows why a pod was placed on its node, what the boards do, and what is wrong with the wiring.
 //!
-//! It asks the extender's replicas, each of them, for they share nothing: through the API server's proxy to their pods, or
-//! at an address that it is given. It changes nothing in the cluster.
+//! The plugin asks every replica of the extender, since the replicas share nothing: through the API server's proxy to
+//! their pods, or at the addresses of `--extender`. It changes nothing in the cluster.
 #![forbid(unsafe_code)]
 
 pub mod answers;

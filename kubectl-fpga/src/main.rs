@@ -1,4 +1,4 @@
-//! `kubectl-fpga`: see the library.
+//! The program `kubectl-fpga`; the code is in the library.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

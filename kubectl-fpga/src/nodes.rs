@@ -12,23 +12,23 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// For `--help`.
+/// Examples in the output of `--help`.
 pub const EXAMPLES: &str = "Examples:
   kubectl fpga nodes
   kubectl fpga nodes -o wide                            # one line per device, and what each replica sees
   kubectl fpga nodes n1 n2 -o json
   kubectl fpga nodes --extender http://127.0.0.1:9461   # without the API server";
 
-/// Which nodes.
+/// Arguments of `nodes`.
 #[derive(Debug, clap::Args)]
 pub struct NodesArgs {
-    /// These nodes only.
+    /// Nodes to show; by default all that have a state or one of our labels.
     #[arg(value_name = "NODE")]
     nodes: Vec<String>,
-    /// Also nodes that have nothing of ours.
+    /// Show also nodes without state and without our labels.
     #[arg(short, long, env = "FPGA_ALL")]
     all: bool,
-    /// How it is written.
+    /// Format of the output.
     #[arg(short, long, env = "FPGA_OUTPUT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
@@ -36,30 +36,30 @@ pub struct NodesArgs {
 /// A node as all replicas see it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Node {
-    /// As the replica with the youngest state sees it.
+    /// The view of the replica with the youngest state.
     #[serde(flatten)]
     pub view: NodeView,
-    /// Per replica what it sees.
+    /// For each replica, by name, the freshness of its state.
     pub replicas: BTreeMap<String, Seen>,
 }
 
-/// What a replica sees of a node.
+/// The state of a node in one replica, without its contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
     /// `fresh`, `stale`, `absent` or `unreadable`.
     pub freshness: String,
-    /// What brought the state.
+    /// Origin of the state.
     pub source: String,
-    /// How old it is.
+    /// Age of the state; `None` without a state.
     pub age_ms: Option<u64>,
 }
 
 impl NodesArgs {
-    /// Shows them.
+    /// Prints the table of nodes.
     ///
     /// # Errors
-    /// What stood in the way.
+    /// No replica answers, or standard output can't be written to.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
         let replicas = replicas(connect).await?;
         let answers = extender::ask_all::<Vec<NodeView>>(&replicas, "/nodes").await;
@@ -89,10 +89,10 @@ impl NodesArgs {
     }
 }
 
-/// The replicas; for addresses that are given no cluster is needed.
+/// The replicas. With `--extender` no cluster is needed.
 ///
 /// # Errors
-/// [`Problem`].
+/// The [`Problem`] of [`extender::find`] or [`extender::given`], or that no cluster is configured.
 pub async fn replicas(connect: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
     if connect.extender.is_empty() {
         extender::find(connect, &connect.cluster().await?).await
@@ -101,17 +101,18 @@ pub async fn replicas(connect: &ConnectArgs) -> Result<Vec<Replica>, Problem> {
     }
 }
 
-/// Tells of replicas that said nothing.
+/// Prints a warning for each replica that did not answer.
 pub fn warn(silent: &[Problem]) {
     for problem in silent {
         eprintln!("Warning: {problem}");
     }
 }
 
-/// The nodes by name, each as seen by the replica with the youngest state; and why some replicas said nothing.
+/// The nodes by name, each with the view of the replica that has the youngest state; and the problems of replicas
+/// that did not answer.
 ///
 /// # Errors
-/// If no replica answered: why the first didn't.
+/// If no replica answered: the problem of the first.
 pub fn merge(answers: Vec<Answered<Vec<NodeView>>>) -> Result<(Vec<Node>, Vec<Problem>), Problem> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
     let (mut silent, mut answered) = (Vec::new(), false);
@@ -146,7 +147,7 @@ pub fn merge(answers: Vec<Answered<Vec<NodeView>>>) -> Result<(Vec<Node>, Vec<Pr
     }
 }
 
-/// The nodes as a table: a line each, or per device.
+/// The nodes as a table with a line per node, or per device if `wide`.
 #[must_use]
 pub fn table(nodes: &[Node], wide: bool) -> Table {
     let headings: &[&str] = if wide {
@@ -277,13 +278,13 @@ fn wide_rows(node: &Node) -> Vec<Vec<Cell>> {
     devices.collect()
 }
 
-/// Slots that hold nothing.
+/// Number of empty slots of a device.
 #[must_use]
 pub fn free_slots(device: &DeviceState) -> u64 {
     u64::from(device.slots).saturating_sub(device.loaded.len() as u64)
 }
 
-/// Names of what the slots hold.
+/// Names of the bitstreams in the slots of a device; the digest of a bitstream without name.
 #[must_use]
 pub fn loaded_on(device: &DeviceState, state: &NodeState) -> Vec<String> {
     let named =
@@ -294,7 +295,7 @@ pub fn loaded_on(device: &DeviceState, state: &NodeState) -> Vec<String> {
     named.collect()
 }
 
-/// Vendor, board and shell of a device.
+/// Vendor, board and shell of a device, separated by slashes.
 #[must_use]
 pub fn kind_of(device: &DeviceState) -> String {
     kind(&[&device.vendor, &device.board, &device.shell].map(|text| Some(text.as_str())))
@@ -305,7 +306,7 @@ fn kind(parts: &[Option<&str>]) -> String {
     parts.iter().map(known).collect::<Vec<_>>().join("/")
 }
 
-/// A share in percent, coloured by how much it is.
+/// `part` of `whole` in percent, yellow from 60 and red from 90.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> Cell {
     let percent = if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };

@@ -4,67 +4,67 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::io::{IsTerminal as _, Write};
 
-/// How an answer is written.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Table for people.
     #[default]
     Table,
-    /// For people with wide screens.
+    /// Table with more columns.
     Wide,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// How a cell looks on a terminal.
+/// Style of a cell on a terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// No style.
     #[default]
     Plain,
     /// A heading.
     Bold,
-    /// Good.
+    /// A good value.
     Green,
-    /// To be looked at.
+    /// A value that needs attention.
     Yellow,
-    /// Bad.
+    /// A bad value.
     Red,
-    /// Of no interest.
+    /// An unimportant value.
     Dim,
 }
 
 /// Whether colours are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
-    /// They are.
+    /// Colours are written.
     On,
-    /// They are not.
+    /// No colours are written.
     Off,
 }
 
-/// A cell.
+/// A cell of a [`Table`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cell {
     text: String,
     style: Style,
 }
 
-/// Columns as wide as their widest cell.
+/// A table whose columns are as wide as their widest cell.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Colours {
-    /// On a terminal, unless NO_COLOR says otherwise.
+    /// On if standard output is a terminal and NO_COLOR is unset or empty.
     #[must_use]
     pub fn of_stdout() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         if wanted && std::io::stdout().is_terminal() { Self::On } else { Self::Off }
     }
 
-    /// `text` in this style.
+    /// `text` with the escape sequences of `style`, or as it is if colours are off.
     #[must_use]
     pub fn paint(self, text: &str, style: Style) -> String {
         let code = match style {
@@ -80,7 +80,7 @@ impl Colours {
 }
 
 impl Cell {
-    /// A cell in this style.
+    /// A cell with `text` in `style`. Control characters are replaced.
     #[must_use]
     pub fn new(text: impl Into<String>, style: Style) -> Self {
         Self { text: printable(&text.into()), style }
@@ -94,24 +94,24 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// A table that has only `headings`.
     #[must_use]
     pub fn new(headings: &[&str]) -> Self {
         Self { rows: vec![headings.iter().map(|text| Cell::new(*text, Style::Bold)).collect()] }
     }
 
-    /// One row more.
+    /// Adds a row.
     pub fn push(&mut self, row: Vec<Cell>) {
         self.rows.push(row);
     }
 
-    /// Whether it has headings only.
+    /// Whether the table has no row but the headings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.len() <= 1
     }
 
-    /// The table as text.
+    /// The table as text, one line per row.
     #[must_use]
     pub fn render(&self, colours: Colours) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -138,7 +138,7 @@ impl Table {
     }
 }
 
-/// Writes to standard output. Who stopped reading wants no more.
+/// Writes to standard output. A closed pipe is not an error: the reader, such as `head`, has enough.
 ///
 /// # Errors
 /// Standard output can't be written to.
@@ -158,7 +158,7 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(&format!("{}\n", serde_json::to_string_pretty(value)?))?)
 }
 
-/// A time as people say it: `350ms`, `12s`, `7m`, `3h`.
+/// A duration in a unit that fits: `350ms`, `12s`, `7m`, `3h`.
 #[must_use]
 pub fn span(millis: u64) -> String {
     match millis {
@@ -170,7 +170,7 @@ pub fn span(millis: u64) -> String {
     }
 }
 
-/// What others wrote must not steer the terminal.
+/// Replaces control characters: text from the cluster must not steer the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,95 +1,96 @@
-//! What can stand in the way, told so that it can be put out of it.
+//! Errors, each with a message that tells how to mend it.
 
 use std::error::Error;
 
-/// Why there is no answer.
+/// Why the plugin has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Problem {
-    /// No cluster is known.
+    /// No cluster is configured, or its configuration can't be used.
     #[error(
         "no cluster is configured: {0}.\nGive --kubeconfig FILE or set KUBECONFIG; `kubectl cluster-info` shows whether it is right"
     )]
     NotConfigured(String),
-    /// It does not answer.
+    /// The API server does not answer.
     #[error(
         "the API server {server} can't be reached: {error}.\nCheck the address and the network; `kubectl --request-timeout=5s version` must work"
     )]
     Unreachable {
-        /// Its address.
+        /// Address of the API server.
         server: String,
-        /// What was wrong.
+        /// The error and its causes.
         error: String,
     },
-    /// It doesn't know us.
+    /// The API server at this address rejects the credentials.
     #[error(
         "the API server {0} takes no credentials of this kubeconfig. Log in anew, or choose another --context"
     )]
     Unauthorized(String),
-    /// We may not.
+    /// The user lacks a right.
     #[error("{message}.\nWho may grant rights allows it with:\n{grant}")]
     Forbidden {
-        /// In the API server's words.
+        /// The API server's message.
         message: String,
-        /// Commands.
+        /// Commands that grant the right.
         grant: String,
     },
-    /// There is no extender.
+    /// No replica of the extender is found.
     #[error(
         "there is no extender: Service {namespace}/{service} {why}.\nInstall it (kubectl apply -k manifests/…), name it with --extender-namespace and --extender-service, or give its address with --extender URL"
     )]
     NoExtender {
-        /// Where it was looked for.
+        /// Namespace of the Service.
         namespace: String,
-        /// By which name.
+        /// Name of the Service.
         service: String,
-        /// What was found.
+        /// What is missing.
         why: String,
     },
-    /// A replica doesn't answer.
+    /// A replica does not answer.
     #[error(
         "extender {replica} does not answer: {error}.\nIf it wants client certificates (--tls-client-ca), forward its port \
          (`kubectl port-forward`) and give --extender https://127.0.0.1:PORT with --extender-ca, -cert, -key and -tls-name"
     )]
     Silent {
-        /// Which one.
+        /// Name or address of the replica.
         replica: String,
-        /// What was wrong.
+        /// The error.
         error: String,
     },
-    /// A replica's answer isn't one.
+    /// A replica's answer can't be parsed.
     #[error("what extender {replica} answers can't be understood: {error}. Is it of another version than this plugin ({})?", env!("CARGO_PKG_VERSION"))]
     Answer {
-        /// Which one.
+        /// Name or address of the replica.
         replica: String,
-        /// What was wrong.
+        /// The error of the parser.
         error: String,
     },
-    /// An address that is none.
+    /// An address of `--extender` can't be used.
     #[error("--extender {url} is no address: {error}. Write for example http://127.0.0.1:9461")]
     Url {
-        /// What was given.
+        /// The address.
         url: String,
-        /// What is wrong with it.
+        /// The error.
         error: String,
     },
-    /// Something else.
+    /// Any other error.
     #[error("{doing}: {error}")]
     Other {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// What was wrong.
+        /// The error.
         error: String,
     },
 }
 
 impl Problem {
-    /// No cluster is known.
+    /// A [`Problem::NotConfigured`] with `error` and its causes.
     #[must_use]
     pub fn not_configured(error: &dyn Error) -> Self {
         Self::NotConfigured(chain(error))
     }
 
-    /// What the API server of this address said, or didn't, to who was `doing` something that takes the right to `grant`.
+    /// The problem behind `error`, an answer of the API server at `server`. `doing` names the operation, `grant` the
+    /// right that the operation needs.
     #[must_use]
     pub fn of_api(error: &kube::Error, server: &str, doing: &str, grant: &Grant) -> Self {
         match error {
@@ -109,10 +110,10 @@ impl Problem {
     }
 }
 
-/// A right that is needed.
+/// A right that an operation needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant {
-    /// Of one namespace, or of the cluster.
+    /// Namespace of the right; `None` for the whole cluster.
     pub namespace: Option<&'static str>,
     /// Verbs, separated by commas.
     pub verbs: &'static str,
@@ -135,7 +136,7 @@ impl Grant {
     }
 }
 
-/// An error with its causes, each once.
+/// The message of an error and of its causes; a cause that the text already contains is left out.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

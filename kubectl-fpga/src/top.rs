@@ -13,31 +13,31 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// For `--help`.
+/// Examples in the output of `--help`.
 pub const EXAMPLES: &str = "Examples:
   kubectl fpga top                       # the ten busiest devices
   kubectl fpga top --by node --watch     # nodes, again every two seconds, until Ctrl-C
   kubectl fpga top --watch=10 --count 30";
 
-/// What is shown.
+/// Arguments of `top`.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
-    /// What a line is.
+    /// Unit of a line.
     #[arg(long, env = "FPGA_TOP_BY", value_enum, default_value_t = By::Device)]
     by: By,
-    /// How many lines.
+    /// Number of lines.
     #[arg(long, env = "FPGA_TOP_COUNT", default_value_t = 10)]
     count: usize,
-    /// Again every so many seconds, until Ctrl-C.
+    /// Refresh interval in seconds; runs until Ctrl-C.
     #[arg(short, long, env = "FPGA_TOP_WATCH", value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3600))]
     watch: Option<u64>,
-    /// How it is written.
+    /// Format of the output.
     #[arg(short, long, env = "FPGA_OUTPUT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 
-/// What a line is.
+/// Unit of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum By {
     /// A device.
@@ -46,7 +46,7 @@ enum By {
     Node,
 }
 
-/// A line.
+/// A line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
@@ -63,10 +63,10 @@ struct Line {
 }
 
 impl TopArgs {
-    /// Shows them, once or until Ctrl-C.
+    /// Prints the lines, once or until Ctrl-C.
     ///
     /// # Errors
-    /// What stood in the way.
+    /// No replica answers, or standard output can't be written to.
     pub async fn run(&self, connect: &ConnectArgs) -> Result<ExitCode> {
         let replicas = replicas(connect).await?;
         let Some(seconds) = self.watch else {
@@ -75,14 +75,14 @@ impl TopArgs {
             warn(&silent);
             return Ok(ExitCode::SUCCESS);
         };
-        // On a terminal each picture takes the place of the one before; else they follow each other.
+        // On a terminal each table replaces the previous one; otherwise the tables follow each other.
         let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
         loop {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => break,
                 looked = self.look(&replicas) => match looked {
                     Ok((lines, _)) => self.show(&lines, clear)?,
-                    // It may be back at the next look.
+                    // The replica may answer at the next refresh.
                     Err(problem) => print(&format!("{clear}{problem}\n"))?,
                 }
             }
@@ -132,7 +132,7 @@ impl TopArgs {
     }
 }
 
-/// The busiest first; what is equally busy, by name.
+/// The `count` busiest lines, by descending share of usage, then by name.
 fn busiest(nodes: &[Node], by: By, count: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = nodes.iter().flat_map(|node| lines(&node.view, by)).collect();
     let busy = |line: &Line| {
@@ -175,7 +175,7 @@ fn lines(view: &NodeView, by: By) -> Vec<Line> {
         }
     }
     node.device = None;
-    // Of the node as a whole it is known how its window has aged since it was measured.
+    // The window of the whole node is aged until now; a device's values are as they were measured.
     (node.usage_ms, node.reconfiguration_ms) = (known.usage_ms, known.reconfiguration_ms);
     node.capacity_ms = window.saturating_mul(node.slots);
     node.loaded.sort_unstable();

@@ -1,5 +1,5 @@
-//! How replicas are found and asked through the API server, and what is said when that fails. The API server is a stand-in:
-//! a real one proxies to no loopback address, and the extender of a test has no other.
+//! How replicas are found and asked through the API server, and the messages when that fails. The API server is a
+//! stand-in: a real one proxies to no loopback address, and the extender of a test has no other.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use axum::extract::Path;
@@ -59,7 +59,7 @@ fn view(age: u64, source: &str) -> Value {
     }, {"name": "plain", "freshness": "absent", "source": "none"}])
 }
 
-/// Two replicas: one speaks HTTP and is behind, the other HTTPS only.
+/// Two replicas: one answers over HTTP with an older state, the other over HTTPS only.
 fn two_replicas() -> Router {
     let proxied = |Path(pod): Path<String>| async move {
         match pod.as_str() {

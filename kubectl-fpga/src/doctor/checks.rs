@@ -1,4 +1,4 @@
-//! The checks: each a pure function of what is known.
+//! The checks: pure functions of the facts.
 
 pub mod certificates;
 pub mod extender;
@@ -9,10 +9,10 @@ pub mod streams;
 use super::facts::{Facts, Looked, Replica};
 use super::finding::Finding;
 
-/// A check.
+/// A check: the findings that follow from the facts.
 pub type Check = fn(&Facts) -> Vec<Finding>;
 
-/// All of them, in the order in which they are told.
+/// All checks but [`rights`], in the order of the output.
 pub const ALL: [Check; 21] = [
     scheduler::wired,
     scheduler::reach,
@@ -37,7 +37,7 @@ pub const ALL: [Check; 21] = [
     nodes::clocks,
 ];
 
-/// Whether everybody may do what he must.
+/// Whether the service accounts have the rights that they need.
 #[must_use]
 pub fn rights(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "rights";
@@ -59,18 +59,18 @@ pub fn rights(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, missing.collect(), format!("all {} rights are granted", rights.len()))
 }
 
-/// What all checks find.
+/// The findings of all checks.
 #[must_use]
 pub fn run(facts: &Facts) -> Vec<Finding> {
     ALL.iter().copied().chain([rights as Check]).flat_map(|check| check(facts)).collect()
 }
 
-/// The replicas, as far as they are known.
+/// The replicas; empty if they are unknown.
 fn replicas_of(facts: &Facts) -> &[Replica] {
     facts.replicas.found().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Some names, and how many more.
+/// The first five names, and the number of the others.
 fn named<S: AsRef<str>>(names: &[S]) -> String {
     let shown = names.iter().take(5).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(5) {

@@ -1,185 +1,185 @@
-//! What the checks look at. Where something could not be found out, why is said.
+//! The facts that the checks read. A fact that could not be gathered has the reason instead.
 
 use super::scheduler_config::SchedulerConfig;
 use crate::answers::{ConfigView, NodeView};
 use fpga_core::node_state::NodeState;
 use std::collections::BTreeMap;
 
-/// Something that was looked for.
+/// A fact, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Looked<T> {
-    /// It was found.
+    /// The fact.
     Found(T),
-    /// It was not, and why.
+    /// Why the fact could not be gathered.
     Hidden(String),
 }
 
-/// Everything that is known.
+/// All facts.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// Seconds since the epoch, by the clock of who asks.
+    /// Time of the plugin's clock, seconds since the epoch.
     pub now: i64,
     /// Minor version of Kubernetes 1.x.
     pub kubernetes_minor: Looked<u32>,
-    /// kube-scheduler's configuration, and where it was found.
+    /// Where kube-scheduler's configuration was found, and the configuration.
     pub config: Looked<(String, SchedulerConfig)>,
-    /// The names of the manifests' own scheduler, if it runs.
+    /// Names of the schedulers that the manifests' own kube-scheduler serves, if it runs.
     pub own_schedulers: Vec<String>,
     /// kube-scheduler's pod.
     pub scheduler_pod: Looked<SchedulerPod>,
-    /// Whether the URL of the configuration is answered.
+    /// Whether the URL in the configuration answers.
     pub reach: Looked<Reach>,
     /// The extender's replicas.
     pub replicas: Looked<Vec<Replica>>,
-    /// The nodes, as the API server has them.
+    /// All nodes of the cluster.
     pub nodes: Looked<Vec<Node>>,
-    /// FPGA pods.
+    /// Pods that ask for an FPGA and have not ended.
     pub pods: Looked<Vec<FpgaPod>>,
     /// The collectors of the manifests.
     pub collectors: Looked<Collectors>,
-    /// Who may do what he must.
+    /// The rights that the service accounts need.
     pub rights: Looked<Vec<Right>>,
 }
 
-/// What becomes of a call to the configured URL.
+/// The result of a call to the configured URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// It is answered.
+    /// The URL answers.
     Answers,
-    /// It is not, and why.
+    /// The URL does not answer, for this reason.
     Silent(String),
 }
 
 /// kube-scheduler's pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchedulerPod {
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Whether it is in the host's network.
+    /// Whether the pod uses the host's network.
     pub host_network: bool,
-    /// How it resolves names.
+    /// The pod's `dnsPolicy`.
     pub dns_policy: String,
-    /// Its command line.
+    /// Command and arguments of kube-scheduler's container.
     pub command: Vec<String>,
 }
 
 /// A replica of the extender.
 #[derive(Debug, Clone)]
 pub struct Replica {
-    /// Its name.
+    /// Name of the pod or address.
     pub name: String,
-    /// Whether Kubernetes says that it is ready.
+    /// Whether the EndpointSlice has the replica as ready and its `/readyz` answers.
     pub ready: bool,
-    /// What is in force there.
+    /// The configuration in force in the replica.
     pub config: Looked<ConfigView>,
-    /// How it sees the nodes.
+    /// The nodes as the replica sees them.
     pub nodes: Looked<Vec<NodeView>>,
-    /// Its metrics.
+    /// The replica's metrics.
     pub metrics: Looked<Metrics>,
-    /// Its version; nothing if it doesn't say.
+    /// The replica's version; `None` if it does not tell.
     pub version: Option<String>,
 }
 
-/// What a replica counts.
+/// Metrics of a replica.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Per metric the sum over its labels.
+    /// For each metric, the sum of its samples.
     pub sums: BTreeMap<String, f64>,
-    /// Certificates at its ports.
+    /// Certificates at the replica's ports.
     pub certificates: Vec<Certificate>,
-    /// Streams that it refused or ended since it started, by reason.
+    /// For each reason, the number of streams that the replica refused or ended since its start.
     pub refused_streams: BTreeMap<String, f64>,
 }
 
 /// A certificate at a port of a replica.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Certificate {
-    /// `http` or `stream`.
+    /// The port, `http` or `stream`.
     pub port: String,
-    /// `own` or `client_ca`.
+    /// The certificate's use: `own` for the port's own, `client_ca` for an authority of clients.
     pub which: String,
-    /// When it ends, in seconds since the epoch.
+    /// End of validity, seconds since the epoch.
     pub expires: i64,
 }
 
 /// The collectors of the manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collectors {
-    /// Nodes with one that is ready.
+    /// Nodes with a ready collector.
     pub ready_on: Vec<String>,
-    /// Who labels the nodes.
+    /// Whether collectors label their nodes.
     pub labelling: Labelling,
 }
 
-/// Who labels the nodes that have boards.
+/// The origin of the labels of nodes with boards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Labelling {
-    /// Whoever looks after the cluster.
+    /// The administrator labels the nodes.
     ByPeople,
-    /// The collectors are told to.
+    /// The collectors label their nodes (`--label-node`).
     ByCollectors,
 }
 
-/// A node.
+/// A node of the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Whether it has the vendor's label.
+    /// Whether the node has the label of the vendor.
     pub labelled: bool,
-    /// Its state.
+    /// State in the node's annotation.
     pub state: State,
-    /// When the collector wrote it, by the API server's clock, milliseconds since the epoch.
+    /// Time of the collector's last write to the node, by the API server's clock, milliseconds since the epoch.
     pub written_at_ms: Option<u64>,
 }
 
-/// A node's annotation.
+/// The state in a node's annotation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum State {
-    /// It has none.
+    /// The node has no such annotation.
     #[default]
     Absent,
-    /// It can't be read, and why.
+    /// The annotation can't be read, for this reason.
     Unreadable(String),
-    /// What it says.
+    /// The state.
     Known(Box<NodeState>),
 }
 
-/// The scheduler of pods that name none.
+/// Name of the scheduler of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// A pod that asks for an FPGA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FpgaPod {
-    /// Namespace and name.
+    /// Namespace and name, separated by a slash.
     pub name: String,
-    /// Its scheduler.
+    /// The pod's `schedulerName`.
     pub scheduler: String,
-    /// Whether it waits to be placed.
+    /// Whether the pod is not bound to a node.
     pub pending: bool,
-    /// Whether it requests the managed resource.
+    /// Whether the pod requests the managed resource.
     pub requests_resource: bool,
-    /// Whether kube-scheduler itself narrows its nodes by one of our labels.
+    /// Whether a node selector or a required node affinity limits the pod to nodes with one of our labels.
     pub narrowed: bool,
 }
 
-/// A right that somebody needs.
+/// A right that a service account needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Right {
-    /// Who.
+    /// Name of the service account's user.
     pub who: String,
-    /// May do this.
+    /// The verb.
     pub verb: &'static str,
-    /// To this.
+    /// The resource.
     pub resource: &'static str,
-    /// Whether he may.
+    /// Whether the API server grants the right.
     pub allowed: bool,
-    /// Otherwise this happens.
+    /// What fails without the right.
     pub needed_for: &'static str,
 }
 
 impl<T> Looked<T> {
-    /// What was found.
+    /// The fact, if it is known.
     pub fn found(&self) -> Option<&T> {
         match self {
             Self::Found(found) => Some(found),

@@ -1,33 +1,33 @@
-//! What a check found.
+//! The result of a check.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// All is well.
+    /// The check found no fault.
     Ok,
-    /// Worth knowing.
+    /// A remark; nothing needs to be done.
     Note,
-    /// It could not be looked at.
+    /// The check could not look.
     Unknown,
-    /// It works, and not as well as it could; or it will break.
+    /// The system works less well than it could, or will fail later.
     Warning,
     /// Pods are placed wrongly, or not at all.
     Problem,
 }
 
-/// What a check found.
+/// A result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which check.
+    /// Name of the check.
     pub check: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What it is.
+    /// What was found.
     pub what: String,
-    /// What it does.
+    /// Consequence or cause of what was found.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// What to do about it.
@@ -36,29 +36,29 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// A finding without fault.
     pub fn ok(check: &'static str, what: impl Into<String>) -> Self {
         Self { check, severity: Severity::Ok, what: what.into(), why: String::new(), mend: String::new() }
     }
 
-    /// What was found; if that is nothing, that all is well.
+    /// `findings`, or if there are none, [`Finding::ok`] with `what`.
     pub fn or_ok(check: &'static str, findings: Vec<Self>, what: impl Into<String>) -> Vec<Self> {
         if findings.is_empty() { vec![Self::ok(check, what)] } else { findings }
     }
 
-    /// Worth knowing.
+    /// A remark: nothing needs to be done.
     pub fn note(check: &'static str, what: impl Into<String>, why: impl Into<String>) -> Self {
         let (what, why) = (what.into(), why.into());
         Self { check, severity: Severity::Note, what, why, mend: String::new() }
     }
 
-    /// It could not be looked at: why, and how it can.
+    /// The check could not look: the reason, and how to enable the check.
     pub fn unknown(check: &'static str, why: impl Into<String>, mend: impl Into<String>) -> Self {
         let what = "could not be checked".to_owned();
         Self { check, severity: Severity::Unknown, what, why: why.into(), mend: mend.into() }
     }
 
-    /// It will break, or works badly.
+    /// The system works less well than it could, or will fail later.
     pub fn warning(
         check: &'static str,
         what: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Finds out the facts. It only reads, and goes on when something is refused.
+//! Gathers the facts, read-only. A refused request makes its fact unknown; the others are gathered all the same.
 
 mod collectors;
 mod pods;
@@ -19,13 +19,14 @@ use kube::api::ListParams;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Objects per request.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// All that can be found out.
+/// Gathers all facts.
 ///
 /// # Errors
-/// [`Problem`] if the API server can't be reached, or doesn't know us.
+/// [`Problem`] if the API server can't be reached or rejects the credentials, or if the file at `scheduler_config`
+/// can't be read.
 pub(super) async fn facts(
     connect: &ConnectArgs,
     cluster: &Cluster,
@@ -44,7 +45,7 @@ pub(super) async fn facts(
         None => None,
     };
     let own_schedulers = scheduler::names(own_config.as_ref());
-    // That of the manifests, unless somebody says otherwise.
+    // The manifests' own kube-scheduler takes precedence, unless `--scheduler-config` names another configuration.
     let scheduler = match own_pod {
         Some(pod) if scheduler_config.is_none() => Looked::Found(pod),
         _ => scheduler::pod(cluster).await,
@@ -101,7 +102,7 @@ fn looked<T>(result: Result<T, Problem>) -> Looked<T> {
     result.map_or_else(|problem| Looked::Hidden(problem.to_string()), Looked::Found)
 }
 
-/// `35+` in some clouds.
+/// Parses the minor version, which some clouds write with a suffix: `35+`.
 fn minor(text: &str) -> Looked<u32> {
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     match digits.parse() {

@@ -4,7 +4,7 @@ use super::facts::DEFAULT_SCHEDULER;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The score plugins that are on by default, and their weights.
+/// The score plugins that are enabled by default, and their weights.
 const DEFAULT_WEIGHTS: [(&str, u64); 7] = [
     ("TaintToleration", 3),
     ("NodeAffinity", 2),
@@ -19,120 +19,121 @@ const DEFAULT_WEIGHTS: [(&str, u64); 7] = [
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulerConfig {
-    /// What it is.
+    /// Kind of the object.
     pub kind: Option<String>,
-    /// When the search for feasible nodes stops; 0 and nothing: by the size of the cluster.
+    /// Percentage of the nodes after which the search for feasible nodes stops. With 0 or `None`, kube-scheduler
+    /// chooses it by the number of nodes.
     pub percentage_of_nodes_to_score: Option<u32>,
-    /// The profiles.
+    /// Profiles; each is a scheduler with a name of its own.
     pub profiles: Option<Vec<Profile>>,
-    /// The extenders.
+    /// Extenders.
     pub extenders: Option<Vec<Extender>>,
 }
 
-/// A profile.
+/// A profile of kube-scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Profile {
-    /// Its name.
+    /// The `schedulerName` of pods that use the profile.
     pub scheduler_name: Option<String>,
-    /// Its own [`SchedulerConfig::percentage_of_nodes_to_score`].
+    /// Overrides [`SchedulerConfig::percentage_of_nodes_to_score`].
     pub percentage_of_nodes_to_score: Option<u32>,
-    /// Its plugins.
+    /// Changes to the default plugins.
     pub plugins: Option<Plugins>,
 }
 
-/// Plugins of a profile.
+/// Enabled and disabled plugins of a profile.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plugins {
-    /// At the point where nodes are scored.
+    /// For the extension point that scores nodes.
     pub score: Option<PluginSet>,
-    /// At all points.
+    /// For all extension points.
     pub multi_point: Option<PluginSet>,
 }
 
-/// Plugins that are switched on and off.
+/// Plugins to enable and to disable.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PluginSet {
-    /// On.
+    /// Enabled plugins.
     pub enabled: Option<Vec<Plugin>>,
-    /// Off; `*` is all.
+    /// Disabled plugins; `*` is all.
     pub disabled: Option<Vec<Plugin>>,
 }
 
-/// A plugin.
+/// A plugin to enable or disable.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Plugin {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its weight; 0 is 1.
+    /// Weight of the plugin; 0 or `None` is the default, which is 1 for plugins that are not enabled by default.
     pub weight: Option<u64>,
 }
 
-/// An extender.
+/// An extender of kube-scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Extender {
-    /// Where it is.
+    /// URL to which the verbs are appended.
     pub url_prefix: String,
-    /// Path of filter.
+    /// Path of filter; empty if not called.
     pub filter_verb: String,
-    /// Path of prioritize.
+    /// Path of prioritize; empty if not called.
     pub prioritize_verb: String,
-    /// Path of preempt.
+    /// Path of preempt; empty if not called.
     pub preempt_verb: String,
-    /// Path of bind.
+    /// Path of bind; empty if not called.
     pub bind_verb: String,
-    /// What its score counts.
+    /// Factor of the extender's scores.
     pub weight: u64,
-    /// TLS by default settings.
+    /// Whether TLS settings get defaults; the scheme of the URL alone decides whether TLS is used.
     #[serde(rename = "enableHTTPS")]
     pub enable_https: bool,
-    /// TLS.
+    /// TLS settings.
     pub tls_config: Option<TlsConfig>,
-    /// Longest time of a call.
+    /// Timeout of a call, as Go writes durations.
     pub http_timeout: Option<String>,
-    /// Names instead of whole nodes.
+    /// Whether requests carry node names instead of whole nodes.
     pub node_cache_capable: bool,
-    /// Which pods are sent to it; none: all.
+    /// Resources by which pods are sent to the extender; without any, all pods are sent.
     pub managed_resources: Option<Vec<ManagedResource>>,
-    /// Whether pods are placed without it while it is away.
+    /// Whether pods are placed without the extender while it does not answer.
     pub ignorable: bool,
 }
 
-/// TLS of an extender.
+/// TLS settings of an extender.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TlsConfig {
-    /// Whom it speaks to is not checked.
+    /// Whether the extender's certificate is not verified.
     pub insecure: bool,
-    /// Certificate authority.
+    /// Path of the certificate authority.
     pub ca_file: Option<String>,
-    /// The same in the file itself.
+    /// The certificate authority itself.
     pub ca_data: Option<String>,
-    /// Certificate to show.
+    /// Path of the client certificate.
     pub cert_file: Option<String>,
-    /// The same in the file itself.
+    /// The client certificate itself.
     pub cert_data: Option<String>,
 }
 
-/// A resource by which pods are chosen.
+/// A resource by which pods are sent to the extender.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedResource {
-    /// Its name.
+    /// Name of the resource.
     pub name: String,
-    /// Whether kube-scheduler itself looks for it on nodes.
+    /// Whether kube-scheduler does not itself check that nodes have the resource.
     pub ignored_by_scheduler: bool,
 }
 
 impl SchedulerConfig {
-    /// The configuration in this YAML.
+    /// Parses YAML.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is not YAML of this form, or not of kind `KubeSchedulerConfiguration`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let config: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         match config.kind.as_deref() {
@@ -144,7 +145,8 @@ impl SchedulerConfig {
         }
     }
 
-    /// Our extender: the one for our resource, else the one that is named like ours, else the only one.
+    /// The extender of this project: the one that manages its resource, or else the first whose URL has `fpga` or
+    /// port 9461, or else the only one.
     #[must_use]
     pub fn ours(&self) -> Option<&Extender> {
         let all = self.extenders.as_deref().unwrap_or_default();
@@ -158,7 +160,7 @@ impl SchedulerConfig {
         all.iter().find(for_our_resource).or_else(|| all.iter().find(named)).or(only)
     }
 
-    /// What pods write as their `schedulerName` to be placed by it.
+    /// The `schedulerName`s that this configuration serves.
     #[must_use]
     pub fn scheduler_names(&self) -> Vec<&str> {
         match self.profiles.as_deref().unwrap_or_default() {
@@ -167,7 +169,7 @@ impl SchedulerConfig {
         }
     }
 
-    /// Per profile the most points that its plugins can give a node together.
+    /// The most points that the score plugins of any profile can give a node together.
     #[must_use]
     pub fn plugin_points(&self) -> u64 {
         let profiles = self.profiles.as_deref().unwrap_or_default();
@@ -178,7 +180,7 @@ impl SchedulerConfig {
             .unwrap_or_else(|| Profile::default().plugin_points())
     }
 
-    /// The percentage that is in force; nothing if kube-scheduler adapts it.
+    /// The least percentage of all profiles, or else the common one; `None` if kube-scheduler chooses.
     #[must_use]
     pub fn percentage(&self) -> Option<u32> {
         let profiles = self.profiles.as_deref().unwrap_or_default();
@@ -220,26 +222,26 @@ impl Profile {
 }
 
 impl Extender {
-    /// Resources by which pods are chosen.
+    /// Resources by which pods are sent to the extender.
     #[must_use]
     pub fn managed(&self) -> &[ManagedResource] {
         self.managed_resources.as_deref().unwrap_or_default()
     }
 
-    /// Whether kube-scheduler shows a certificate to it.
+    /// Whether kube-scheduler has a client certificate for the extender.
     #[must_use]
     pub fn has_certificate(&self) -> bool {
         self.tls_config.as_ref().is_some_and(|tls| tls.cert_file.is_some() || tls.cert_data.is_some())
     }
 
-    /// The host in its URL.
+    /// The host of the URL; `None` if the URL has none.
     #[must_use]
     pub fn host(&self) -> Option<String> {
         let uri: http::Uri = self.url_prefix.parse().ok()?;
         Some(uri.host()?.trim_matches(['[', ']']).to_owned())
     }
 
-    /// Longest time of a call, in milliseconds; nothing if it can't be understood.
+    /// Timeout of a call in milliseconds, 5,000 by default; `None` if the text is not a duration.
     #[must_use]
     pub fn timeout_ms(&self) -> Option<u64> {
         match self.http_timeout.as_deref() {
@@ -249,7 +251,7 @@ impl Extender {
     }
 }
 
-/// A duration as Go writes it, `1m30s`, in milliseconds.
+/// Parses a duration as Go writes it, such as `1m30s`, into milliseconds.
 fn go_duration(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut sum = 0.0;

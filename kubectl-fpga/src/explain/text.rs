@@ -1,4 +1,5 @@
-//! An explanation in words: what the pod asks for, who was rejected, the terms in the final order, who could outvote us.
+//! An explanation as text: the requirement, the rejected nodes, the terms in the final order, and how far other
+//! plugins could outvote the extender.
 
 use super::{DEFAULT_PLUGINS, Explained, SHIPPED_WEIGHT, Told};
 use crate::answers::{Decided, Filtered, Scored};
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 impl Explained {
-    /// For a terminal; `wide` with the numbers behind each term.
+    /// The text for a terminal; `wide` adds the numbers behind each term.
     pub(super) fn text(&self, wide: bool, colours: Colours) -> String {
         let Told { replica, explanation } = &self.told;
         let mut out = String::new();
@@ -47,7 +48,7 @@ impl Explained {
         out
     }
 
-    /// The final order with every term.
+    /// A table of nodes by score, with every term.
     fn scores(&self, scores: &Decided<Scored>, wide: bool, colours: Colours) -> String {
         let weights: Vec<(&String, f64)> = {
             let all = self.told.explanation.rules.weights.iter().map(|(name, weight)| (name, *weight));
@@ -112,7 +113,7 @@ impl Explained {
         text
     }
 
-    /// Who decided, and who could have.
+    /// Sentences about the extender's points, the other plugins' points, and the node that was chosen.
     fn verdict(&self, scores: &Decided<Scored>) -> Vec<String> {
         let rules = &self.told.explanation.rules;
         let votes = self.told.explanation.votes.as_ref();

@@ -1,20 +1,20 @@
-//! Whether the certificates at the extender's ports end soon: the day on which they do, nothing else changes.
+//! Checks that the certificates at the extender's ports don't end soon. Nothing else announces that day.
 
 use super::replicas_of;
 use crate::doctor::facts::{Certificate, Facts};
 use crate::doctor::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Who has to be told, and to act, needs so many days.
+/// Days before the end of a certificate from which the check warns: time to notice and to renew.
 const SOON_DAYS: i64 = 21;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Whether a certificate has ended, or will soon.
+/// Whether a certificate has ended, or will end within 21 days.
 #[must_use]
 pub fn certificates(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "certificates";
     let mut looked = false;
-    // Replicas have the same files as a rule: each certificate is told of once, with one that has it.
+    // Replicas usually have the same files: each certificate becomes one finding, with the name of one replica.
     let mut found: BTreeMap<&Certificate, &str> = BTreeMap::new();
     for replica in replicas_of(facts) {
         let Some(metrics) = replica.metrics.found() else { continue };
@@ -50,7 +50,7 @@ fn name(certificate: &Certificate) -> &'static str {
     if certificate.which == "client_ca" { "an authority for clients" } else { "the certificate" }
 }
 
-/// What happens when it ends, and what to do before.
+/// The consequence of the certificate's end, and what to do.
 fn consequence(certificate: &Certificate) -> (&'static str, &'static str) {
     match (certificate.port.as_str(), certificate.which.as_str()) {
         ("stream", "client_ca") => (

@@ -1,4 +1,4 @@
-//! What can be wrong with the extender.
+//! Checks of the extender's replicas.
 
 use super::{named, replicas_of};
 use crate::answers::Rules;
@@ -6,7 +6,8 @@ use crate::doctor::facts::{Facts, Looked, Replica};
 use crate::doctor::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Errors that kube-scheduler swallows or tells in few words, by metric.
+/// Metrics of errors that kube-scheduler does not report or hardly explains: name, what is counted, and the
+/// consequence.
 const ERRORS: [(&str, &str, &str); 5] = [
     (
         "fpga_extender_certificate_unused",
@@ -37,7 +38,7 @@ const ERRORS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Whether the extender is there, twice, and of one version.
+/// Whether every replica answers and is ready, there are at least two, and their version is the plugin's.
 #[must_use]
 pub fn replicas(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "replicas";
@@ -82,7 +83,7 @@ pub fn replicas(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, format!("{answering} of {} answer and are ready", replicas.len()))
 }
 
-/// Whether the replicas go by the same rules and see the same nodes.
+/// Whether all replicas have the same rules and see the same nodes.
 #[must_use]
 pub fn rules(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "agreement";
@@ -141,7 +142,7 @@ pub fn rules(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, "all replicas go by the same rules and see the same nodes")
 }
 
-/// Nodes that are fresh to one replica and not to another.
+/// Nodes whose state is fresh in one replica and not in another.
 fn seen_differently(replicas: &[Replica]) -> Vec<String> {
     let mut fresh: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for view in replicas.iter().filter_map(|replica| replica.nodes.found()).flatten() {
@@ -153,7 +154,7 @@ fn seen_differently(replicas: &[Replica]) -> Vec<String> {
     unequal.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Whether the weights let pods herd.
+/// Whether the weights and anti-herd prevent pods from herding on one node.
 #[must_use]
 pub fn herd(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "herd";
@@ -163,7 +164,7 @@ pub fn herd(facts: &Facts) -> Vec<Finding> {
     };
     let weight = |signal: &str| weights.get(signal).copied().unwrap_or_default();
     let (usage, reconfiguration) = (weight("usage"), weight("reconfiguration"));
-    // Where a bitstream is loaded it is also local: both draw pods to where it is.
+    // A loaded bitstream is also local: both signals draw pods to the same node.
     let locality = weight("locality") + weight("loaded");
     let mend = "Choose a locality weight below the usage weight, for example --weights 1-2-2; or keep it, if following the \
                 bitstream is worth a queue (reconfiguration of seconds).";
@@ -198,7 +199,7 @@ pub fn herd(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, "the weights let usage win over locality, and anti-herd is on")
 }
 
-/// Whether errors are counted that nobody would see.
+/// Whether a metric counts errors.
 #[must_use]
 pub fn errors(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "errors";

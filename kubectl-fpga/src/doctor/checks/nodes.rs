@@ -1,4 +1,4 @@
-//! What can be wrong on the nodes.
+//! Checks of the nodes: states, labels, collectors and clocks.
 
 use super::named;
 use crate::doctor::facts::{Facts, Labelling, Looked, Node, State};
@@ -7,7 +7,7 @@ use fpga_core::device::Health;
 use fpga_core::node_state::LeftOut;
 use std::collections::BTreeMap;
 
-/// Clocks that differ by more are told of: further than this no network delay goes.
+/// Least difference of clocks that is a finding, in milliseconds. The network delays no write by so much.
 const SKEW_MS: u64 = 10_000;
 
 fn ours(facts: &Facts) -> Vec<&Node> {
@@ -15,7 +15,7 @@ fn ours(facts: &Facts) -> Vec<&Node> {
     nodes.filter(|node| node.labelled || node.state != State::Absent).collect()
 }
 
-/// Whether every node with a board has a state that can be used.
+/// Whether every node with a board has a fresh state and healthy boards.
 #[must_use]
 pub fn states(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "node states";
@@ -112,7 +112,7 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, format!("all {} nodes with boards have a fresh state", nodes.len()))
 }
 
-/// Who should have labelled a node, and what keeps it from that.
+/// What to do about a missing label, by whether collectors label their nodes.
 fn mend_labels(facts: &Facts) -> &'static str {
     match facts.collectors.found().map(|collectors| collectors.labelling) {
         Some(Labelling::ByCollectors) => {
@@ -126,7 +126,7 @@ fn mend_labels(facts: &Facts) -> &'static str {
     }
 }
 
-/// Per node how fresh each replica finds its state.
+/// For each node, the freshness of its state in each replica.
 fn seen(facts: &Facts) -> BTreeMap<&str, Vec<&str>> {
     let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let replicas = facts.replicas.found().into_iter().flatten();
@@ -136,7 +136,7 @@ fn seen(facts: &Facts) -> BTreeMap<&str, Vec<&str>> {
     seen
 }
 
-/// Whether a collector runs on every labelled node.
+/// Whether a ready collector runs on every labelled node.
 #[must_use]
 pub fn collectors(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "collectors";
@@ -152,7 +152,7 @@ pub fn collectors(facts: &Facts) -> Vec<Finding> {
     };
     let without: Vec<&str> =
         labelled.iter().filter(|node| !running.iter().any(|there| there == *node)).copied().collect();
-    // Collectors may also be started by hand: a node that keeps telling has one.
+    // A collector may run outside the manifests: a node with a fresh state has one.
     let freshness = seen(facts);
     let (telling, silent): (Vec<&str>, Vec<&str>) =
         without.iter().partition(|node| freshness.get(**node).is_some_and(|seen| seen.contains(&"fresh")));
@@ -175,7 +175,7 @@ pub fn collectors(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, format!("one is ready on each of {} labelled nodes", labelled.len()))
 }
 
-/// Whether the nodes' clocks go right.
+/// Whether the nodes' clocks agree with the API server's.
 #[must_use]
 pub fn clocks(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "clocks";

@@ -1,4 +1,4 @@
-//! What can be wrong with kube-scheduler's side of the wiring.
+//! Checks of kube-scheduler's configuration.
 
 mod pods;
 mod transport;
@@ -9,7 +9,7 @@ use crate::doctor::scheduler_config::{Extender, SchedulerConfig};
 pub use pods::{managed_resource, sampling, scheduler_name};
 pub use transport::{dns, tls};
 
-/// The version in which equal pods began to be placed in batches.
+/// Minor version of Kubernetes since which equal pods may be placed in batches.
 const BATCHING_SINCE: u32 = 35;
 
 fn ours(facts: &Facts) -> Option<(&SchedulerConfig, &Extender)> {
@@ -17,7 +17,7 @@ fn ours(facts: &Facts) -> Option<(&SchedulerConfig, &Extender)> {
     Some((config, config.ours()?))
 }
 
-/// Whether kube-scheduler knows of the extender at all.
+/// Whether kube-scheduler's configuration names the extender.
 #[must_use]
 pub fn wired(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "wiring";
@@ -54,7 +54,7 @@ pub fn wired(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// Whether somebody answers where kube-scheduler asks.
+/// Whether the extender answers at the URL in kube-scheduler's configuration.
 #[must_use]
 pub fn reach(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "reach";
@@ -79,7 +79,7 @@ pub fn reach(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
-/// Whether all verbs are wired.
+/// Whether filter, prioritize and preempt are configured, and bind is not.
 #[must_use]
 pub fn verbs(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "verbs";
@@ -116,7 +116,7 @@ pub fn verbs(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, "filter, prioritize and preempt are wired")
 }
 
-/// Whether our score counts beside kube-scheduler's plugins.
+/// Whether the extender's scores can prevail over the scores of kube-scheduler's plugins.
 #[must_use]
 pub fn weight(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "weight";
@@ -160,7 +160,7 @@ pub fn weight(facts: &Facts) -> Vec<Finding> {
         .iter()
         .filter_map(|policy| policy.scheduler_weight)
         .find(|told| u64::from(*told) != extender.weight);
-    // What it was told matters once the weight itself is right.
+    // A wrong `--scheduler-weight` is worth a warning only if the weight itself is right.
     if let (Some(told), [Finding { severity: Severity::Ok, .. }]) = (told, findings.as_slice()) {
         findings.push(Finding::warning(
             CHECK,
@@ -175,7 +175,7 @@ pub fn weight(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Whether names are sent instead of whole nodes.
+/// Whether requests carry node names instead of whole nodes.
 #[must_use]
 pub fn cache_mode(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "cache mode";
@@ -193,7 +193,7 @@ pub fn cache_mode(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
-/// Whether a call may take long.
+/// Whether the timeout of a call is short.
 #[must_use]
 pub fn timeout(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "timeout";
@@ -220,7 +220,7 @@ pub fn timeout(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
-/// Whether equal pods are placed in batches.
+/// Whether equal pods may be placed in batches.
 #[must_use]
 pub fn batching(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "batching";

@@ -1,11 +1,12 @@
-//! Whether collectors stream, and why not: identity, tokens, certificates, the way between.
+//! Checks that all collectors stream, and tells why some don't: identity, tokens, certificates, or the network.
 
 use super::{named, replicas_of};
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Reasons of refusals that don't go away by themselves, as the extender counts them: what each is, and what mends it.
+/// Reasons of refused streams that persist until somebody acts: the label in the extender's metric, what happened,
+/// and what to do.
 const REASONS: [(&str, &str, &str); 6] = [
     (
         "token",
@@ -41,12 +42,12 @@ const REASONS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Whether all collectors stream that could.
+/// Whether all collectors stream to every replica.
 #[must_use]
 pub fn streams(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "streams";
     let replicas = replicas_of(facts);
-    // Per node with a fresh state, whether each replica has it by stream.
+    // For each node with a fresh state, whether every replica has it by stream.
     let mut by_stream: BTreeMap<&str, bool> = BTreeMap::new();
     for view in replicas.iter().filter_map(|replica| replica.nodes.found()).flatten() {
         if view.freshness == "fresh" {

@@ -1,4 +1,4 @@
-//! Clusters in which all is well but for one thing.
+//! Clusters with a single fault, or none.
 
 mod extender;
 mod nodes;
@@ -65,7 +65,7 @@ fn mk_config(weights: &str, anti_herd: &str) -> crate::answers::ConfigView {
     .unwrap()
 }
 
-/// Some day.
+/// An arbitrary time, seconds since the epoch.
 const NOW: i64 = 1_800_000_000;
 
 fn mk_collectors(ready_on: &[&str]) -> Collectors {
@@ -73,13 +73,13 @@ fn mk_collectors(ready_on: &[&str]) -> Collectors {
     Collectors { ready_on, labelling: Labelling::ByPeople }
 }
 
-/// A pod that is wired in all respects.
+/// A pod without fault.
 fn mk_pod(name: &str) -> FpgaPod {
     let scheduler = DEFAULT_SCHEDULER.to_owned();
     FpgaPod { name: name.into(), scheduler, pending: false, requests_resource: true, narrowed: true }
 }
 
-/// A cluster in which all is well.
+/// A cluster without fault.
 fn mk_facts() -> Facts {
     let pod = mk_pod("d/p");
     let right = Right {
@@ -127,7 +127,8 @@ fn with_node(change: impl Fn(&mut Node)) -> Facts {
     Facts { nodes: Looked::Found(vec![bad, mk_node("n2")]), ..mk_facts() }
 }
 
-/// Exactly one finding of `check` is as bad, says `what`, and says how to mend it; and no other check has anything to say.
+/// Asserts that `check` has exactly one finding, of this severity, that contains `what` and tells how to mend it; and
+/// that no other check has a finding above [`Severity::Ok`].
 #[track_caller]
 fn only(facts: &Facts, severity: Severity, check: &str, what: &str) {
     let bad: Vec<Finding> =

@@ -1,4 +1,4 @@
-//! Where collectors run, and whether they are told to label their nodes.
+//! The nodes where collectors run, and whether collectors label their nodes.
 
 use super::api;
 use crate::connection::{Cluster, ConnectArgs};
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 
-/// Those of the manifests.
+/// The collectors of the manifests.
 pub(super) async fn look(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Collectors> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &connect.extender_namespace);
     let ours = ListParams::default().labels("app.kubernetes.io/name=fpga-collector");
@@ -22,7 +22,7 @@ fn collectors(pods: &[Pod]) -> Collectors {
     Collectors { ready_on: pods.iter().filter(|pod| is_ready(pod)).filter_map(on).collect(), labelling }
 }
 
-/// Whether it is told to label its node, by flag or variable.
+/// Whether a flag or an environment variable tells the collector to label its node.
 fn labels(pod: &Pod) -> bool {
     pod.spec.iter().flat_map(|spec| &spec.containers).any(|container| {
         let variable = container.env.iter().flatten().any(|variable| {

@@ -1,4 +1,4 @@
-//! Pods that ask for an FPGA, and how they are wired.
+//! Pods that ask for an FPGA, and the fields by which kube-scheduler places them.
 
 use super::{PAGE, api};
 use crate::connection::Cluster;
@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::ListParams;
 use std::collections::BTreeMap;
 
-/// All that have not ended.
+/// All pods that ask for an FPGA and have not ended.
 pub(super) async fn look(cluster: &Cluster) -> Looked<Vec<FpgaPod>> {
     let pods: Api<Pod> = Api::all(cluster.client.clone());
     let mut params = ListParams::default().limit(PAGE);
@@ -28,7 +28,7 @@ pub(super) async fn look(cluster: &Cluster) -> Looked<Vec<FpgaPod>> {
     }
 }
 
-/// The pod, if it asks for an FPGA and has not ended.
+/// The facts of `pod` if it asks for an FPGA and has not ended.
 fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     let spec = pod.spec.as_ref()?;
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -65,7 +65,7 @@ fn fpga_pod(pod: &Pod) -> Option<FpgaPod> {
     })
 }
 
-/// How much a container asks of the managed resource. Request and limit of such a resource are equal.
+/// The quantity of the managed resource that a container requests. Request and limit of such a resource are equal.
 fn accelerated(container: &Container) -> Option<&str> {
     let resources = container.resources.as_ref()?;
     let maps = [resources.limits.as_ref(), resources.requests.as_ref()];
@@ -73,7 +73,7 @@ fn accelerated(container: &Container) -> Option<&str> {
     found.next().map(|quantity| quantity.0.as_str())
 }
 
-/// Whether a required node affinity or a node selector has one of our labels.
+/// Whether a node selector or a required node affinity limits the pod to nodes with one of our labels.
 fn is_narrowed(pod: &Pod) -> bool {
     let ours = |key: &str| [VENDOR_LABEL, BOARD_LABEL, SHELL_LABEL].contains(&key);
     let Some(spec) = &pod.spec else { return false };
@@ -81,7 +81,7 @@ fn is_narrowed(pod: &Pod) -> bool {
     let required = spec.affinity.as_ref().and_then(|affinity| {
         affinity.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()
     });
-    // Terms are alternatives: each of them must narrow.
+    // Terms are alternatives, so each of them must name one of our labels.
     let affinity = required.is_some_and(|required| {
         let terms = &required.node_selector_terms;
         let narrows = |expressions: &Option<Vec<k8s_openapi::api::core::v1::NodeSelectorRequirement>>| {

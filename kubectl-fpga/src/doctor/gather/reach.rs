@@ -1,5 +1,5 @@
-//! Whether the URL in kube-scheduler's configuration is answered: the way that kube-scheduler takes is taken as far as that
-//! can be done from here.
+//! Whether the URL in kube-scheduler's configuration answers. The plugin calls it through the API server's proxy or
+//! directly, as near to kube-scheduler's own way as it can.
 
 use crate::connection::{Cluster, ConnectArgs};
 use crate::doctor::facts::{Looked, Reach};
@@ -9,12 +9,12 @@ use kube::client::Body;
 use kube::{Client, ResourceExt as _};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Timeout of a request.
 const TIME: Duration = Duration::from_secs(3);
-/// How our programs' containers are recognised.
+/// Part of the image's name by which the extender's container is recognised.
 const IMAGE: &str = "fpga-scheduler-extender";
 
-/// What becomes of a call to `extender` from kube-scheduler in `scheduler`.
+/// The result of a call to `extender` by the kube-scheduler of the pod `scheduler`.
 pub(super) async fn look(
     connect: &ConnectArgs,
     cluster: &Cluster,
@@ -32,7 +32,8 @@ pub(super) async fn look(
         return match ask(&cluster.client, &path).await {
             Ok(200) => Looked::Found(Reach::Answers),
             Ok(404) => Looked::Found(Reach::Silent(format!("there is no Service {namespace}/{service}"))),
-            // It wants kube-scheduler's certificate, which nobody has here.
+            // The extender requires kube-scheduler's client certificate, which neither the API server nor the plugin
+            // has.
             Ok(_) | Err(_) if extender.has_certificate() => Looked::Hidden(format!(
                 "{url} wants the certificate of kube-scheduler; on its machine: curl --cert CERT --key KEY {url}/healthz"
             )),
@@ -68,7 +69,7 @@ pub(super) async fn look(
     }
 }
 
-/// The status of the answer.
+/// The status code of the answer to a GET of `path`.
 async fn ask(client: &Client, path: &str) -> Result<u16, String> {
     let request = http::Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
     match tokio::time::timeout(TIME, client.send(request)).await {
@@ -78,14 +79,14 @@ async fn ask(client: &Client, path: &str) -> Result<u16, String> {
     }
 }
 
-/// Service and namespace in the name of a cluster service.
+/// Service and namespace, if `host` is the name of a cluster service.
 fn service_of(host: &str) -> Option<(&str, &str)> {
     let mut parts = host.split('.');
     let (service, namespace) = (parts.next()?, parts.next()?);
     (parts.next()? == "svc").then_some((service, namespace))
 }
 
-/// Whether the extender in kube-scheduler's own pod is ready; nothing if there is none.
+/// Whether the extender in kube-scheduler's own pod is ready; `None` if that pod has no extender.
 fn extender_beside(scheduler: &Pod) -> Option<bool> {
     let status = scheduler.status.as_ref()?;
     let all = [&status.container_statuses, &status.init_container_statuses];

@@ -1,4 +1,4 @@
-//! What the extender's replicas say of themselves.
+//! Facts of the extender's replicas, asked of each of them.
 
 use super::looked;
 use crate::connection::{Cluster, ConnectArgs};
@@ -13,7 +13,7 @@ struct Version {
     version: String,
 }
 
-/// All of them, each asked.
+/// All replicas, asked at the same time.
 pub(super) async fn look(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Vec<Replica>> {
     let found = match extender::find(connect, cluster).await {
         Ok(found) => found,
@@ -56,7 +56,7 @@ fn metrics_of(text: &str) -> Metrics {
     Metrics { sums: sums(text), certificates: certificates(text), refused_streams: refused_streams(text) }
 }
 
-/// Per metric the sum of its samples.
+/// For each metric, the sum of its samples.
 fn sums(text: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -68,11 +68,11 @@ fn sums(text: &str) -> BTreeMap<String, f64> {
     sums
 }
 
-/// The labels and values of a metric's samples.
+/// Labels and value of each sample of the metric `name`.
 fn samples<'t>(text: &'t str, name: &str) -> Vec<(BTreeMap<&'t str, &'t str>, f64)> {
     let sample = |line: &'t str| {
         let (key, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
-        // Their values are names of ours, with no quotes or commas in them.
+        // The values of these labels contain no quotes and no commas.
         let labels = key.strip_prefix('{')?.strip_suffix('}')?.split(',');
         let labels = labels.filter_map(|label| label.split_once('='));
         let labels = labels.map(|(label, value)| (label, value.trim_matches('"'))).collect();
@@ -93,7 +93,7 @@ fn certificates(text: &str) -> Vec<Certificate> {
     samples.into_iter().filter_map(certificate).collect()
 }
 
-/// How many streams were refused, by reason.
+/// Number of refused streams by reason, without reasons that did not occur.
 fn refused_streams(text: &str) -> BTreeMap<String, f64> {
     let samples = samples(text, "fpga_extender_streams_refused_total");
     let refused = samples.into_iter().filter(|(_, count)| *count > 0.0);

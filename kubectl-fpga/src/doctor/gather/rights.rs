@@ -1,4 +1,5 @@
-//! Whether the service accounts may do what they must: asked of the API server, nothing is made.
+//! Whether the service accounts have the rights that they need. The API server reviews the rights; no object is
+//! created.
 
 use super::{api, looked};
 use crate::connection::{Cluster, ConnectArgs};
@@ -9,7 +10,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::Api;
 use kube::api::PostParams;
 
-/// Who must be allowed to do what, and what else happens.
+/// The rights that are needed.
 const NEEDED: [Needed; 9] = [
     ("fpga-scheduler-extender", "list", "", "nodes", "It never gets ready: it knows no nodes."),
     ("fpga-scheduler-extender", "watch", "", "nodes", "It never gets ready: it knows no nodes."),
@@ -36,10 +37,10 @@ const NEEDED: [Needed; 9] = [
 
 const NO_PODS: &str = "It never gets ready while anti-herd is on: it can't see where pods are.";
 
-/// Account, verb, group, resource, and what happens without.
+/// Account, verb, API group, resource, and what fails without the right.
 type Needed = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-/// Who may do what he must.
+/// Asks the API server for each right of `NEEDED` whether it is granted.
 pub(super) async fn look(connect: &ConnectArgs, cluster: &Cluster) -> Looked<Vec<Right>> {
     let reviews: Api<SubjectAccessReview> = Api::all(cluster.client.clone());
     let asked = NEEDED.map(async |(account, verb, group, resource, needed_for)| {

@@ -1,4 +1,4 @@
-//! What is known of kube-scheduler: its pod, and its configuration wherever that is.
+//! kube-scheduler's pod and configuration.
 
 use super::api;
 use crate::connection::{Cluster, ConnectArgs};
@@ -10,10 +10,10 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use std::path::Path;
 
-/// What the container is called, here and in kubeadm's clusters.
+/// Name of kube-scheduler's container, in the manifests and in clusters of kubeadm.
 const CONTAINER: &str = "kube-scheduler";
 
-/// The pod of the manifests' own kube-scheduler, if there is one: beside the extender.
+/// The pod of the manifests' own kube-scheduler, which also runs the extender; `None` if there is none.
 pub(super) async fn own_pod(connect: &ConnectArgs, cluster: &Cluster) -> Option<Pod> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &connect.extender_namespace);
     let label = format!("app.kubernetes.io/name={}", connect.extender_service);
@@ -21,13 +21,13 @@ pub(super) async fn own_pod(connect: &ConnectArgs, cluster: &Cluster) -> Option<
     pods.items.into_iter().find(|pod| container(pod).is_some_and(|container| container.name == CONTAINER))
 }
 
-/// kube-scheduler's container, else the first one.
+/// kube-scheduler's container, or else the first one.
 fn container(pod: &Pod) -> Option<&Container> {
     let all = &pod.spec.as_ref()?.containers;
     all.iter().find(|container| container.name == CONTAINER).or(all.first())
 }
 
-/// The pod of the cluster's own, if it runs in the cluster.
+/// The pod of the cluster's own kube-scheduler, if it runs as a pod.
 pub(super) async fn pod(cluster: &Cluster) -> Looked<Pod> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), "kube-system");
     match pods.list(&ListParams::default().labels("component=kube-scheduler")).await {
@@ -42,7 +42,7 @@ pub(super) async fn pod(cluster: &Cluster) -> Looked<Pod> {
     }
 }
 
-/// What of the pod matters here.
+/// The facts that the checks need of the pod.
 pub(super) fn summary(pod: &Pod) -> SchedulerPod {
     let spec = pod.spec.clone().unwrap_or_default();
     let words = |container: &Container| {
@@ -56,7 +56,7 @@ pub(super) fn summary(pod: &Pod) -> SchedulerPod {
     }
 }
 
-/// What the file says.
+/// Parses the file of `--scheduler-config`.
 pub(super) fn read_config(path: &Path) -> Result<Looked<(String, SchedulerConfig)>, Problem> {
     let problem = |error: String| Problem::Other { doing: format!("can't read {}", path.display()), error };
     let text = std::fs::read_to_string(path).map_err(|error| problem(error.to_string()))?;
@@ -64,14 +64,15 @@ pub(super) fn read_config(path: &Path) -> Result<Looked<(String, SchedulerConfig
     Ok(Looked::Found((path.display().to_string(), config)))
 }
 
-/// The schedulers of a configuration that have an extender of ours.
+/// The schedulers of a configuration that has an extender of this project.
 pub(super) fn names(config: Option<&Looked<(String, SchedulerConfig)>>) -> Vec<String> {
     let config = config.and_then(Looked::found).map(|(_, config)| config);
     let asking = config.filter(|config| config.ours().is_some());
     asking.map(SchedulerConfig::scheduler_names).into_iter().flatten().map(str::to_owned).collect()
 }
 
-/// In the ConfigMaps that kube-scheduler's pod mounts, else in all of its namespace, which is kube-system if no pod is known.
+/// Looks for the configuration in the ConfigMaps that kube-scheduler's pod mounts, or else in all of its namespace.
+/// Without a pod, the namespace is kube-system.
 pub(super) async fn find_config(
     cluster: &Cluster,
     scheduler: Option<&Pod>,

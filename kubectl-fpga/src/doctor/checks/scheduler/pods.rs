@@ -1,4 +1,4 @@
-//! Whether kube-scheduler sends the right pods, and looks at the right nodes for them.
+//! Checks of the pods that kube-scheduler sends to the extender, and of the nodes that it considers for them.
 
 use super::ours;
 use crate::doctor::checks::{named, replicas_of};
@@ -6,12 +6,12 @@ use crate::doctor::facts::{Certificate, DEFAULT_SCHEDULER, Facts, FpgaPod, Looke
 use crate::doctor::finding::Finding;
 use fpga_core::names::ACCELERATED_RESOURCE;
 
-/// So many nodes that fit kube-scheduler looks for at least, if there are so many.
+/// kube-scheduler's search stops only after this many feasible nodes, if there are as many.
 const LEAST_SAMPLE: usize = 100;
-/// The scheduler of the manifests.
+/// Name of the manifests' own scheduler.
 const OWN_SCHEDULER: &str = "kube-fpga";
 
-/// Whether the right pods are sent.
+/// Whether FPGA pods, and no others, are sent to the extender.
 #[must_use]
 pub fn managed_resource(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "managed resource";
@@ -75,7 +75,8 @@ pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
     let Some(pods) = facts.pods.found() else { return Vec::new() };
     let mut asking = config.scheduler_names();
     asking.extend(facts.own_schedulers.iter().map(String::as_str));
-    // An extender that wants certificates is there for a kube-scheduler in another pod: the cluster's own.
+    // An extender with an authority for client certificates serves a kube-scheduler in another pod: the cluster's
+    // own.
     let is_reachable =
         |certificate: &Certificate| certificate.port == "http" && certificate.which == "client_ca";
     let metrics = replicas_of(facts).iter().filter_map(|replica| replica.metrics.found());
@@ -113,15 +114,15 @@ pub fn scheduler_name(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings.collect(), "all FPGA pods name a scheduler that asks the extender")
 }
 
-/// How many nodes that fit kube-scheduler 1.36 looks for in a cluster of `nodes`: `percentageOfNodesToScore` of all, or what it
-/// makes of their number.
+/// The number of feasible nodes after which the search of kube-scheduler 1.36 stops, in a cluster of `nodes`:
+/// `percentageOfNodesToScore` of them, or a percentage that depends on their number.
 fn sample(nodes: usize, percentage: Option<u32>) -> usize {
     let adapted = || 50_usize.saturating_sub(nodes / 125).max(5);
     let percentage = percentage.map_or_else(adapted, |percentage| percentage as usize);
     (nodes * percentage / 100).max(LEAST_SAMPLE).min(nodes)
 }
 
-/// Whether kube-scheduler looks at the nodes with boards before it has enough others, and at all of them.
+/// Whether the search of kube-scheduler considers nodes with boards, and all of them.
 #[must_use]
 pub fn sampling(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "sampling";

@@ -1,10 +1,10 @@
-//! How kube-scheduler's calls get to the extender: what protects them, and who resolves its name.
+//! Checks of the connection from kube-scheduler to the extender: TLS, and the resolution of the host's name.
 
 use super::ours;
 use crate::doctor::facts::{Facts, Looked};
 use crate::doctor::finding::Finding;
 
-/// Whether kube-scheduler knows whom it speaks to.
+/// Whether kube-scheduler verifies the extender's certificate.
 #[must_use]
 pub fn tls(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "tls";
@@ -13,7 +13,7 @@ pub fn tls(facts: &Facts) -> Vec<Finding> {
     let tls = extender.tls_config.clone().unwrap_or_default();
     let has_ca =
         tls.ca_data.is_some_and(|data| !data.is_empty()) || tls.ca_file.is_some_and(|file| !file.is_empty());
-    // Without a host there is more to mend than this: see `dns`.
+    // A URL without host is a finding of `dns`.
     let Some(host) = extender.host() else { return Vec::new() };
     let is_local =
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -31,7 +31,8 @@ pub fn tls(facts: &Facts) -> Vec<Finding> {
         } else {
             "https without tlsConfig.caData or caFile"
         };
-        // Without enableHTTPS the host's own authorities are asked, which sign no name of a cluster service.
+        // Without enableHTTPS kube-scheduler trusts the host's authorities, none of which signs names of cluster
+        // services.
         let why = if tls.insecure || extender.enable_https {
             format!("The extender's certificate is not checked. {why}")
         } else {

@@ -1,4 +1,4 @@
-//! What the extender's replicas and their certificates have wrong.
+//! Faults of the extender's replicas and of their certificates.
 
 use super::*;
 

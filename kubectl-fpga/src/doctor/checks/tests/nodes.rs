@@ -1,4 +1,4 @@
-//! What nodes, their collectors and their clocks have wrong.
+//! Faults of nodes, their collectors and their clocks.
 
 use super::*;
 use crate::doctor::checks::nodes;

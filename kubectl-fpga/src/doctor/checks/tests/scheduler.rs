@@ -1,4 +1,4 @@
-//! What kube-scheduler's configuration and pod have wrong.
+//! Faults of kube-scheduler's configuration and pod.
 
 use super::*;
 use crate::doctor::checks::scheduler;
@@ -148,14 +148,14 @@ fn pods_whose_scheduler_does_not_ask_are_found() {
     assert!(waiting.what.contains("d/p") && !waiting.what.contains("d/q"), "{waiting:#?}");
     assert!(anywhere.what.contains("d/r") && anywhere.why.contains("go anywhere"), "{anywhere:#?}");
 
-    // The cluster's own scheduler asks: by its configuration, and the manifests' own runs beside it.
+    // The cluster's own kube-scheduler has the extender in its configuration, and the manifests' own runs as well.
     let both = Facts {
         own_schedulers: vec!["kube-fpga".into()],
         pods: Looked::Found(vec![mk_pod("d/p"), ours]),
         ..mk_facts()
     };
     assert_eq!(scheduler::scheduler_name(&both)[0].severity, Severity::Ok);
-    // Or it may, for the extender wants certificates, which it wants of nobody else.
+    // An extender that requires client certificates is meant for the cluster's own kube-scheduler.
     let mut mtls = own;
     let authority =
         Certificate { port: "http".into(), which: "client_ca".into(), expires: NOW + 90 * 86_400 };

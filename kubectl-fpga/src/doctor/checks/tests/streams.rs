@@ -1,4 +1,4 @@
-//! What the collectors' streams have wrong.
+//! Faults of the collectors' streams.
 
 use super::*;
 use crate::doctor::checks::streams;
@@ -40,10 +40,10 @@ fn collectors_that_do_not_stream_are_found_with_what_they_were_refused_for() {
     }
     only(&sources(both, &[("token", 1.0)]), Severity::Note, check, "streams were refused: 1 for want");
     only(&sources(["watched", "watched"], &[]), Severity::Note, check, "no collector streams");
-    // A collector that restarts is no news.
+    // Streams that end because a collector restarts are not a finding.
     let restarted = run(&sources(both, &[("replaced", 3.0), ("silent", 2.0)]));
     assert!(restarted.iter().all(|finding| finding.severity == Severity::Ok), "{restarted:#?}");
-    // One replica that a collector doesn't reach is enough.
+    // A collector that does not reach one of the replicas is a finding.
     let one = with_replicas(|place, replica| {
         if let (1, Looked::Found(nodes)) = (place, &mut replica.nodes) {
             nodes[1].source = "watched".into();
