@@ -42,7 +42,7 @@ pub enum Problem {
         namespace: String,
         /// Name of the Service.
         service: String,
-        /// What is missing.
+        /// The missing object.
         why: String,
     },
     /// A replica does not answer.

@@ -1,9 +1,9 @@
-//! How long kube-scheduler waits for an answer: filter and prioritize at 100, 1,000 and 5,000 node names, and at 5,000
-//! whole nodes, over HTTP on loopback, one kept connection, each beside a handler that reads the body and returns
-//! canned bytes of equal length.
+//! Measures how long kube-scheduler waits for an answer: filter and prioritize with 100, 1,000 and 5,000 node names,
+//! and with 5,000 whole nodes, over HTTP on loopback with one persistent connection. Each is compared with a handler
+//! that reads the body and returns fixed bytes of the same length.
 //!
-//! Calls of both kinds alternate, so that whatever else the machine does hits both. Every node has a state with two
-//! boards' worth of bitstreams and 30 slices, and they all differ.
+//! Calls to both alternate, so that other load on the machine affects both. Every node has a different state, with
+//! the bitstreams of two boards and 30 slices.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,21 +32,21 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// As the program has it.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NODES: usize = 5_000;
-/// FPGA pods.
+/// Number of FPGA pods on each node.
 const PODS_PER_NODE: usize = 10;
 const SIZES: [usize; 3] = [100, 1_000, 5_000];
 const WARM_UP: usize = 200;
 const CALLS: usize = 2_000;
-/// Of the calls with 31 MB each.
+/// Number of calls with whole nodes, whose requests have 31 MB each.
 const FULL_CALLS: usize = 60;
 
 fn main() {
-    // `cargo test` runs benches too, to see that they work: a few calls will do then.
+    // `cargo test` runs benchmarks to check that they work, for which a few calls suffice.
     let calls = if std::env::args().any(|arg| arg == "--bench") { CALLS } else { 3 };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let state = cluster();
@@ -58,7 +58,7 @@ fn main() {
         "{:<11} {:>6}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13}",
         "verb", "names", "min", "p50", "p99", "nothing p50", "nothing p99", "in memory min", "in memory p50"
     );
-    // As with other benches: what is named on the command line is measured, as in `-- prioritize-5000`.
+    // An argument selects the rows to measure, as in other benchmarks: `-- prioritize-5000`.
     let only = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     for verb in [Verb::Filter, Verb::Prioritize] {
         for size in SIZES.into_iter().filter(|size| format!("{}-{size}", verb.name()).contains(&only)) {
@@ -82,7 +82,7 @@ fn main() {
     }
 }
 
-/// One row of the table.
+/// Measures one row of the table.
 fn measure(
     runtime: &tokio::runtime::Runtime,
     state: &App,
@@ -127,7 +127,7 @@ fn timed(connection: &mut Connection) -> Duration {
     started.elapsed()
 }
 
-/// The same without HTTP: decode, decide, encode.
+/// The time to decode, decide and encode, without HTTP.
 fn timed_in_memory(state: &App, verb: Verb, body: &Bytes) -> Duration {
     let started = Instant::now();
     answer(state, verb, body).unwrap();
@@ -175,7 +175,7 @@ fn cluster() -> Arc<App> {
     }
     state.index.listed(&(0..NODES).map(name).collect::<HashSet<_>>());
     for index in 0..NODES * PODS_PER_NODE {
-        // Half of them were there for a window; of the others more is expected.
+        // Half of the pods are older than a window; the others still add expected usage.
         let bound_ago =
             Millis(if index.is_multiple_of(2) { 600_000 } else { (index as u64 * 7_919) % 300_000 });
         let pod = PlacedPod {
@@ -213,7 +213,7 @@ fn node_state(index: usize) -> String {
     .to_string()
 }
 
-/// A pod as a real API server has it, asking for two bitstreams, and nodes by name or as they are.
+/// A request with a pod of a real API server that asks for two bitstreams, and `size` nodes as names or whole.
 fn request(size: usize, mode: Mode) -> Vec<u8> {
     let recorded = include_str!("../tests/fixtures/filter.node-names.json");
     let recorded: serde_json::Value = serde_json::from_str(recorded).unwrap();
@@ -232,7 +232,7 @@ fn request(size: usize, mode: Mode) -> Vec<u8> {
     request.to_string().into_bytes()
 }
 
-/// A node as recorded, with the images and managed fields that make a real one 6 KB.
+/// A recorded node, with images and managed fields as in a real node of 6 KB.
 fn whole_node(name: String) -> serde_json::Value {
     let recorded = include_str!("../tests/fixtures/filter.full-nodes.json");
     let recorded: serde_json::Value = serde_json::from_str(recorded).unwrap();
@@ -243,7 +243,7 @@ fn whole_node(name: String) -> serde_json::Value {
     node
 }
 
-/// The answer is a real one: all nodes pass, all have scores, and not all the same.
+/// Checks the answer: all nodes pass, all have scores, and the scores are not all the same.
 fn check(verb: Verb, answer: &[u8], size: usize) {
     let answer: serde_json::Value = serde_json::from_slice(answer).unwrap();
     if verb == Verb::Filter {
@@ -257,7 +257,7 @@ fn check(verb: Verb, answer: &[u8], size: usize) {
     }
 }
 
-/// One kept connection, as kube-scheduler's client keeps it.
+/// A persistent connection, as kube-scheduler's client keeps it.
 struct Connection {
     stream: BufReader<TcpStream>,
     request: Vec<u8>,

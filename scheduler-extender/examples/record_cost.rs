@@ -1,6 +1,6 @@
-//! What recording costs a decision: filter and prioritize over 5,000 nodes with and without, states changing meanwhile, in one
-//! process without a port. Prints what each took of the deciding thread's processor time, which others on the machine don't
-//! distort; ends by itself.
+//! Measures the cost of recording: filter and prioritize over 5,000 nodes with and without, while states change, in
+//! one process without a port. Prints the processor time of the deciding thread, which other load on the machine does
+//! not distort, and ends.
 //!
 //!     cargo run --release -p fpga-scheduler-extender --example record_cost
 #![allow(clippy::unwrap_used, reason = "what fails here ends the measurement")]
@@ -19,13 +19,13 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// As in the program: see there.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NODES: u64 = 5_000;
 const CALLS: usize = 600;
-/// Between two calls: 200 calls and 1,000 states a second.
+/// Pause between two calls: 200 calls and 1,000 states a second.
 const PAUSE: Duration = Duration::from_millis(5);
 const STATES_PER_CALL: u64 = 5;
 
@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// Sorted times of filter and of prioritize.
+/// The sorted times of filter and of prioritize.
 fn measure(file: Option<std::path::PathBuf>) -> (Vec<Duration>, Vec<Duration>) {
     let clock = Clock::system();
     let mut app = App::new(DecisionRules::default(), clock.clone());
@@ -89,9 +89,9 @@ fn measure(file: Option<std::path::PathBuf>) -> (Vec<Duration>, Vec<Duration>) {
     times
 }
 
-/// Of this thread, as Linux counts it.
+/// The processor time of this thread, as Linux counts it.
 fn processor_time() -> Duration {
-    // Not from /proc, which is as old as the last tick of the scheduler.
+    // The value in /proc is only as recent as the last tick of the scheduler.
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 

@@ -1,11 +1,11 @@
-//! What streams cost one replica: simulated collectors in one process, the replica in another.
+//! Measures the cost of streams to a replica: the replica in one process, simulated collectors in another.
 //!
 //! ```text
 //! cargo run --release -p fpga-scheduler-extender --example stream_load -- [COLLECTORS=5000] [SECONDS=20]
 //! ```
-//! Each collector has a connection of its own and sends a state of about 1.4 KB twice a second. Printed are the replica's
-//! share of a core and its memory, the time from sending to acknowledgement, and how old the states are that a decision
-//! would see. It ends by itself.
+//! Each collector has a connection of its own and sends a state of about 1.4 KB twice a second. Prints the replica's
+//! share of a core and its memory, the time from sending to acknowledgement, and the age of the states that a
+//! decision would use. Then the program ends.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tonic::transport::Uri;
 
-// What the program itself allocates with.
+// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,7 +52,7 @@ fn uid(node: usize) -> String {
     format!("00000000-0000-4000-8000-{node:012}")
 }
 
-/// The replica: its nodes are as a reflector would have shown them.
+/// Runs the replica; its index has the nodes that a reflector would have added.
 fn replica(nodes: usize, token: PathBuf) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -75,7 +75,7 @@ fn replica(nodes: usize, token: PathBuf) {
         let (http, stream) = (listener().await, listener().await);
         println!("{}\n{}", http.local_addr().unwrap(), stream.local_addr().unwrap());
         let router: Router = app(state, &Routes { prefix: String::new(), max_body_bytes: 1 << 20 });
-        // Ends with the process that measures: its end of the pipe closes.
+        // Standard input closes when the measuring process ends.
         let end = tokio::task::spawn_blocking(|| drop(std::io::stdin().read(&mut [0])));
         tokio::select! {
             result = serve(stream, streams) => result.unwrap(),
@@ -120,14 +120,14 @@ fn measure(collectors: usize, time: Duration) {
                 started.send_modify(|started| *started += 1);
                 collector(&mut stream, node, &took).await;
             });
-            // As collectors come, not as a wall.
+            // Collectors start in small groups, as in a cluster, and not all at once.
             if node % 50 == 49 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
         all_started.wait_for(|started| *started == collectors).await.unwrap();
         println!("{collectors} streams opened in {:.1} s", begin.elapsed().as_secs_f64());
-        // The first states of all are in.
+        // By now the first states of all collectors have arrived.
         tokio::time::sleep(PACE * 4).await;
 
         took.lock().unwrap().clear();
@@ -162,10 +162,10 @@ fn measure(collectors: usize, time: Duration) {
     std::fs::remove_file(token).unwrap();
 }
 
-/// Sends states of a busy node, for ever.
+/// Sends states of a busy node for ever.
 async fn collector(stream: &mut NodeStream, node: usize, took: &Mutex<Vec<Duration>>) {
     let mut state = busy();
-    // Each begins at its own moment.
+    // Collectors send at different times.
     let first = tokio::time::Instant::now() + PACE * u32::try_from(node % 500).unwrap() / 500;
     let mut ticks = tokio::time::interval_at(first, PACE);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -182,7 +182,7 @@ async fn collector(stream: &mut NodeStream, node: usize, took: &Mutex<Vec<Durati
     }
 }
 
-/// Two boards, eight bitstreams, thirty time slices.
+/// A state with two boards, eight bitstreams and thirty time slices.
 fn busy() -> fpga_core::node_state::NodeState {
     let device = |id: &str| {
         serde_json::json!({

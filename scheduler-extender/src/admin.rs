@@ -1,4 +1,4 @@
-//! What people and their tools ask: health, metrics, the nodes as they are seen, why a pod went where it did.
+//! The answers for people and their tools: health, metrics, nodes, configuration and explanations.
 
 use crate::app::{App, json};
 use crate::clock::Moment;
@@ -22,12 +22,12 @@ use prometheus_client::encoding::text;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Whether the process lives.
+/// Liveness: the process answers.
 pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether it can decide as it should: all nodes have been seen, and the pods on them.
+/// Readiness: the extender knows all nodes, and with anti-herd all pods.
 pub async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_ready() {
         return "ok\n".into_response();
@@ -41,7 +41,7 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
-/// The routes for probes and Prometheus, for a port of their own.
+/// The routes for probes and Prometheus.
 pub fn probes(app: Arc<App>) -> Router {
     let router = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
     router.route("/metrics", get(metrics)).with_state(app)
@@ -58,8 +58,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// All nodes as a decision made now would see them, as an array in pieces: the index is locked only for as long as it takes
-/// to list the nodes, and no more than a piece of the answer is in memory.
+/// All nodes as a decision made now would see them, as a JSON array in pieces. The index is locked only while the
+/// nodes are listed, and one piece of the answer is in memory at a time.
 pub async fn nodes(State(app): State<Arc<App>>, request: Request) -> Response {
     let at = app.clock.read();
     let mut nodes: Vec<(Box<str>, Arc<Node>)> =
@@ -73,24 +73,24 @@ pub async fn nodes(State(app): State<Arc<App>>, request: Request) -> Response {
     charge.answer(json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces))), bytes)
 }
 
-/// What the answer keeps per node that it has still to tell of, its name included.
+/// Memory for each node that is still to be written, its name included.
 const NODE_BYTES: usize = 128;
 
-/// The array of nodes, piece by piece.
+/// The JSON array of nodes, as an iterator of pieces.
 struct Pieces {
     nodes: std::vec::IntoIter<(Box<str>, Arc<Node>)>,
     at: Moment,
     next: Next,
 }
 
-/// What the next piece begins with.
+/// The start of the next piece.
 enum Next {
     Begin,
     Continue,
     Nothing,
 }
 
-/// A piece has at least so many bytes, but for the last one.
+/// Least size of a piece but the last.
 const PIECE_BYTES: usize = 32 * 1024;
 
 impl Iterator for Pieces {
@@ -105,7 +105,7 @@ impl Iterator for Pieces {
         self.next = Next::Continue;
         for index in 0.. {
             let Some((name, node)) = self.nodes.next() else {
-                // There was one more to come, or none at all.
+                // The last node was in this piece, or there was none at all.
                 piece.push(b']');
                 self.next = Next::Nothing;
                 break;
@@ -131,16 +131,16 @@ pub async fn version() -> Response {
     json(StatusCode::OK, version.to_string())
 }
 
-/// What is in force, where it came from, and what is wrong with the file.
+/// The settings in force, their sources, and the problem of the file.
 pub async fn config(State(app): State<Arc<App>>) -> Response {
     respond(serde_json::to_vec(&app.config.view()))
 }
 
-/// More than an explanation takes as text without its nodes, and than each node adds.
+/// Upper bounds of an explanation's text without nodes, and of the text for each node.
 const EXPLANATION_BYTES: usize = 64 * 1024;
 const ROW_BYTES: usize = 2048;
 
-/// The last decisions for a pod.
+/// The latest decisions for a pod.
 pub async fn explain(
     State(app): State<Arc<App>>,
     Path((namespace, name)): Path<(String, String)>,
@@ -201,7 +201,7 @@ struct NodeView<'a> {
     known: Option<KnownView<'a>>,
 }
 
-/// The numbers of the window that ends now, and the state that they were made of.
+/// The load in the window that ends now, and the state from which it was computed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KnownView<'a> {

@@ -1,4 +1,4 @@
-//! The service without its port: shared state and routes.
+//! The service without its ports: shared state and routes.
 
 use crate::admin;
 use crate::clock::Clock;
@@ -26,56 +26,56 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Longest time for a request's body to arrive: kube-scheduler itself gives up after 5 s by default.
+/// Longest time for a request's body to arrive; kube-scheduler itself gives up after 5 s by default.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What all requests share.
+/// State that all requests share.
 #[derive(Debug)]
 pub struct App {
-    /// The nodes.
+    /// Nodes of the cluster.
     pub index: Arc<NodeIndex>,
-    /// What pods that were just placed will add to them.
+    /// Usage that is expected of pods placed a moment ago.
     pub expectations: Arc<Expectations>,
-    /// What the administrator chose; it may change.
+    /// Configuration in force, which may change.
     pub config: Arc<Config>,
-    /// The last decisions.
+    /// Latest decisions, for people.
     pub explanations: Explanations,
-    /// Where they are written, if they are.
+    /// Writes decisions to a file, with `--record`.
     pub recorder: Option<Recorder>,
-    /// What is counted.
+    /// Metrics that requests, watches and streams update.
     pub metrics: Arc<Metrics>,
-    /// Where it is read.
+    /// Registry that `/metrics` encodes.
     pub registry: Registry,
-    /// What time it is.
+    /// Source of the time.
     pub clock: Clock,
-    /// What requests for decisions may hold together.
+    /// Memory budget of all requests for decisions.
     pub budget: Budget,
-    /// The same for people and their tools, who so take nothing from decisions.
+    /// Memory budget of people's requests, so that they take nothing from decisions.
     pub reading_budget: Budget,
     was_ready: AtomicBool,
     is_ending: AtomicBool,
 }
 
-/// How the routes are laid out.
+/// Settings of the routes.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    /// A second path under which the verbs are found, for example `/fpga`; none if empty.
+    /// Prefix of a second path to each verb, for example `/fpga`; none if empty.
     pub prefix: String,
     /// Longest request body in bytes.
     pub max_body_bytes: usize,
 }
 
-/// The part of the budget for decisions that people and their tools have beside it: one of so many.
+/// The budget of people's requests is the budget of decisions divided by this.
 const READING_PART: usize = 2;
 
 impl App {
-    /// A service that knows no nodes yet, and goes by these rules.
+    /// A service without nodes, with `rules` for good.
     #[must_use]
     pub fn new(rules: DecisionRules, clock: Clock) -> Self {
         Self::with_config(Config::fixed(Policy { rules, ..Policy::default() }), clock)
     }
 
-    /// The same with a configuration that may change.
+    /// A service without nodes, with a configuration that may change.
     #[must_use]
     pub fn with_config(config: Config, clock: Clock) -> Self {
         let mut registry = Registry::default();
@@ -102,15 +102,16 @@ impl App {
         }
     }
 
-    /// The same where requests for decisions may hold so many bytes together.
+    /// Sets the bytes that all requests for decisions may hold together; people's requests may hold half as many.
     #[must_use]
     pub fn with_bytes_in_flight(mut self, bytes: usize) -> Self {
         [self.budget, self.reading_budget] = budgets(bytes);
         self
     }
 
-    /// Whether everything has been seen that decisions look at. Who was ready stays so: when anti-herd is switched on,
-    /// decisions by measurements alone are better than none. Who is about to end is not.
+    /// Whether the extender knows all nodes, and with anti-herd all pods, and is not about to end. Once ready, the
+    /// extender stays ready when anti-herd is switched on later: a decision by measurements alone is better than
+    /// none.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         if self.is_ending() {
@@ -123,7 +124,7 @@ impl App {
         self.was_ready.load(Ordering::Relaxed)
     }
 
-    /// From now on [`Self::is_ready`] says no, so that nobody new is sent here; requests are still answered.
+    /// Makes [`Self::is_ready`] return false, so that no new client is sent here. Requests are still answered.
     pub fn begin_to_end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
@@ -135,12 +136,12 @@ impl App {
     }
 }
 
-/// The budgets of decisions and of reading.
+/// The budgets of decisions and of people's requests.
 fn budgets(bytes: usize) -> [Budget; 2] {
     [Budget::new(bytes), Budget::new(bytes / READING_PART)]
 }
 
-/// All routes over `app`.
+/// All routes: the verbs, and those of [`reading`].
 pub fn app(app: Arc<App>, routes: &Routes) -> Router {
     let limits = BodyLimits { bytes: routes.max_body_bytes, time: BODY_TIMEOUT };
     let mut router = Router::new();
@@ -158,7 +159,7 @@ pub fn app(app: Arc<App>, routes: &Routes) -> Router {
     router.with_state(Arc::clone(&app)).merge(reading(app))
 }
 
-/// The routes for people and their tools, which change nothing: all but the verbs.
+/// The routes for people and their tools: all but the verbs. They change nothing.
 pub fn reading(app: Arc<App>) -> Router {
     let router = Router::new()
         .route("/nodes", get(admin::nodes))
@@ -196,7 +197,8 @@ async fn handle(app: Arc<App>, verb: Verb, request: Request, limits: BodyLimits)
     response
 }
 
-/// A request that its client gave up before there was an answer counts as an error: nobody else tells of it.
+/// Counts an error if the request is dropped before its answer, as happens when the client closes the connection.
+/// No other metric reports that.
 struct Unfinished<'a> {
     app: &'a App,
     verb: Verb,
@@ -208,7 +210,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// The body, charged with what will be worked out from it.
+/// The body of the request. The charge includes the memory that the decision will need.
 async fn read_body(app: &App, request: Request, limits: BodyLimits) -> Result<(Bytes, Charge), Refusal> {
     let (body, charge) = app.budget.read(request, limits).await.map_err(|error| match error {
         BodyError::TooLarge => Refusal::TooLarge,
@@ -219,7 +221,7 @@ async fn read_body(app: &App, request: Request, limits: BodyLimits) -> Result<(B
     Ok((body.into(), charge))
 }
 
-/// The longest body for which there is room in a budget of so many bytes.
+/// The longest body that fits into a budget of `budget` bytes together with the memory for its decision.
 #[must_use]
 pub fn longest_body(budget: usize) -> usize {
     budget.saturating_sub(MAX_WORKING_BYTES)

@@ -39,7 +39,7 @@ fn after_help() -> String {
     format!("{PRECEDENCE}\n\n{EXAMPLES}")
 }
 
-/// The kube-scheduler extender of kube-fpga: filters and scores nodes by what their boards are really doing.
+/// The kube-scheduler extender of kube-fpga: filters and scores nodes by the measured load of their boards.
 #[derive(Debug, Parser)]
 #[command(version, after_help = after_help(), args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -54,7 +54,8 @@ enum Command {
     /// Answers kube-scheduler (the default).
     #[command(after_help = after_help())]
     Serve(Box<ServeArgs>),
-    /// Makes the decisions of a recording again: they must come out the same. Or shows what other rules would change.
+    /// Repeats the decisions of a recording and checks that the results are the same, or shows what other rules would
+    /// change.
     #[command(after_help = replay::EXAMPLES)]
     Replay(Box<ReplayArgs>),
 }
@@ -64,26 +65,27 @@ struct ServeArgs {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, env = "FPGA_LISTEN", default_value = "127.0.0.1:9461")]
     listen: SocketAddr,
-    /// File with the bound address, written when the port is open; further lines have those of
-    /// others as read:ADDRESS, metrics:ADDRESS and stream:ADDRESS.
+    /// File for the bound address, written when the ports are open; further lines have the other ports as
+    /// read:ADDRESS, metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
-    /// Configuration of the API server's client; else the pod's own, or KUBECONFIG.
+    /// Path of the kubeconfig; by default the pod's service account, or KUBECONFIG.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// Second path under which the verbs are found, beside the root.
+    /// Prefix of a second path to each verb, beside the root.
     #[arg(long, env = "FPGA_PATH_PREFIX", default_value = "/fpga", value_parser = path_prefix)]
     path_prefix: String,
-    /// Longest request body in bytes; 5,000 whole nodes are about 31 MB [default: as --max-bytes-in-flight allows, 38 MiB].
+    /// Longest request body in bytes; 5,000 whole nodes take about 31 MB [default: as --max-bytes-in-flight allows,
+    /// 38 MiB].
     #[arg(long, env = "FPGA_MAX_BODY_BYTES", value_name = "BYTES")]
     max_body_bytes: Option<usize>,
-    /// Bytes that all requests for decisions may hold together: bodies, what is worked out from them (up to 25 MiB each), answers.
-    /// More are answered with 503. Requests of people (/nodes, /explain) have half as many of their own [default: 64 MiB, or a
-    /// quarter of the memory limit if that is less].
+    /// Bytes that all requests for decisions may hold together: bodies, memory for the decision (up to 25 MiB each)
+    /// and answers. Requests beyond are answered with 503. Requests of people (/nodes, /explain) may hold half as
+    /// many bytes, on an account of their own [default: 64 MiB, or a quarter of the memory limit if that is less].
     #[arg(long, env = "FPGA_MAX_BYTES_IN_FLIGHT", value_name = "BYTES")]
     max_bytes_in_flight: Option<usize>,
-    /// How long requests are still answered after SIGTERM while /readyz says no, so that those who choose among replicas have
-    /// turned away before the port closes. SIGINT, or a second signal, does not wait.
+    /// Time after SIGTERM in which requests are still answered while /readyz fails, so that clients can turn to
+    /// another replica before the port closes. SIGINT or a second signal ends it.
     #[arg(long, env = "FPGA_SHUTDOWN_DELAY", default_value = "5s", value_parser = fpga_net::duration::parse)]
     shutdown_delay: Duration,
     #[command(flatten)]
@@ -103,10 +105,10 @@ struct ServeArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Log")]
 struct LogArgs {
-    /// What is logged, in the syntax of tracing's EnvFilter.
+    /// Filter of the log, in the syntax of tracing's EnvFilter.
     #[arg(long, env = "FPGA_LOG", default_value = "fpga_scheduler_extender=info,warn")]
     log: String,
-    /// How it is written.
+    /// Format of the log.
     #[arg(long, env = "FPGA_LOG_FORMAT", value_enum, default_value_t = LogFormat::Plain)]
     log_format: LogFormat,
 }
@@ -118,10 +120,10 @@ enum LogFormat {
 }
 
 impl Args {
-    /// Does what is asked until it is done or a signal comes.
+    /// Runs the subcommand until it is done or a signal comes.
     ///
     /// # Errors
-    /// What is wrong with the arguments or the machine.
+    /// Invalid arguments, or the system's error.
     pub fn run(self) -> Result<()> {
         let Self { command, serve } = self;
         let args = match command {
@@ -222,7 +224,7 @@ impl ServeArgs {
             signals.until_ports_close(shutdown_delay, || state.begin_to_end()).await;
             tokio::spawn(async move {
                 signals.next().await;
-                // Nobody listens if the server has ended meanwhile.
+                // The receiver is gone if the server has ended meanwhile.
                 let _ = second.send(());
             });
         };
@@ -248,7 +250,7 @@ impl ServeArgs {
     }
 }
 
-/// The longest body, for which there must be room.
+/// The longest body. Fails if the budget has no room for it.
 fn max_body(given: Option<usize>, budget: usize) -> Result<usize> {
     let most = longest_body(budget);
     match given {
@@ -264,7 +266,7 @@ fn max_body(given: Option<usize>, budget: usize) -> Result<usize> {
     }
 }
 
-/// Runs the watch on pods while anti-herd is on, and ends if it does.
+/// Runs the watch on pods while anti-herd is on. Returns if the watch ends.
 async fn while_on(config: &Config, watch: impl AsyncFn()) {
     let mut changes = config.changes();
     let is_on = |config: &Config| config.policy().rules.anti_herd == AntiHerd::On;
@@ -288,7 +290,8 @@ impl LogArgs {
             .with_context(|| format!("--log {:?} is no filter; write for example `info`", self.log))?;
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            // A log that can't be written (its disk is full) is no reason to end; telling so on stderr would be.
+            // A log that can't be written, for example on a full disk, must not end the program; an error on stderr
+            // would.
             .log_internal_errors(false)
             .with_writer(std::io::stderr);
         match self.log_format {
@@ -311,7 +314,7 @@ async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Whole or not at all: who waits for it may read it at any moment.
+/// Writes the file atomically: a waiting program may read it at any moment.
 fn write_ready_file(path: &Path, addresses: &str) -> std::io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");

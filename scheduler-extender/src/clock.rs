@@ -1,5 +1,5 @@
-//! The only place that reads clocks, so that a test can say what time it is. Ages are counted on the clock that only goes
-//! forward; the wall clock is compared with dates of the API server, and shown to people.
+//! The only module that reads the system's clocks; tests replace the clock. Ages are counted on the monotonic clock.
+//! The wall clock is compared with dates of the API server, and shown to people.
 
 pub use fpga_core::units::Moment;
 use fpga_core::units::{MonotonicTime, WallTime};
@@ -7,12 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// Where a [`Moment`] comes from.
+/// A source of [`Moment`]s.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
 impl Clock {
-    /// The machine's clocks.
+    /// The system's clocks; the monotonic one starts at 0.
     #[must_use]
     pub fn system() -> Self {
         let started = Instant::now();
@@ -22,13 +22,13 @@ impl Clock {
         })
     }
 
-    /// A clock that shows what `read` says.
+    /// A clock that calls `read`.
     #[must_use]
     pub fn new(read: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// What it shows.
+    /// The current time.
     #[must_use]
     pub fn read(&self) -> Moment {
         (self.0)()

@@ -1,11 +1,12 @@
-//! The configuration in force: flags over a file over defaults. The file may change while the program runs; one that
-//! can't be understood changes nothing, and is told of by metrics, at `/config`, in the log and in an event.
+//! The configuration in force: flags override the file, and the file overrides the defaults. The file may change
+//! while the program runs. A file that can't be understood changes nothing; metrics, `/config`, the log and an event
+//! report it.
 //!
 //! ```text
 //!   file ──► watch ──► Config::judge ──► policy ──► decisions
 //!                          └──► news ──► events ──► API server
 //! ```
-//! No I/O here: that is [`watch`]'s and [`events`]'.
+//! This module does no I/O: [`watch`] reads the file, [`events`] writes events.
 
 pub mod events;
 pub mod file;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch::{Receiver, Sender};
 
-/// What is in force, and where it came from.
+/// The configuration in force, and its sources.
 #[derive(Debug)]
 pub struct Config {
     flags: Settings,
@@ -32,12 +33,12 @@ pub struct Config {
     metrics: ConfigMetrics,
 }
 
-/// What is known of the file.
+/// The last accepted content of the file, and the problem of a later one.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FileStatus {
     path: PathBuf,
-    /// When the content in force was taken, milliseconds since the epoch.
+    /// Time at which the content in force was taken, milliseconds since the epoch.
     #[serde(rename = "takenAtMs")]
     taken_at: WallTime,
     #[serde(skip)]
@@ -45,40 +46,40 @@ struct FileStatus {
     problem: Option<ProblemStatus>,
 }
 
-/// Why what the file has now is not in force.
+/// Why the current content of the file is not in force.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProblemStatus {
     #[serde(flatten)]
     problem: Problem,
-    /// Since when, milliseconds since the epoch.
+    /// Time since which the problem exists, milliseconds since the epoch.
     #[serde(rename = "sinceMs")]
     since: WallTime,
 }
 
-/// What `/config` shows.
+/// The answer to `/config`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigView {
     policy: Policy,
-    /// Settings that a flag or variable says: no file changes them.
+    /// Names of settings from flags or variables, which override the file.
     by_flag: Vec<String>,
-    /// Settings that the file says.
+    /// Names of settings from the file.
     by_file: Vec<String>,
     file: Option<FileStatus>,
 }
 
-/// What became of the file's content.
+/// The result of judging a content of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judged {
-    /// It is in force.
+    /// The content is in force.
     Taken,
-    /// It is not, and what was in force stays.
+    /// The content is invalid; the configuration in force does not change.
     Refused(Problem),
 }
 
 impl Config {
-    /// This is in force for good.
+    /// A configuration that never changes.
     #[must_use]
     pub fn fixed(policy: Policy) -> Self {
         Self {
@@ -90,19 +91,19 @@ impl Config {
         }
     }
 
-    /// By flags alone.
+    /// A configuration from flags alone.
     ///
     /// # Errors
-    /// If a weight is none.
+    /// A weight is not valid.
     pub fn of_flags(flags: Settings) -> Result<Self, Problem> {
         let policy = flags.policy().map_err(|error| Problem::new(error.to_string()))?;
         Ok(Self { flags, ..Self::fixed(policy) })
     }
 
-    /// By flags and by what the file has at the start.
+    /// A configuration from flags and from the content of a file at the start.
     ///
     /// # Errors
-    /// What is wrong with it: there is no last good one that could stay in force.
+    /// The content is invalid: at the start there is no earlier one that could stay in force.
     pub fn of_file(flags: Settings, path: &Path, text: &str, at: WallTime) -> Result<Self, Problem> {
         let config = Self::of_flags(flags)?;
         let settings = file::parse(text)?;
@@ -110,31 +111,31 @@ impl Config {
         Ok(config)
     }
 
-    /// What is in force now; hold it for one decision.
+    /// The policy in force; hold it for one decision.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.borrow())
     }
 
-    /// Tells when what is in force changes.
+    /// A receiver that is notified when the policy changes.
     #[must_use]
     pub fn changes(&self) -> Receiver<Arc<Policy>> {
         self.policy.subscribe()
     }
 
-    /// Tells what the administrator should know of the file.
+    /// A receiver of news about the file, for the administrator.
     #[must_use]
     pub fn news(&self) -> Receiver<Option<News>> {
         self.news.subscribe()
     }
 
-    /// What is counted.
+    /// The metrics of the configuration.
     #[must_use]
     pub fn metrics(&self) -> &ConfigMetrics {
         &self.metrics
     }
 
-    /// For people.
+    /// The answer to `/config`.
     #[must_use]
     pub fn view(&self) -> ConfigView {
         let file = self.status().clone();
@@ -144,7 +145,7 @@ impl Config {
         ConfigView { policy: Policy::clone(&self.policy()), by_flag, by_file, file }
     }
 
-    /// The file at `path` has this content since a moment ago, or can't be read.
+    /// Takes the new content of the file at `path`, or the error of reading it, and puts a valid content in force.
     pub fn judge(&self, path: &Path, content: Result<&str, &str>, at: WallTime) -> Judged {
         let read = content.map_err(|reason| Problem::new(format!("the file can't be read: {reason}")));
         let taken = read.and_then(file::parse).and_then(|settings| self.take(settings, path, at));
@@ -238,7 +239,7 @@ mod tests {
             ("4-1-1", "4-1-1")
         );
         assert!(news(&config).contains("weights 4-1-1"), "{}", news(&config));
-        // What means the same wakes nobody.
+        // A content with the same meaning notifies no receiver.
         assert_eq!(config.judge(Path::new(PATH), Ok("weights: 4-1-1 # same"), WallTime(3)), Judged::Taken);
         assert!(!changes.has_changed().unwrap());
     }

@@ -1,5 +1,5 @@
-//! What pods that were just placed will add to their nodes, in memory: fed by the watch on pods and by our own decisions,
-//! read by decisions (anti-herd). The rules are core's; here are the lock and what is counted.
+//! The usage that is expected of pods placed a moment ago (anti-herd), in memory: written by the watch on pods and by
+//! the extender's decisions, read by decisions. The rules are in core; this module adds the lock and the metrics.
 
 use crate::index::{NodeIndex, Nodes};
 use fpga_core::expected_load::{ArenaKey, Expected, ExpectedLoads, Kept, PlacedPod};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// The pods that were seen bound and the decisions that wait to be.
+/// The expected loads of pods that were seen bound and of decisions whose binding has not been seen.
 #[derive(Debug, Default)]
 pub struct Expectations {
     loads: RwLock<ExpectedLoads>,
@@ -21,7 +21,7 @@ pub struct Expectations {
     metrics: ExpectationMetrics,
 }
 
-/// What is counted of them.
+/// The metrics of the expected loads.
 #[derive(Debug, Default)]
 pub struct ExpectationMetrics {
     pods: Gauge,
@@ -34,7 +34,7 @@ pub struct ExpectationMetrics {
 }
 
 impl Expectations {
-    /// None yet; their metrics are under `fpga_extender_`.
+    /// No expectations; registers their metrics under `fpga_extender_`.
     pub fn register(registry: &mut Registry) -> Self {
         let all = Self::default();
         let registry = registry.sub_registry_with_prefix("fpga_extender");
@@ -58,48 +58,50 @@ impl Expectations {
         all
     }
 
-    /// What is counted.
+    /// The metrics.
     #[must_use]
     pub fn metrics(&self) -> &ExpectationMetrics {
         &self.metrics
     }
 
-    /// Whether all pods of the cluster have been shown once.
+    /// Whether all pods of the cluster have been listed once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// A pod was seen bound, `elapsed` after it was.
+    /// The watch has seen a pod that was bound `elapsed` ago.
     pub fn bound(&self, pod: &PlacedPod, elapsed: Millis, now: MonotonicTime) {
         if self.change(|loads| loads.bound(pod, elapsed, now)) == Kept::NoRoom {
             self.metrics.left_out.inc();
         }
     }
 
-    /// A pod that waits for a node was seen.
+    /// The watch has seen a pod that waits for a node.
     pub fn waits(&self, uid: &str, now: MonotonicTime) {
         self.change(|loads| loads.waits(uid, now));
     }
 
-    /// A pod ended or was deleted.
+    /// A pod has ended or was deleted.
     pub fn gone(&self, uid: &str) {
         self.change(|loads| loads.gone(uid));
     }
 
-    /// A list of pods was shown to its end: who was not in it is gone.
+    /// Forgets the pods that are not in `uids`, which come from a complete list. From then on the expectations are
+    /// synced.
     pub fn listed(&self, uids: &HashSet<String>) {
         self.change(|loads| loads.listed(uids));
         self.synced.store(true, Ordering::Release);
     }
 
-    /// A pod that asks for boards of this kind was scored, and these are the best nodes for it.
+    /// A pod that asks for boards of `kind` was scored, and `best` are the nodes with the greatest score.
     pub fn assume(&self, uid: &str, owner: Option<&str>, kind: AskedKind, best: &[&str], now: MonotonicTime) {
         self.change(|loads| loads.assume(uid, owner, kind, best, now));
     }
 
-    /// What is expected of the boards of this kind on each of these nodes, of which the fresh ones have a state, for a
-    /// decision about the pod `asking`; nothing at all if nothing is expected anywhere.
+    /// The load expected on the boards of `kind` of each node in `nodes`, for a decision about the pod `asking`. The
+    /// iterator has a state for fresh nodes only; on other nodes nothing is expected. The result is empty if nothing
+    /// is expected anywhere.
     pub fn on<'n>(
         &self,
         asking: &str,
@@ -118,7 +120,7 @@ impl Expectations {
         nodes.map(on).collect()
     }
 
-    /// Learns from the nodes what pods use, and forgets what has passed. To be called every few seconds.
+    /// Learns from the nodes' states what pods use, and forgets expired decisions. To be called every few seconds.
     pub fn learn(&self, index: &NodeIndex, now: MonotonicTime) {
         let learnt = {
             let nodes: &Nodes = &index.read();

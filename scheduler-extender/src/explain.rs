@@ -1,6 +1,6 @@
-//! The last decisions, to be told to people: per pod the latest filter and prioritize with every term.
+//! The latest decisions for people: for each pod the last filter and prioritize, with all terms.
 //!
-//! Bounded twice, by pods and by the memory that they take, for a decision over thousands of nodes is no small thing.
+//! The number of pods is bounded, and so is the memory, since a decision over thousands of nodes takes much.
 
 use crate::index::Source;
 use crate::settings::Policy;
@@ -13,86 +13,86 @@ use serde::{Serialize, Serializer};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most pods that are remembered.
+/// Most pods whose decisions are remembered.
 pub const MAX_PODS: usize = 1024;
-/// Most memory that all remembered decisions take together.
+/// Most bytes that all remembered decisions take together.
 pub const MAX_BYTES: usize = 24 << 20;
 
-/// Remembers decisions.
+/// The remembered decisions.
 #[derive(Debug, Default)]
 pub struct Explanations(Mutex<Ring>);
 
-/// Who a pod is.
+/// Namespace and name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct PodName {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
 }
 
-/// What was last decided for a pod.
+/// The latest decisions for a pod.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// Which pod.
+    /// Namespace and name of the pod.
     #[serde(flatten)]
     pub pod: PodName,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: String,
-    /// What it asks for.
+    /// The pod's requirement.
     pub requirement: Requirement,
-    /// What is wrong with that, if it can't be understood.
+    /// Why the requirement can't be understood.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What was in force when the last of these decisions was made.
+    /// The policy in force at the later decision.
     #[serde(skip)]
     pub policy: Arc<Policy>,
     /// The last filter.
     #[serde(serialize_with = "as_optional")]
     pub filter: Option<Arc<Decided<Result<(), Rejection>>>>,
-    /// The prioritize after it; kube-scheduler leaves it out if one node is left.
+    /// The prioritize after that filter. kube-scheduler makes no such call if one node passed.
     #[serde(serialize_with = "as_optional")]
     pub prioritize: Option<Arc<Decided<NodeScore>>>,
 }
 
-/// One decision over many nodes.
+/// A decision over many nodes.
 #[derive(Debug)]
 pub struct Decided<V> {
-    /// When, milliseconds since the epoch.
+    /// Time of the decision, milliseconds since the epoch.
     pub at: WallTime,
-    /// The nodes.
+    /// Names of the nodes.
     pub names: Names,
-    /// What had brought the state of each, in the same order.
+    /// The origin of each node's state, in the same order.
     pub sources: Vec<Source>,
-    /// What was decided of each, in the same order.
+    /// The decision for each node, in the same order.
     pub verdicts: Vec<V>,
 }
 
-/// Names of nodes, in one piece: keeping and forgetting thousands of them costs as much as a few.
+/// Names of nodes in one string: thousands of names take few allocations.
 #[derive(Debug, Default)]
 pub struct Names {
     text: String,
     ends: Vec<usize>,
 }
 
-/// What a decision went by.
+/// The inputs of a decision that explanations show.
 #[derive(Debug, Clone, Default)]
 pub struct Considered {
-    /// What the pod asks for.
+    /// The pod's requirement.
     pub requirement: Requirement,
-    /// What is wrong with that, if it can't be understood.
+    /// Why the requirement can't be understood.
     pub problem: Option<String>,
-    /// What was in force.
+    /// The policy in force.
     pub policy: Arc<Policy>,
 }
 
-/// A decision to be remembered.
+/// A decision to remember.
 #[derive(Debug)]
 pub enum Decision {
-    /// Of filter: what was decided before is forgotten.
+    /// A filter, which replaces all earlier decisions for the pod.
     Filter(Decided<Result<(), Rejection>>),
-    /// Of prioritize.
+    /// A prioritize, which is added to the filter before it.
     Prioritize(Decided<NodeScore>),
 }
 
@@ -104,16 +104,16 @@ struct Ring {
 }
 
 impl Explanations {
-    /// Remembers a decision, and forgets the oldest pods if there is no room.
+    /// Remembers a decision. Over the bounds, the pods with the oldest decisions are forgotten.
     pub fn remember(&self, pod: PodName, uid: &str, by: Considered, decision: Decision) {
-        // What is forgotten is freed after the lock is: others decide meanwhile.
+        // Forgotten decisions are freed after the lock is released, so that other decisions don't wait.
         let _forgotten = {
             let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             ring.remember(pod, uid, by, decision)
         };
     }
 
-    /// The last decisions for a pod.
+    /// The latest decisions for a pod.
     #[must_use]
     pub fn of(&self, pod: &PodName) -> Option<Explanation> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pods.get(pod).cloned()
@@ -167,7 +167,7 @@ impl Ring {
 }
 
 impl Explanation {
-    /// How many nodes its decisions speak of.
+    /// Number of nodes in both decisions together.
     #[must_use]
     pub fn rows(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, |filter| filter.verdicts.len());
@@ -187,7 +187,7 @@ impl<V> Decided<V> {
     }
 }
 
-// serde's own support of Arc is a feature that would be switched on for the whole build.
+// Arc implements Serialize only with a feature of serde, which would apply to the whole build.
 fn as_optional<T: Serialize, S: Serializer>(
     value: &Option<Arc<T>>,
     serializer: S,
@@ -195,7 +195,7 @@ fn as_optional<T: Serialize, S: Serializer>(
     value.as_deref().serialize(serializer)
 }
 
-/// What `/explain` shows of a verdict.
+/// The form of a verdict in the answer to `/explain`.
 trait Shown {
     type As<'v>: Serialize
     where
@@ -246,7 +246,7 @@ impl<V: Shown> Serialize for Decided<V> {
 }
 
 impl Names {
-    /// The names one by one.
+    /// The names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let mut start = 0;
         self.ends.iter().map(move |end| {
@@ -258,7 +258,7 @@ impl Names {
 }
 
 impl Names {
-    /// These, with room for just them from the start: looking twice costs less than growing by copying.
+    /// Collects `names` in exactly the memory that they need: two passes cost less than growing by copying.
     pub fn of<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Self {
         let bytes = names.clone().map(str::len).sum();
         let mut all = Self { text: String::with_capacity(bytes), ends: Vec::new() };

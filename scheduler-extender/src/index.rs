@@ -1,7 +1,7 @@
-//! What is known of the cluster's nodes, in memory: fed by the reflector and by streams, read by decisions.
+//! The nodes of the cluster, in memory: written by the reflector and by streams, read by decisions.
 //!
-//! A node's annotation is decoded once per change, when it arrives. No I/O here and no clock: whoever brings a node
-//! says when it was seen.
+//! A node's annotation is decoded once per change, when it arrives. This module does no I/O and reads no clock: the
+//! caller passes the time.
 
 #[cfg(test)]
 mod tests;
@@ -21,97 +21,97 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// All nodes by name. Looked up by the thousand in every decision; their names come from the API server, not from
-/// whoever asks, so a fast hash will do.
+/// All nodes by name. Every decision looks up thousands of them. The names come from the API server, not from
+/// requests, so a fast hash without protection against collisions suffices.
 pub type Nodes = HashMap<Box<str>, Arc<Node>, RandomState>;
 
-/// The nodes that the reflector has shown.
+/// All nodes that the reflector has seen.
 #[derive(Debug, Default)]
 pub struct NodeIndex {
     nodes: RwLock<Nodes>,
-    /// Held by whoever changes a node from the look at what it was to the end: states come two ways. Decisions, which
-    /// hold `nodes`, don't wait for it.
+    /// Held while a node changes, from reading its previous value to writing the new one, because states arrive in
+    /// two ways. Decisions hold only `nodes` and don't wait for this lock.
     changing: Mutex<()>,
     synced: AtomicBool,
 }
 
-/// One node.
+/// A node.
 #[derive(Debug)]
 pub struct Node {
-    /// What decisions see of it.
+    /// Labels and state, as decisions read them.
     pub facts: NodeFacts,
-    /// How its state came here.
+    /// Origin of the state.
     pub source: Source,
-    /// Why its annotation can't be read.
+    /// Why the annotation can't be read.
     pub problem: Option<Unreadable>,
-    /// Where its pods are among the expectations.
+    /// Key of the node's pods in the expected loads.
     pub arena_key: ArenaKey,
     uid: Option<Arc<str>>,
     annotation: Option<Arc<str>>,
 }
 
-/// How a state came here: that decides how old it was on arrival.
+/// The origin of a state, which determines the age of the state on arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
-    /// There is no state.
+    /// The node has no state.
     None,
-    /// Found in a list, or on a node never seen before: as old as the API server's date says.
+    /// The annotation of a node in a list or of a new node; the state's age comes from the API server's date.
     FirstSight,
-    /// Found like that, and nobody knows how old: stale until the next one.
+    /// As `FirstSight`, but without a date: the state counts as stale.
     Undated,
-    /// Seen when it changed.
+    /// A change of the annotation that the watch has seen.
     Watched,
-    /// Sent by the collector itself.
+    /// A stream of the collector.
     Stream,
 }
 
-/// How a node was shown.
+/// How the reflector learned of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// In the list with which a watch begins, or begins anew: it may have changed long ago.
+    /// From the list at the start of a watch; the node may have changed long ago.
     Listed,
-    /// As a change, just now.
+    /// From an event of the watch, just now.
     Changed,
 }
 
-/// What became of an annotation.
+/// The effect of an annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Noted {
-    /// It is the one that was there, or is older than what was streamed, or there is none.
+    /// The state in the index is the same: the annotation is unchanged, absent, or older than a streamed state.
     Fine,
-    /// Decisions see it.
+    /// The annotation's state is in the index.
     Taken,
-    /// It can't be read.
+    /// The annotation can't be read.
     Unreadable(Unreadable),
-    /// It is not newer than the one that is known, and was ignored.
+    /// The annotation's state is not newer than the known one and was ignored.
     Outdated,
 }
 
-/// What became of a state that a collector sent itself.
+/// The effect of a streamed state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streamed {
-    /// Decisions see it.
+    /// The state is in the index.
     Taken,
-    /// A state at least as new is known.
+    /// A state at least as new is known; this one was ignored.
     Outdated,
-    /// There is no such node.
+    /// No node has this name.
     UnknownNode,
-    /// The node of this name is another object.
+    /// The node of this name has another UID.
     OtherUid,
 }
 
-/// How many nodes have a state, by what brought it.
+/// Number of nodes with a state, by its origin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Census {
-    /// The annotation.
+    /// Nodes whose state came by annotation.
     pub annotation: usize,
-    /// A stream.
+    /// Nodes whose state came by stream.
     pub stream: usize,
 }
 
 impl Source {
-    /// Its name in answers and recordings.
+    /// The name of the origin in answers and recordings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -125,18 +125,18 @@ impl Source {
 }
 
 impl NodeIndex {
-    /// The nodes as they are now; hold it for one decision only.
+    /// The nodes now. The guard blocks changes, so hold it for one decision only.
     pub fn read(&self) -> RwLockReadGuard<'_, Nodes> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all nodes of the cluster have been shown once.
+    /// Whether all nodes of the cluster have been listed once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// A node was shown.
+    /// Updates the index with the metadata of a node that the reflector has seen at the time `at`.
     pub fn apply(&self, node: ObjectMeta, shown: Shown, at: Moment) -> Noted {
         let Some(name) = node.name.as_deref() else { return Noted::Fine };
         let labels = NodeLabels::of_node(|key| node.labels.as_ref()?.get(key).map(String::as_str));
@@ -150,7 +150,7 @@ impl NodeIndex {
         if same_text && known.is_some_and(|known| known.facts.labels == labels) {
             return Noted::Fine;
         }
-        // What was streamed outlives a change of the annotation, unless that is newer.
+        // A fresh streamed state survives a change of the annotation, unless the annotation's state is newer.
         let streamed = known
             .filter(|known| known.source == Source::Stream && known.facts.knowledge.fresh(at.now).is_some());
         let as_it_is = |known: &Node| (known.facts.knowledge.clone(), known.source);
@@ -164,7 +164,7 @@ impl NodeIndex {
                     (knowledge, Some(problem.clone()), Noted::Unreadable(problem))
                 }
                 Ok(state) => match known.filter(|known| known.facts.knowledge.outdates(&state, at.now)) {
-                    // The two ways overtake each other.
+                    // Annotation and stream can overtake each other.
                     Some(known) if streamed.is_some() => (as_it_is(known), None, Noted::Fine),
                     Some(known) => (as_it_is(known), None, Noted::Outdated),
                     None => {
@@ -177,7 +177,7 @@ impl NodeIndex {
             },
         };
         let annotation = annotation.filter(|text| text.len() <= MAX_DECODED_BYTES).map(Arc::from);
-        // It is the name's, whatever object has it.
+        // The key belongs to the name of the node, whatever its UID.
         let arena_key = nodes.get(name).map(|known| known.arena_key.clone()).unwrap_or_default();
         let name: Box<str> = name.into();
         drop(nodes);
@@ -188,9 +188,10 @@ impl NodeIndex {
         noted
     }
 
-    /// A collector sent `state` for the node `name`, which it takes for the object `uid`.
+    /// Updates the index with `state`, which a collector sent at the time `at` for the node `name` with the UID
+    /// `uid`.
     pub fn stream(&self, name: &str, uid: &str, state: NodeState, at: Moment) -> Streamed {
-        // What was made of the state is reckoned before anybody has to wait.
+        // Computes the signals before taking a lock.
         let received = Received::new(state, at.now, Millis::ZERO);
         let _changing = self.change();
         let known = match self.find(name, uid) {
@@ -212,12 +213,12 @@ impl NodeIndex {
             annotation: known.annotation.clone(),
         };
         let replaced = self.write().get_mut(name).map(|slot| std::mem::replace(slot, Arc::new(node)));
-        // Freed after the lock is.
+        // Freed after the lock is released.
         drop(replaced);
         Streamed::Taken
     }
 
-    /// The node `name`, if it is the object `uid`.
+    /// The node `name`, if its UID is `uid`.
     ///
     /// # Errors
     /// [`Streamed::UnknownNode`] or [`Streamed::OtherUid`].
@@ -226,7 +227,7 @@ impl NodeIndex {
         if node.uid.as_deref() == Some(uid) { Ok(node) } else { Err(Streamed::OtherUid) }
     }
 
-    /// How many nodes have a state.
+    /// Counts the nodes that have a state, by its origin.
     #[must_use]
     pub fn census(&self) -> Census {
         let mut census = Census::default();
@@ -240,13 +241,13 @@ impl NodeIndex {
         census
     }
 
-    /// A node is gone.
+    /// Removes a node.
     pub fn delete(&self, name: &str) {
         let _changing = self.change();
         self.write().remove(name);
     }
 
-    /// A list was shown to its end: who was not in it is gone.
+    /// Removes the nodes that are not in `names`, which come from a complete list. From then on the index is synced.
     pub fn listed(&self, names: &HashSet<String>) {
         let _changing = self.change();
         self.write().retain(|name, _| names.contains(&**name));
@@ -262,13 +263,13 @@ impl NodeIndex {
     }
 }
 
-/// Nobody said anything.
+/// Knowledge of a node without annotation and stream.
 const NOTHING: (Knowledge, Source) = (Knowledge::Absent, Source::None);
 
-/// From then on the extender's own receipt counts.
+/// A state that the watch delivers is new: its age counts from its receipt.
 const WATCHED: (Source, Millis) = (Source::Watched, Millis::ZERO);
 
-/// Age of a state at first sight, by the date that the API server gave its author's fields.
+/// Origin and age of a state at first sight, by the API server's date of the last write to the annotation.
 fn dated(node: &ObjectMeta, state: &NodeState, at: Moment) -> (Source, Millis) {
     let fields = node.managed_fields.as_deref().unwrap_or_default();
     let by_author = fields.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));

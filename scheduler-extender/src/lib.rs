@@ -1,4 +1,5 @@
-//! The extender that an unmodified kube-scheduler asks: which nodes fit a pod, how good each is, whom to preempt.
+//! The extender of an unmodified kube-scheduler: filters nodes for a pod, scores them, and narrows the candidates of
+//! preemption.
 //!
 //! ```text
 //!   collectors ─────────── stream ─────┐
@@ -6,8 +7,8 @@
 //!   API server ──watch──► pod_reflector ──► expectations ◄────┤
 //!                                                            └──► fpga_core::decide
 //! ```
-//! Decisions come from memory alone: none calls the API server, none reads the clock more than once. Nothing is kept
-//! that a restart would lose, and replicas share nothing.
+//! Decisions read memory only: none calls the API server, and each reads the clock at most once. A restart loses
+//! nothing that would have to be kept, and replicas share nothing.
 #![forbid(unsafe_code)]
 
 pub mod admin;

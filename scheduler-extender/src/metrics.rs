@@ -1,4 +1,4 @@
-//! What the extender tells of itself at `/metrics`. kube-scheduler ignores errors of prioritize silently: here they show.
+//! The metrics at `/metrics`. kube-scheduler ignores failed prioritize calls silently; the metrics count them.
 
 use crate::index::{NodeIndex, Source};
 use crate::ports::metrics::PortMetrics;
@@ -17,57 +17,58 @@ use std::fmt::{self, Write as _};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Upper ends of the latency buckets in seconds: a good answer takes under a millisecond, a bad one under 5 s.
+/// Upper bounds of the latency buckets in seconds: a good answer takes less than a millisecond, kube-scheduler gives
+/// up after 5 s by default.
 const LATENCY_BUCKETS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
 
-/// What kube-scheduler asks.
+/// A verb of the extender protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Which nodes fit.
+    /// Decides which nodes fit the pod.
     Filter,
-    /// How good each is.
+    /// Scores the nodes.
     Prioritize,
-    /// Where evicting others would help.
+    /// Narrows the nodes on which evicting pods would help.
     Preempt,
 }
 
-/// Kinds of what went wrong.
+/// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The request is no such request.
+    /// The request can't be decoded.
     Malformed,
-    /// It is longer than allowed.
+    /// The body is longer than allowed.
     TooLarge,
-    /// It did not arrive whole, or not in time.
+    /// The body did not arrive whole or in time.
     Interrupted,
-    /// Other requests held all the memory that requests may have.
+    /// Other requests used the whole memory budget of requests.
     Busy,
-    /// The nodes are not known yet.
+    /// The nodes of the cluster are not known yet.
     NotSynced,
-    /// What the pod asks for can't be understood.
+    /// The pod's requirement can't be understood.
     Requirement,
-    /// The answer could not be written.
+    /// The answer can't be encoded.
     Answer,
-    /// The client closed the connection before there was an answer.
+    /// The client closed the connection before the answer.
     Abandoned,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It got an answer with status 200.
+    /// An answer with status 200.
     Answered,
-    /// It got none, for this.
+    /// An answer with another status.
     Refused(ErrorKind),
 }
 
-/// Whether the nodes came by name or whole.
+/// Form of the candidates in the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModeLabel {
-    /// See [`Mode`].
+    /// The form [`Mode`].
     Of(Mode),
-    /// The request could not be read so far, or has no such thing.
+    /// The request could not be decoded, or its verb has no such form.
     Unknown,
 }
 
@@ -104,7 +105,7 @@ pub struct FreshnessLabels {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FreshnessLabel(Freshness);
 
-/// What brought a state.
+/// Origin of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateSource {
     /// The annotation.
@@ -113,20 +114,20 @@ pub enum StateSource {
     Stream,
 }
 
-/// Label of what there is per source.
+/// Label of values per origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct SourceLabels {
     source: StateSource,
 }
 
-/// Which age of the states of a source.
+/// A percentile of the ages of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AgeRank {
-    /// Half of them are younger.
+    /// The median.
     Median,
-    /// 99 of 100 are younger.
+    /// The 99th percentile.
     Percentile99,
-    /// None is older.
+    /// The greatest age.
     Oldest,
 }
 
@@ -137,24 +138,24 @@ pub struct AgeLabels {
     rank: AgeRank,
 }
 
-/// Why a stream is refused or ended.
+/// Reason why a stream was refused or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamRefusal {
-    /// No token, or a wrong one.
+    /// The token is missing or wrong.
     Token,
-    /// The token or the certificate speaks for another node.
+    /// The token or the certificate is for another node.
     OtherNode,
-    /// It does not say who speaks.
+    /// The first update names no node and UID.
     Introduction,
-    /// The nodes, or our own token, are not known yet.
+    /// The nodes are not known yet, or the token can't be checked.
     NotReady,
-    /// There is no such node.
+    /// No node has this name.
     UnknownNode,
-    /// The node is another object.
+    /// The node of this name has another UID.
     OtherUid,
-    /// The node speaks on a newer stream.
+    /// A newer stream of the same node took its place.
     Replaced,
-    /// Nothing came for too long.
+    /// The collector sent nothing for too long.
     Silent,
 }
 
@@ -171,7 +172,7 @@ pub struct Metrics {
     errors: Family<ErrorLabels, Counter>,
     rejections: Family<RejectionLabels, Counter>,
     nodes: Family<FreshnessLabels, Gauge>,
-    /// By [`StateSource`]; streams bring ten thousand in a second.
+    /// Counters by [`StateSource`], outside a family since streams bring ten thousand states a second.
     states: [Counter; 2],
     nodes_by_source: Family<SourceLabels, Gauge>,
     state_age: Family<AgeLabels, Gauge<f64, AtomicU64>>,
@@ -186,7 +187,7 @@ pub struct Metrics {
     pub outdated_states: Counter,
     /// Failures of the watch on nodes.
     pub watch_errors: Counter,
-    /// What happens before there is a request.
+    /// Metrics of the ports, for events before there is a request.
     pub ports: PortMetrics,
 }
 
@@ -237,17 +238,17 @@ impl Metrics {
         metrics
     }
 
-    /// A request was answered.
+    /// Counts a request and its duration.
     pub fn answered(&self, verb: Verb, mode: ModeLabel, outcome: Outcome, took: Duration) {
         self.requests.get_or_create(&RequestLabels { verb, mode, outcome }).observe(took.as_secs_f64());
     }
 
-    /// Something went wrong.
+    /// Counts an error.
     pub fn error(&self, verb: Verb, kind: ErrorKind) {
         self.errors.get_or_create(&ErrorLabels { verb, kind }).inc();
     }
 
-    /// Filter decided.
+    /// Counts the rejections of a filter.
     pub fn filtered(&self, verdicts: &[Result<(), Rejection>]) {
         let mut counts = [0_u64; Rejection::ALL.len()];
         for rejection in verdicts.iter().filter_map(|verdict| verdict.err()) {
@@ -259,17 +260,17 @@ impl Metrics {
         }
     }
 
-    /// A state was taken.
+    /// Counts a state that was taken into the index.
     pub fn took_state(&self, source: StateSource) {
         self.states[source as usize].inc();
     }
 
-    /// A stream was refused or ended.
+    /// Counts a stream that was refused or ended.
     pub fn refused_stream(&self, reason: StreamRefusal) {
         self.refused_streams.get_or_create(&StreamRefusalLabels { reason }).inc();
     }
 
-    /// Counts the nodes, to be called before the metrics are read.
+    /// Sets the gauges of nodes and ages; to be called before the metrics are encoded.
     pub fn count_nodes(&self, index: &NodeIndex, now: MonotonicTime) {
         let kinds = [Freshness::Fresh, Freshness::Stale, Freshness::Absent, Freshness::Unreadable];
         let mut counts = [0_i64; 4];
@@ -294,7 +295,7 @@ impl Metrics {
 }
 
 impl Metrics {
-    /// Shows the ages of the states of `source`, which are sorted.
+    /// Sets the gauges of `source` from `ages`, which are sorted.
     fn show_ages(&self, source: StateSource, ages: &[Millis]) {
         let nodes = i64::try_from(ages.len()).unwrap_or(i64::MAX);
         self.nodes_by_source.get_or_create(&SourceLabels { source }).set(nodes);
@@ -316,7 +317,7 @@ impl Metrics {
 }
 
 impl Verb {
-    /// As it is written in paths and labels.
+    /// The verb's name in paths and labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

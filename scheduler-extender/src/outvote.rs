@@ -1,6 +1,7 @@
-//! What the extender's score is worth beside those of kube-scheduler's own plugins, in kube-scheduler's points.
+//! The weight of the extender's score against the scores of kube-scheduler's own plugins, in kube-scheduler's points.
 //!
-//! Every plugin gives a node 0 to 100 points times its weight; an extender its score × its weight × 10. The sum decides.
+//! Every plugin gives a node 0 to 100 points times its weight, an extender its score × its weight × 10. The sum
+//! decides.
 
 use crate::settings::Policy;
 use serde::Serialize;
@@ -9,30 +10,30 @@ use serde::Serialize;
 /// PodTopologySpread 2 + InterPodAffinity 2 + NodeResourcesFit 1 + BalancedAllocation 1 + ImageLocality 1).
 pub const DEFAULT_PLUGINS: u64 = 1200;
 
-/// Points per score and weight: the scale of plugins (100) by that of extenders (10).
+/// Points per unit of score and weight: the greatest score of plugins (100) divided by that of extenders (10).
 const SCALE: u64 = 10;
 
-/// Who can outvote whom in a decision.
+/// The points of the extender and of the default plugins in a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
-    /// The extender's weight in kube-scheduler's configuration, as far as we were told.
+    /// The extender's weight in kube-scheduler's configuration, as the settings have it.
     pub scheduler_weight: u32,
-    /// What one more of our score is worth.
+    /// Points per unit of the extender's score.
     pub points_per_score: u64,
-    /// The most that our score can be worth.
+    /// Points of the extender's greatest score.
     pub ours_at_most: u64,
-    /// The most that the default plugins can give together.
+    /// The most points that the default plugins can give together.
     pub plugins_at_most: u64,
-    /// By how much they could outvote us where we are of one mind and they of the other.
+    /// The points by which all default plugins together can exceed the extender's.
     pub plugins_can_outvote_by: u64,
-    /// How far our best node is ahead of the next score; nothing if all are equal. Plugins that differ by more than that
-    /// decide instead.
+    /// Points between the extender's best score and the next; `None` if all are equal. Plugins whose points differ by
+    /// more decide instead.
     pub lead: Option<u64>,
 }
 
 impl Votes {
-    /// Those in a decision with these scores.
+    /// The points in a decision with these scores.
     #[must_use]
     pub fn of(policy: &Policy, scores: impl Iterator<Item = u32> + Clone) -> Self {
         let per_score = u64::from(policy.scheduler_weight.get()) * SCALE;

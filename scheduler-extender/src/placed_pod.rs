@@ -1,5 +1,5 @@
-//! Of a pod on the API server: who it is, whose, on which node and since when. The rest is skipped unread, and a pod that
-//! asks for nothing of ours is no more than its name.
+//! The fields of a watched pod that expectations need: UID, owner, node, and time of the binding. All others are
+//! skipped when decoded. Of a pod that asks for no FPGA only the name and UID are kept.
 
 use fpga_core::expected_load::PlacedPod;
 use fpga_core::names::ACCELERATED_RESOURCE;
@@ -13,30 +13,30 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A pod as the watch keeps it.
+/// A pod of the watch.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Wire")]
 pub struct WatchedPod {
     identity: ObjectMeta,
-    /// Where it is, if it is an FPGA pod.
+    /// The placement of the pod, if it is an FPGA pod.
     pub placement: Placement,
-    /// When it was bound by the API server's clock, milliseconds since the epoch; if unknown, when it was created.
+    /// Time of the binding by the API server's clock, milliseconds since the epoch; if unknown, time of the creation.
     pub since: Option<WallTime>,
 }
 
-/// Where an FPGA pod is.
+/// The placement of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placement {
-    /// It asks for nothing of ours.
+    /// The pod asks for no FPGA.
     NotOurs,
-    /// It has no node yet.
+    /// The pod has no node yet.
     Waits,
-    /// It has a node.
+    /// The pod has a node.
     Placed(PlacedPod),
 }
 
 impl WatchedPod {
-    /// Its UID, empty if it has none.
+    /// The pod's UID; empty if it has none.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.identity.uid.as_deref().unwrap_or_default()
@@ -161,7 +161,7 @@ impl Wire {
         let asked = match asked {
             Ok(None) => return Placement::NotOurs,
             Ok(Some(asked)) => asked,
-            // It is there all the same, whoever placed it.
+            // Such a pod still uses its node, whatever placed it there.
             Err(_) => Requirement::default(),
         };
         let controller = |owner: &&Owner| owner.controller == Some(true);
@@ -185,7 +185,8 @@ fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, 
 }
 
 impl Container {
-    /// How much it asks of the managed resource. Request and limit of such a resource are equal.
+    /// The quantity of the managed resource that the container requests. Request and limit of such a resource are
+    /// equal.
     fn accelerated(&self) -> Option<&str> {
         let resources = self.resources.as_ref()?;
         let maps = [resources.limits.as_ref(), resources.requests.as_ref()];

@@ -1,5 +1,5 @@
-//! Keeps the expectations true: watches the pods that have not ended, those that wait for a node and those that have one.
-//! Selectors can't tell FPGA pods from others, so all come; the others are dropped as they are decoded.
+//! Fills the expectations: watches all pods that have not ended, with or without a node. Selectors can't select FPGA
+//! pods, so the watch has all pods; others are dropped when they are decoded.
 
 use crate::clock::{Clock, Moment};
 use crate::expectations::Expectations;
@@ -14,13 +14,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// A pod enters the watch when it is created, and leaves it when it has ended or is deleted.
+/// Pods that have not ended: a pod enters the watch when it is created, and leaves it when it ends or is deleted.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// How often what pods use is worked out anew.
+/// Time between two estimates of what pods use.
 const LEARN: Duration = Duration::from_secs(5);
 
-/// Feeds `expectations` until the stream of events ends, which it does only if something is broken for good.
+/// Updates `expectations` until the stream of events ends, which happens only if something is broken for good.
 pub async fn run(client: Client, index: &NodeIndex, expectations: &Expectations, clock: &Clock) {
     let pods: Api<WatchedPod> = Api::all(client);
     let events = watcher(pods, watcher::Config::default().fields(NOT_ENDED)).default_backoff();
@@ -75,7 +75,8 @@ async fn follow(
     }
 }
 
-/// How long ago a pod was bound that was found in a list: nobody saw it happen, so the API server's date must do.
+/// Time since the binding of a pod that was found in a list, by the API server's date, since the watch has not seen
+/// the binding.
 fn age(pod: &WatchedPod, at: Moment) -> Millis {
     at.wall - pod.since.unwrap_or_default()
 }
@@ -100,7 +101,7 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
-    /// After the events: how many pods count, each less the longer it is there.
+    /// The number of pods that count after the events, each less the longer it has been there.
     async fn after(events: Vec<Event<WatchedPod>>, expectations: &Expectations) -> f64 {
         let clock = Clock::new(|| Moment { now: MonotonicTime(1_000), wall: WallTime(WALL) });
         let events = futures::stream::iter(events.into_iter().map(Ok));

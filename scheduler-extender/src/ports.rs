@@ -1,8 +1,8 @@
-//! Where kube-scheduler, people and probes connect: addresses and certificates of the HTTP ports.
+//! The HTTP ports: addresses and certificates.
 //!
-//! The main port is kube-scheduler's: it listens on the loopback address that both share, or with `--tls-client-ca` only who has
-//! a certificate gets an answer. Others have ports of plain HTTP, on which no decision is made: `--read-listen` for people and
-//! their tools, `--metrics-listen` for probes and Prometheus alone.
+//! The main port is kube-scheduler's. It listens on the loopback address that both share, or with `--tls-client-ca`
+//! requires a client certificate. Further ports are plain HTTP and make no decisions: `--read-listen` for people and
+//! their tools, `--metrics-listen` for probes and Prometheus only.
 
 pub mod metrics;
 
@@ -18,29 +18,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Who is answered on the HTTP port, and how.
+/// Addresses and certificates of the HTTP ports.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Ports")]
 pub struct PortArgs {
-    /// Certificate (PEM, with its chain) to speak HTTPS with; read anew when it changes, for new connections.
+    /// Certificate (PEM, with its chain) of the HTTPS port; a changed file applies to new connections.
     #[arg(long, env = "FPGA_TLS_CERT", value_name = "PATH", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, env = "FPGA_TLS_KEY", value_name = "PATH", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Authorities (PEM) of which kube-scheduler must show a certificate; without them anybody is answered.
+    /// Authorities (PEM) that must have signed kube-scheduler's client certificate; without them no client
+    /// certificate is needed.
     #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Address for people and their tools, in plain HTTP; port 0 takes a free one. It has all that the main port has but the
-    /// verbs: /nodes, /explain, /config, /version, probes and metrics.
+    /// Address for people and their tools, plain HTTP; port 0 takes a free one. It serves all that the main port
+    /// serves except the verbs: /nodes, /explain, /config, /version, probes and metrics.
     #[arg(long, env = "FPGA_READ_LISTEN", value_name = "ADDRESS")]
     pub read_listen: Option<SocketAddr>,
-    /// Address for probes and metrics only, in plain HTTP; port 0 takes a free one. The main port has them as well.
+    /// Address for probes and metrics only, plain HTTP; port 0 takes a free one. The main port serves both as well.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     pub metrics_listen: Option<SocketAddr>,
 }
 
-/// Open ports.
+/// The open ports.
 #[derive(Debug)]
 pub struct Ports {
     http: TcpListener,
@@ -49,22 +50,22 @@ pub struct Ports {
     probes: Option<TcpListener>,
 }
 
-/// What is answered on which port.
+/// The routes of each port.
 #[derive(Debug)]
 pub struct Routers {
-    /// On the main port.
+    /// Routes of the main port.
     pub all: Router,
-    /// On that of people and their tools.
+    /// Routes of the port for people and their tools.
     pub reading: Router,
-    /// On that of probes and Prometheus.
+    /// Routes of the port for probes and Prometheus.
     pub probes: Router,
 }
 
 impl PortArgs {
-    /// Opens them, the main one at `listen`.
+    /// Opens the ports, the main one at `listen`.
     ///
     /// # Errors
-    /// An address can't be had, or the certificate is no good.
+    /// An address can't be bound, or the certificate can't be used.
     pub async fn open(&self, listen: SocketAddr) -> Result<Ports> {
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -100,10 +101,11 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 }
 
 impl Ports {
-    /// The address of the main port, and as further lines those of others as `read:ADDRESS` and `metrics:ADDRESS`.
+    /// The address of the main port, then a line `read:ADDRESS` and a line `metrics:ADDRESS` for the other open
+    /// ports.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error if an address can't be read.
     pub fn addresses(&self) -> std::io::Result<String> {
         let mut lines = format!("{}\n", self.http.local_addr()?);
         for (name, port) in [("read", &self.read), ("metrics", &self.probes)] {
@@ -114,7 +116,7 @@ impl Ports {
         Ok(lines)
     }
 
-    /// How the main port is protected, for the log.
+    /// The protection of the main port, for the log.
     #[must_use]
     pub fn protection(&self) -> &'static str {
         match &self.tls {
@@ -124,7 +126,7 @@ impl Ports {
         }
     }
 
-    /// Answers, as [`serve_ports`] says.
+    /// Serves the ports as [`serve_ports`] does, and reloads the certificate when its files change.
     pub async fn serve(
         self,
         routers: Routers,
@@ -148,7 +150,7 @@ impl Ports {
     }
 }
 
-/// Reads certificates anew, for ever.
+/// Reloads the certificates of `tls` when their files change, and updates the metrics. Never returns.
 pub async fn keep(tls: Option<Arc<ServerTls>>, port: PortName, metrics: &PortMetrics) {
     match tls {
         Some(tls) => {

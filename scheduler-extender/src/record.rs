@@ -1,8 +1,8 @@
-//! Decisions written to a file as they are made, for [`replay`](crate::replay) and the simulator: `--record FILE`.
+//! Writes decisions to a file as they are made, for [`replay`](crate::replay) and the simulator: `--record FILE`.
 //!
-//! A decision hands over what it saw and goes on; a thread of its own writes. What it can't keep up with is dropped and
-//! counted. Files are bounded: a full one becomes `FILE.1`, in place of the one before. Which lines there are,
-//! [`fpga_core::record`] says.
+//! A decision passes its inputs to a thread that writes them, and goes on. Decisions that the thread can't keep up
+//! with are dropped and counted. The size is bounded: a full file is renamed to `FILE.1` and replaces the previous
+//! one. [`fpga_core::record`] defines the lines.
 
 mod writer;
 
@@ -31,16 +31,17 @@ use writer::Writer;
 
 /// Most decisions that wait to be written.
 pub const MAX_WAITING: usize = 1024;
-/// Most candidates in all waiting decisions together: each holds a node's state.
+/// Most candidates in all waiting decisions together: each keeps a node's state in memory.
 pub const MAX_WAITING_CANDIDATES: usize = 250_000;
-/// The least that [`RecordArgs::record_max_bytes`] may be: a decision over 5,000 nodes with all their states fits in half.
+/// Least value of [`RecordArgs::record_max_bytes`]: a decision over 5,000 nodes with all their states fits into half
+/// of it.
 const MIN_BYTES: u64 = 64 << 20;
 
-/// What is recorded, and where.
+/// The file of the recording, and its size.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Recording")]
 pub struct RecordArgs {
-    /// Record every decision for FPGA pods with all that went into it, for `replay`; a file that is there becomes FILE.1.
+    /// Record every decision for FPGA pods with all its inputs, for `replay`; an existing file becomes FILE.1.
     #[arg(long, env = "FPGA_RECORD", value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Most bytes of FILE and FILE.1 together, at least 64 MiB.
@@ -49,28 +50,28 @@ pub struct RecordArgs {
     pub record_max_bytes: u64,
 }
 
-/// A decision and what it saw.
+/// A decision and its inputs.
 #[derive(Debug)]
 pub struct Item {
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
-    /// What the administrator had chosen.
+    /// The rules in force.
     pub rules: DecisionRules,
-    /// The candidates.
+    /// Names of the candidates.
     pub names: Names,
-    /// What was known of each.
+    /// The node of each candidate; `None` if unknown.
     pub nodes: Vec<Option<Kept>>,
-    /// What was expected on each, or nothing at all.
+    /// The load expected on each candidate; empty if none is expected at all.
     pub expected: Vec<Expected>,
-    /// What was answered.
+    /// The answer.
     pub answer: RecordedAnswer,
 }
 
-/// A node as a decision saw it.
+/// A node at the time of a decision.
 #[derive(Debug, Clone)]
 pub struct Kept(pub Arc<Node>);
 
-/// Takes decisions to be written.
+/// Passes decisions to the thread that writes them.
 #[derive(Debug)]
 pub struct Recorder {
     sender: Option<SyncSender<Item>>,
@@ -79,7 +80,7 @@ pub struct Recorder {
     writer: Option<JoinHandle<()>>,
 }
 
-/// What is counted.
+/// The metrics of the recording.
 #[derive(Debug, Clone, Default)]
 pub struct RecordMetrics {
     recording: Gauge,
@@ -92,7 +93,7 @@ pub struct RecordMetrics {
 /// Why a decision was not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dropped {
-    /// More decisions are made than can be written.
+    /// The thread can't keep up with the decisions.
     Busy,
     /// The file can't be written any more.
     Failed,
@@ -104,10 +105,10 @@ struct DroppedLabels {
 }
 
 impl RecordArgs {
-    /// Begins to record, if that is asked for.
+    /// Starts recording, with `--record`.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// The file can't be written, or no thread started.
     pub fn start(self, clock: &Clock, registry: &mut Registry) -> anyhow::Result<Option<Recorder>> {
         let Some(path) = self.record else { return Ok(None) };
         let started = Recorder::start(path.clone(), self.record_max_bytes, clock.clone(), registry);
@@ -143,7 +144,7 @@ impl RecordMetrics {
 }
 
 impl Recorder {
-    /// Records to this file from now on.
+    /// Starts recording to the file at `path`.
     ///
     /// # Errors
     /// The file can't be opened, or no thread started.
@@ -162,12 +163,12 @@ impl Recorder {
         Ok(Self { sender: Some(sender), waiting, metrics, writer: Some(thread) })
     }
 
-    /// Takes a decision to be written, or counts that it isn't. Never waits.
+    /// Passes a decision to the thread, or counts it as dropped. Never waits.
     pub fn record(&self, item: Item) {
         let Some(sender) = &self.sender else { return };
         let candidates = item.nodes.len();
         let waiting = self.waiting.fetch_add(candidates, Ordering::Relaxed);
-        // One alone is taken however large it is.
+        // A single decision is accepted whatever its size.
         let sent = if waiting > 0 && waiting + candidates > MAX_WAITING_CANDIDATES {
             self.waiting.fetch_sub(candidates, Ordering::Relaxed);
             Err(Dropped::Busy)
@@ -187,11 +188,11 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// Writes what waits.
+    /// Writes all waiting decisions.
     fn drop(&mut self) {
         self.sender = None;
         if let Some(writer) = self.writer.take() {
-            // A panic there has been told by the panic handler; there is nothing more to do about it.
+            // The panic handler has reported a panic of the thread; nothing more can be done about it.
             let _ = writer.join();
         }
     }

@@ -1,6 +1,6 @@
-//! Keeps the index true: watches the metadata of all nodes. The only part that talks to the API server.
+//! Fills the index: watches the metadata of all nodes.
 //!
-//! Node status, most of a node's bytes and most of its changes, is never asked for.
+//! The status, most of a node's bytes and most of its changes, is not requested.
 
 use crate::clock::Clock;
 use crate::index::{NodeIndex, Noted, Shown};
@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Feeds `index` until the stream of events ends, which it does only if something is broken for good.
+/// Updates `index` until the stream of events ends, which happens only if something is broken for good.
 pub async fn run(client: Client, index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock) {
     let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
     let events = watcher(nodes, watcher::Config::default()).default_backoff();

@@ -1,8 +1,8 @@
-//! `fpga-scheduler-extender replay FILE`: the decisions of a recording made again, by the same functions.
+//! `fpga-scheduler-extender replay FILE`: repeats the decisions of a recording by the same functions.
 //!
-//! By the recorded rules they must come out as they did, to the last bit: else there is a difference between the program
-//! that recorded and this one, and it is shown. With other rules it shows which pods would have gone elsewhere, each in the
-//! situation that it met: what would have followed from that, a simulator tells.
+//! By the recorded rules the results must be equal to the last bit; otherwise the program that recorded differs from
+//! this one, and the difference is shown. With other rules, the replay shows which pods would have gone elsewhere,
+//! each in its recorded situation; for the consequences of that, use the simulator.
 
 mod reader;
 mod report;
@@ -31,52 +31,53 @@ pub const EXAMPLES: &str = "Examples:
   fpga-scheduler-extender replay decisions.jsonl --weights 4-1-1    # which pods would have gone elsewhere
   fpga-scheduler-extender replay decisions.jsonl --pod default/sobel-7 -o json";
 
-/// What is replayed, and by which rules.
+/// The recordings to replay, and the rules.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
     /// Recordings, the older ones first.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Of one pod only, as NAMESPACE/NAME.
+    /// Replay the decisions for one pod only, as NAMESPACE/NAME.
     #[arg(long, env = "FPGA_REPLAY_POD", value_name = "NAMESPACE/NAME", value_parser = pod)]
     pod: Option<Pod>,
-    /// How the result is written.
+    /// Format of the result.
     #[arg(short, long, env = "FPGA_REPLAY_OUTPUT", value_enum, default_value_t = Output::Table)]
     output: Output,
     #[command(flatten)]
     what_if: WhatIf,
 }
 
-/// Rules that differ from the recorded ones. What is not given stays as it was recorded.
+/// Rules that override the recorded ones. Rules that are not given stay as recorded.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "What if (what is not given stays as recorded)")]
 struct WhatIf {
     /// Weights in short form, for example 4-1-1.
     #[arg(long, env = "FPGA_REPLAY_WEIGHTS")]
     weights: Option<Weights>,
-    /// The settings of a configuration file, as serve takes it; the flags here win over it.
+    /// Configuration file as for serve; the other flags override it.
     #[arg(long, env = "FPGA_REPLAY_CONFIG", value_name = "FILE", value_parser = config)]
     config: Option<Settings>,
-    /// The greatest score.
+    /// Greatest score.
     #[arg(long, env = "FPGA_REPLAY_MAX_SCORE")]
     max_score: Option<MaxScore>,
-    /// What every signal is worth on a node without fresh state: neutral, penalise or exclude.
+    /// Stale policy of every signal, for nodes without fresh state: neutral, penalise or exclude.
     #[arg(long, env = "FPGA_REPLAY_STALE")]
     stale: Option<StalePolicy>,
-    /// What becomes of nodes with neither FPGA state nor label: reject or pass.
+    /// Treatment of nodes with neither FPGA state nor label: reject or pass.
     #[arg(long, env = "FPGA_REPLAY_UNLABELLED_NODES")]
     unlabelled_nodes: Option<UnlabelledNodes>,
-    /// Whether pods that were just placed count: on or off. What was not expected then can't be expected now.
+    /// Whether expected load counts: on or off. On has no effect on decisions that were recorded without expected
+    /// load.
     #[arg(long, env = "FPGA_REPLAY_ANTI_HERD")]
     anti_herd: Option<AntiHerd>,
 }
 
-/// How the result is written.
+/// Format of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// Table for people.
     Table,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
@@ -87,10 +88,10 @@ struct Pod {
 }
 
 impl ReplayArgs {
-    /// Replays and writes the result to standard output.
+    /// Replays the recordings and writes the result to standard output.
     ///
     /// # Errors
-    /// A file can't be read, or a decision comes out otherwise than it was recorded.
+    /// A file can't be read, or a result differs from the recorded one.
     pub fn run(&self) -> Result<()> {
         self.replay(&mut std::io::stdout().lock())
     }
@@ -128,7 +129,7 @@ impl ReplayArgs {
                     let otherwise = self.what_if.is_any().then(|| self.otherwise(&recorded));
                     report.add(&recorded, &again, otherwise.as_ref());
                 }
-                // Who was killed while it wrote leaves half a line at the end.
+                // A program that was killed while writing leaves half a line at the end.
                 Err(_) if !is_whole => report.cut_off(),
                 Err(error) => bail!("{}, line {number}: {error}", path.display()),
             }
@@ -158,12 +159,12 @@ impl WhatIf {
             || anti_herd.is_some()
     }
 
-    /// `rules` with what is given in their place.
+    /// The recorded `rules`, overridden by those that are given.
     fn over(&self, rules: &DecisionRules) -> DecisionRules {
         let nothing = Settings::default();
         let config = self.config.as_ref().unwrap_or(&nothing);
         let weights = config.weights.zip(rules.weights.per_signal());
-        // Each of them has been checked, so that together they are fine.
+        // All weights are valid by themselves, so that the combination is valid.
         let configured = Weights::of(weights.map(|(given, recorded)| given.unwrap_or(recorded)));
         let stale = config.stale.zip(rules.stale).map(|(given, recorded)| given.unwrap_or(recorded));
         DecisionRules {

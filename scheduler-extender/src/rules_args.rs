@@ -1,4 +1,4 @@
-//! The flags that say how nodes are judged. Each may be left open: then the file says it, or the default holds.
+//! The flags of the rules of decisions. A flag that is absent leaves the setting to the file, or else to the default.
 
 use crate::clock::Moment;
 use crate::config::watch::{self, FileWatch};
@@ -11,7 +11,7 @@ use fpga_core::score::{MaxScore, PerSignal, Weights};
 use fpga_core::staleness::StalePolicy;
 use std::path::PathBuf;
 
-/// What wins, for `--help`.
+/// The precedence of settings, for `--help`.
 pub const PRECEDENCE: &str = "Which setting wins:
   1. a flag, or else its FPGA_* variable (--usage-weight and the like before --weights);
   2. the file of --config;
@@ -30,71 +30,71 @@ pub const PRECEDENCE: &str = "Which setting wins:
       valid:
         - {name: sobel, boards: [{vendor: intel, board: a10, shell: \"1.2\"}]}";
 
-/// How nodes are judged.
+/// The rules of decisions.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Decisions")]
 pub struct RulesArgs {
     /// YAML file with the settings of this section, read again when it changes; see below.
     #[arg(long, env = "FPGA_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Weights of locality, usage and reconfiguration in short form; those of free slots, queue and loaded may follow
-    /// [default: 1-2-2].
+    /// Weights of locality, usage and reconfiguration in short form, optionally followed by those of free slots,
+    /// queue and loaded [default: 1-2-2].
     #[arg(long, env = "FPGA_WEIGHTS", value_parser = short_form)]
     weights: Option<ShortForm>,
-    /// Weight of bitstream locality, instead of that in --weights.
+    /// Weight of bitstream locality; overrides --weights.
     #[arg(long, env = "FPGA_LOCALITY_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     locality_weight: Option<f64>,
-    /// Weight of recent usage, instead of that in --weights.
+    /// Weight of recent usage; overrides --weights.
     #[arg(long, env = "FPGA_USAGE_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     usage_weight: Option<f64>,
-    /// Weight of recent reconfiguration time, instead of that in --weights.
+    /// Weight of recent reconfiguration time; overrides --weights.
     #[arg(long, env = "FPGA_RECONFIGURATION_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     reconfiguration_weight: Option<f64>,
-    /// Weight of slots that hold nothing: the more the better [default: 0].
+    /// Weight of empty slots, the more the better [default: 0].
     #[arg(long, env = "FPGA_FREE_SLOTS_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     free_slots_weight: Option<f64>,
-    /// Weight of the tasks that wait for a slot: the fewer the better [default: 0].
+    /// Weight of tasks that wait for a slot, the fewer the better [default: 0].
     #[arg(long, env = "FPGA_QUEUE_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     queue_weight: Option<f64>,
-    /// Weight of having the pod's bitstreams in slots now; locality counts recently used ones too [default: 0].
+    /// Weight of the pod's bitstreams being in slots now; locality also counts recently used ones [default: 0].
     #[arg(long, env = "FPGA_LOADED_WEIGHT", value_name = "NUMBER", allow_negative_numbers = true)]
     loaded_weight: Option<f64>,
-    /// The greatest score; 10 is kube-scheduler's convention, more makes finer steps [default: 10].
+    /// Greatest score; 10 is kube-scheduler's convention, a greater one has finer steps [default: 10].
     #[arg(long, env = "FPGA_MAX_SCORE")]
     max_score: Option<MaxScore>,
-    /// What usage is worth on a node without fresh state: neutral (one half), penalise (nothing) or exclude
-    /// [default: penalise].
+    /// Value of the usage signal on a node without fresh state: neutral (0.5), penalise (0) or exclude (the node is
+    /// rejected) [default: penalise].
     #[arg(long, env = "FPGA_STALE_USAGE")]
     stale_usage: Option<StalePolicy>,
-    /// The same for reconfiguration time.
+    /// Value of the reconfiguration signal on a node without fresh state, as for --stale-usage.
     #[arg(long, env = "FPGA_STALE_RECONFIGURATION")]
     stale_reconfiguration: Option<StalePolicy>,
-    /// The same for bitstream locality.
+    /// Value of the locality signal on a node without fresh state, as for --stale-usage.
     #[arg(long, env = "FPGA_STALE_LOCALITY")]
     stale_locality: Option<StalePolicy>,
-    /// The same for free slots.
+    /// Value of the free slots signal on a node without fresh state, as for --stale-usage.
     #[arg(long, env = "FPGA_STALE_FREE_SLOTS")]
     stale_free_slots: Option<StalePolicy>,
-    /// The same for waiting tasks.
+    /// Value of the queue signal on a node without fresh state, as for --stale-usage.
     #[arg(long, env = "FPGA_STALE_QUEUE")]
     stale_queue: Option<StalePolicy>,
-    /// The same for loaded bitstreams.
+    /// Value of the loaded signal on a node without fresh state, as for --stale-usage.
     #[arg(long, env = "FPGA_STALE_LOADED")]
     stale_loaded: Option<StalePolicy>,
-    /// What becomes of nodes with neither FPGA state nor label: reject or pass [default: reject].
+    /// Treatment of nodes with neither FPGA state nor label: reject or pass [default: reject].
     #[arg(long, env = "FPGA_UNLABELLED_NODES")]
     unlabelled_nodes: Option<UnlabelledNodes>,
     /// Whether pods that were just placed count towards the usage of their nodes before they are measured: on or off
     /// [default: on].
     #[arg(long, env = "FPGA_ANTI_HERD")]
     anti_herd: Option<AntiHerd>,
-    /// The extender's `weight` in kube-scheduler's configuration; /explain reckons with it who can outvote whom
-    /// [default: 10].
+    /// The extender's `weight` in kube-scheduler's configuration, from which /explain computes how far other plugins
+    /// can outvote the extender [default: 10].
     #[arg(long, env = "FPGA_SCHEDULER_WEIGHT")]
     scheduler_weight: Option<SchedulerWeight>,
 }
 
-/// Weights in short form: those that are not written stay open.
+/// Weights in short form; those that the text leaves out are `None`.
 #[derive(Debug, Clone, Copy)]
 struct ShortForm(PerSignal<Option<f64>>);
 
@@ -103,7 +103,7 @@ fn short_form(text: &str) -> Result<ShortForm, fpga_core::score::InvalidWeights>
 }
 
 impl RulesArgs {
-    /// What they say.
+    /// The settings of the flags.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let single = PerSignal {
@@ -133,10 +133,10 @@ impl RulesArgs {
         }
     }
 
-    /// What is in force by flags and file, and the watch on the file if there is one.
+    /// The configuration in force by flags and file, and the watch on the file if there is one.
     ///
     /// # Errors
-    /// What is wrong with either.
+    /// A flag or the file is invalid, or the file can't be read.
     pub async fn config(&self, at: Moment) -> Result<(Config, Option<FileWatch>)> {
         let flags = self.settings();
         let Some(path) = &self.config else {

@@ -1,6 +1,6 @@
-//! The HTTP ports with their bounds, and how the process ends. SIGTERM: /readyz fails, and all is still answered for a time
-//! (`--shutdown-delay`), so that those who choose among replicas have turned away before the port closes. Then, and at
-//! SIGINT at once, the ports close and what is in progress is finished; a further signal, or 10 s, cuts that short.
+//! The HTTP ports with their limits, and the end of the process. After SIGTERM /readyz fails and requests are still
+//! answered for `--shutdown-delay`, so that clients can turn to another replica. Then, or at SIGINT immediately, the
+//! ports close and requests in progress are finished, until a further signal or 10 s cut them off.
 
 use crate::ports::metrics::{PortMetrics, PortName};
 use axum::Router;
@@ -14,24 +14,25 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Longest time that requests in progress are waited for.
+/// Longest time for requests in progress after the ports have closed.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// kube-scheduler has a handful of connections.
+/// Limits of the main port; kube-scheduler has a handful of connections.
 const LIMITS: Limits = Limits {
     connections: 128,
     buffer_bytes: 64 * 1024,
     head: Duration::from_secs(5),
-    // kube-scheduler keeps an idle connection for 90 s, and must not find it closed by us when it asks again.
+    // Longer than the 90 s for which kube-scheduler keeps an idle connection: it must not reuse one that is closed
+    // here.
     idle: Duration::from_secs(180),
     drain: GRACE,
 };
 
-/// For people, probes and Prometheus.
+/// Limits of the ports for people, probes and Prometheus.
 const OTHERS: Limits = Limits { connections: 32, ..LIMITS };
 
-/// Answers on `listener` until `stop` ends, then finishes what is in progress; cuts it when `cut` ends or after
-/// [`GRACE`].
+/// Serves `listener` until `stop` completes, then finishes the requests in progress. Cuts them off when `cut`
+/// completes or after [`GRACE`].
 ///
 /// # Errors
 /// None so far.
@@ -46,7 +47,8 @@ pub async fn serve(
     Ok(())
 }
 
-/// The same for several ports, each with its routes. Bounds are for each port, so that one can't be shut by another.
+/// Like [`serve`] for several ports, each with its routes. Each port has limits of its own, so that clients of one
+/// can't block another.
 pub async fn serve_ports(
     ports: Vec<(PortName, Port, Router)>,
     metrics: &PortMetrics,
@@ -72,7 +74,7 @@ pub async fn serve_ports(
     }
 }
 
-/// SIGTERM and SIGINT.
+/// The handlers of SIGTERM and SIGINT.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -80,15 +82,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on the signals no longer end the process by themselves.
+    /// Installs the handlers. From then on the signals don't end the process by themselves.
     ///
     /// # Errors
-    /// If the handlers can't be installed.
+    /// The handlers can't be installed.
     pub fn install() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate(),
@@ -96,8 +98,8 @@ impl Signals {
         }
     }
 
-    /// Waits until the ports are to close: SIGINT comes, or SIGTERM and then `delay` or another signal. `begin` is done
-    /// when the first signal has come.
+    /// Waits until the ports are to close: after SIGINT immediately, after SIGTERM when `delay` has passed or another
+    /// signal comes. Calls `begin` when the first signal has come.
     pub async fn until_ports_close(&mut self, delay: Duration, begin: impl FnOnce()) {
         let first = self.next().await;
         begin();

@@ -1,6 +1,7 @@
-//! What the administrator chose: by flags, in a file, or not at all; and what is in force by that.
+//! The administrator's settings, and the policy that follows from them.
 //!
-//! Both places fill the same [`Settings`], in which everything may be left open. How they are written is not known here.
+//! Flags and the file both fill [`Settings`], in which every setting is optional. This module does not know how
+//! either is written.
 
 use fpga_core::catalog::Catalog;
 use fpga_core::decide::{AntiHerd, DecisionRules};
@@ -11,53 +12,55 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// Largest weight of an extender that is taken; kube-scheduler itself takes more, and nobody would outvote this.
+/// Greatest weight of an extender that is accepted. kube-scheduler accepts more, but its default plugins can't outvote
+/// Greatest weight of an extender that is accepted. /// this.
 pub const MAX_SCHEDULER_WEIGHT: u32 = 10_000;
 
-/// Some settings; what is nothing is left open.
+/// Optional settings; `None` leaves a setting to the next source.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
-    /// How much each signal counts.
+    /// Weight of each signal.
     pub weights: PerSignal<Option<f64>>,
-    /// The end of the score's scale.
+    /// Greatest score.
     pub max_score: Option<MaxScore>,
-    /// What nodes without fresh state are worth.
+    /// Stale policy of each signal.
     pub stale: PerSignal<Option<StalePolicy>>,
-    /// What becomes of nodes with neither state nor label.
+    /// Treatment of nodes with neither state nor label.
     pub unlabelled: Option<UnlabelledNodes>,
     /// Whether pods count before they are measured.
     pub anti_herd: Option<AntiHerd>,
-    /// The weight that kube-scheduler's configuration gives to the extender.
+    /// The extender's weight in kube-scheduler's configuration.
     pub scheduler_weight: Option<SchedulerWeight>,
-    /// Where which bitstream is valid.
+    /// The boards for which each bitstream is valid.
     pub bitstreams: Option<Catalog>,
 }
 
-/// Everything that decisions and their explanations go by.
+/// All settings in force, for decisions and explanations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Policy {
-    /// What decisions go by.
+    /// Rules of decisions.
     #[serde(flatten)]
     pub rules: DecisionRules,
-    /// What explanations go by.
+    /// The extender's weight, for explanations.
     #[serde(rename = "schedulerWeight")]
     pub scheduler_weight: SchedulerWeight,
-    /// Where which bitstream is valid.
+    /// The boards for which each bitstream is valid.
     pub bitstreams: Catalog,
 }
 
-/// `weight` of the extender in kube-scheduler's configuration. No request tells it, so it has to be said twice.
+/// The extender's `weight` in kube-scheduler's configuration. Requests don't carry it, so the administrator sets it
+/// here as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct SchedulerWeight(u32);
 
-/// A number that can't be a [`SchedulerWeight`].
+/// The text or number is not a [`SchedulerWeight`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} can't be the extender's weight; write a whole number from 1 to {MAX_SCHEDULER_WEIGHT}")]
 pub struct InvalidSchedulerWeight(String);
 
 impl Settings {
-    /// These, and where they leave something open, those.
+    /// These settings, and for each that is `None` the setting of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -71,10 +74,10 @@ impl Settings {
         }
     }
 
-    /// What is in force, with the defaults where nothing is said.
+    /// The policy: these settings, and the defaults for the others.
     ///
     /// # Errors
-    /// If a weight is none.
+    /// [`InvalidWeights`] if a weight is not valid.
     pub fn policy(&self) -> Result<Policy, InvalidWeights> {
         let weights = self.weights.zip(Weights::default().per_signal());
         Ok(Policy {
@@ -90,7 +93,7 @@ impl Settings {
         })
     }
 
-    /// The names of all that is said, as a file has them.
+    /// The names of all settings that are not `None`, as a file writes them.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -116,10 +119,10 @@ impl Settings {
 }
 
 impl SchedulerWeight {
-    /// This weight.
+    /// The weight `weight`.
     ///
     /// # Errors
-    /// [`InvalidSchedulerWeight`] if it isn't within 1 and [`MAX_SCHEDULER_WEIGHT`].
+    /// [`InvalidSchedulerWeight`] if `weight` isn't from 1 to [`MAX_SCHEDULER_WEIGHT`].
     pub fn new(weight: u32) -> Result<Self, InvalidSchedulerWeight> {
         match weight {
             1..=MAX_SCHEDULER_WEIGHT => Ok(Self(weight)),
@@ -127,7 +130,7 @@ impl SchedulerWeight {
         }
     }
 
-    /// The number.
+    /// The weight as a number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -135,7 +138,7 @@ impl SchedulerWeight {
 }
 
 impl Default for SchedulerWeight {
-    /// As in the configurations of kube-scheduler that we ship.
+    /// 10, as in the shipped configurations of kube-scheduler.
     fn default() -> Self {
         Self(10)
     }

@@ -1,7 +1,7 @@
-//! The streams of collectors: states that come by no API server, a moment after they were measured.
+//! The streams of collectors: states that arrive directly, a moment after they were measured.
 //!
-//! A stream speaks for one node, which the reflector must know under the UID that the collector names, and for which what
-//! the collector shows must speak ([`proof`]). Bounds on sizes and rates hold for all of them.
+//! A stream is for one node. The reflector must know the node under the UID that the collector names, and the
+//! collector's token or certificate must be for that node ([`proof`]). Sizes and rates are bounded.
 
 mod listener;
 pub mod options;
@@ -30,14 +30,14 @@ use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::debug;
 
-/// What all streams share.
+/// State that all streams share.
 #[derive(Debug)]
 pub struct Streams {
     index: Arc<NodeIndex>,
     metrics: Arc<Metrics>,
     clock: Clock,
     proof: Proof,
-    /// The one stream of each node; whoever is here is told when another takes its place.
+    /// The open stream of each node. Replacing an entry ends the older stream.
     open: Mutex<HashMap<Arc<str>, Place>>,
     next_place: AtomicU64,
     write_interval: AtomicU64,
@@ -47,21 +47,21 @@ pub struct Streams {
 #[derive(Debug)]
 struct Place {
     number: u64,
-    /// Dropped when another stream takes the place.
+    /// Dropped when a newer stream of the node replaces this one, which ends it.
     _held: oneshot::Sender<()>,
 }
 
-/// How often collectors are told to speak.
+/// The intervals that collectors must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
-    /// Between writes of the annotation.
+    /// Time between writes of the annotation.
     pub write: Millis,
-    /// Between updates of the stream.
+    /// Time between updates of the stream.
     pub update: Millis,
 }
 
 impl Streams {
-    /// Streams into `index`, of those who prove for which nodes they speak.
+    /// Streams into `index`, of collectors that `proof` admits.
     #[must_use]
     pub fn new(index: Arc<NodeIndex>, metrics: Arc<Metrics>, clock: Clock, proof: impl Into<Proof>) -> Self {
         let streams = Self {
@@ -78,7 +78,7 @@ impl Streams {
         streams
     }
 
-    /// Reckons the intervals anew from the nodes that are known.
+    /// Computes the intervals from the number of known nodes.
     pub fn reckon(&self) {
         let census = self.index.census();
         let nodes = census.annotation + census.stream;
@@ -86,7 +86,7 @@ impl Streams {
         self.update_interval.store(pacing::update_interval(nodes).0, Ordering::Relaxed);
     }
 
-    /// The intervals that are dictated now.
+    /// The intervals in force.
     #[must_use]
     pub fn intervals(&self) -> Intervals {
         Intervals {
@@ -114,7 +114,7 @@ impl Streams {
         }
     }
 
-    /// Counts a refusal and says it.
+    /// Counts a refusal and returns its status.
     fn refuse(&self, refusal: StreamRefusal) -> Status {
         self.metrics.refused_stream(refusal);
         match refusal {
@@ -133,7 +133,8 @@ impl Streams {
         }
     }
 
-    /// Takes the place of the node's stream; the one that had it ends.
+    /// Registers a stream of `node`, which ends the older stream of the node. Returns the stream's number, and a
+    /// receiver that fails when a newer stream replaces it.
     fn enter(&self, node: &Arc<str>) -> (u64, oneshot::Receiver<()>) {
         let number = self.next_place.fetch_add(1, Ordering::Relaxed);
         let (held, replaced) = oneshot::channel();
@@ -156,7 +157,7 @@ impl Streams {
     }
 }
 
-/// The service as tonic wants it.
+/// The gRPC service over [`Streams`].
 #[derive(Debug, Clone)]
 pub struct Service(pub Arc<Streams>);
 
@@ -169,7 +170,7 @@ impl NodeStream for Service {
         request: Request<Streaming<Update>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
         let streams = &self.0;
-        // Whoever serves without connections has none to tell apart.
+        // Without the listener of this module, as in a test, there is no connection.
         let connection = request.extensions().get::<Connection>().cloned();
         let call = connection.as_ref().map(Connection::begin);
         let shown = streams.proof.check(request.metadata()).await;
@@ -188,7 +189,7 @@ impl NodeStream for Service {
             let mut session = session?;
             match session.next().await? {
                 Ok(answer) => Some((Ok(answer), Some(session))),
-                // A stream that ended with an error has no more to say.
+                // An error ends the stream.
                 Err(status) => Some((Err(status), None)),
             }
         });

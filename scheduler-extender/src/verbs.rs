@@ -1,4 +1,5 @@
-//! What kube-scheduler asks and is told: decode, ask core, encode. Synchronous, from memory, one look at the clock.
+//! The decisions for kube-scheduler: decode the request, ask core, encode the answer. Synchronous and from memory; a
+//! decision reads the clock once.
 
 use crate::app::App;
 use crate::clock::Moment;
@@ -23,39 +24,39 @@ use tracing::warn;
 /// An answer with status 200.
 #[derive(Debug)]
 pub struct Answer {
-    /// How the nodes came.
+    /// Form of the candidates in the request.
     pub mode: ModeLabel,
-    /// JSON.
+    /// JSON of the answer.
     pub body: Reply,
 }
 
-/// Why a request gets no answer: kube-scheduler reads nothing of it but the status.
+/// Why a request gets no answer. kube-scheduler reads only the status.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It is no such request.
+    /// The body can't be decoded.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Its body is longer than allowed.
+    /// The body is longer than `--max-body-bytes`.
     #[error("the request is longer than --max-body-bytes allows")]
     TooLarge,
-    /// Its body did not arrive.
+    /// The body did not arrive whole or in time.
     #[error("the request's body did not arrive whole and in time")]
     Interrupted,
-    /// Other requests hold all the memory that requests may have.
+    /// Other requests use the whole memory budget of requests.
     #[error(
         "requests in progress hold all the memory that they may have (--max-bytes-in-flight); try again later"
     )]
     Busy,
-    /// The nodes are not known yet.
+    /// The nodes of the cluster are not known yet.
     #[error("the nodes of the cluster are not known yet; try again when /readyz says ok")]
     NotSynced,
-    /// The answer can't be written.
+    /// The answer can't be encoded.
     #[error("the answer can't be written: {0}")]
     Answer(#[source] serde_json::Error),
 }
 
 impl Refusal {
-    /// The kind that is counted.
+    /// The label under which the error is counted.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -69,10 +70,11 @@ impl Refusal {
     }
 }
 
-/// The answer to `verb` with this body.
+/// Answers the request for `verb` with this body.
 ///
 /// # Errors
-/// [`Refusal`] if there is none. What is wrong with the pod is no such case: then every node is rejected for it.
+/// [`Refusal`] if there is no answer. An invalid requirement of the pod is not an error: filter rejects every node
+/// for it.
 pub fn answer(app: &App, verb: Verb, body: &Bytes) -> Result<Answer, Refusal> {
     match verb {
         Verb::Filter => {
@@ -102,8 +104,8 @@ fn answer_filter(app: &App, request: &Bytes, pod: &Pod<'_>, nodes: &Nodes<'_>) -
     encode(request, nodes, &FilterResult { nodes, rejections: &rejections })
 }
 
-/// Rejects every node for a pod whose wishes can't be understood. An answer with `Error` would let the pod pass everywhere
-/// where kube-scheduler's configuration says `ignorable: true`.
+/// Rejects every node for a pod whose requirement can't be understood. With `ignorable: true` in kube-scheduler's
+/// configuration, an answer with `Error` would let the pod pass everywhere.
 fn reject_all(
     app: &App,
     pod: &Pod<'_>,
@@ -157,7 +159,7 @@ fn answer_prioritize(
         Ok(Some(asked)) => decide_prioritize(app, pod, nodes, asked)?,
         Ok(None) => vec![0; nodes.len()],
         Err(_) => {
-            // The protocol has no place for an error here; filter has told it.
+            // The answer to prioritize has no place for an error; filter has reported it.
             app.metrics.error(Verb::Prioritize, ErrorKind::Requirement);
             vec![0; nodes.len()]
         }
@@ -203,15 +205,15 @@ fn decide_prioritize(
     Ok(scores)
 }
 
-/// Those of the nodes with the greatest score that have fresh state: kube-scheduler takes one of them, unless its own
-/// plugins outvote us.
+/// The nodes with fresh state and the greatest score. kube-scheduler chooses one of them, unless its own plugins
+/// outvote the extender.
 fn best<'n>(nodes: &'n Nodes<'_>, verdicts: &[NodeScore]) -> Vec<&'n str> {
     let greatest = verdicts.iter().map(|node| node.score).max();
     let named = nodes
         .names()
         .zip(verdicts)
         .filter(|(_, node)| Some(node.score) == greatest && node.measured.is_some());
-    // No more than are hinted at, or one more to tell.
+    // `Expectations::assume` needs no more than one name above its limit to know that there are too many.
     named.map(|(name, _)| name).take(MAX_ASSUMED_NODES + 1).collect()
 }
 
@@ -252,18 +254,18 @@ fn candidates<'k>(found: &[Option<&'k Arc<Node>>]) -> Vec<Candidate<'k>> {
     found.iter().map(|node| node.map(|node| &node.facts)).collect()
 }
 
-/// What brought the states that the decision saw.
+/// The origin of each candidate's state.
 fn sources(found: &[Option<&Arc<Node>>]) -> Vec<Source> {
     found.iter().map(|node| node.map_or(Source::None, |node| node.source)).collect()
 }
 
-/// The nodes that the decision saw, if they are to be recorded.
+/// The candidates' nodes for the recording; `None` without `--record`.
 fn kept(app: &App, found: &[Option<&Arc<Node>>]) -> Option<Vec<Option<Kept>>> {
     app.recorder.as_ref()?;
     Some(found.iter().map(|node| node.map(|node| Kept(Arc::clone(node)))).collect())
 }
 
-/// Hands the decision over to be recorded, if it is to be.
+/// Records the decision if `kept` has nodes.
 fn record<'n>(
     app: &App,
     verb: Verb,

@@ -1,5 +1,5 @@
-//! The recorded requests of a real kube-scheduler through the whole service, without a port.
-//! Fixtures: see `fixtures/README.md`.
+//! Recorded requests of a real kube-scheduler, answered by the whole service without a port.
+//! `fixtures/README.md` describes the recordings.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 #[path = "contract/budget.rs"]
@@ -34,12 +34,12 @@ fn fixture(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A service at a time that stands still, and its state.
+/// A service with a clock that stands still, and its state.
 fn service(rules: DecisionRules) -> (Router, Arc<App>) {
     service_at(rules, Arc::new(AtomicU64::new(10_000)))
 }
 
-/// The same at a time that the test sets, in milliseconds since the start.
+/// A service with a clock that the test sets, in milliseconds since the start, and its state.
 fn service_at(rules: DecisionRules, now: Arc<AtomicU64>) -> (Router, Arc<App>) {
     let now = move || MonotonicTime(now.load(Ordering::Relaxed));
     let clock = Clock::new(move || Moment { now: now(), wall: WallTime(1_760_000_000_000) });
@@ -64,7 +64,7 @@ fn show(state: &App, name: &str, labels: &[(&str, &str)], annotation: Option<&st
     }
 }
 
-/// The nodes of the recordings, labelled as there; one has a state, for there it was the best.
+/// A service that knows the nodes of the recordings. Only the node that was best there has a state.
 fn recorded_cluster() -> (Router, Arc<App>) {
     let (router, state) = service(DecisionRules::default());
     let names = ["node-0", "node-1", "node-2"].map(str::to_owned);
@@ -131,7 +131,7 @@ async fn every_recorded_request_gets_an_answer_like_the_one_that_was_accepted() 
         let mut answer = ask(&router, fixture["path"].as_str().unwrap(), &fixture["request"]).await;
         let mut accepted = fixture["accepted_response"].clone();
         for side in [&mut answer, &mut accepted] {
-            // Absent and null are the same to Go.
+            // Go does not distinguish absent and null.
             if let Some(map) = side.as_object_mut() {
                 map.retain(|_, value| !value.is_null());
             }
@@ -195,7 +195,7 @@ async fn a_bitstream_goes_where_it_is_valid_and_platform_slots_and_loaded_are_as
     assert_eq!(rejected(&platform).await, json!({"a": other, "b": other}));
     let metrics = get(&router, "/metrics").await.1;
     assert!(metrics.contains(r#"fpga_extender_rejections_total{reason="invalid_bitstream"} 1"#), "{metrics}");
-    // What changes in the file holds for the next decision.
+    // A change of the file applies to the next decision.
     state.config.judge("extender.yaml".as_ref(), Ok("bitstreams: {unlisted: reject}"), WallTime(2));
     let nowhere = "bitstream is not valid on the FPGA device";
     assert_eq!(rejected(&sobel).await, json!({"a": nowhere, "b": nowhere}));
@@ -352,7 +352,7 @@ async fn while_the_answer_about_all_nodes_is_read_slowly_nodes_change_and_decisi
     state.index.listed(&names);
     let request = Request::get("/nodes").body(Body::empty()).unwrap();
     let slow = router.clone().oneshot(request).await.unwrap();
-    // With the index locked this would stand still for ever.
+    // If the index were still locked, this would block for ever.
     show(&state, "node-000", &[], Some(&node_state("intel", 2_000, "mm")));
     let pod = pod(&json!({"fpga-scheduling.io/fpga-vendor": "intel"}), &json!({}));
     let filtered = ask(&router, "/filter", &json!({"Pod": pod, "NodeNames": ["node-000"]})).await;

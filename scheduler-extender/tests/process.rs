@@ -1,4 +1,4 @@
-//! The program itself, with no API server to be had: it starts, says that it isn't ready, and ends as it should.
+//! The program without an API server: it starts, is not ready, and ends on signals.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use nix::sys::signal::{Signal, kill};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than the machine can be slow, shorter than the grace period of a shutdown.
+/// Timeout of a test's step: long enough for a slow machine, shorter than the grace period of a shutdown.
 const DEADLINE: Duration = Duration::from_secs(8);
 
 const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -49,7 +49,7 @@ impl Extender {
         stream
     }
 
-    /// Status and all, with the connection closed after it.
+    /// The whole response, status and headers included, on a connection of its own.
     fn ask(&self, head: &str, body: &str) -> String {
         let mut stream = self.connect();
         let length = body.len();
@@ -74,7 +74,7 @@ impl Extender {
 
 impl Drop for Extender {
     fn drop(&mut self) {
-        // It may have ended, as most tests want.
+        // In most tests the process has ended by now.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -113,7 +113,7 @@ fn without_an_api_server_it_lives_and_is_not_ready() {
     assert!(extender.process.try_wait().unwrap().is_none(), "an API server that is away doesn't end it");
 }
 
-/// Where SIGTERM closes the ports at once.
+/// Arguments with which SIGTERM closes the ports immediately.
 const NO_DELAY: [&str; 2] = ["--shutdown-delay", "0s"];
 
 #[test]
@@ -182,7 +182,7 @@ fn a_second_signal_cuts_what_is_in_progress() {
     assert!(extender.ended().success());
 }
 
-/// As an editor or a kubelet does it.
+/// Replaces a file as an editor or the kubelet does.
 fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();

@@ -1,4 +1,4 @@
-//! What the service decides is recorded, and decided again from the file alone.
+//! Decisions of the service are recorded, and a replay of the file alone has the same results.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use fpga_core::decide::{AntiHerd, DecisionRules};
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const PLENTY: u64 = 1 << 30;
 
-/// A service that records, at a time that the test sets.
+/// A service that records, with a clock that the test sets.
 struct Bed {
     app: App,
     now: Arc<AtomicU64>,
@@ -50,7 +50,7 @@ impl Bed {
         Self { app, now, file, dir, random: 7 }
     }
 
-    /// Some number below `end`, the same in every run.
+    /// A pseudo-random number below `end`, the same in every run.
     fn below(&mut self, end: u64) -> u64 {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -61,7 +61,7 @@ impl Bed {
         self.now.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// A node changes somehow: a state, none, one that can't be read, other labels.
+    /// Changes a node at random: to a state, no state, a state that can't be read, or other labels.
     fn change(&mut self, node: u64, seq: u64) {
         let (kind, usage, bitstream, slots) =
             (self.below(12), self.below(90_000), self.below(3), self.below(4));
@@ -110,7 +110,7 @@ impl Bed {
         verbs::answer(&self.app, verb, &request.to_string().into()).unwrap();
     }
 
-    /// Ends the recording; what is left is its file.
+    /// Ends the recording and returns its file.
     fn end(self) -> (PathBuf, TempDir) {
         let Self { app, file, dir, .. } = self;
         drop(app);
@@ -141,7 +141,7 @@ fn what_the_service_decides_is_decided_again_from_the_file() {
             }
             let (bitstream, wait) = (bed.below(3), bed.below(4_000));
             let pod = format!("p{step}");
-            // Of the ten that are asked about two were never seen.
+            // The service knows only eight of the ten candidates.
             for verb in [Verb::Filter, Verb::Prioritize, Verb::Preempt] {
                 bed.ask(verb, &pod, bitstream, 10);
             }
@@ -170,7 +170,7 @@ fn what_the_service_decides_is_decided_again_from_the_file() {
         assert_eq!(expects, anti_herd == AntiHerd::On);
         assert!(recording.contains("\"source\":\"watched\""));
 
-        // Somebody changed an answer: that is found.
+        // The replay finds an answer that was changed in the file.
         let last = recording.rfind("\"scores\":[").unwrap() + "\"scores\":[".len();
         let forged = format!("{}1{}", &recording[..last], &recording[last..]);
         std::fs::write(&file, forged).unwrap();

@@ -1,4 +1,4 @@
-//! The streams' port as collectors meet it, friendly ones and others, over a real connection.
+//! The streams' port over a real connection, with well-behaved collectors and others.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -35,7 +35,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// One that knows two nodes.
+    /// A replica that knows two nodes.
     async fn start() -> Self {
         let replica = Self::start_without_nodes().await;
         replica.show_nodes();
@@ -130,7 +130,7 @@ async fn a_state_is_known_when_it_is_answered_and_the_answer_says_how_often_to_s
     assert_eq!((answer.write_interval_ms, answer.update_interval_ms), (60_000, 450));
     assert_eq!(replica.known("n1"), (Source::Stream, Some(1)));
     assert_eq!(replica.known("n2"), (Source::None, None));
-    // Repeated, reordered, nonsense, and a collector that was started again.
+    // A repeated state, an older one, text that can't be decoded, and a state of a restarted collector.
     assert_eq!(verdict(&mut stream, state(1, 1)).await, Verdict::Outdated);
     assert_eq!(verdict(&mut stream, state(1, 0)).await, Verdict::Outdated);
     assert_eq!(verdict(&mut stream, "{]".to_owned()).await, Verdict::Unreadable);
@@ -152,11 +152,11 @@ async fn an_update_that_wants_no_answer_is_taken_without_one() {
     let mut stream = replica.open("n1", "uid-of-n1").await.unwrap();
     stream.tell(state(1, 1)).await.unwrap();
     stream.tell("{]".to_owned()).await.unwrap();
-    // This answer is to this one: it is none of those that nobody wanted.
+    // The answer is for this update: the earlier ones, which asked for none, got none.
     assert_eq!(verdict(&mut stream, state(1, 1)).await, Verdict::Outdated);
     replica.assert_metric("fpga_extender_states_total{source=\"stream\"} 1");
     replica.assert_metric("fpga_extender_unreadable_states_total 1");
-    // The first asks, and the next but one again, a second later.
+    // The first update asks for an answer, the second does not, and the third, a second later, asks again.
     let mut stream = replica.open("n2", "uid-of-n2").await.unwrap();
     let answered = |answer: Option<Answer>| answer.map(|answer| answer.verdict());
     assert_eq!(answered(stream.update(state(1, 1)).await.unwrap()), Some(Verdict::Taken));
@@ -164,7 +164,8 @@ async fn an_update_that_wants_no_answer_is_taken_without_one() {
     tokio::time::sleep(ANSWER_EVERY).await;
     assert_eq!(answered(stream.update(state(1, 3)).await.unwrap()), Some(Verdict::Taken));
     assert_eq!(replica.known("n2"), (Source::Stream, Some(3)));
-    // A call that ends while nobody asks ends a later update. What is on its way then may cost its reason; a new call has it.
+    // When the call ends while no update asks for an answer, a later update fails. Updates in flight may hide the
+    // reason; a new call tells it.
     replica.show_nodes_of("another-cluster");
     let ended = loop {
         if let Err(error) = stream.tell(state(1, 4)).await {
@@ -185,7 +186,7 @@ async fn who_has_not_the_token_is_not_listened_to() {
         assert_eq!(refused.code(), Some(Code::Unauthenticated));
     }
     replica.assert_metric("fpga_extender_streams_refused_total{reason=\"token\"} 2");
-    // The Secret changed: it is read anew. Without one, nobody is listened to.
+    // A changed Secret is read again. Without a Secret every stream is refused.
     let stale = replica.dir.path().join("stale");
     std::fs::copy(replica.token(), &stale).unwrap();
     std::fs::write(replica.token(), "the-next-token-of-these-tests").unwrap();
@@ -208,7 +209,7 @@ async fn a_stream_is_for_a_node_that_the_api_server_knows_under_that_uid() {
     for (node, uid) in [("", "u"), ("n1", ""), (&*"n".repeat(300), "u"), ("n1", &*"u".repeat(300))] {
         assert_eq!(replica.refusal(node, uid).await, Some(Code::InvalidArgument));
     }
-    // The node goes while its stream is open, and comes back as another object.
+    // The node is deleted while its stream is open.
     let mut stream = replica.open("n1", "uid-of-n1").await.unwrap();
     assert_eq!(verdict(&mut stream, state(1, 1)).await, Verdict::Taken);
     replica.app.index.listed(&HashSet::from(["n2".to_owned()]));
@@ -239,10 +240,10 @@ async fn a_collector_that_rushes_is_made_to_wait_and_one_that_floods_is_cut_off(
         assert_eq!(verdict(&mut stream, state(1, seq)).await, Verdict::Taken);
     }
     assert!(begin.elapsed() >= MIN_SPACING * 5, "{:?}", begin.elapsed());
-    // What is longer than any state is not even read.
+    // An update longer than any message is not read.
     let flood = stream.send("x".repeat(1 << 20)).await.unwrap_err();
     assert!(flood.code().is_some(), "{flood}");
-    // Long, but a message: no state, and the stream goes on.
+    // A long update that is not a state is answered, and the stream goes on.
     let mut stream = replica.open("n1", "uid-of-n1").await.unwrap();
     assert_eq!(verdict(&mut stream, "x".repeat(65_000)).await, Verdict::Unreadable);
     assert_eq!(verdict(&mut stream, state(1, 7)).await, Verdict::Taken);
@@ -273,7 +274,7 @@ async fn a_replica_that_ends_says_so_to_nobody_but_is_found_out() {
     let mut stream = replica.open("n1", "uid-of-n1").await.unwrap();
     assert_eq!(verdict(&mut stream, state(1, 1)).await, Verdict::Taken);
     replica.server.abort();
-    // Its thread may still answer one; then it is gone.
+    // The streams' thread may still answer one update before it ends.
     let mut seq = 1;
     let ended = loop {
         seq += 1;

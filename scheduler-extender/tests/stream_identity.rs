@@ -1,4 +1,4 @@
-//! Streams over TLS: for which node a client certificate speaks, and what changed certificates do.
+//! Streams over TLS: the node of a client certificate, and changed certificates.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fpga_net::http::Refusal;
@@ -29,7 +29,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// With or without a word on client certificates, and with this proof beside them.
+    /// A replica with the certificates of `files` and the authentication of `access`.
     async fn start(files: impl Fn(&Authority) -> ServerFiles, access: impl Fn(&TempDir) -> Access) -> Self {
         let dir = TempDir::new().unwrap();
         let authority = Authority::new(dir.path(), "ours");
@@ -111,7 +111,7 @@ async fn a_certificate_speaks_for_the_node_that_it_names_and_no_other() {
     }
     replica.until_metric("fpga_extender_streams_refused_total{reason=\"other_node\"} 4").await;
 
-    // Without a certificate, or with one of another authority, nobody comes as far as saying who he is.
+    // Without a certificate, or with one of another authority, the handshake fails.
     assert!(replica.open(None, "n2").await.is_err());
     let strangers = Authority::new(replica.dir.path(), "strangers");
     let stranger = strangers.issue("stranger", &["n2"]);
@@ -144,7 +144,7 @@ async fn neither_side_speaks_to_one_that_is_not_what_it_should_be() {
     takes(&mut replica.open(None, "n1").await.unwrap(), 1).await;
     let introduction = || Introduction { node: "n1".to_owned(), uid: "uid-of-n1".to_owned() };
     let credentials = |tls| Credentials { access: Access::Open, tls };
-    // No TLS where it is spoken; no authority for TLS; another authority; another name.
+    // Clients without TLS, without an authority, with another authority, and with another name.
     let plain = NodeStream::open(&replica.address("http"), &credentials(None), introduction()).await;
     assert!(plain.is_err());
     let blind = NodeStream::open(&replica.address("https"), &credentials(None), introduction()).await;

@@ -1,5 +1,5 @@
-//! The program itself over HTTPS: who is answered, and what changed certificates do. The same with a real kube-scheduler is
-//! among the end-to-end tests.
+//! The program over HTTPS: client certificates, and changed certificates. The end-to-end tests do the same with a
+//! real kube-scheduler.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fpga_net::testing::{Authority, Identity};
@@ -17,7 +17,7 @@ const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-cont
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],
     "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}"#;
 
-/// The extender with certificates of an authority.
+/// The extender with certificates from `authority`.
 struct Extender {
     process: Child,
     address: String,
@@ -150,7 +150,7 @@ async fn a_new_certificate_is_for_new_connections_and_a_bad_one_changes_nothing(
     let mut kept = client.connect(stream, "127.0.0.1", HTTP_1).await.unwrap();
 
     let ends = "fpga_extender_certificate_expires_seconds{port=\"http\",certificate=";
-    // Of tests without a date: 4096-01-01.
+    // Certificates of tests end on 4096-01-01 if the test sets no date.
     extender.until_metric(&format!("{ends}\"own\"}} 67090118400")).await;
     extender.until_metric(&format!("{ends}\"client_ca\"}} 67090118400")).await;
     extender.authority.issue_until("server", &["second.svc", "127.0.0.1"], (2031, 1, 2));

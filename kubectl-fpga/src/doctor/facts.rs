@@ -174,7 +174,7 @@ pub struct Right {
     pub resource: &'static str,
     /// Whether the API server grants the right.
     pub allowed: bool,
-    /// What fails without the right.
+    /// Consequence of a missing right.
     pub needed_for: &'static str,
 }
 

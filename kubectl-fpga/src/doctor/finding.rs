@@ -25,12 +25,12 @@ pub struct Finding {
     pub check: &'static str,
     /// Severity.
     pub severity: Severity,
-    /// What was found.
+    /// The observation.
     pub what: String,
-    /// Consequence or cause of what was found.
+    /// Consequence or cause of the observation; empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What to do about it.
+    /// How to mend it; empty if nothing needs to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub mend: String,
 }

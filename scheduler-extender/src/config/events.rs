@@ -1,8 +1,8 @@
-//! Tells the administrator of the configuration by events (events.k8s.io) on the extender's own pod: `kubectl events`
+//! Reports news about the configuration as events (events.k8s.io) on the extender's own pod, where `kubectl events`
 //! and `kubectl describe pod` show them.
 //!
-//! One event per content of the file, at most one in [`SPACING`], always the latest news; what the API server doesn't
-//! take is tried again. Decisions never wait for it.
+//! Each content of the file causes one event, at most one in [`SPACING`], always with the latest news. An event that
+//! the API server refuses is tried again. Decisions never wait for events.
 
 use clap::Args;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -16,40 +16,40 @@ use std::time::Duration;
 use tokio::sync::watch::Receiver;
 use tracing::warn;
 
-/// Least time between two events, and before one is tried again.
+/// Least time between two events, and between an event and its retry.
 pub const SPACING: Duration = Duration::from_secs(10);
 
-/// Longest note that the API server takes, in bytes.
+/// Longest note that the API server accepts, in bytes.
 const MAX_NOTE_BYTES: usize = 1024;
 
-/// Who writes the events.
+/// The reporting controller of the events.
 const CONTROLLER: &str = "fpga-scheduling.io/scheduler-extender";
 
-/// What the administrator should know.
+/// News about the configuration file, for the administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// A new content is in force.
     Taken(String),
-    /// A new content is not.
+    /// A new content is invalid.
     Refused(String),
 }
 
-/// Which pod this is: events are about it.
+/// The extender's own pod, to which the events refer.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Events")]
 pub struct PodArgs {
-    /// Name of the extender's own pod, for events on its configuration; without it there are none.
+    /// Name of the extender's own pod, for events about the configuration; without it there are none.
     #[arg(long, env = "FPGA_POD_NAME", value_name = "NAME", requires = "pod_namespace")]
     pub pod_name: Option<String>,
-    /// Its namespace.
+    /// Namespace of the extender's own pod.
     #[arg(long, env = "FPGA_POD_NAMESPACE", value_name = "NAMESPACE")]
     pub pod_namespace: Option<String>,
-    /// Its UID.
+    /// UID of the extender's own pod.
     #[arg(long, env = "FPGA_POD_UID", value_name = "UID")]
     pub pod_uid: Option<String>,
 }
 
-/// Publishes the news until nobody can bring any more. Without a pod's name there is nothing to publish on.
+/// Publishes the news until all senders are dropped. Without a pod's name it publishes nothing.
 pub async fn run(
     client: Client,
     pod: PodArgs,
@@ -95,7 +95,7 @@ fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
     let name = regarding.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            // The API server takes no name that may end in a dot.
+            // A name must not end in a dot; the generated suffix prevents that.
             generate_name: Some(format!("{name}-")),
             namespace: regarding.namespace.clone(),
             ..ObjectMeta::default()
@@ -112,7 +112,7 @@ fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
     }
 }
 
-/// The first `most` bytes of a text, or less where that would cut a character.
+/// The first `most` bytes of a text, or fewer so as not to split a character.
 fn start_of(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
@@ -138,7 +138,8 @@ mod tests {
         }
     }
 
-    /// An API server that answers with these in turn, then with 201 for ever, and shows what it was asked.
+    /// An API server that answers with each status of `answers` in turn, then with 201, and sends the requests to the
+    /// receiver.
     fn server(mut answers: Vec<u16>) -> (Client, mpsc::UnboundedReceiver<(String, Value)>) {
         let (asked, asks) = mpsc::unbounded_channel();
         answers.reverse();

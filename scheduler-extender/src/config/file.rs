@@ -1,7 +1,7 @@
-//! The configuration file: YAML, everything in it optional, nothing in it unknown. What is wrong is told with its line,
-//! and with what to write instead.
+//! The configuration file: YAML in which every setting is optional and unknown keys are errors. An error has its line
+//! and tells what to write instead.
 //!
-//! Only its text is known here, not where it lies.
+//! This module knows the text only, not its path.
 
 #[cfg(test)]
 mod tests;
@@ -23,28 +23,28 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Longest file that is read, in bytes.
+/// Longest file that is accepted, in bytes.
 pub const MAX_BYTES: usize = 256 * 1024;
 
-/// What is wrong with a file.
+/// An error in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// In which line, counted from 1; nothing if it is in none.
+    /// Line of the error, from 1; `None` if the error concerns the whole file.
     pub line: Option<u64>,
-    /// In which column, counted from 1.
+    /// Column of the error, from 1.
     pub column: Option<u64>,
-    /// What, and what to write instead.
+    /// The error, and what to write instead.
     pub message: String,
 }
 
 impl Problem {
-    /// One that is in no line.
+    /// An error that concerns the whole file.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { line: None, column: None, message: message.into() }
     }
 
-    /// As compilers tell it: path, line, column, message.
+    /// The error in the form of compilers: path, line, column, message.
     #[must_use]
     pub fn at(&self, path: &Path) -> String {
         match (self.line, self.column) {
@@ -54,15 +54,15 @@ impl Problem {
     }
 }
 
-/// What `text` says.
+/// Parses the settings in `text`.
 ///
 /// # Errors
-/// The first thing that is wrong with it; nothing of it should be used then.
+/// The first error; no setting of the file is valid then.
 pub fn parse(text: &str) -> Result<Settings, Problem> {
     if text.len() > MAX_BYTES {
         return Err(Problem::new(format!("the file is longer than {MAX_BYTES} bytes")));
     }
-    // Somebody may be about to write it. Nobody gets the defaults by accident.
+    // An editor may be about to write the file. An empty file must not reset all settings to defaults.
     let empty = text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#')));
     if empty {
         return Err(Problem::new("the file is empty; write `{}` if all defaults are meant"));
@@ -84,7 +84,7 @@ fn problem(error: &serde_saphyr::Error) -> Problem {
     plain.snippets = SnippetMode::Off;
     let rendered = error.render_with_options(plain);
     let location = error.location();
-    // The place is told apart from the message.
+    // `Problem` has line and column in fields of their own, so they are removed from the message.
     let place = location.map(|at| format!(" at line {}, column {}", at.line(), at.column()));
     let message = match error.without_snippet() {
         serde_saphyr::Error::NonFiniteFloat { .. } => {
@@ -111,7 +111,7 @@ struct File {
     bitstreams: Option<Bitstreams>,
 }
 
-/// Where which bitstream is valid.
+/// The section `bitstreams`: the boards for which each bitstream is valid.
 #[derive(Debug)]
 struct Bitstreams(Catalog);
 
@@ -123,7 +123,7 @@ struct BitstreamsFile {
     valid: Vec<ValidEntry>,
 }
 
-/// One that is checked where it stands, so that its line is told.
+/// An entry of the list `valid`, checked while parsing so that an error has its line.
 struct ValidEntry(Listed);
 
 #[derive(Deserialize)]
@@ -137,23 +137,23 @@ struct ListedFile {
     boards: Vec<BoardKind>,
 }
 
-/// A text that is parsed; `null` is nothing.
+/// A scalar that is parsed as `T`; `null` is `None`.
 #[derive(Debug)]
 struct Word<T>(Option<T>);
 
-/// A whole number that is checked; `null` is nothing.
+/// A whole number that is checked as `T`; `null` is `None`.
 #[derive(Debug)]
 struct Number<T>(Option<T>);
 
-/// `1-2-2`, or weights by name.
+/// Weights in short form (`1-2-2`) or by name.
 #[derive(Debug, Default)]
 struct FileWeights(PerSignal<Option<f64>>);
 
-/// One policy for all signals, or policies by name.
+/// One stale policy for all signals, or stale policies by name.
 #[derive(Debug, Default)]
 struct StaleNodes(PerSignal<Option<StalePolicy>>);
 
-/// Values by name.
+/// A value for each signal, by name.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase", bound = "T: Deserialize<'de> + Default")]
 struct ByName<T> {
@@ -238,7 +238,7 @@ impl<'de> Deserialize<'de> for FileWeights {
     }
 }
 
-/// What weights in short form say: the further signals that they leave out stay open.
+/// The weights that `text` names in short form; further signals that it leaves out are `None`.
 #[must_use]
 pub fn short_form(weights: Weights, text: &str) -> PerSignal<Option<f64>> {
     let written = text.split('-').count();
@@ -284,7 +284,7 @@ impl<'de> Deserialize<'de> for StaleNodes {
     }
 }
 
-/// A scalar as it is written, whatever YAML takes it for: `1-2-2` and `on` are words here, and `1` is as good as `"1"`.
+/// A scalar as the text has it, whatever its type in YAML: `1-2-2` and `on` are strings here, and `1` equals `"1"`.
 struct Scalar(String);
 
 impl<'de> Deserialize<'de> for Scalar {

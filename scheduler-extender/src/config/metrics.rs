@@ -1,4 +1,4 @@
-//! What is counted of the configuration: whether the file is in force, and which weights are.
+//! The metrics of the configuration: whether the file is in force, and the weights.
 
 use crate::settings::Policy;
 use fpga_core::score::PerSignal;
@@ -12,22 +12,22 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// What became of a content of the file.
+/// The result of judging a content of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It is in force.
+    /// The content is in force.
     Taken,
-    /// It is not.
+    /// The content is invalid.
     Refused,
 }
 
-/// Label of a content of the file.
+/// Label of contents by their result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabels {
     outcome: Outcome,
 }
 
-/// Label of a weight.
+/// Label of a signal's weight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct SignalLabels {
     signal: &'static str,
@@ -40,12 +40,12 @@ pub struct ConfigMetrics {
     changes: Family<OutcomeLabels, Counter>,
     taken_at: Gauge<f64, AtomicU64>,
     weights: Family<SignalLabels, Gauge<f64, AtomicU64>>,
-    /// Events that the API server did not take.
+    /// Events that the API server refused.
     pub event_errors: Counter,
 }
 
 impl ConfigMetrics {
-    /// Registers all under `fpga_extender_`; `policy` is in force.
+    /// Registers all metrics under `fpga_extender_` and sets those of `policy`, which is in force.
     pub fn register(&self, registry: &mut Registry, policy: &Policy) {
         self.valid.set(1);
         self.show(policy);

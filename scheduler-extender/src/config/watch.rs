@@ -1,7 +1,7 @@
-//! Looks at the configuration file once a second. Content is compared, not dates or names: a ConfigMap changes by a
-//! symbolic link that is replaced two folders up, an editor by a new file, a script by writing into the old one.
+//! Reads the configuration file once a second and compares its content, not dates or names: a ConfigMap changes by a
+//! symbolic link that is replaced two folders up, an editor writes a new file, a script overwrites the old one.
 //!
-//! A content counts once two looks in a row have found it: what is being written meanwhile is not taken half.
+//! A content counts when two reads in a row have found it, so that a half-written file is not taken.
 
 use super::file::MAX_BYTES;
 use super::{Config, Judged};
@@ -14,13 +14,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
-/// How far apart the looks are.
+/// Time between two reads.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// A content, or why there is none.
+/// The content of the file, or the error of reading it.
 pub type Content = Result<String, String>;
 
-/// What was found at a path, look after look.
+/// The contents that were read from a path.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
@@ -29,13 +29,13 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// The file at `path`, of which this content is known.
+    /// A watch on the file at `path`, whose content `judged` is already known.
     #[must_use]
     pub fn new(path: PathBuf, judged: String) -> Self {
         Self { path, judged: Ok(judged), once: None }
     }
 
-    /// Takes what a look has found; tells it if it is new and was there at the last look too.
+    /// Takes the content that was read. Returns it if it is new and the previous read has found it as well.
     pub fn found(&mut self, content: Content) -> Option<&Content> {
         if content == self.judged {
             self.once = None;
@@ -50,7 +50,7 @@ impl FileWatch {
         Some(&self.judged)
     }
 
-    /// Looks for ever, so far apart, and has `config` judge what is new.
+    /// Reads the file for ever, once per `apart`, and passes new contents to `config`.
     pub async fn run(mut self, config: &Config, clock: &Clock, apart: Duration) {
         let mut looks = tokio::time::interval(apart);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -73,10 +73,11 @@ impl FileWatch {
     }
 }
 
-/// The text at `path`.
+/// Reads the text at `path`.
 ///
 /// # Errors
-/// If it can't be read or is no text. Of one that is too long only so much is read as to tell.
+/// The file can't be read or is not UTF-8. A file longer than [`MAX_BYTES`] is read up to one byte beyond, which
+/// suffices to reject it.
 pub async fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
@@ -114,7 +115,8 @@ mod tests {
         }
     }
 
-    /// As the kubelet does it: `file` leads to `..data/file`, `..data` to a folder, and that link is replaced.
+    /// Mounts a file as the kubelet does: `file` leads to `..data/file`, `..data` to a folder, and an update replaces
+    /// that link.
     fn mount(folder: &Path, generation: &str, text: &str) {
         std::fs::create_dir(folder.join(generation)).unwrap();
         std::fs::write(folder.join(generation).join("extender.yaml"), text).unwrap();

@@ -192,7 +192,7 @@ fn what_is_streamed_outlives_the_annotation_and_garbage_in_it() {
     assert!(index.read()["n"].problem.is_some());
     index.apply(mk_node(None), Shown::Changed, at(0));
     assert_eq!(known(&index), (Source::Stream, Some((2, 1_000))));
-    // But not for ever.
+    // The streamed state has become stale, so it no longer counts.
     index.apply(mk_node(Some("{]")), Shown::Changed, at(180_001));
     assert_eq!(index.read()["n"].facts.knowledge, Knowledge::Unreadable);
 }

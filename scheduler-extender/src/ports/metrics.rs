@@ -1,4 +1,4 @@
-//! What happens at the ports before there is a request: kube-scheduler and collectors see a closed connection, here is why.
+//! Metrics of connections: kube-scheduler and collectors see only that a connection was closed, the metrics tell why.
 
 use fpga_net::http::Refusal;
 use fpga_net::label_texts;
@@ -10,16 +10,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{self, Write as _};
 
-/// Our ports.
+/// A port of the extender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortName {
-    /// That of the verbs.
+    /// The port of the verbs.
     Http,
-    /// That of people and their tools.
+    /// The port for people and their tools.
     Read,
-    /// That of probes and metrics.
+    /// The port for probes and metrics.
     Metrics,
-    /// That of collectors.
+    /// The port of the collectors' streams.
     Stream,
 }
 
@@ -33,7 +33,7 @@ pub struct RefusalLabels {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Reason(Refusal);
 
-/// Labels of a look at changed certificates.
+/// Labels of a reload of certificate files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReloadLabels {
     port: PortName,
@@ -52,7 +52,7 @@ pub struct PortLabels {
     port: PortName,
 }
 
-/// Labels of a certificate's end.
+/// Labels of the end of a certificate's validity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ExpiryLabels {
     port: PortName,
@@ -65,7 +65,7 @@ enum Which {
     ClientCa,
 }
 
-/// What is counted at the ports; clones share their values.
+/// The metrics of all ports; clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct PortMetrics {
     refused: Family<RefusalLabels, Counter>,
@@ -75,7 +75,7 @@ pub struct PortMetrics {
 }
 
 impl PortMetrics {
-    /// Registers all.
+    /// Registers all metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let help = "Connections refused, or ended by us before their time";
@@ -92,7 +92,7 @@ impl PortMetrics {
         metrics
     }
 
-    /// The certificates in use end then.
+    /// Sets the ends of the certificates in use.
     pub fn valid_until(&self, port: PortName, expiry: Expiry) {
         for (certificate, end) in [(Which::Own, expiry.certificate), (Which::ClientCa, expiry.client_ca)] {
             if let Some(end) = end {
@@ -101,12 +101,12 @@ impl PortMetrics {
         }
     }
 
-    /// A connection was refused.
+    /// Counts a refused connection.
     pub fn refused(&self, port: PortName, refusal: Refusal) {
         self.refused.get_or_create(&RefusalLabels { port, reason: Reason(refusal) }).inc();
     }
 
-    /// Certificate files were looked at.
+    /// Counts a reload of certificate files.
     pub fn reloaded(&self, port: PortName, reload: &Reload) {
         let (outcome, unused) = match reload {
             Reload::Same => return,

@@ -1,4 +1,4 @@
-//! The thread that writes, and its files.
+//! The thread that writes the recording, and its files.
 
 use super::{Item, Kept, RecordMetrics};
 use crate::clock::Clock;
@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 const PROGRAM: &str = concat!("fpga-scheduler-extender ", env!("CARGO_PKG_VERSION"));
 
-/// Writes to a file, and puts it aside when it is full.
+/// Writes to a file, and renames it when it is full.
 pub(super) struct Writer {
     path: PathBuf,
-    /// Of one file: there are two.
+    /// Most bytes of one file; there are two.
     max_bytes: u64,
     clock: Clock,
     metrics: RecordMetrics,
@@ -41,7 +41,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes what comes until nobody can send any more. What is written lies in the file whenever nothing waits.
+    /// Writes decisions until the recorder is dropped. The buffer is flushed whenever no decision waits.
     pub(super) fn run(mut self, items: &Receiver<Item>, waiting: &AtomicUsize) -> io::Result<()> {
         let metrics = self.metrics.clone();
         let ended = self.write_all(items, waiting);
@@ -75,7 +75,7 @@ impl Writer {
             self.file.flush()?;
             self.file = begin(&self.path)?;
             self.metrics.rotations.inc();
-            // The new file must stand alone: all that the decision saw is written again.
+            // The new file must be complete in itself: everything that the decision refers to is written again.
             (self.encoder, self.line) = header(&self.clock)?;
             self.written = 0;
             self.put()?;
@@ -108,7 +108,7 @@ fn header(clock: &Clock) -> io::Result<(RecordingEncoder<Kept>, Vec<u8>)> {
     Ok((encoder, line))
 }
 
-/// An empty file; what is there is put aside.
+/// Creates an empty file; an existing one is renamed.
 fn begin(path: &Path) -> io::Result<BufWriter<File>> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there, and no file"));
@@ -119,7 +119,7 @@ fn begin(path: &Path) -> io::Result<BufWriter<File>> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Whom pods and nodes belong to is not everybody's business.
+    // Only the owner may read the file: it tells which pods run on which nodes, and whose they are.
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     Ok(BufWriter::with_capacity(1 << 20, file))
 }

@@ -1,24 +1,24 @@
-//! Lines of a file, each of bounded length.
+//! Reads the lines of a file, each of bounded length.
 
 use std::io::{self, BufRead, Read as _};
 
-/// Longest line that is taken: a decision over 100,000 nodes has about 2 MB.
+/// Longest line that is accepted, in bytes. A decision over 100,000 nodes has about 2 MB.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// Goes through a file line by line.
+/// Reads a file line by line.
 pub(super) struct Reader<R> {
     file: R,
     buffer: Vec<u8>,
     number: usize,
 }
 
-/// One line.
+/// A line of the file.
 pub(super) struct Line<'r> {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub(super) number: usize,
-    /// Whether it has an end; the last one of a file that was cut off has none.
+    /// Whether the line ends in a newline; the last line of a file that was cut off does not.
     pub(super) is_whole: bool,
-    /// The line.
+    /// The text of the line.
     pub(super) text: &'r str,
 }
 
@@ -44,7 +44,7 @@ impl<R: BufRead> Reader<R> {
             }
         }
         let is_whole = self.buffer.ends_with(b"\n");
-        // A character may be cut in two at the end of a file.
+        // The end of a cut-off file may split a character.
         let text = match std::str::from_utf8(&self.buffer) {
             Ok(text) => text,
             Err(_) if !is_whole => "",

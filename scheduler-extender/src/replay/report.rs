@@ -1,4 +1,4 @@
-//! What a replay found, for people and for programs.
+//! The result of a replay, for people and for programs.
 
 use fpga_core::decide::Ranking;
 use fpga_core::matching::Rejection;
@@ -9,21 +9,21 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
-/// Most differing decisions that are shown one by one.
+/// Most differences that are shown one by one.
 const MAX_SHOWN: usize = 20;
 /// Most nodes that are named in one place.
 const MAX_NAMED: usize = 4;
 
-/// What was found.
+/// The result of a replay.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     decisions: usize,
     differences: usize,
-    /// The first of them.
+    /// The first [`MAX_SHOWN`] differences.
     differing: Vec<Difference>,
     cut_off: bool,
-    /// Decisions that were made, and made again, by comparing whole nodes: recordings of version 1.
+    /// Decisions of recordings of version 1, which compared whole nodes; they are repeated that way.
     whole_nodes: usize,
     #[serde(skip)]
     seen: Pods,
@@ -41,7 +41,7 @@ struct Pods {
     span: Option<(WallTime, WallTime)>,
 }
 
-/// A decision that came out otherwise than it was recorded.
+/// A decision whose repetition has another result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Difference {
@@ -49,7 +49,7 @@ struct Difference {
     pod: String,
     verb: Verb,
     at_ms: WallTime,
-    /// Per node what was answered and what is now.
+    /// The nodes whose answers differ.
     nodes: Vec<NodeDifference>,
 }
 
@@ -61,37 +61,37 @@ struct NodeDifference {
     replayed: String,
 }
 
-/// What other rules would have changed for a pod, the last time that it was decided on.
+/// The effect of other rules on the last decisions for a pod.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Change {
     at_ms: WallTime,
-    /// Nodes that would no longer pass the filter.
+    /// Nodes that passed the filter and would be rejected.
     rejected: Vec<String>,
-    /// Nodes that would pass it now.
+    /// Nodes that were rejected and would pass the filter.
     admitted: Vec<String>,
     then: Best,
     now: Best,
     verdict: Verdict,
 }
 
-/// The best nodes of a decision.
+/// The nodes with the greatest score in a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct Best {
     score: u32,
     nodes: Vec<String>,
 }
 
-/// Where a pod would have gone, as far as our scores decide.
+/// Whether a pod would have gone elsewhere, as far as the extender's scores decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// The same nodes are best.
+    /// The best nodes are the same.
     #[default]
     Same,
-    /// Some nodes were best and still are, others are not: ties are broken at random.
+    /// Some of the best nodes are the same: kube-scheduler chooses among equals at random.
     Maybe,
-    /// None of the nodes that were best is.
+    /// No node is best in both decisions.
     Elsewhere,
 }
 
@@ -104,12 +104,12 @@ impl Report {
         self.differences
     }
 
-    /// The file ends in the middle of a line.
+    /// Notes that a file ends in the middle of a line.
     pub(super) fn cut_off(&mut self) {
         self.cut_off = true;
     }
 
-    /// A decision that was made again, and one by other rules.
+    /// Adds a decision: as recorded, repeated by the recorded rules, and by the other rules if there are any.
     pub(super) fn add(&mut self, recorded: &Recorded<'_>, again: &Decided, otherwise: Option<&Decided>) {
         self.decisions += 1;
         self.whole_nodes += usize::from(recorded.ranking == Ranking::WholeNode);
@@ -237,7 +237,7 @@ impl Difference {
 }
 
 impl Change {
-    /// What is decided last counts.
+    /// A later decision for the pod replaces an earlier one.
     fn take(&mut self, recorded: &Recorded<'_>, now: &RecordedAnswer) {
         let names = |places: &[usize]| {
             places.iter().filter_map(|place| recorded.names.get(*place).cloned()).collect::<Vec<_>>()
@@ -321,7 +321,7 @@ impl Verdict {
     }
 }
 
-/// Per candidate what was answered.
+/// The answer for each candidate, as text.
 fn texts(answer: &RecordedAnswer, count: usize) -> Vec<String> {
     match answer {
         RecordedAnswer::Scores(scores) => scores.iter().map(|score| format!("score {score}")).collect(),
@@ -352,7 +352,7 @@ fn date(at: WallTime) -> String {
     millis.map_or_else(|| format!("{} ms", at.0), |date| format!("{date:.3}"))
 }
 
-/// Columns as wide as their widest cell.
+/// Writes a table whose columns are as wide as their widest cell.
 fn write_rows<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
     let mut widths = [0; N];
     for row in rows {

@@ -3,7 +3,7 @@ use clap::Parser as _;
 use std::io::Write as _;
 use tempfile::NamedTempFile;
 
-/// Two idle nodes, of which one has the bitstream and was used more: by 1-2-2 equal, by 4-1-1 it wins.
+/// Two idle nodes. One has the bitstream and was used more: with 1-2-2 both are equal, with 4-1-1 it is better.
 const RECORDING: &str = r#"{"header":{"format":"kube-fpga-record","version":2,"program":"x","startedAtMs":0}}
 {"rules":{}}
 {"node":{"number":0,"name":"loaded","knowledge":{"known":{"receivedAtMs":0,"ageThenMs":0,"state":{"boot":1,"seq":1,"heartbeatMs":60000,"measuredAtMs":0,"windowMs":300000,"usageMs":5,"reconfigurationMs":0,"devices":[{"id":"d","slots":1,"healthy":true}],"bitstreams":[{"name":"sobel","lastUsedAgoMs":0}],"window":{"bucketMs":10000,"usageMs":[5]}}}}}}

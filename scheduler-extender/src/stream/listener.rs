@@ -1,4 +1,5 @@
-//! The port of the streams: HTTP/2, over TLS if there is a certificate, with bounds on connections, windows and heads.
+//! The port of the streams: HTTP/2, with TLS if there is a certificate, and limits on connections, windows and
+//! headers.
 
 use super::proof::Nodes;
 use super::{Service, Streams};
@@ -21,40 +22,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tonic::codegen::Service as _;
 use tracing::{debug, warn};
 
-/// Connections at once: some for each node of the largest cluster.
+/// Most connections at once: several for each node of the largest cluster.
 const MAX_CONNECTIONS: usize = 16 * 1024;
-/// Calls at once on one connection; a collector has one.
+/// Most calls at once on a connection; a collector has one.
 const MAX_CALLS: u32 = 4;
-/// Flow control windows: a collector has one message on its way.
+/// Flow control window in bytes; a collector has one message in flight.
 const WINDOW_BYTES: u32 = 128 * 1024;
-/// What waits to be sent on one call: an answer has a dozen bytes.
+/// Bytes that may wait to be sent on a call; an answer has a dozen.
 const SEND_BYTES: usize = 4 * 1024;
-/// Longest head of a call: a service account's token has one or two thousand bytes.
+/// Longest headers of a call in bytes; a service account's token has one or two thousand.
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
-/// A connection that carries nothing is asked so often whether it lives.
+/// Time between HTTP/2 pings on a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// What comes meanwhile is taken together: states that are half a second apart can wait so long, and a thread that is woken
-/// for each of ten thousand in a second does little else.
+/// Pause of the streams' thread before it sleeps, so that it handles several messages at once. States that are half a
+/// second apart can wait so long, and waking the thread for each of ten thousand messages a second would take most of
+/// its time.
 const GATHER: Duration = Duration::from_millis(3);
-/// How often the intervals are reckoned anew.
+/// Time between two computations of the intervals.
 const RECKON: Duration = Duration::from_secs(5);
-/// Pause after a failed accept: out of file descriptors, most likely.
+/// Pause after a failed accept, which mostly means that the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is known of a connection; calls find it among their request's extensions.
+/// A connection, as an extension of its requests.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// For which nodes its certificate speaks.
+    /// The nodes for which the connection's certificate is.
     pub nodes: Nodes,
     calls: Arc<AtomicUsize>,
 }
 
-/// A call that is going on, until this is dropped.
+/// A call in progress; dropping it ends the call.
 #[derive(Debug)]
 pub struct Call(Arc<AtomicUsize>);
 
 impl Connection {
-    /// Begins a call.
+    /// Counts a call until the result is dropped.
     pub fn begin(&self) -> Call {
         self.calls.fetch_add(1, Ordering::Relaxed);
         Call(Arc::clone(&self.calls))
@@ -67,21 +69,21 @@ impl Drop for Call {
     }
 }
 
-/// Takes streams on `listener`, without TLS, until the future is dropped.
+/// Serves streams on `listener`, without TLS, until the future is dropped.
 ///
 /// # Errors
-/// If the server can't go on.
+/// The error of the system if the server can't start or its thread fails.
 pub async fn serve(listener: TcpListener, streams: Arc<Streams>) -> io::Result<()> {
     serve_with(listener, None, streams).await
 }
 
-/// Takes streams on `listener` until the future is dropped.
+/// Serves streams on `listener` until the future is dropped.
 ///
-/// They have a thread of their own: ten thousand small messages a second are cheapest where nobody else is woken for
-/// them, and must not stand before kube-scheduler's requests.
+/// Streams have a thread of their own: ten thousand small messages a second are cheapest without waking other
+/// threads, and must not delay kube-scheduler's requests.
 ///
 /// # Errors
-/// If the server can't go on.
+/// The error of the system if the server can't start or its thread fails.
 pub async fn serve_with(
     listener: TcpListener,
     tls: Option<Arc<ServerTls>>,
@@ -105,7 +107,7 @@ pub async fn serve_with(
                 Ok(())
             })
         });
-        // Nobody may want to know any more.
+        // The receiver is gone if the future was dropped.
         let _ = result.send(served);
     })?;
     ended.await.unwrap_or_else(|_| Err(io::Error::other("the streams' thread failed; the log says why")))
@@ -127,7 +129,7 @@ async fn accept(listener: TcpListener, tls: Option<Arc<ServerTls>>, streams: Arc
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Only latency is at stake.
+                // A failure costs latency only.
                 let _ = stream.set_nodelay(true);
                 let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
                     streams.metrics.ports.refused(PortName::Stream, Refusal::Full);
@@ -155,7 +157,8 @@ async fn connect(
     server: NodeStreamServer<Service>,
     _permit: OwnedSemaphorePermit,
 ) -> Result<(), Refusal> {
-    // In boxes, so that each of ten thousand connections takes the room of what it does, not of the most that it might do.
+    // Boxed, so that each of ten thousand connections needs memory for its current state only, and not for the
+    // largest possible one.
     match tls {
         None => Box::pin(speak(stream, Nodes::Any, server)).await,
         Some(tls) => Box::pin(speak_tls(stream, tls, server)).await,
@@ -202,7 +205,7 @@ async fn speak(
         .keep_alive_timeout(PATIENCE)
         .auto_date_header(false);
     let unused = async {
-        // A call that has begun has its own patience.
+        // A call in progress has timeouts of its own.
         loop {
             tokio::time::sleep(IDLE).await;
             if calls.load(Ordering::Relaxed) == 0 {
@@ -212,7 +215,7 @@ async fn speak(
     };
     tokio::select! {
         ended = builder.serve_connection(TokioIo::new(stream), service) => {
-            // As a rule a collector was killed, or its node.
+            // Usually the collector was killed, or its node.
             if let Err(error) = ended {
                 debug!(%error, "A stream's connection broke off");
             }

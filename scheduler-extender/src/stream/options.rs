@@ -1,4 +1,4 @@
-//! The settings of the streams. A port that proves nothing, or that others can read along, is opened only by who says so.
+//! The settings of the streams. A port without authentication or without TLS needs an explicit flag.
 
 use super::proof::{Proof, Reviewer};
 use super::{Streams, serve_with};
@@ -15,27 +15,28 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-/// Where and from whom streams are taken.
+/// Address, certificates and authentication of the streams' port.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Streams of collectors")]
 pub struct StreamArgs {
-    /// Address to take collectors' streams on; port 0 takes a free one. Without it, states come by annotation only.
+    /// Address for collectors' streams; port 0 takes a free one. Without it, states come by annotation only.
     #[arg(long, env = "FPGA_STREAM_LISTEN", value_name = "ADDRESS")]
     pub stream_listen: Option<SocketAddr>,
-    /// Certificate (PEM, with its chain) of this port; read anew when it changes. It may come later.
+    /// Certificate (PEM, with its chain) of the streams' port, read again when it changes. The file may appear later.
     #[arg(long, env = "FPGA_STREAM_TLS_CERT", value_name = "PATH", requires = "stream_tls_key")]
     pub stream_tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, env = "FPGA_STREAM_TLS_KEY", value_name = "PATH", requires = "stream_tls_cert")]
     pub stream_tls_key: Option<PathBuf>,
-    /// Authorities (PEM) of which collectors must show a certificate; a DNS name in it must be the node's.
+    /// Authorities (PEM) that must have signed a collector's client certificate; one of its DNS names must be the
+    /// node's.
     #[arg(long, env = "FPGA_STREAM_TLS_CLIENT_CA", value_name = "PATH", requires = "stream_tls_cert")]
     pub stream_tls_client_ca: Option<PathBuf>,
-    /// Speak without TLS: where the network is trusted, or a trial on one machine.
+    /// Serve streams without TLS, in a trusted network or for a trial on one machine.
     #[arg(long, env = "FPGA_STREAM_WITHOUT_TLS", conflicts_with = "stream_tls_cert")]
     pub stream_without_tls: bool,
-    /// Service account of the collectors, as NAMESPACE/NAME: each shows its pod's token, and the API server says on which
-    /// node that is. Needs the right to create tokenreviews, and Kubernetes 1.32.
+    /// Service account of the collectors, as NAMESPACE/NAME. Each collector sends its pod's token, and the API server
+    /// tells the pod's node. Needs the right to create tokenreviews, and Kubernetes 1.32.
     #[arg(
         long,
         env = "FPGA_STREAM_SERVICE_ACCOUNT",
@@ -43,13 +44,14 @@ pub struct StreamArgs {
         conflicts_with = "stream_token_file"
     )]
     pub stream_service_account: Option<String>,
-    /// Audience that those tokens must be made for.
+    /// Audience that the tokens of --stream-service-account must have.
     #[arg(long, env = "FPGA_STREAM_AUDIENCE", default_value = "fpga-scheduler-extender")]
     pub stream_audience: String,
-    /// File with a token that all collectors share; read anew for every stream. Whoever has it speaks for any node.
+    /// File with a token that all collectors share, read again for every stream. Whoever has the token can send
+    /// states of any node.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
-    /// Take streams from anyone who reaches the port: for a trial on one machine.
+    /// Accept streams from anyone who reaches the port, for a trial on one machine.
     #[arg(
         long,
         env = "FPGA_STREAM_WITHOUT_TOKEN",
@@ -58,7 +60,7 @@ pub struct StreamArgs {
     pub stream_without_token: bool,
 }
 
-/// The port, open.
+/// The open port of the streams.
 #[derive(Debug)]
 pub struct StreamPort {
     listener: TcpListener,
@@ -67,10 +69,10 @@ pub struct StreamPort {
 }
 
 impl StreamArgs {
-    /// Opens the port, if there is to be one.
+    /// Opens the port, with `--stream-listen`.
     ///
     /// # Errors
-    /// It can't be opened, or there is no word on who may use it.
+    /// The port can't be opened, or neither TLS nor authentication is configured and no flag allows that.
     pub async fn open(&self, client: &Client) -> Result<Option<StreamPort>> {
         let Some(address) = self.stream_listen else { return Ok(None) };
         let (tls, proof) = (self.tls()?, self.proof(client)?);
@@ -101,7 +103,7 @@ impl StreamArgs {
         };
         let tls = ServerTls::new(files, HTTP_2);
         if let Reload::Failed(error) = tls.reload() {
-            // A Secret may come later; until then states come by annotation.
+            // The Secret with the certificate may appear later; until then states come by annotation.
             warn!(%error, "Streams are refused until there is a certificate");
         }
         Ok(Some(Arc::new(tls)))
@@ -132,18 +134,18 @@ impl StreamArgs {
 }
 
 impl StreamPort {
-    /// Where it is.
+    /// The address of the port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Takes streams until the future is dropped.
+    /// Serves streams until the future is dropped.
     ///
     /// # Errors
-    /// If it can't go on.
+    /// The system's error if the server can't start or its thread fails.
     pub async fn serve(
         self,
         index: Arc<NodeIndex>,

@@ -1,8 +1,8 @@
-//! What proves that a collector speaks for its node.
+//! Authentication of collectors: for which node a collector may send states.
 //!
-//! A service account's token, which the kubelet gives to the collector's pod: the API server says on which node that pod
-//! runs. A client certificate, whose SAN names the node. Or the token that all share, which proves only that *a*
-//! collector speaks.
+//! The token of a service account comes from the kubelet, and the API server tells on which node the token's pod
+//! runs. A client certificate names the node in its SAN. A shared token proves only that its bearer is some
+//! collector.
 
 use crate::metrics::StreamRefusal;
 use fpga_node_stream::token::{Access, MAX_BYTES, TokenFile};
@@ -17,35 +17,35 @@ use tokio::time::timeout;
 use tonic::metadata::MetadataMap;
 use tracing::{debug, warn};
 
-/// Tokens that the API server is asked about at once: all collectors come when a replica starts.
+/// Most token reviews at once. All collectors connect when a replica starts.
 const REVIEWS: usize = 16;
-/// Longest time that a token may wait and be asked about.
+/// Longest time of a token review, its wait for a place included.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Where the API server writes on which node a token's pod runs (Kubernetes 1.32 and newer).
+/// Key under which the API server names the node of a token's pod (Kubernetes 1.32 and newer).
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// What collectors must show.
+/// The authentication that the port requires, besides client certificates.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one in the process")]
 pub enum Proof {
-    /// Nothing.
+    /// No token.
     Open,
-    /// The token in this file.
+    /// The token in a file that all collectors share.
     Shared(TokenFile),
-    /// The token of a service account's pod.
+    /// The token of a pod with a certain service account.
     ServiceAccount(Reviewer),
 }
 
-/// For which nodes somebody may speak.
+/// The nodes whose states a collector may send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
-    /// For any: what was shown names none.
+    /// Any node: the authentication names none.
     Any,
-    /// For these.
+    /// The nodes with these names.
     Named(Arc<[String]>),
 }
 
-/// Asks the API server about tokens.
+/// Reviews tokens by the API server.
 pub struct Reviewer {
     reviews: Api<TokenReview>,
     user: String,
@@ -63,7 +63,7 @@ impl From<Access> for Proof {
 }
 
 impl Nodes {
-    /// Whether `node` is among them.
+    /// Whether `node` is included.
     #[must_use]
     pub fn have(&self, node: &str) -> bool {
         match self {
@@ -74,10 +74,11 @@ impl Nodes {
 }
 
 impl Proof {
-    /// For which nodes who shows this may speak.
+    /// The nodes whose states the sender of the headers `shown` may send.
     ///
     /// # Errors
-    /// It proves nothing, or can't be checked now.
+    /// [`StreamRefusal::Token`] for a wrong or missing token, [`StreamRefusal::NotReady`] if tokens can't be checked
+    /// now.
     pub async fn check(&self, shown: &MetadataMap) -> Result<Nodes, StreamRefusal> {
         let header = shown.get("authorization").map(|header| header.as_bytes());
         match self {
@@ -99,7 +100,7 @@ impl Proof {
     }
 }
 
-/// The token in a header, if it looks like one that the API server makes: nobody else's is worth a question.
+/// The bearer token in a header, if it has the form of the API server's tokens. No other text is worth a review.
 fn bearer(header: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(header).ok()?;
     let (scheme, token) = text.split_once(' ')?;
@@ -120,7 +121,7 @@ impl fmt::Debug for Reviewer {
 }
 
 impl Reviewer {
-    /// Takes tokens of the service account `namespace`/`name` that were made for `audience`.
+    /// Accepts tokens of the service account `namespace`/`name` that were issued for `audience`.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, audience: &str) -> Self {
         Self {
@@ -150,7 +151,7 @@ impl Reviewer {
         if status.authenticated != Some(true) {
             return Err("it is no token of this cluster, or no more");
         }
-        // An API server that knows no audiences says none, and has not looked at them.
+        // An API server without support for audiences returns none and has not checked them.
         if !status.audiences.is_some_and(|audiences| audiences.contains(&self.audience)) {
             return Err("it was made for another audience");
         }

@@ -1,4 +1,4 @@
-//! One stream: updates, their answers where they want some, and pauses between them if the collector is too eager.
+//! A stream: reads updates at a bounded rate, and answers those that ask for an answer.
 
 use super::Streams;
 use super::listener::Call;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-/// A stream whose collector has introduced itself.
+/// A stream whose collector has introduced itself and is authenticated.
 pub struct Session {
     streams: Arc<Streams>,
     node: Arc<str>,
@@ -22,15 +22,15 @@ pub struct Session {
     updates: Streaming<Update>,
     place: u64,
     replaced: oneshot::Receiver<()>,
-    /// When the next update is read at the earliest.
+    /// Earliest time at which the next update is read.
     not_before: Instant,
-    /// When what was shown has to be shown again.
+    /// Time at which the stream ends, so that the collector authenticates again.
     proved_until: Instant,
     _call: Option<Call>,
 }
 
 impl Session {
-    /// Begins one.
+    /// Begins the stream, which replaces an older stream of the same node.
     pub fn begin(
         streams: Arc<Streams>,
         who: Introduction,
@@ -42,13 +42,13 @@ impl Session {
         let (place, replaced) = streams.enter(&node);
         debug!(node = &*node, "Stream begins");
         let not_before = Instant::now();
-        // Collectors that came at once shall not come again at once.
+        // Spreads the ends of streams that began together, so that their collectors don't return together.
         let spread = PROVED_FOR / 4 * u32::try_from(place % 64).unwrap_or(0) / 64;
         let proved_until = not_before + PROVED_FOR - spread;
         Self { streams, node, uid, updates, place, replaced, not_before, proved_until, _call: call }
     }
 
-    /// The answer to the next update that wants one; none when the collector has ended the stream.
+    /// The answer to the next update that asks for one; `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Result<Answer, Status>> {
         loop {
             if Instant::now() >= self.proved_until {
@@ -66,9 +66,9 @@ impl Session {
         }
     }
 
-    /// The next update; none when the collector has ended the stream.
+    /// The next update; `None` when the collector has ended the stream.
     async fn read(&mut self) -> Option<Result<Update, Status>> {
-        // What is not read fills the collector's window, which makes it wait.
+        // Unread updates fill the flow control window, which makes the collector wait.
         let read = async {
             if Instant::now() < self.not_before {
                 sleep_until(self.not_before).await;
@@ -83,7 +83,7 @@ impl Session {
         match update {
             Err(_) => Some(Err(self.streams.refuse(StreamRefusal::Silent))),
             Ok(Ok(Some(update))) => Some(Ok(update)),
-            // Whether it said so or broke off, it will come again.
+            // The collector ended the stream, or the connection broke; either way it connects again.
             Ok(Ok(None) | Err(_)) => None,
         }
     }

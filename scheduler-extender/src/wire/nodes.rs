@@ -7,16 +7,16 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// More than the keys of an answer, without what its lists hold.
+/// Upper bound of the bytes of an answer without the items of its lists.
 const FRAME_BYTES: usize = 128;
-/// `"",` around a name.
+/// Bytes of `"",` around a name.
 const NAME_BYTES: usize = 3;
-/// `"":"",` around a name and why it is rejected.
+/// Bytes of `"":"",` around a name and its rejection.
 const PAIR_BYTES: usize = 6;
-/// `{"Host":"","Score":10},` around a name and with its score.
+/// Bytes of `{"Host":"","Score":10},` around a name, the score included.
 const SCORED_BYTES: usize = 23;
 
-/// Body of filter and prioritize: one of `NodeNames` and `Nodes` is `null`.
+/// Body of filter and prioritize. One of `NodeNames` and `Nodes` is `null`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ExtenderArgs<'a> {
@@ -35,7 +35,7 @@ struct NodeList<'a> {
     items: Option<Few<&'a RawValue, MAX_NODES>>,
 }
 
-/// Which of its two forms a request has.
+/// Form of the candidates in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// `nodeCacheCapable: true`: names only.
@@ -47,44 +47,45 @@ pub enum Mode {
 /// The candidates of a request.
 #[derive(Debug)]
 pub enum Nodes<'a> {
-    /// Their names.
+    /// Names of the nodes.
     Names(Vec<Text<'a>>),
-    /// Their names and the bytes that came: what is returned must be those, it replaces the scheduler's own view.
+    /// Names and JSON of whole nodes. The answer must return the same bytes, since kube-scheduler replaces its own
+    /// view by them.
     Full(Vec<(Text<'a>, &'a RawValue)>),
 }
 
-/// Answer to filter. Every rejection is one that preemption can't resolve: evicting a pod makes no board appear.
+/// Answer to filter. All rejections are unresolvable by preemption, since evicting a pod makes no board appear.
 #[derive(Debug)]
 pub struct FilterResult<'a> {
     /// The candidates.
     pub nodes: &'a Nodes<'a>,
-    /// Per candidate nothing if it passes, else why not.
+    /// For each candidate, why it is rejected; `None` if it passes.
     pub rejections: &'a [Option<&'static str>],
 }
 
-/// Answer to prioritize: a bare array, scores are integers.
+/// Answer to prioritize: a JSON array without an object around it; scores are integers.
 #[derive(Debug)]
 pub struct HostPriorities<'a> {
     /// The candidates.
     pub nodes: &'a Nodes<'a>,
-    /// Per candidate its score.
+    /// The score of each candidate.
     pub scores: &'a [u32],
 }
 
 impl<'a> ExtenderArgs<'a> {
-    /// The request in `body`.
+    /// Decodes `body`.
     ///
     /// # Errors
-    /// [`Malformed::Json`] if it is none.
+    /// [`Malformed::Utf8`] or [`Malformed::Json`] if the body is not such a request.
     pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        // Checked once as a whole: cheaper than string by string.
+        // Checking the whole body once is cheaper than checking each string.
         Ok(serde_json::from_str(std::str::from_utf8(body)?)?)
     }
 
-    /// Pod and candidates.
+    /// The pod and the candidates.
     ///
     /// # Errors
-    /// [`Malformed`] if there is no pod, a node has no name, or a name can't be one.
+    /// [`Malformed`] if there is no pod, a node has no name, or a name is too long.
     pub fn into_parts(self) -> Result<(Pod<'a>, Nodes<'a>), Malformed> {
         let pod = self.pod.ok_or(Malformed::NoPod)?;
         pod.check()?;
@@ -105,7 +106,7 @@ impl<'a> ExtenderArgs<'a> {
 }
 
 impl<'a> Nodes<'a> {
-    /// Which form they have.
+    /// The form of the candidates.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self {
@@ -114,7 +115,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// How many there are.
+    /// Number of candidates.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -123,13 +124,13 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no candidates.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The name of each, in the order of the request.
+    /// The names of the candidates, in the order of the request.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.texts().map(Text::as_str)
     }
@@ -204,7 +205,7 @@ impl Encode for HostPriorities<'_> {
     }
 }
 
-/// Writes `items` with commas between.
+/// Writes `items`, separated by commas.
 fn list<T>(
     out: &mut Vec<u8>,
     items: impl Iterator<Item = T>,
@@ -219,16 +220,16 @@ fn list<T>(
     Ok(())
 }
 
-/// `metadata.name` of a node. Reads no further than there; as Go writes a node, that is near its start.
+/// The `metadata.name` of a node. Reading stops there; Go writes the name near the start of a node.
 fn node_name(node: &RawValue) -> Option<Text<'_>> {
     let mut found = None;
     let mut json = serde_json::Deserializer::from_str(node.get());
-    // To have stopped early is an error to the deserializer; what counts is whether the name was found.
+    // Stopping early is an error to the deserializer, which does not matter if the name was found.
     let _ = Path { keys: &["metadata", "name"], found: &mut found }.deserialize(&mut json);
     found
 }
 
-/// The string at the end of a path of keys.
+/// Finds the string at the end of a path of keys.
 struct Path<'f, 'a> {
     keys: &'static [&'static str],
     found: &'f mut Option<Text<'a>>,
@@ -283,7 +284,7 @@ mod tests {
         let request = Bytes::new();
         let mut out = Writer::new(&request);
         answer.encode(&mut out).unwrap();
-        // What is passed on is copied, as it isn't of that request.
+        // Pieces outside the request are copied.
         String::from_utf8(std::mem::take(out.text())).unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Of the pod in a request: who it is and what it asks of us. Everything else is skipped unread.
+//! The pod of a request: its identity and its requirement. All other fields are skipped.
 
 use super::text::{Few, OurPairs, Text};
 use super::{MAX_NAME_BYTES, MAX_UID_BYTES, Malformed, check_length};
@@ -6,10 +6,10 @@ use fpga_core::names::ACCELERATED_RESOURCE;
 use fpga_core::requirement::{InitContainer, InvalidRequirement, PodText, Requirement};
 use serde::Deserialize;
 
-/// Most containers, and most owners, of one pod.
+/// Most containers, and most owners, of a pod.
 const MOST: usize = 1024;
 
-/// A pod, as far as it concerns us.
+/// The fields of a pod that the extender uses.
 #[derive(Debug, Default, Deserialize)]
 pub struct Pod<'a> {
     #[serde(borrow, default)]
@@ -69,10 +69,10 @@ struct Resources<'a> {
 }
 
 impl Pod<'_> {
-    /// Whether it could be a pod of a cluster, by the lengths of its names.
+    /// Checks the lengths of the pod's names.
     ///
     /// # Errors
-    /// [`Malformed::LongName`] if it could not.
+    /// [`Malformed::LongName`] if the API server would not accept one of them.
     pub fn check(&self) -> Result<(), Malformed> {
         check_length("namespace", self.namespace(), MAX_NAME_BYTES)?;
         check_length("pod name", self.name(), MAX_NAME_BYTES)?;
@@ -80,35 +80,35 @@ impl Pod<'_> {
         check_length("owner's UID", self.owner().unwrap_or_default(), MAX_UID_BYTES)
     }
 
-    /// Its name, empty if it has none.
+    /// The pod's name; empty if it has none.
     #[must_use]
     pub fn name(&self) -> &str {
         self.text(|metadata| metadata.name.as_ref())
     }
 
-    /// Its namespace, empty if it has none.
+    /// The pod's namespace; empty if it has none.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.text(|metadata| metadata.namespace.as_ref())
     }
 
-    /// Its UID, empty if it has none.
+    /// The pod's UID; empty if it has none.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.text(|metadata| metadata.uid.as_ref())
     }
 
-    /// UID of its controller, if it has one.
+    /// UID of the pod's controller, if it has one.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         let mut owners = self.metadata.as_ref()?.owners.iter().flat_map(|Few(owners)| owners);
         owners.find(|owner| owner.controller == Some(true))?.uid.as_ref().map(Text::as_str)
     }
 
-    /// What it asks for; nothing if it is not an FPGA pod.
+    /// The pod's requirement; `None` if it is not an FPGA pod.
     ///
     /// # Errors
-    /// [`InvalidRequirement`] if that can't be understood.
+    /// [`InvalidRequirement`] if the requirement can't be understood.
     pub fn requirement(&self) -> Result<Option<Requirement>, InvalidRequirement> {
         let metadata = self.metadata.as_ref();
         let labels = metadata.and_then(|metadata| metadata.labels.as_ref());
@@ -134,7 +134,8 @@ fn all<'s, 'a>(containers: &'s Option<Few<Container<'a>, MOST>>) -> &'s [Contain
 }
 
 impl Container<'_> {
-    /// How much it asks of the managed resource. Request and limit of such a resource are equal.
+    /// The quantity of the managed resource that the container requests. Request and limit of such a resource are
+    /// equal.
     fn accelerated(&self) -> Option<&str> {
         let resources = self.resources.as_ref()?;
         let pairs = [resources.limits.as_ref(), resources.requests.as_ref()];

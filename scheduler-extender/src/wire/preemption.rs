@@ -1,4 +1,4 @@
-//! Request and answer of preempt. Candidates come with whole victims or with their UIDs; the answer has UIDs always.
+//! Request and answer of preempt. The request names victims as whole pods or by UID, the answer always by UID.
 
 use super::{MAX_NAME_BYTES, MAX_NODES, Malformed, Pod, Text, check_length};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -6,10 +6,10 @@ use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Most victims of one request.
+/// Most victims in a request.
 pub const MAX_VICTIMS: usize = 262_144;
 
-/// Body of preempt: one of the two maps is `null`.
+/// Body of preempt. One of the two maps is `null`.
 #[derive(Debug, DeriveDeserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct PreemptionArgs<'a> {
@@ -24,9 +24,9 @@ pub struct PreemptionArgs<'a> {
 /// A node on which the pod would fit if its victims were evicted.
 #[derive(Debug)]
 pub struct Candidate<'a> {
-    /// Its name.
+    /// Name of the node.
     pub node: Text<'a>,
-    /// Whom to evict, never nobody.
+    /// The pods to evict, at least one.
     pub victims: MetaVictims<'a>,
 }
 
@@ -45,15 +45,16 @@ struct MetaPod<'a> {
     uid: Text<'a>,
 }
 
-/// Answer to preempt: the candidates that are left.
+/// Answer to preempt: the remaining candidates.
 #[derive(Debug, Serialize)]
 pub struct PreemptionResult<'s, 'a> {
-    /// In the order of the request.
+    /// The candidates, in the order of the request.
     #[serde(rename = "NodeNameToMetaVictims", serialize_with = "as_map")]
     pub candidates: Vec<&'s Candidate<'a>>,
 }
 
-/// A map in its order, of at most [`MAX_NODES`] nodes; the victims are read one node after the other.
+/// A map of at most [`MAX_NODES`] nodes in its order. The victims of each node are decoded later, one node after the
+/// other.
 #[derive(Debug, Default)]
 struct Entries<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
@@ -65,11 +66,12 @@ struct Victims<'a> {
     pdb_violations: Option<i64>,
 }
 
-/// The UIDs of victims; one that has none is left out as it is read, so that nothing takes much more than its text.
+/// The UIDs of victims. A victim without UID is dropped while decoding, so that the memory stays in proportion to the
+/// text.
 #[derive(Debug, Default)]
 struct Uids<'a>(Vec<MetaPod<'a>>);
 
-/// A whole pod or one by UID.
+/// A victim, as a whole pod or by UID.
 #[derive(Debug, DeriveDeserialize)]
 struct Victim<'a> {
     #[serde(borrow, default, rename = "UID", alias = "uid")]
@@ -85,18 +87,19 @@ struct VictimMetadata<'a> {
 }
 
 impl<'a> PreemptionArgs<'a> {
-    /// The request in `body`.
+    /// Decodes `body`.
     ///
     /// # Errors
-    /// [`Malformed::Json`] if it is none.
+    /// [`Malformed::Utf8`] or [`Malformed::Json`] if the body is not such a request.
     pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
         Ok(serde_json::from_str(std::str::from_utf8(body)?)?)
     }
 
-    /// Pod and candidates. One without victims is left out: returned, it would fail the preemption as a whole.
+    /// The pod and the candidates. A candidate without victims is dropped: in the answer it would make kube-scheduler
+    /// fail the whole preemption.
     ///
     /// # Errors
-    /// [`Malformed`] if there is no pod, or a name can't be one.
+    /// [`Malformed`] if there is no pod, a name is too long, or there are too many victims.
     pub fn into_parts(self) -> Result<(Pod<'a>, Vec<Candidate<'a>>), Malformed> {
         let pod = self.pod.ok_or(Malformed::NoPod)?;
         pod.check()?;

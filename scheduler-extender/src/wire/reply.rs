@@ -1,6 +1,7 @@
-//! Answers as they are put together and sent: text of their own, and pieces of the request that go back as they came.
+//! Answers, composed of new text and of pieces of the request.
 //!
-//! Those pieces aren't copied: 5,000 whole nodes are 30 MB, and most of them, neighbours in the request, stay neighbours.
+//! Pieces of the request are not copied: 5,000 whole nodes are 30 MB. Nodes that are adjacent in the request mostly
+//! stay adjacent and become one piece.
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use std::collections::VecDeque;
@@ -9,12 +10,12 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Puts an answer together.
+/// Composes an answer.
 #[derive(Debug)]
 pub struct Writer<'r> {
     request: &'r Bytes,
     done: VecDeque<Bytes>,
-    /// What comes next: this of the request, and then the text.
+    /// The next piece is this range of the request, then `text`.
     taken: Range<usize>,
     text: Vec<u8>,
 }
@@ -30,12 +31,12 @@ impl<'r> Writer<'r> {
         Self { request, done: VecDeque::new(), taken: 0..0, text: Vec::new() }
     }
 
-    /// Its own text, to be continued.
+    /// The new text; what is appended follows the pieces so far.
     pub fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// Continues with `piece`, which is a part of the request.
+    /// Appends `piece`, without copying it if it lies in the request.
     pub fn pass(&mut self, piece: &str) {
         let Some(range) = self.place(piece) else {
             self.text.extend_from_slice(piece.as_bytes());
@@ -51,14 +52,14 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// Ends it.
+    /// The complete answer.
     #[must_use]
     pub fn finish(mut self) -> Reply {
         self.flush();
         Reply(self.done)
     }
 
-    /// Where in the request `piece` lies.
+    /// The range of `piece` in the request; `None` if it lies elsewhere.
     fn place(&self, piece: &str) -> Option<Range<usize>> {
         let start = (piece.as_ptr() as usize).checked_sub(self.request.as_ptr() as usize)?;
         let end = start.checked_add(piece.len())?;
@@ -74,19 +75,19 @@ impl<'r> Writer<'r> {
 }
 
 impl Reply {
-    /// How many bytes it has.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// Whether it has none.
+    /// Whether the answer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How much memory its own text takes.
+    /// Capacity in bytes of the pieces that are not the request's.
     #[cfg(test)]
     pub(super) fn own_capacity(self, request: &Bytes) -> usize {
         let own = |piece: &Bytes| !request.as_ptr_range().contains(&piece.as_ptr());

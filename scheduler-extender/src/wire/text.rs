@@ -1,5 +1,5 @@
-//! Strings that borrow from the request where they can, maps of which only our keys are kept, and lists of bounded length:
-//! a list of the shortest items would else take many times the memory of the request's bytes.
+//! Strings that borrow from the request where possible, maps that keep only keys of this project, and lists of
+//! bounded length. Without the bound, a list of very short items would take many times the memory of its text.
 
 use fpga_core::names::ALIAS_PREFIX;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Start of our own labels and annotations.
+/// Prefix of this project's labels and annotations.
 const OWN_PREFIX: &str = "fpga-scheduling.io/";
-/// Most labels, annotations or resources of ours on one object.
+/// Most labels, annotations or resources of this project on an object.
 pub const MAX_OUR_PAIRS: usize = 256;
 
-/// A string of the request: borrowed, unless it is written with escapes.
+/// A string of the request: borrowed, unless its JSON contains escapes.
 #[derive(Debug, Clone, PartialEq, Eq, DeriveDeserialize, Serialize)]
 pub struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The labels or annotations that are for us; all others are skipped as they are read.
+/// The labels, annotations or resources of this project; all others are skipped while decoding.
 #[derive(Debug, Default)]
 pub struct OurPairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 
@@ -32,13 +32,13 @@ impl Text<'_> {
         &self.0
     }
 
-    /// Writes it as JSON at the end of `out`.
+    /// Appends the string to `out` as JSON.
     ///
     /// # Errors
-    /// None so far: serde_json's signature.
+    /// None so far; the signature is serde_json's.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         match &self.0 {
-            // It lay between quotes like this: what would have to be escaped could not have been borrowed.
+            // A string with characters that need escapes in JSON could not have been borrowed.
             Cow::Borrowed(text) => {
                 out.push(b'"');
                 out.extend_from_slice(text.as_bytes());
@@ -51,7 +51,7 @@ impl Text<'_> {
 }
 
 impl OurPairs<'_> {
-    /// Key and value.
+    /// The keys with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }

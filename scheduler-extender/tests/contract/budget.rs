@@ -1,4 +1,4 @@
-//! What requests hold of the memory that they share.
+//! The memory budget that requests share.
 
 use super::{ask, node_state, service, show};
 use axum::Router;
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use tower::ServiceExt as _;
 
-/// Asks for all nodes, and reads nothing of the answer.
+/// Requests all nodes and does not read the body of the response.
 async fn nodes_unread(router: &Router) -> Response {
     router.clone().oneshot(Request::get("/nodes").body(Body::empty()).unwrap()).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! What pods are expected to use, from the decision on.
+//! The expected load of pods, from the decision on.
 
 use super::{ask, get, node_state, service_at, show};
 use axum::Router;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Three nodes, the less used the better; and a request for a pod of this UID over them.
+/// Three nodes that are scored by usage, and a function that makes a request for the pod with a given UID.
 fn uneven_cluster(rules: DecisionRules, now: Arc<AtomicU64>) -> (Router, Arc<App>, impl Fn(&str) -> Value) {
     let (router, state) = service_at(rules, now);
     for (name, usage) in [("a", 1_000), ("b", 2_000), ("c", 9_000)] {
@@ -34,7 +34,7 @@ fn placed(uid: &str, node: &str) -> PlacedPod {
     PlacedPod { uid, owner: Some("rs".into()), node, kind: AskedKind::ANY, bitstreams: Vec::new() }
 }
 
-/// The pods with these UIDs are seen waiting for a node.
+/// The watch sees pods with these UIDs that wait for a node.
 fn waiting(state: &App, uids: &[&str]) {
     for uid in uids {
         state.expectations.waits(uid, state.clock.read().now);
@@ -53,12 +53,12 @@ async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
     waiting(&state, &["p1", "p2", "p3", "p4"]);
     let (measured, one_on_a, one_on_b) = (vec![10, 7, 3], vec![7, 10, 3], vec![10, 3, 7]);
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p1")).await), measured);
-    // It is expected on a, though nobody has said so: the next pod had better go elsewhere.
+    // The pod is expected on a before its binding is seen, so that another node is best for the next pod.
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p2")).await), one_on_a);
-    // Neither is seen bound. After five seconds they are not expected any more.
+    // Neither pod is seen bound. After five seconds they are not expected any more.
     now.store(15_000, Ordering::Relaxed);
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p3")).await), measured);
-    // The third is: not where it was expected.
+    // The third pod is seen bound, to another node than expected.
     state.expectations.bound(&placed("p3", "b"), Millis::ZERO, MonotonicTime(15_000));
     now.store(21_000, Ordering::Relaxed);
     assert_eq!(scores_of(&ask(&router, "/prioritize", &request("p4")).await), one_on_b);
@@ -67,7 +67,7 @@ async fn a_decision_counts_until_it_is_seen_bound_and_then_where_it_is() {
     let explained: Value = serde_json::from_str(&body).unwrap();
     let of_b = &explained["prioritize"]["nodes"][1];
     assert_eq!(of_b["measured"]["usageMs"], 2_000, "{of_b}");
-    // What brings it just above c.
+    // The expected usage raises b to the usage of c.
     assert_eq!(of_b["expected"], json!({"usageMs": 7_000, "pods": 1.0}));
     assert_eq!(explained["prioritize"]["nodes"][2].get("expected"), None);
     assert_eq!(explained["rules"]["anti_herd"], "on");
@@ -106,7 +106,7 @@ async fn what_pods_of_the_same_owner_use_is_learnt_and_expected() {
     let now = Arc::new(AtomicU64::new(10_000));
     let rules = DecisionRules { weights: "0-1-0".parse().unwrap(), ..DecisionRules::default() };
     let (router, state, request) = uneven_cluster(rules, now);
-    // Two of them have been on c for a window, where 9 s were used.
+    // Two pods of the owner have been on c for a window, in which 9 s were used.
     for uid in ["old-1", "old-2"] {
         state.expectations.bound(&placed(uid, "c"), Millis(300_000), MonotonicTime(10_000));
     }

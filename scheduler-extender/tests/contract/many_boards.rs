@@ -1,4 +1,4 @@
-//! Nodes with ten boards of two vendors, four bitstreams on each, told by annotation and by stream.
+//! Nodes with ten boards of two vendors and four bitstreams on each, whose states come by annotation and by stream.
 
 use super::{ask, service, show};
 use fpga_core::decide::{AntiHerd, DecisionRules};
@@ -11,7 +11,7 @@ use fpga_scheduler_extender::index::Streamed;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// How a state comes.
+/// Origin of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Annotation,
@@ -80,7 +80,7 @@ async fn ten_boards_of_two_vendors_are_told_apart_by_annotation_and_by_stream() 
             ..DecisionRules::default()
         };
         let (router, app) = service(rules);
-        // a's Intel boards are nearly idle; as a whole it is the busier one.
+        // The Intel boards of a are nearly idle, but a as a whole is busier than b.
         let states = [
             ("a", ten_boards("a", 5)),
             (

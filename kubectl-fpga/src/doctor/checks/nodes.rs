@@ -112,7 +112,7 @@ pub fn states(facts: &Facts) -> Vec<Finding> {
     Finding::or_ok(CHECK, findings, format!("all {} nodes with boards have a fresh state", nodes.len()))
 }
 
-/// What to do about a missing label, by whether collectors label their nodes.
+/// How to mend a missing label, which depends on whether collectors label their nodes.
 fn mend_labels(facts: &Facts) -> &'static str {
     match facts.collectors.found().map(|collectors| collectors.labelling) {
         Some(Labelling::ByCollectors) => {
