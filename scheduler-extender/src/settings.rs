@@ -12,8 +12,8 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// Greatest weight of an extender that is accepted. kube-scheduler accepts more, but its default plugins can't outvote
-/// Greatest weight of an extender that is accepted. /// this.
+/// Greatest weight of an extender that is accepted. kube-scheduler accepts more, but its default plugins can't
+/// outvote this.
 pub const MAX_SCHEDULER_WEIGHT: u32 = 10_000;
 
 /// Optional settings; `None` leaves a setting to the next source.

@@ -51,7 +51,7 @@ pub struct StreamArgs {
     /// states of any node.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
-    /// Accept streams from anyone who reaches the port, for a trial on one machine.
+    /// Accept streams without authentication, for a trial on one machine.
     #[arg(
         long,
         env = "FPGA_STREAM_WITHOUT_TOKEN",

@@ -18,8 +18,8 @@ enum Way {
     Stream,
 }
 
-/// Intel and Xilinx boards in turns; the Intel ones were used so much of the window, in per cent, the others three
-/// quarters of it. The bitstreams of board `n` of node `a` are called `a-n-0` to `a-n-3`.
+/// Ten boards of a node, Intel and Xilinx by turns. The Intel boards were used for `intel_percent` of the window, the
+/// others for three quarters of it. The bitstreams of board `n` of node `a` are called `a-n-0` to `a-n-3`.
 fn ten_boards(node: &str, intel_percent: u64) -> NodeState {
     let window = Millis::from_secs(300);
     let board = |number: u32| {
