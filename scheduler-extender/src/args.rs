@@ -69,7 +69,7 @@ struct ServeArgs {
     /// read:ADDRESS, metrics:ADDRESS and stream:ADDRESS.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
-    /// Path of the kubeconfig; by default the pod's service account, or KUBECONFIG.
+    /// Path of the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the service account of the pod.
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
     /// Prefix of a second path to each verb, beside the root.

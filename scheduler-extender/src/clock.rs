@@ -1,5 +1,5 @@
-//! The only module that reads the system's clocks; tests replace the clock. Ages are counted on the monotonic clock.
-//! The wall clock is compared with dates of the API server, and shown to people.
+//! The clock of states and decisions, which tests replace. Ages are counted on the monotonic clock. The wall clock is
+//! compared with dates of the API server, and shown to people.
 
 pub use fpga_core::units::Moment;
 use fpga_core::units::{MonotonicTime, WallTime};

@@ -1,6 +1,6 @@
 //! The latest decisions for people: for each pod the last filter and prioritize, with all terms.
 //!
-//! The number of pods is bounded, and so is the memory, since a decision over thousands of nodes takes much.
+//! Both the number of pods and the memory are bounded, since a decision over thousands of nodes takes much memory.
 
 use crate::index::Source;
 use crate::settings::Policy;

@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// All nodes by name. Every decision looks up thousands of them. The names come from the API server, not from
-/// requests, so a fast hash without protection against collisions suffices.
+/// requests, so a fast hash suffices.
 pub type Nodes = HashMap<Box<str>, Arc<Node>, RandomState>;
 
-/// All nodes that the reflector has seen.
+/// The nodes that the reflector knows.
 #[derive(Debug, Default)]
 pub struct NodeIndex {
     nodes: RwLock<Nodes>,
@@ -78,7 +78,7 @@ pub enum Shown {
 /// The effect of an annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Noted {
-    /// The state in the index is the same: the annotation is unchanged, absent, or older than a streamed state.
+    /// No new state: the annotation is unchanged, absent, or not newer than a streamed state.
     Fine,
     /// The annotation's state is in the index.
     Taken,

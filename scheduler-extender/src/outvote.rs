@@ -6,8 +6,9 @@
 use crate::settings::Policy;
 use serde::Serialize;
 
-/// Most points that kube-scheduler's default plugins can give a node together: 100 × (TaintToleration 3 + NodeAffinity 2 +
-/// PodTopologySpread 2 + InterPodAffinity 2 + NodeResourcesFit 1 + BalancedAllocation 1 + ImageLocality 1).
+/// Most points that kube-scheduler's default plugins can give a node together: 100 × (TaintToleration 3 +
+/// NodeAffinity 2 + PodTopologySpread 2 + InterPodAffinity 2 + NodeResourcesFit 1 + BalancedAllocation 1 +
+/// ImageLocality 1).
 pub const DEFAULT_PLUGINS: u64 = 1200;
 
 /// Points per unit of score and weight: the greatest score of plugins (100) divided by that of extenders (10).

@@ -59,7 +59,7 @@ pub struct Item {
     pub rules: DecisionRules,
     /// Names of the candidates.
     pub names: Names,
-    /// The node of each candidate; `None` if unknown.
+    /// The node of each candidate; `None` if the extender does not know it.
     pub nodes: Vec<Option<Kept>>,
     /// The load expected on each candidate; empty if none is expected at all.
     pub expected: Vec<Expected>,

@@ -170,7 +170,7 @@ impl NodeStream for Service {
         request: Request<Streaming<Update>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
         let streams = &self.0;
-        // Without the listener of this module, as in a test, there is no connection.
+        // A service that runs without the listener of this module has no `Connection`.
         let connection = request.extensions().get::<Connection>().cloned();
         let call = connection.as_ref().map(Connection::begin);
         let shown = streams.proof.check(request.metadata()).await;

@@ -1,7 +1,7 @@
 //! Reports news about the configuration as events (events.k8s.io) on the extender's own pod, where `kubectl events`
 //! and `kubectl describe pod` show them.
 //!
-//! Each content of the file causes one event, at most one in [`SPACING`], always with the latest news. An event that
+//! Each content of the file causes at most one event. Events are [`SPACING`] apart and have the latest news. One that
 //! the API server refuses is tried again. Decisions never wait for events.
 
 use clap::Args;
@@ -95,7 +95,7 @@ fn event(news: &News, regarding: &ObjectReference, at: Timestamp) -> Event {
     let name = regarding.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            // A name must not end in a dot; the generated suffix prevents that.
+            // The API server refuses a `generateName` that ends in a dot, so a hyphen precedes the suffix.
             generate_name: Some(format!("{name}-")),
             namespace: regarding.namespace.clone(),
             ..ObjectMeta::default()

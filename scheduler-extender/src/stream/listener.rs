@@ -32,9 +32,9 @@ const WINDOW_BYTES: u32 = 128 * 1024;
 const SEND_BYTES: usize = 4 * 1024;
 /// Longest headers of a call in bytes; a service account's token has one or two thousand.
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
-/// Time between HTTP/2 pings on a connection.
+/// Time without traffic on a connection after which an HTTP/2 ping checks whether the collector lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Pause of the streams' thread before it sleeps, so that it handles several messages at once. States that are half a
+/// Pause of the streams' thread before it waits, so that it handles several messages at once. States that are half a
 /// second apart can wait so long, and waking the thread for each of ten thousand messages a second would take most of
 /// its time.
 const GATHER: Duration = Duration::from_millis(3);
@@ -46,7 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection, as an extension of its requests.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// The nodes for which the connection's certificate is.
+    /// The nodes that the client certificate of the connection names.
     pub nodes: Nodes,
     calls: Arc<AtomicUsize>,
 }

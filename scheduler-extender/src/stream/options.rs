@@ -72,7 +72,7 @@ impl StreamArgs {
     /// Opens the port, with `--stream-listen`.
     ///
     /// # Errors
-    /// The port can't be opened, or neither TLS nor authentication is configured and no flag allows that.
+    /// The port can't be opened, or TLS or authentication is not configured and no flag waives it.
     pub async fn open(&self, client: &Client) -> Result<Option<StreamPort>> {
         let Some(address) = self.stream_listen else { return Ok(None) };
         let (tls, proof) = (self.tls()?, self.proof(client)?);
