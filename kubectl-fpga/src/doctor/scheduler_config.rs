@@ -180,7 +180,7 @@ impl SchedulerConfig {
             .unwrap_or_else(|| Profile::default().plugin_points())
     }
 
-    /// The least percentage of all profiles, or else the common one; `None` if kube-scheduler chooses.
+    /// The least percentage that a profile sets, or else the common one; `None` if kube-scheduler chooses.
     #[must_use]
     pub fn percentage(&self) -> Option<u32> {
         let profiles = self.profiles.as_deref().unwrap_or_default();
