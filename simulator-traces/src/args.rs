@@ -28,10 +28,10 @@ enum Command {
 }
 
 impl Args {
-    /// Does what was asked.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What went wrong, for people.
+    /// An error with a message for people.
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Compare(command) => command.run(),
@@ -46,7 +46,7 @@ impl Args {
     }
 }
 
-/// An error with its causes, each said once: some errors say their cause themselves.
+/// The message of an error and of its causes. A cause that an outer message already contains is left out.
 #[must_use]
 pub fn explain(error: &anyhow::Error) -> String {
     let mut text = error.to_string();

@@ -1,16 +1,16 @@
-//! The Azure Functions Invocation Trace 2021: `app,func,end_timestamp,duration`, one row per invocation, times in seconds
-//! from the start of the trace.
+//! The Azure Functions Invocation Trace 2021: `app,func,end_timestamp,duration`, one row per invocation, times in
+//! seconds from the start of the trace.
 
 use serde::Deserialize;
 use std::io::Read;
 use std::time::Duration;
 
-/// Longest trace that is taken: the published one has two weeks.
+/// Latest end and longest duration that are accepted, in seconds; the published trace lasts two weeks.
 const LONGEST: f64 = 366.0 * 86_400.0;
 
-/// Columns that a trace must have; it may have others.
+/// The columns that a trace must have; it may have others.
 const COLUMNS: &str = "app, func, end_timestamp, duration";
-/// Characters of what isn't what it should be, as far as they are shown.
+/// Most characters of an unexpected text that an error message shows.
 const SHOWN: usize = 60;
 
 /// One invocation.
@@ -20,21 +20,21 @@ pub struct Invocation {
     pub app: String,
     /// The function (hashed name).
     pub function: String,
-    /// When it began, from the start of the trace.
+    /// Time of the start, from the start of the trace.
     pub start: Duration,
-    /// How long it ran.
+    /// Time from start to end.
     pub duration: Duration,
 }
 
-/// Why a trace can't be read.
+/// The reasons for which a trace can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// There is nothing to read.
+    /// The file or folder can't be read.
     #[error("{}: {source}", path.display())]
     Open {
         /// The file or folder.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -46,25 +46,25 @@ pub enum TraceError {
     Empty {
         /// The file or folder.
         path: std::path::PathBuf,
-        /// What is wrong with those that are there.
+        /// The bad rows of the trace.
         bad_rows: crate::trace::BadRows,
     },
-    /// It isn't CSV with these columns; the message has the line.
+    /// The text isn't CSV with these columns; the message has the line.
     #[error("the trace is not CSV with the columns {COLUMNS}: {0}")]
     Csv(#[from] csv::Error),
-    /// A number makes no sense.
+    /// A number is out of range.
     #[error("line {line} of the trace: {column} is {value}; write seconds from 0 to {LONGEST}")]
     Range {
-        /// The line, counted from 1, the header included.
+        /// The line, counted from 1, including the header.
         line: u64,
         /// The column.
         column: &'static str,
-        /// The beginning of its value.
+        /// The first characters of the value.
         value: String,
     },
 }
 
-/// What is shown of a text that isn't what it should be.
+/// The first [`SHOWN`] characters of `text`.
 fn beginning(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
@@ -88,9 +88,9 @@ struct Row<'a> {
     duration: &'a str,
 }
 
-/// The invocations of a trace one by one as they are read, in the order of its rows: that of their ends.
+/// An iterator over the invocations of a trace, which reads one row at a time. Rows are in the order of their ends.
 ///
-/// A bad row is an item too; what comes after it can still be read.
+/// A bad row is an item too; the rows after it can still be read.
 pub struct Invocations<R> {
     rows: csv::Reader<R>,
     columns: Option<csv::StringRecord>,
@@ -99,7 +99,7 @@ pub struct Invocations<R> {
 }
 
 impl<R: Read> Invocations<R> {
-    /// Those in `csv`, which may be larger than memory.
+    /// An iterator over the invocations of `csv`, which may be larger than memory.
     pub fn new(csv: R) -> Self {
         let rows = csv::Reader::from_reader(csv);
         Self { rows, columns: None, row: csv::StringRecord::new(), over: false }
@@ -114,7 +114,7 @@ impl<R: Read> Invocations<R> {
             None => {
                 let columns = self.rows.headers()?.clone();
                 if !COLUMNS.split(", ").all(|column| columns.iter().any(|is| is == column)) {
-                    // Told once; what follows is no row of a trace.
+                    // Stop after this error: a text without these columns has no rows of a trace.
                     self.over = true;
                     let found = columns.iter().collect::<Vec<_>>().join(",");
                     return Err(TraceError::Columns(beginning(&found)));
@@ -134,7 +134,7 @@ impl<R: Read> Invocations<R> {
         };
         let (end_timestamp, duration) =
             (seconds("end_timestamp", end_timestamp)?, seconds("duration", duration)?);
-        // What began before the trace did, begins with it.
+        // An invocation that began before the trace starts at zero.
         let start = Duration::from_secs_f64((end_timestamp - duration).max(0.0));
         let duration = Duration::from_secs_f64(duration);
         Ok(Some(Invocation { app: app.to_owned(), function: func.to_owned(), start, duration }))
@@ -149,10 +149,10 @@ impl<R: Read> Iterator for Invocations<R> {
     }
 }
 
-/// Reads a trace whole; the invocations are in the order of their start.
+/// Reads a whole trace and sorts the invocations by their start.
 ///
 /// # Errors
-/// The first [`TraceError`]; nothing is skipped.
+/// The first [`TraceError`]: a single bad row makes the whole trace fail.
 pub fn read(csv: impl Read) -> Result<Vec<Invocation>, TraceError> {
     let mut invocations = Invocations::new(csv).collect::<Result<Vec<_>, _>>()?;
     invocations.sort_by_key(|invocation| invocation.start);

@@ -1,5 +1,5 @@
-//! Figures as the papers have them, as SVG or PNG: distributions, lines, bars per node, heat maps. Where their numbers come
-//! from is not known here.
+//! Draws the papers' kinds of figures as SVG or PNG: distributions, lines, bars per node, heat maps. The callers
+//! supply the numbers.
 
 mod bars;
 mod distributions;
@@ -13,7 +13,7 @@ use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::{DrawingArea, DrawingBackend, IntoDrawingArea as _, RGBColor, SVGBackend};
 use raster::Raster;
 
-/// Width and height in pixels.
+/// Width and height of a figure in pixels.
 const SIZE: (u32, u32) = (1000, 700);
 /// Colours that the colour-blind can tell apart (Okabe and Ito).
 const COLORS: [RGBColor; 7] = [
@@ -29,42 +29,42 @@ const COLORS: [RGBColor; 7] = [
 /// A figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What stands above it.
+    /// Title, drawn above the plot.
     pub title: String,
-    /// What stands below.
+    /// Label of the horizontal axis.
     pub x: String,
-    /// What stands at its side.
+    /// Label of the vertical axis.
     pub y: String,
-    /// What it shows.
+    /// The plot.
     pub plot: Plot,
 }
 
-/// What a figure shows.
+/// The kinds of plots with their data.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plot {
-    /// Per name the values whose cumulative distribution is drawn.
+    /// Cumulative distributions: for each name the values.
     Distributions(Vec<(String, Vec<f64>)>),
-    /// Per name the points of a line, from left to right.
+    /// Lines: for each name its points, from left to right.
     Lines(Vec<(String, Vec<(f64, f64)>)>),
-    /// A group of bars for each label: per name one value for each.
+    /// Groups of bars.
     Bars {
-        /// Of the groups.
+        /// One label per group.
         labels: Vec<String>,
-        /// The bars of one colour, in the order of the labels.
+        /// For each name the values of its bars, one per label.
         series: Vec<(String, Vec<f64>)>,
     },
-    /// A cell for each pair of labels.
+    /// Coloured cells, one for each pair of labels.
     HeatMap {
-        /// From left to right.
+        /// Labels of the columns, from left to right.
         columns: Vec<String>,
-        /// From bottom to top.
+        /// Labels of the rows, from bottom to top.
         rows: Vec<String>,
-        /// Row by row; nothing where nothing is known.
+        /// Values row by row; `None` leaves the cell empty.
         cells: Vec<Vec<Option<f64>>>,
     },
 }
 
-/// Why there is no picture.
+/// The reasons for which a figure can't be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum FigureError {
     /// There are no numbers.
@@ -79,20 +79,20 @@ pub enum FigureError {
 }
 
 impl Figure {
-    /// As SVG.
+    /// Draws the figure as SVG.
     ///
     /// # Errors
-    /// [`FigureError`] if there is nothing to draw.
+    /// [`FigureError`] if there are no numbers or drawing fails.
     pub fn svg(&self) -> Result<String, FigureError> {
         let mut text = String::new();
         self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
         Ok(text)
     }
 
-    /// As PNG.
+    /// Draws the figure as PNG.
     ///
     /// # Errors
-    /// [`FigureError`] if there is nothing to draw.
+    /// [`FigureError`] if there are no numbers, drawing fails, or the PNG can't be written.
     pub fn png(&self) -> Result<Vec<u8>, FigureError> {
         let (width, height) = SIZE;
         let mut pixels = vec![255; width as usize * height as usize * 3];
@@ -125,7 +125,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Figur
     }
 }
 
-/// The least and the greatest of all that are numbers.
+/// The least and the greatest finite value; `None` if no value is finite.
 fn ends<'a>(values: impl Iterator<Item = &'a f64>) -> Option<(f64, f64)> {
     let finite = values.copied().filter(|value| value.is_finite());
     finite.fold(None, |ends, value| match ends {

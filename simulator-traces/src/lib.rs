@@ -1,7 +1,7 @@
 //! A discrete-event simulator of clusters with FPGA boards, and the traces that feed it.
 //!
-//! What it decides it asks `fpga-core`, as the extender does; what it models itself is time, requests and boards. It
-//! moves no bytes and talks to no cluster.
+//! All decisions are made by `fpga-core`, the code that the extender runs; the simulator models time, requests and
+//! boards. It moves no data and connects to no cluster.
 
 #![forbid(unsafe_code)]
 

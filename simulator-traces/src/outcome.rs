@@ -1,34 +1,34 @@
-//! What came of a run: named numbers, tables for people, and remarks; the same shape for every kind of scenario, so
-//! that sweeps and documents need to know none of them.
+//! The outcome of a run: named numbers, tables and remarks. All kinds of scenarios have the same type of outcome, so
+//! that sweeps and documents don't depend on the kind.
 
 use clap::ValueEnum;
 use std::fmt::Write as _;
 
-/// What a run found.
+/// The outcome of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// Single numbers, in the order in which they are to be shown. Names have their unit at their end (`_s`, `_share`).
+    /// Named numbers in the order in which they are shown. Names end with the unit (`_s`, `_share`).
     pub metrics: Vec<(String, f64)>,
-    /// Whatever has rows.
+    /// Tables that are shown.
     pub tables: Vec<Table>,
-    /// What has too many rows to be shown: written as CSV files, each named by its title, for figures.
+    /// Tables with too many rows to be shown. They are written as CSV files, named by their titles, for figures.
     pub series: Vec<Table>,
-    /// What must be known to read the numbers, first of all which trace they come from.
+    /// Remarks needed to interpret the numbers; the first one names the trace.
     pub remarks: Vec<String>,
 }
 
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
-    /// Heads of its columns.
+    /// Heads of the columns.
     pub columns: Vec<String>,
-    /// Its rows, cells in the order of the columns.
+    /// Rows, each with its cells in the order of the columns.
     pub rows: Vec<Vec<String>>,
 }
 
-/// How an outcome is printed.
+/// The formats in which an outcome is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -39,21 +39,21 @@ pub enum Format {
 }
 
 impl Outcome {
-    /// A number by its name.
+    /// The value of the metric `name`.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|(is, _)| is == name).map(|(_, value)| *value)
     }
 
-    /// Adds a number.
+    /// Appends a metric.
     pub fn push(&mut self, name: &str, value: f64) {
         self.metrics.push((name.to_owned(), value));
     }
 
-    /// As text.
+    /// The outcome as text.
     ///
     /// # Errors
-    /// If it can't be written as JSON.
+    /// If it can't be serialized as JSON.
     pub fn render(&self, format: Format) -> Result<String, serde_json::Error> {
         match format {
             Format::Markdown => Ok(self.markdown()),
@@ -92,14 +92,14 @@ impl Outcome {
 }
 
 impl Table {
-    /// One of [`Outcome::series`].
+    /// A table for [`Outcome::series`].
     #[must_use]
     pub fn series(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         Self { title: title.to_owned(), columns, rows }
     }
 
-    /// In Markdown, its title above it.
+    /// The table in Markdown, below its title.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::new();
@@ -114,10 +114,10 @@ impl Table {
         text
     }
 
-    /// As comma-separated values.
+    /// The table as comma-separated values.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If a row has another number of cells than the head.
     pub fn csv(&self) -> Result<String, csv::Error> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(&self.columns)?;
@@ -129,7 +129,7 @@ impl Table {
     }
 }
 
-/// A number with as many digits as are worth reading.
+/// The text of a number: none, one, three or five decimals, depending on its size; `-` if it isn't finite.
 #[must_use]
 pub fn number(value: f64) -> String {
     if !value.is_finite() {

@@ -1,5 +1,5 @@
-//! Many runs on all cores. Which thread does what changes nothing: results are in the order of their numbers, and so is
-//! the error that counts.
+//! Runs on all cores. The outcome doesn't depend on which thread does what: results, and the error that is returned,
+//! are in the order of the runs' indices.
 
 use crate::progress::{Progress, Unit};
 use std::num::NonZeroUsize;
@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-/// The results of `work` for 0 up to `count`, in this order; as many at a time as there are cores if `threads` doesn't say.
+/// The results of `work` for 0 up to `count`, in this order. Runs as many threads as `threads`, or as there are
+/// cores.
 ///
 /// # Errors
-/// The first error in this order. Nothing is begun after one.
+/// The error with the least index. No run begins after an error.
 pub fn in_parallel<T: Send, E: Send>(
     count: usize,
     threads: Option<usize>,
@@ -31,7 +32,7 @@ pub fn in_parallel<T: Send, E: Send>(
             }
             let result = work(index);
             if result.is_err() {
-                // All before it have been begun, so that the first error is among what is there in the end.
+                // All runs with a smaller index have begun, so the results will contain the first error.
                 next.fetch_max(count, Ordering::Relaxed);
             }
             mine.push((index, result));

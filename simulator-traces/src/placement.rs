@@ -1,5 +1,5 @@
-//! Functions that are placed on nodes with FPGA boards, and their requests (S-9, S-10): the production decisions of
-//! `fpga-core` under a simulated clock.
+//! Simulates functions that are placed on nodes with FPGA boards, and their requests (S-9, S-10). `fpga-core` makes
+//! the decisions under a simulated clock.
 
 pub mod collector;
 pub mod engine;
@@ -21,10 +21,10 @@ use crate::outcome::Outcome;
 use crate::scenario::ScenarioError;
 use crate::trace::Trace;
 
-/// Simulates it.
+/// Simulates a scenario.
 ///
 /// # Errors
-/// [`ScenarioError`] if the scenario makes no sense, its trace can't be used, or an invariant was broken.
+/// [`ScenarioError`] if the scenario is invalid, its trace can't be used, or an invariant was broken.
 pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     let mut trace = Trace::open(&scenario.origin()?)?;
     engine::Engine::new(scenario)?.run(&mut trace)

@@ -1,7 +1,7 @@
-//! One pool of slots for the jobs of all nodes (P-6): which policy, at which load, for which sizes.
+//! Simulates one pool of slots for the jobs of all nodes (P-6), to compare policies, loads and sizes.
 //!
-//! The decisions are `fpga_core::pool`'s; what is modelled here is arrivals, sizes, and data that moves through network
-//! cards and DMA engines. Boards fail never and bitstreams load in no time, as in the paper.
+//! `fpga_core::pool` makes the decisions; this module models arrivals, sizes, and data that moves through network
+//! cards and DMA engines. As in the paper, boards never fail and bitstreams load in no time.
 
 pub mod compare;
 pub mod engine;
@@ -18,49 +18,49 @@ use crate::outcome::Outcome;
 use crate::scenario::ScenarioError;
 use serde::Deserialize;
 
-/// What is simulated.
+/// A scenario of kind `pool`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Looked at before this is read.
+    /// Read before, by [`crate::scenario`].
     #[serde(rename = "kind")]
     _kind: serde::de::IgnoredAny,
-    /// What it shows: the title of its table.
+    /// Title of the table.
     #[serde(default)]
     pub title: String,
-    /// How many seeds, 1 and on.
+    /// Number of seeds; the runs use 1 to this number.
     #[serde(default = "options::five")]
     pub seeds: u64,
-    /// The machines.
+    /// The simulated machines.
     #[serde(default)]
     pub cluster: options::ClusterOptions,
-    /// What they have to do.
+    /// The simulated jobs.
     #[serde(default)]
     pub jobs: options::JobOptions,
     /// Parameters of the resource-aware policies.
     #[serde(default)]
     pub rules: options::RuleOptions,
-    /// Parameters of the workload-aware policies; what is left out is chosen by the model (P-5).
+    /// Parameters of the workload-aware policies; the model chooses those that are left out (P-5).
     #[serde(default)]
     pub queues: options::QueueOptions,
-    /// Which policies.
+    /// The simulated policies.
     #[serde(default = "options::all_policies")]
     pub policies: Vec<options::PolicyName>,
-    /// What they are compared with.
+    /// The policy with which the others are compared.
     #[serde(default)]
     pub baseline: options::PolicyName,
-    /// Parameters that take several values, every one with every other.
+    /// Parameters that take several values; all combinations are run.
     #[serde(default)]
     pub vary: Vec<vary::Vary>,
-    /// What to show: runs, or the model's thresholds.
+    /// The output: outcomes of runs, or the thresholds that the model chooses.
     #[serde(default)]
     pub show: options::Show,
 }
 
-/// Simulates it.
+/// Simulates a scenario.
 ///
 /// # Errors
-/// [`ScenarioError`] if values make no sense together, or a run broke an invariant.
+/// [`ScenarioError`] if its values are inconsistent, or a run broke an invariant.
 pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     match scenario.show {
         options::Show::Runs => compare::run(scenario),

@@ -1,45 +1,45 @@
-//! How far a run is, or of several runs which are done: a bar on the standard error, on a terminal only.
+//! A progress bar for a long run or many runs, on the standard error, only if that is a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Calls between looks at the clock.
+/// Number of calls between two looks at the clock.
 const EVERY: u32 = 4096;
-/// Characters of the bar.
+/// Width of the bar in characters.
 const WIDTH: usize = 30;
 
-/// Whether the line is taken: a terminal has one, and of runs within runs the outermost has it.
+/// Whether a bar is shown. A terminal has room for one; of nested bars only the outermost is shown.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A line that is written anew from time to time, and goes in the end.
+/// A progress bar. It is redrawn from time to time and erased when dropped.
 #[derive(Debug)]
 pub struct Progress {
-    /// Where it is shown: when it was written last.
+    /// Time of the last redraw; `None` if the bar is not shown.
     shown: Option<Instant>,
     calls: u32,
     whole: f64,
     unit: Unit,
 }
 
-/// What is counted.
+/// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Simulated days, with parts of them.
+    /// Simulated days, including fractions.
     Days,
     /// Whole runs.
     Runs,
 }
 
 impl Progress {
-    /// Nothing is done yet of so many. Nothing is shown where nobody looks.
+    /// A bar at 0 of `whole`. It stays hidden if the standard error is no terminal or has a bar already.
     #[must_use]
     pub fn new(whole: f64, unit: Unit) -> Self {
         let shown = stderr().is_terminal() && !TAKEN.swap(true, Ordering::Relaxed);
         Self { shown: shown.then(Instant::now), calls: 0, whole, unit }
     }
 
-    /// So much is done. May be called often: it is shown from time to time.
+    /// Sets the progress to `done`. Cheap enough for every event: the bar is redrawn at most every 200 ms.
     pub fn at(&mut self, done: f64) {
         let Some(shown) = &mut self.shown else { return };
         self.calls = self.calls.wrapping_add(1);
@@ -49,10 +49,10 @@ impl Progress {
         }
     }
 
-    /// So much is done, and that is shown now.
+    /// Redraws the bar at `done` now.
     pub fn show(&self, done: f64) {
         if self.shown.is_some() {
-            // A terminal that is gone needs no progress.
+            // Ignore errors: without a terminal there is nobody to show progress to.
             let _ = write!(stderr(), "\r\x1b[K{}", line(done, self.whole, self.unit));
         }
     }

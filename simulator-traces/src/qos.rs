@@ -1,7 +1,8 @@
-//! Devices handed out by deadline and throughput goals: jobs of many equal actions on one set of devices.
+//! Simulates devices that are allocated by deadline and throughput goals: jobs of many equal actions share one
+//! set of devices.
 //!
-//! The decisions are `fpga_core::qos`'s; what is modelled here is devices that run actions, groups that shrink only
-//! between actions, and an interconnect that all share.
+//! `fpga_core::qos` makes the decisions; this module models devices that run actions, groups that shrink only between
+//! two actions, and an interconnect that all devices share.
 
 pub mod engine;
 pub mod options;
@@ -13,17 +14,17 @@ use crate::outcome::Outcome;
 use crate::scenario::ScenarioError;
 use serde::Deserialize;
 
-/// What is simulated.
+/// A scenario of kind `qos`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Looked at before this is read.
+    /// Read before, by [`crate::scenario`].
     #[serde(rename = "kind")]
     _kind: serde::de::IgnoredAny,
-    /// What it shows: the title of its table.
+    /// Title of the table.
     #[serde(default)]
     pub title: String,
-    /// The machine.
+    /// The simulated machine.
     #[serde(default)]
     pub devices: options::DeviceOptions,
     /// Parameters of the throughput policy.
@@ -31,18 +32,18 @@ pub struct Scenario {
     pub control: options::ControlOptions,
     /// The jobs.
     pub jobs: Vec<options::JobOptions>,
-    /// Which policies.
+    /// The simulated policies.
     #[serde(default = "options::both_policies")]
     pub policies: Vec<options::PolicyName>,
-    /// What to show.
+    /// The output.
     #[serde(default)]
     pub show: options::Show,
 }
 
-/// Simulates it.
+/// Simulates a scenario.
 ///
 /// # Errors
-/// [`ScenarioError`] if values make no sense together, or a run broke an invariant.
+/// [`ScenarioError`] if its values are inconsistent, or a run broke an invariant.
 pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     match scenario.show {
         options::Show::Goals => traces::run(scenario),

@@ -1,5 +1,5 @@
-//! Randomness that is the same on every machine and in every version: ChaCha8 with a fixed seed, and distributions that
-//! use `libm` instead of the platform's functions.
+//! Random numbers that are the same on every machine and in every version: ChaCha8 with a fixed seed, and
+//! distributions computed with `libm` instead of the platform's functions.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
@@ -9,7 +9,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 pub struct Random(ChaCha8Rng);
 
 impl Random {
-    /// The stream `stream` of this seed: streams of one seed have nothing to do with each other.
+    /// The stream `stream` of `seed`. Streams of the same seed are independent of each other.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -17,39 +17,39 @@ impl Random {
         Self(rng)
     }
 
-    /// Any number.
+    /// A uniformly distributed number.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// From 0 up to, not including, 1.
+    /// A uniformly distributed number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens.
+    /// `true` with the given probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// From 0 up to, not including, `count`; 0 if there is none.
+    /// A uniformly distributed number in [0, `count`); 0 if `count` is 0.
     pub fn below(&mut self, count: usize) -> usize {
         let wide = u128::from(self.bits()) * (count as u128);
         usize::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// Exponentially distributed with this mean.
+    /// An exponentially distributed number with the given mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.unit())
     }
 
-    /// Normally distributed, mean 0 and deviation 1.
+    /// A normally distributed number with mean 0 and standard deviation 1.
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit()));
         radius * libm::cos(2.0 * std::f64::consts::PI * self.unit())
     }
 
-    /// Puts `items` into any order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for index in (1..items.len()).rev() {
             items.swap(index, self.below(index + 1));

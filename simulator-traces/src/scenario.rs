@@ -1,5 +1,5 @@
-//! Scenarios: TOML files whose `kind` says which model runs them. Each kind has its module with its own `Scenario`,
-//! so that a wrong key or value is told with its line.
+//! Scenarios: TOML files whose `kind` selects the model. The module of each kind has its own `Scenario` type, so that
+//! an error for a wrong key or value has its line.
 
 use crate::outcome::Outcome;
 use crate::{placement, pool, qos};
@@ -9,44 +9,44 @@ use std::path::{Path, PathBuf};
 /// One scenario of any kind.
 #[derive(Debug, Clone)]
 pub enum Scenario {
-    /// Functions placed on nodes with boards (S).
+    /// Functions that are placed on nodes with boards (S).
     Placement(Box<placement::Scenario>),
-    /// One pool of slots for jobs of all nodes (P).
+    /// One pool of slots for the jobs of all nodes (P).
     Pool(Box<pool::Scenario>),
-    /// Devices handed out by goals (Q).
+    /// Devices that are allocated by goals (Q).
     Qos(Box<qos::Scenario>),
 }
 
-/// Why there is no outcome.
+/// The reasons for which a scenario has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file can't be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It is no scenario; the message has line and column.
+    /// The text is no scenario; the message has line and column.
     #[error("the scenario can't be understood: {0}")]
     Toml(#[from] toml::de::Error),
-    /// A change can't be made.
+    /// A change has no `=`, no name of a key, or a path through something that is not a table.
     #[error("`{0}` changes nothing of a scenario; write PATH=VALUE, for example `cluster.nodes=20`")]
     Change(String),
-    /// Its values don't make sense together.
+    /// The values of the scenario are inconsistent.
     #[error("the scenario makes no sense: {0}")]
     Invalid(String),
     /// The trace can't be used.
     #[error(transparent)]
     Trace(#[from] crate::azure::TraceError),
-    /// The simulator broke a law that every run must keep: a bug, nothing of this run is to be believed.
+    /// A run broke an invariant of the simulation. The simulator has a bug, and no number of this run can be trusted.
     #[error("broken invariant: {0}")]
     Invariant(String),
 }
 
-/// All that is looked at before the kind is known.
+/// The key that is read before the kind is known.
 #[derive(Deserialize)]
 struct Head {
     kind: Kind,
@@ -61,22 +61,22 @@ enum Kind {
 }
 
 impl Scenario {
-    /// The scenario in a file, after changes of the form `PATH=VALUE`.
+    /// Reads the scenario in a file and applies changes of the form `PATH=VALUE`.
     ///
     /// # Errors
-    /// [`ScenarioError`] with the line if it can't be understood.
+    /// [`ScenarioError`] if the file can't be read or understood, or a change can't be applied.
     pub fn read(path: &Path, changes: &[String]) -> Result<Self, ScenarioError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ScenarioError::Read { path: path.to_owned(), source })?;
-        // The file as it is first: its errors have its lines.
+        // Parse the unchanged file first, so that errors have its line numbers.
         let unchanged = Self::parse(&text)?;
         if changes.is_empty() { Ok(unchanged) } else { Self::parse_changed(&text, changes) }
     }
 
-    /// The scenario in a text.
+    /// Parses a scenario.
     ///
     /// # Errors
-    /// [`ScenarioError::Toml`] with the line.
+    /// [`ScenarioError::Toml`] with line and column.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let Head { kind } = toml::from_str(text)?;
         Ok(match kind {
@@ -86,10 +86,10 @@ impl Scenario {
         })
     }
 
-    /// The scenario in a text after `changes`, each `PATH=VALUE`.
+    /// Parses a scenario after applying `changes`, each `PATH=VALUE`.
     ///
     /// # Errors
-    /// [`ScenarioError::Change`] if a path is none; [`ScenarioError::Toml`] if nothing can be made of the result.
+    /// [`ScenarioError::Change`] if a change has no valid path; [`ScenarioError::Toml`] if the result is no scenario.
     pub fn parse_changed(text: &str, changes: &[String]) -> Result<Self, ScenarioError> {
         let mut table: toml::Table = toml::from_str(text)?;
         for change in changes {
@@ -100,10 +100,10 @@ impl Scenario {
         Self::parse(&table.to_string())
     }
 
-    /// Simulates it.
+    /// Simulates the scenario.
     ///
     /// # Errors
-    /// [`ScenarioError`] if it makes no sense, its trace can't be used, or an invariant was broken.
+    /// [`ScenarioError`] if the scenario is invalid, its trace can't be used, or an invariant was broken.
     pub fn run(&self) -> Result<Outcome, ScenarioError> {
         match self {
             Self::Placement(scenario) => placement::run(scenario),
@@ -113,7 +113,7 @@ impl Scenario {
     }
 }
 
-/// A value as TOML has it; a text without quotes is taken for a string.
+/// Parses a TOML value; a text that is none becomes a string.
 fn value_of(text: &str) -> toml::Value {
     let line = format!("value = {text}");
     let parsed = toml::from_str::<toml::Table>(&line).ok().and_then(|mut table| table.remove("value"));

@@ -1,10 +1,10 @@
-//! Simulated time: whole microseconds, so that sums are exact and the same everywhere.
+//! Simulated time in whole microseconds, so that sums are exact and the same on every machine.
 
 use fpga_core::units::Millis;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A moment: microseconds since the begin of the trace.
+/// An instant: microseconds since the beginning of the trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SimTime(pub u64);
 
@@ -13,14 +13,14 @@ pub struct SimTime(pub u64);
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// No time at all.
+    /// Zero microseconds.
     pub const ZERO: Self = Self(0);
-    /// A second.
+    /// One second.
     pub const SECOND: Self = Self(1_000_000);
-    /// A day.
+    /// One day.
     pub const DAY: Self = Self(86_400 * 1_000_000);
 
-    /// `seconds`, rounded; what is no time at all is zero.
+    /// `seconds`, rounded to microseconds; zero if negative or not a number.
     #[must_use]
     pub fn from_secs(seconds: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
@@ -28,25 +28,25 @@ impl Micros {
         Self(micros)
     }
 
-    /// `millis`, rounded.
+    /// `millis`, rounded to microseconds; zero if negative or not a number.
     #[must_use]
     pub fn from_millis(millis: f64) -> Self {
         Self::from_secs(millis / 1e3)
     }
 
-    /// In seconds.
+    /// The duration in seconds.
     #[must_use]
     pub fn secs(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// In whole milliseconds, rounded.
+    /// The duration in whole milliseconds, rounded.
     #[must_use]
     pub fn millis(self) -> Millis {
         Millis(self.0.saturating_add(500) / 1000)
     }
 
-    /// This share of it, rounded.
+    /// The product of this duration and `share`, rounded.
     #[must_use]
     pub fn part(self, share: f64) -> Self {
         Self::from_secs(self.secs() * share)
@@ -54,12 +54,12 @@ impl Micros {
 }
 
 impl SimTime {
-    /// The begin of the trace.
+    /// The beginning of the trace.
     pub const BEGIN: Self = Self(0);
-    /// The end of time.
+    /// The latest instant.
     pub const END: Self = Self(u64::MAX);
 
-    /// So many seconds after the begin, rounded; what is before it is the begin.
+    /// The instant `seconds` after the beginning, rounded; the beginning if `seconds` is negative.
     #[must_use]
     pub fn from_secs(seconds: f64) -> Self {
         Self::BEGIN + Micros::from_secs(seconds)
@@ -92,7 +92,7 @@ impl AddAssign<Micros> for SimTime {
     }
 }
 
-/// So long before; the begin at the earliest.
+/// The instant that much earlier; not before the beginning of the trace.
 impl Sub<Micros> for SimTime {
     type Output = Self;
 
@@ -101,7 +101,7 @@ impl Sub<Micros> for SimTime {
     }
 }
 
-/// What passed since an earlier moment; nothing since a later one.
+/// The duration since an earlier instant; zero if `earlier` is later.
 impl Sub for SimTime {
     type Output = Micros;
 

@@ -1,4 +1,4 @@
-//! Bars side by side, in groups.
+//! Bar charts: groups of bars side by side.
 
 use super::frame::{labels_below, large, round_range, small, tick};
 use super::{COLORS, Drawn, Figure, FigureError, ends};

@@ -1,11 +1,11 @@
-//! Cumulative distributions, as lines of steps.
+//! Cumulative distributions, drawn as step lines.
 
 use super::frame::{large, round_range, small, tick};
 use super::{COLORS, Drawn, Figure, FigureError, ends};
 use plotters::coord::Shift;
 use plotters::prelude::{BLACK, Color as _, DrawingArea, DrawingBackend, LineSeries, WHITE};
 
-/// The part of an axis that nobody sees.
+/// The share of an axis' length below which a step is not visible.
 const PIXEL: f64 = 0.002;
 
 impl Figure {
@@ -31,7 +31,7 @@ impl Figure {
     }
 }
 
-/// The cumulative distribution as a line of steps, from end to end.
+/// The cumulative distribution of `values` as a step line between the ends `from` and `to` of the axis.
 fn steps(values: &[f64], from: f64, to: f64) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -40,7 +40,7 @@ fn steps(values: &[f64], from: f64, to: f64) -> Vec<(f64, f64)> {
     for (place, value) in sorted.iter().enumerate() {
         let (x, y) = line.last().copied().unwrap_or_default();
         let (before, after) = (place as f64 / count, (place + 1) as f64 / count);
-        // What is less than a pixel is left out: there may be many thousand values.
+        // Leave out steps smaller than a pixel: there may be many thousand values.
         if place + 1 == sorted.len() || *value - x > (to - from) * PIXEL || after - y > PIXEL {
             line.extend([(*value, before), (*value, after)]);
         }

@@ -1,5 +1,4 @@
-//! What all figures share: title and legend above the drawing, where they hide none of it, axes with round numbers, and
-//! letters.
+//! The parts that all figures share: title and legend above the plot, axes with round numbers, and text styles.
 
 use super::{COLORS, Drawn, Figure};
 use plotters::coord::Shift;
@@ -10,14 +9,14 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What a letter takes at most, in pixels, in the two sizes of letters.
+/// Greatest width of a letter and height of a line, in pixels.
 const LETTER: i32 = 10;
 const LINE: i32 = 28;
-/// Ticks of an axis, about.
+/// Approximate number of ticks of an axis.
 const TICKS: f64 = 8.0;
 
 impl Figure {
-    /// Title and legend are drawn; what is left is for the drawing.
+    /// Draws title and legend, and returns the remaining area for the plot.
     pub(super) fn frame<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
@@ -46,7 +45,7 @@ impl Figure {
         Ok(area.split_vertically(top).1)
     }
 
-    /// A chart with room for labels as long as these at its side.
+    /// A chart whose left margin has room for labels of `longest_label` letters.
     pub(super) fn chart<'a, 'b, D: DrawingBackend>(
         area: &'a DrawingArea<D, Shift>,
         longest_label: usize,
@@ -58,7 +57,7 @@ impl Figure {
     }
 }
 
-/// Entries of a legend, as many in a line as there is room for.
+/// Splits the entries of a legend into lines of at most `width` pixels.
 fn legend_lines<'n>(names: &[&'n String], width: i32) -> Vec<Vec<(RGBColor, &'n String)>> {
     let mut lines: Vec<Vec<(RGBColor, &String)>> = vec![Vec::new()];
     let mut used = 0;
@@ -80,7 +79,7 @@ fn entry_width(name: &str) -> i32 {
     30 + LETTER * i32::try_from(name.chars().count()).unwrap_or(0) + 24
 }
 
-/// The range from `least` to `most` or a bit more, so that it ends at a tick.
+/// Extends the range from `least` to `most` so that both ends are at ticks.
 pub(super) fn round_range(least: f64, most: f64) -> (f64, f64) {
     let most = if most > least { most } else { least + 1.0 };
     let rough = (most - least) / TICKS;
@@ -91,7 +90,7 @@ pub(super) fn round_range(least: f64, most: f64) -> (f64, f64) {
     (libm::floor(least / step + 1e-9) * step, libm::ceil(most / step - 1e-9) * step)
 }
 
-/// A number at an axis: no zeros that say nothing, thousands apart.
+/// The text of a number at an axis: without trailing zeros, with commas between thousands.
 pub(super) fn tick(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -108,7 +107,6 @@ pub(super) fn tick(value: f64) -> String {
         return "0".to_owned();
     }
     match part {
-        // What comes from adding steps is no digit.
         Some(part) => format!("{grouped}.{part}"),
         None => grouped,
     }
@@ -126,7 +124,7 @@ pub(super) fn anchored(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     small().pos(Pos::new(horizontal, vertical))
 }
 
-/// Labels below the drawing, each at its place in pixels; of many some are left out.
+/// Draws labels below the plot at the pixels that `place` returns. Of more than 20 labels only every n-th is drawn.
 pub(super) fn labels_below<D: DrawingBackend>(
     area: &DrawingArea<D, Shift>,
     labels: &[String],

@@ -1,4 +1,4 @@
-//! A coloured cell with its number for each pair of labels.
+//! Heat maps: a coloured cell with its value for each pair of labels.
 
 use super::frame::{anchored, labels_below, large, tick};
 use super::{Drawn, Figure, FigureError, ends};
@@ -6,7 +6,8 @@ use plotters::coord::Shift;
 use plotters::prelude::{BLACK, Color as _, DrawingArea, DrawingBackend, RGBColor, Rectangle, Text, WHITE};
 use plotters::style::text_anchor::{HPos, VPos};
 
-/// From little to much; light and dark alone tell them apart as well.
+/// Colours of the scale from the least to the greatest value. Brightness falls along the scale, so that it can be
+/// read without colours.
 const SCALE: [(f64, f64, f64); 4] =
     [(253.0, 231.0, 160.0), (122.0, 209.0, 130.0), (42.0, 120.0, 142.0), (68.0, 1.0, 84.0)];
 
@@ -48,7 +49,7 @@ impl Figure {
     }
 }
 
-/// As many digits as are worth reading beside the greatest number.
+/// The text of a value, with as many decimals as are significant beside the greatest value.
 fn cell_text(value: f64, most: f64) -> String {
     match most {
         most if most >= 1000.0 => tick(libm::round(value)),
@@ -58,7 +59,7 @@ fn cell_text(value: f64, most: f64) -> String {
     }
 }
 
-/// The colour of a share of the scale.
+/// The colour at `share` of the scale, 0 to 1.
 fn shade(share: f64) -> RGBColor {
     let at = share.clamp(0.0, 1.0) * (SCALE.len() - 1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 3")]

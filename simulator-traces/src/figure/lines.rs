@@ -1,11 +1,11 @@
-//! Lines through points: a quantity over another one, or over time.
+//! Line charts: one quantity over another one, or over time.
 
 use super::frame::{large, round_range, small, tick};
 use super::{COLORS, Drawn, Figure, FigureError, ends};
 use plotters::coord::Shift;
 use plotters::prelude::{BLACK, Circle, Color as _, DrawingArea, DrawingBackend, LineSeries, WHITE};
 
-/// Up to so many points of a line are marked.
+/// Most points of a line at which each point is marked.
 const MARKED: usize = 40;
 
 impl Figure {

@@ -1,5 +1,5 @@
-//! Pixels for plotters: lines and areas are drawn by its own rasteriser, texts with a font that comes with the program, so
-//! that a picture is the same on every machine and needs no fonts there.
+//! A plotters backend that draws into pixels. Plotters rasterises lines and areas, and a font in the program draws
+//! texts. So a picture is the same on every machine and needs no installed fonts.
 
 use embedded_graphics::mono_font::iso_8859_1::{FONT_7X13, FONT_9X15, FONT_10X20};
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle};
@@ -10,13 +10,13 @@ use plotters_backend::text_anchor::{HPos, VPos};
 use plotters_backend::{BackendColor, BackendCoord, BackendTextStyle, DrawingBackend, DrawingErrorKind};
 use std::convert::Infallible;
 
-/// A picture, three bytes per pixel.
+/// An RGB picture, three bytes per pixel.
 pub(super) struct Raster<'a> {
     pub(super) size: (u32, u32),
     pub(super) pixels: &'a mut [u8],
 }
 
-/// The pixels of a text, from its upper left corner.
+/// The pixels of a text, relative to its upper left corner.
 struct Glyphs {
     size: Size,
     lit: Vec<(i32, i32)>,
@@ -99,7 +99,7 @@ impl DrawingBackend for Raster<'_> {
     }
 }
 
-/// The one of this size, or nearly.
+/// The font whose height is closest to `size` pixels.
 fn font(size: f64) -> &'static MonoFont<'static> {
     match size {
         size if size >= 18.0 => &FONT_10X20,

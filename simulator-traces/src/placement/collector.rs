@@ -1,8 +1,8 @@
-//! What decisions know of a node: the production window (S-4), published as a collector would, and received some time
-//! later.
+//! The state of a node that decisions see: the production window (S-4), published as a collector would publish it,
+//! and received some time later.
 //!
-//! Work is done only when a decision asks: what happened since the last publication waits until then. Progress of running
-//! tasks is not reported here, only their ends.
+//! Events are counted only when a decision needs the state. A task is reported when it ends; progress of running
+//! tasks is not.
 
 use super::options::Freshness;
 use crate::scenario::ScenarioError;
@@ -19,12 +19,12 @@ use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_core::window::{Share, Window};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The begin of the trace on the clocks of all nodes, which do not step. Both begin far from zero: what a state tells is
-/// rounded by slices that are counted from there.
+/// The beginning of the trace on the clocks of all nodes, which are never adjusted. Both clocks start far from zero,
+/// because windows round by time slices that are counted from zero.
 const START: Moment = Moment { now: MonotonicTime(1_700_000_000_000), wall: WallTime(1_700_000_000_000) };
 const DEVICE: &str = "fpga0";
 
-/// Everything of one node that is published.
+/// The collector of one node.
 #[derive(Debug)]
 pub struct Collector {
     window: Window,
@@ -37,18 +37,18 @@ pub struct Collector {
     seq: u64,
     published: Option<SimTime>,
     changed: bool,
-    /// What the slots held at the last publication that may be seen, if that has changed since.
+    /// Contents of the slots at the last publication that may have been received, if they have changed since.
     shown: Option<(SimTime, Shown)>,
     facts: NodeFacts,
     event: Event,
 }
 
-/// The part of a state that is not summed over time.
+/// The part of a state that describes an instant and is not a sum over time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// Bitstreams in slots.
+    /// The bitstreams in the slots.
     pub loaded: Vec<u32>,
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub queued: u32,
 }
 
@@ -60,7 +60,7 @@ struct Waiting {
     reconfiguration: Micros,
 }
 
-/// The name of a bitstream: a digest that says its number.
+/// The digest that names a bitstream; it contains the bitstream's number.
 #[must_use]
 pub fn digest(bitstream: u32) -> Digest {
     let mut bytes = [0xf9; 32];
@@ -68,20 +68,20 @@ pub fn digest(bitstream: u32) -> Digest {
     Digest::from_bytes(bytes)
 }
 
-/// The number of a bitstream by its name.
+/// The number of the bitstream with this digest.
 #[must_use]
 pub fn number(digest: &Digest) -> u32 {
     let [a, b, c, d, ..] = *digest.as_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// A simulated moment on the clock that only goes forward.
+/// A simulated instant on the monotonic clock.
 #[must_use]
 pub fn clock(at: SimTime) -> MonotonicTime {
     moment(at).now
 }
 
-/// A simulated moment on both clocks.
+/// A simulated instant on both clocks.
 #[must_use]
 pub fn moment(at: SimTime) -> Moment {
     let since_start = Millis(at.0 / 1000);
@@ -89,10 +89,10 @@ pub fn moment(at: SimTime) -> Moment {
 }
 
 impl Collector {
-    /// Of a node with one board.
+    /// A collector of a node with one board.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`] if there can be no such window.
+    /// [`ScenarioError::Invalid`] if the window or the heartbeat is out of range.
     pub fn new(freshness: &Freshness, slots: u32, model: &str) -> Result<Self, ScenarioError> {
         let window = Window::new(Micros::from_secs(freshness.window_s).millis())
             .map_err(|error| ScenarioError::Invalid(format!("freshness.window_s: {error}")))?;
@@ -131,19 +131,19 @@ impl Collector {
         })
     }
 
-    /// A request used a slot until now, loading included.
+    /// Records that a request used a slot for `duration` until now, including loading.
     pub fn ran(&mut self, bitstream: u32, duration: Micros, now: SimTime) {
         self.take_in(now);
         self.waiting.push_back(Waiting { at: now, bitstream, duration, reconfiguration: Micros::ZERO });
     }
 
-    /// A bitstream was loaded until now.
+    /// Records that loading a bitstream took `reconfiguration` until now.
     pub fn loaded(&mut self, bitstream: u32, reconfiguration: Micros, now: SimTime) {
         self.take_in(now);
         self.waiting.push_back(Waiting { at: now, bitstream, duration: Micros::ZERO, reconfiguration });
     }
 
-    /// To be called before the slots or the queue change: `shown` is what they are.
+    /// Must be called before slots or queue change; `shown` returns their contents before the change.
     pub fn before_change(&mut self, now: SimTime, shown: impl FnOnce() -> Shown) {
         if self.interval == Micros::ZERO {
             self.changed = true;
@@ -155,7 +155,7 @@ impl Collector {
         }
     }
 
-    /// What decisions know now; `shown` is what slots and queue are.
+    /// The state that decisions see now; `shown` returns the current contents of slots and queue.
     pub fn facts(&mut self, now: SimTime, shown: impl FnOnce() -> Shown) -> &NodeFacts {
         let due = self.due(now);
         let is_due = match self.published {
@@ -177,13 +177,13 @@ impl Collector {
         &self.facts
     }
 
-    /// The same, as it was when it was last asked for.
+    /// The state that the last call of [`Self::facts`] returned.
     #[must_use]
     pub fn known(&self) -> &NodeFacts {
         &self.facts
     }
 
-    /// The last moment whose publication has been received.
+    /// Time of the latest publication that has been received.
     fn due(&self, now: SimTime) -> SimTime {
         let sent = now - self.delay;
         match sent.0.checked_rem(self.interval.0) {
@@ -192,7 +192,7 @@ impl Collector {
         }
     }
 
-    /// Counts what happened before the last publication that may be seen: memory stays bounded.
+    /// Counts the events up to the last publication that may have been received, so that memory stays bounded.
     fn take_in(&mut self, now: SimTime) {
         let due = self.due(now);
         while let Some(event) = self.waiting.front().copied() {
@@ -254,14 +254,15 @@ impl Collector {
             buckets: measured.buckets,
             left_out: LeftOut::default(),
         };
-        // Annotations are short: what decisions see is what is left after that. Whoever sees everything at once doesn't
-        // read annotations.
+        // Annotations are bounded in size, so decisions see the decoded annotation. An interval of 0 means that
+        // decisions see everything at once, without annotations.
         if self.interval > Micros::ZERO
             && let Some(read) = encode(&state).ok().and_then(|encoded| decode(&encoded.text).ok())
         {
             state = read;
         }
-        // Its way is not counted into its age: the extender doesn't know how long that was either.
+        // As in the extender, the time of transport doesn't count towards the state's age: the extender can't know
+        // it.
         let received = Received::new(state, clock(at + self.delay), Millis::ZERO);
         self.facts.knowledge = Knowledge::Known(Box::new(received));
         self.published = Some(at);

@@ -1,5 +1,5 @@
-//! The simulation: what happens next, happens next. Arrivals come from the trace, everything else from a heap; decisions
-//! are `fpga-core`'s.
+//! The event loop of the simulation. Arrivals come from the trace, all other events from a heap; `fpga-core` makes
+//! the decisions.
 
 use super::collector::Collector;
 use super::jobs::{Job, Jobs};
@@ -18,10 +18,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
 
-/// How far into a node's queue one looks for requests of the same bitstream.
+/// Number of waiting requests of a node among which the next one with the same bitstream is searched.
 const LOOK_INTO_QUEUE: usize = 64;
 
-/// One run.
+/// One run of a scenario.
 pub struct Engine<'s> {
     scenario: &'s Scenario,
     now: SimTime,
@@ -36,7 +36,7 @@ pub struct Engine<'s> {
     sizes: Vec<Option<f64>>,
 }
 
-/// Something that happens at a node later.
+/// A future event at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at: SimTime,
@@ -56,10 +56,10 @@ enum What {
 }
 
 impl<'s> Engine<'s> {
-    /// Ready to run.
+    /// Prepares a run.
     ///
     /// # Errors
-    /// [`ScenarioError`] if the scenario makes no sense.
+    /// [`ScenarioError`] if the scenario is invalid.
     pub fn new(scenario: &'s Scenario) -> Result<Self, ScenarioError> {
         scenario.check()?;
         let mut nodes = Vec::new();
@@ -94,10 +94,10 @@ impl<'s> Engine<'s> {
         })
     }
 
-    /// Runs to the end.
+    /// Runs the trace to its end.
     ///
     /// # Errors
-    /// [`ScenarioError`] if the trace can't be read or a law was broken.
+    /// [`ScenarioError`] if the trace can't be read or an invariant was broken.
     pub fn run(mut self, trace: &mut Trace) -> Result<Outcome, ScenarioError> {
         let begin = self.now.secs() / 86_400.0;
         let end = self.scenario.trace.to_day.min(trace.end.secs() / 86_400.0);
@@ -119,7 +119,8 @@ impl<'s> Engine<'s> {
         Ok(outcome)
     }
 
-    /// Lets everything happen that comes before `until`; what ends at that moment ends first.
+    /// Processes all events up to and including `until`. Requests that end at an instant end before the arrivals of
+    /// the same instant.
     fn events_until(&mut self, until: SimTime) -> Result<(), ScenarioError> {
         loop {
             let next = self.events.peek().map(|Reverse(event)| event.at);
@@ -185,7 +186,7 @@ impl<'s> Engine<'s> {
             .ok_or_else(|| ScenarioError::Invariant(format!("there is no node {index}")))
     }
 
-    /// A slot got free that holds `bitstream`: who comes next?
+    /// A slot that holds `bitstream` became idle: begins the next waiting request.
     fn next_waiting(&mut self, index: u32, bitstream: u32) -> Result<(), ScenarioError> {
         let queue = self.scenario.slots.queue;
         let node = self.node(index)?;
@@ -243,7 +244,7 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// A request is at its node.
+    /// A request arrives at its node.
     fn enter(&mut self, index: u32, job: Job) {
         let Some(node) = self.nodes.get_mut(index as usize) else { return };
         if node.has_room() {
@@ -256,7 +257,7 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// A request takes a slot; there must be an idle one.
+    /// A request takes a slot; one must be idle.
     fn begin(&mut self, index: u32, job: &Job) {
         let now = self.now;
         let Some((took, load)) = self.take(index, job) else { return };
@@ -283,7 +284,7 @@ impl<'s> Engine<'s> {
         }));
     }
 
-    /// The paper's way (6.8): it is over before anything else happens.
+    /// Serves a request completely before the next event, as the paper does (6.8).
     fn serve_at_once(&mut self, index: u32, job: &Job, board: Micros) {
         let now = self.now;
         let Some((took, Some((slot, loading)))) = self.take(index, job) else { return };
@@ -300,7 +301,7 @@ impl<'s> Engine<'s> {
         self.measures.left(now, now);
     }
 
-    /// Takes a slot: the whole time that it is held, and the slot with the time for loading.
+    /// Takes a slot. Returns the time for which it is taken, and the slot with the time for loading.
     fn take(&mut self, index: u32, job: &Job) -> Option<(Micros, Option<(u32, Micros)>)> {
         let now = self.now;
         let memory = &self.memory;
@@ -337,7 +338,7 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// The node that serves a request.
+    /// Chooses the node that serves a request.
     fn route(&mut self, job: &Job) -> u32 {
         let routing = &self.scenario.routing;
         let all: Vec<u32>;
@@ -371,7 +372,7 @@ impl<'s> Engine<'s> {
     }
 }
 
-/// The size of a bitstream in megabytes, drawn once.
+/// The size of a bitstream in megabytes: drawn at its first use, constant afterwards.
 fn size(sizes: &mut Vec<Option<f64>>, scenario: &Scenario, bitstream: u32) -> f64 {
     let index = bitstream as usize;
     if sizes.len() <= index {

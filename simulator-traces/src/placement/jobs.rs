@@ -1,28 +1,30 @@
-//! What of a request runs on a board (S-9): the trace says nothing about boards, so the workload's parameters do.
+//! Splits requests into processor time and board time (S-9). Traces have no boards; the workload's parameters define
+//! the split.
 
 use super::options::{Owner, Scenario, Share, Workload};
 use crate::random::Random;
 use crate::time::{Micros, SimTime};
 use crate::trace::{Request, Trace};
 
-/// A request with its parts.
+/// A request with its parts on the processor and on the board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// When it arrives.
+    /// Time of arrival.
     pub at: SimTime,
-    /// Its function.
+    /// Number of the function.
     pub function: u32,
-    /// What it is placed with: its function or its application.
+    /// Number of the unit that is placed as one: the function or the application.
     pub unit: u32,
-    /// What must be in the slot.
+    /// Number of the bitstream that must be in the slot.
     pub bitstream: u32,
     /// Time on the processor.
     pub cpu: Micros,
-    /// Time on the board, if it uses it.
+    /// Time on the board; `None` if the request doesn't use it.
     pub board: Option<Micros>,
 }
 
-/// Makes jobs of requests. Draws in the order of the requests only, so that all policies get the same jobs.
+/// Turns requests into jobs. Random draws depend on the requests and their order only, so that all policies get the
+/// same jobs.
 #[derive(Debug)]
 pub struct Jobs {
     workload: Workload,
@@ -34,7 +36,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Those of a scenario.
+    /// The jobs of a scenario.
     #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
         Self {
@@ -47,7 +49,7 @@ impl Jobs {
         }
     }
 
-    /// The next one of `trace` that lies within the scenario's days.
+    /// The next job of `trace` within the scenario's days.
     pub fn next(&mut self, trace: &mut Trace) -> Option<Job> {
         loop {
             let request = trace.next()?;
@@ -86,7 +88,7 @@ impl Jobs {
         if self.workload.functions_per_bitstream <= 1.0 {
             return own;
         }
-        // So many bitstreams that on average as many functions share one.
+        // The number of bitstreams that gives this mean number of functions per bitstream.
         let owners = match self.workload.bitstream_of {
             Owner::Function => 424.0,
             Owner::Application => 119.0,
@@ -104,7 +106,7 @@ impl Jobs {
         }
     }
 
-    /// A draw that is the same for all requests of one function or application.
+    /// A uniform draw that is the same for all requests of one function or application.
     fn fixed(&self, stream: u64, of: u32) -> f64 {
         Random::new(self.seed, stream * 1_000_000 + u64::from(of)).unit()
     }

@@ -1,12 +1,12 @@
-//! All uses of each bitstream, known in advance: what the clairvoyant bound needs. It takes four bytes per request that
-//! uses a board; nothing else in a run grows with the trace.
+//! All uses of each bitstream, known in advance, for the clairvoyant bound. Memory is four bytes per request that
+//! uses a board; no other part of a run grows with the trace.
 
 use super::jobs::Jobs;
 use super::options::Scenario;
 use crate::scenario::ScenarioError;
 use crate::trace::Trace;
 
-/// The uses that are still to come, in milliseconds.
+/// The times of all uses in milliseconds, and how many of them have passed.
 #[derive(Debug, Default)]
 pub struct Lookahead {
     uses: Vec<Vec<u32>>,
@@ -14,7 +14,7 @@ pub struct Lookahead {
 }
 
 impl Lookahead {
-    /// Of all that a scenario's trace brings.
+    /// Reads the whole trace of a scenario.
     ///
     /// # Errors
     /// [`ScenarioError`] if the trace can't be read.
@@ -35,14 +35,14 @@ impl Lookahead {
         Ok(all)
     }
 
-    /// One use of a bitstream has come.
+    /// Records that the next use of a bitstream has happened.
     pub fn used(&mut self, bitstream: u32) {
         if let Some(passed) = self.passed.get_mut(bitstream as usize) {
             *passed += 1;
         }
     }
 
-    /// When it comes next but `skip`; the end of time if it doesn't.
+    /// Time of the next use of a bitstream in milliseconds, after skipping `skip` uses; `u32::MAX` if there is none.
     #[must_use]
     pub fn next(&self, bitstream: u32, skip: usize) -> u32 {
         let index = bitstream as usize;

@@ -1,4 +1,5 @@
-//! What a run measures: waits and cold starts, usage of the window node by node, and the laws that every run must keep.
+//! The measurements of a run: waits and cold starts, usage of the window for each node, and the invariants of every
+//! run.
 
 use super::node::Node;
 use crate::outcome::{Outcome, Table};
@@ -7,15 +8,15 @@ use crate::time::{Micros, SimTime};
 use crate::trace::statistics::quantile;
 use std::collections::VecDeque;
 
-/// Looks at the nodes within one window.
+/// Number of looks at the nodes per window.
 const LOOKS: u64 = 10;
-/// Bins of waits per factor of ten.
+/// Bins of the histogram of waits per factor of ten.
 const BINS: f64 = 100.0;
 
-/// What a node had done when counting began, and its slot time, loading time and processor time until then.
+/// A node's counters when the warm-up ended, with its slot time, loading time and processor time until then.
 type Before = (super::node::Done, [u64; 3]);
 
-/// Everything that is measured.
+/// The measurements of a run.
 #[derive(Debug)]
 pub struct Measures {
     look: Micros,
@@ -23,18 +24,18 @@ pub struct Measures {
     looks_per_sample: u64,
     looks: u64,
     next_look: SimTime,
-    /// What happens before is no part of the outcome.
+    /// End of the warm-up. Earlier events don't count.
     counts_from: SimTime,
-    /// Per look within the window, per node: slot time, loading time, processor time so far.
+    /// For each look in the window and each node: slot time, loading time and processor time so far, in microseconds.
     history: VecDeque<Vec<[u64; 3]>>,
     samples: Samples,
-    /// What each node had done when counting began, once it has.
+    /// The counters of each node when the warm-up ended; `None` before.
     before: Option<Vec<Before>>,
-    /// All requests, those on boards, those that found their bitstream missing.
+    /// Number of requests.
     pub requests: u64,
-    /// Requests that use a board.
+    /// Number of requests that use a board.
     pub board_requests: u64,
-    /// Of these the ones that loaded.
+    /// Number of requests that had to load their bitstream.
     pub cold: u64,
     waits: Vec<u64>,
     wait_sum: Micros,
@@ -43,7 +44,7 @@ pub struct Measures {
     law: Law,
 }
 
-/// Sums over samples.
+/// Samples of all nodes: medians, and sums of coefficients of variation with their counts.
 #[derive(Debug, Default)]
 struct Samples {
     usage_median: Vec<f64>,
@@ -52,8 +53,8 @@ struct Samples {
     reconfiguration_variation: (f64, u64),
 }
 
-/// Little's law in whole microseconds: the area under the number of requests in the system is the sum of the times that
-/// each of them is in it.
+/// Little's law in whole microseconds: the area under the number of requests in the system equals the sum of the
+/// times that the requests spend in it.
 #[derive(Debug, Default)]
 struct Law {
     inside: u64,
@@ -65,7 +66,7 @@ struct Law {
 }
 
 impl Measures {
-    /// Nothing yet.
+    /// Measurements before the first event.
     #[must_use]
     pub fn new(window: Micros, sample: Micros, warm_up: Micros, begin: SimTime) -> Self {
         let look = Micros((window.0 / LOOKS).max(1));
@@ -78,7 +79,7 @@ impl Measures {
             counts_from: begin + warm_up,
             history: VecDeque::new(),
             samples: Samples::default(),
-            // Without warm-up nobody has done anything before.
+            // Without a warm-up all counters start at zero.
             before: (warm_up == Micros::ZERO).then(Vec::new),
             requests: 0,
             board_requests: 0,
@@ -91,22 +92,23 @@ impl Measures {
         }
     }
 
-    /// When the nodes are to be looked at next.
+    /// Time of the next look at the nodes.
     #[must_use]
     pub fn next_look(&self) -> SimTime {
         self.next_look
     }
 
-    /// Whether what happens now counts.
+    /// Whether events at `now` count.
     #[must_use]
     pub fn counts(&self, now: SimTime) -> bool {
         now >= self.counts_from
     }
 
-    /// Looks at the nodes; `serial` says that slots can be used more than they are there.
+    /// Samples the nodes. `serial` has the slot time of each node if requests don't occupy slots; it may exceed the
+    /// time there is.
     ///
     /// # Errors
-    /// [`ScenarioError::Invariant`] if a node was used more than it can be.
+    /// [`ScenarioError::Invariant`] if a node was used for more slot time than it has, or its slots are inconsistent.
     pub fn look(&mut self, nodes: &[Node], serial: Option<&[Micros]>) -> Result<(), ScenarioError> {
         let now = self.next_look;
         self.next_look += self.look;
@@ -155,7 +157,7 @@ impl Measures {
         Ok(())
     }
 
-    /// Processor time of each node in the window that ends at the last look.
+    /// Processor time of each node in the window up to now, in microseconds.
     #[must_use]
     pub fn recent_cpu(&self, nodes: &[Node]) -> Vec<u64> {
         let was = self.history.front();
@@ -163,14 +165,14 @@ impl Measures {
         nodes.iter().enumerate().map(|(index, node)| node.cpu.0 - before(index)).collect()
     }
 
-    /// A request for a board has come.
+    /// Records the arrival of a request that uses a board.
     pub fn arrived(&mut self, now: SimTime) {
         self.law.step(now);
         self.law.inside += 1;
         self.law.came += 1;
     }
 
-    /// One began after `wait`.
+    /// Records that a request began after `wait`.
     pub fn began(&mut self, wait: Micros, counts: bool) {
         if !counts {
             return;
@@ -186,7 +188,7 @@ impl Measures {
         self.waits[bin] += 1;
     }
 
-    /// One that came at `came` has left the board.
+    /// Records that a request which arrived at `came` has left the board.
     pub fn left(&mut self, came: SimTime, now: SimTime) {
         self.law.step(now);
         self.law.inside -= 1;
@@ -194,10 +196,10 @@ impl Measures {
         self.law.stays += u128::from((now - came).0);
     }
 
-    /// Everything is over: the laws are checked, and the sums become an outcome.
+    /// Ends the run: checks the invariants and computes the outcome.
     ///
     /// # Errors
-    /// [`ScenarioError::Invariant`] if a law does not hold.
+    /// [`ScenarioError::Invariant`] if an invariant does not hold.
     pub fn finish(&mut self, nodes: &[Node], now: SimTime, serial: bool) -> Result<Outcome, ScenarioError> {
         self.law.check()?;
         let service: u64 = nodes.iter().map(|node| node.done.service.0).sum();
@@ -263,7 +265,7 @@ impl Measures {
         outcome
     }
 
-    /// The nodes' median usage of the window at each sample, in order.
+    /// The medians over the nodes at each sample.
     fn series_of_samples(&self) -> Table {
         let medians = self.samples.usage_median.iter().zip(&self.samples.cpu_median).enumerate();
         let rows = medians
@@ -284,7 +286,7 @@ impl Measures {
     }
 }
 
-/// What each node did.
+/// The totals of each node.
 fn series_of_nodes(nodes: &[Node], before: &[Before]) -> Table {
     let rows = nodes.iter().zip(before).enumerate().map(|(number, (node, (before, _)))| {
         let secs = |is: Micros, was: Micros| (is - was).secs().to_string();
@@ -343,7 +345,7 @@ fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// The coefficient of variation: deviation by mean; nothing where all is zero.
+/// The coefficient of variation: standard deviation divided by mean; `None` if the mean is zero.
 fn variation(values: &[f64]) -> Option<f64> {
     let mean = mean(values);
     if mean <= 0.0 {

@@ -1,4 +1,4 @@
-//! What is remembered, or foreseen, of bitstreams: by it boards evict, and the router reckons what loading costs.
+//! The past or future uses of bitstreams, by which boards evict and the router estimates the cost of loading.
 
 use super::collector::clock;
 use super::lookahead::Lookahead;
@@ -8,21 +8,21 @@ use crate::time::{Micros, SimTime};
 use fpga_core::reuse::{Foresight, Horizon};
 use std::num::NonZeroU32;
 
-/// Of all boards.
+/// The uses of bitstreams on all boards.
 #[derive(Debug)]
 pub struct Memory {
     eviction: Eviction,
     remembers: Remembers,
-    /// One per board, or one for all.
+    /// One entry per board, or one for all boards.
     foresights: Vec<Foresight<u32>>,
     lookahead: Lookahead,
-    /// In how many slots of all boards each bitstream is.
+    /// For each bitstream, the number of slots on all boards that hold it.
     copies: Vec<u32>,
     random: u64,
 }
 
 impl Memory {
-    /// That of a scenario with so many boards.
+    /// The memory of a scenario with `boards` boards.
     ///
     /// # Errors
     /// [`ScenarioError`] if the trace can't be read in advance.
@@ -57,7 +57,7 @@ impl Memory {
         }
     }
 
-    /// A request for a bitstream was sent to a board.
+    /// Records that a request for a bitstream was sent to a board.
     pub fn used(&mut self, board: u32, bitstream: u32, now: SimTime) {
         match self.eviction {
             Eviction::Predicted => {
@@ -74,7 +74,7 @@ impl Memory {
         }
     }
 
-    /// One was loaded, another may have gone for it.
+    /// Records that a bitstream was loaded and another one possibly evicted for it.
     pub fn loaded(&mut self, board: u32, loaded: u32, evicted: Option<u32>, now: SimTime) {
         let most = loaded.max(evicted.unwrap_or(0)) as usize;
         if self.copies.len() <= most {
@@ -91,7 +91,7 @@ impl Memory {
         }
     }
 
-    /// What it is worth to keep a bitstream on a board that has so many copies of it.
+    /// The value of keeping a bitstream on a board that has `on_board` copies of it.
     #[must_use]
     pub fn worth(&self, board: u32, bitstream: u32, on_board: NonZeroU32, now: SimTime) -> u64 {
         let on_all =
@@ -107,7 +107,7 @@ impl Memory {
                 foresight.map_or(0, |foresight| u64::from(foresight.worth(bitstream, copies, clock(now))))
             }
             Eviction::Clairvoyant => {
-                // Of several copies one is wanted at the next use, another one only at the use after it.
+                // The n-th copy of a bitstream is needed only at its n-th next use.
                 u64::from(u32::MAX - self.lookahead.next(bitstream, on_all().get() as usize - 1))
             }
             Eviction::Random => {

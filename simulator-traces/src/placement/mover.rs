@@ -1,5 +1,5 @@
-//! Moves units whose demand changed (S-11): from time to time, where `fpga-core` reckons that cold starts are saved. Hands out
-//! replicas by demand, too, if there is a budget for them.
+//! Moves units whose demand has changed (S-11): periodically, where `fpga-core` predicts fewer cold starts.
+//! Distributes replicas by demand if there is a budget for them.
 
 use super::collector::clock;
 use super::options::Placement;
@@ -8,13 +8,13 @@ use fpga_core::rebalance::{Move, Placed, plan};
 use fpga_core::replicas::apportion;
 use fpga_core::reuse::Gaps;
 
-/// Who decides on moves, and what it knows of units.
+/// Plans moves and numbers of replicas.
 #[derive(Debug)]
 pub struct Mover {
     interval: Micros,
     most: usize,
     gain: f32,
-    /// Replicas per unit.
+    /// Mean number of replicas per unit.
     budget: f64,
     next: SimTime,
     units: Vec<Known>,
@@ -30,7 +30,7 @@ struct Known {
 }
 
 impl Mover {
-    /// That of a scenario.
+    /// The mover of a scenario.
     #[must_use]
     pub fn new(placement: &Placement, begin: SimTime) -> Self {
         let interval = Micros::from_secs(placement.move_minutes * 60.0);
@@ -47,7 +47,7 @@ impl Mover {
         }
     }
 
-    /// A unit uses the board for so long.
+    /// Records that a unit uses the board for `board`.
     pub fn used(&mut self, unit: u32, bitstream: u32, board: Micros, now: SimTime) {
         if self.next == SimTime::END {
             return;
@@ -62,19 +62,19 @@ impl Mover {
         known.demand = known.demand.saturating_add(board.0);
     }
 
-    /// Whether it is time to look.
+    /// Whether the next look at the units is due.
     #[must_use]
     pub fn is_due(&self, now: SimTime) -> bool {
         now >= self.next
     }
 
-    /// How many moves there were.
+    /// Number of moves so far.
     #[must_use]
     pub fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// Of each of so many units its bitstream and how many replicas it gets; nothing at all without a budget.
+    /// The bitstream and the number of replicas of each of the first `units` units; empty without a budget.
     pub fn replicas(&mut self, units: usize, nodes: usize) -> Vec<(u32, u32)> {
         if self.budget <= 0.0 {
             return Vec::new();
@@ -88,7 +88,7 @@ impl Mover {
         self.units.iter().map(|known| known.bitstream).zip(replicas).collect()
     }
 
-    /// Moves: unit, its bitstream, where to.
+    /// The moves that are due: unit, its bitstream, and the new node.
     pub fn plan(&mut self, placed: &[(u32, u32)], slots: &[u32], now: SimTime) -> Vec<(u32, u32, u32)> {
         self.next = now + self.interval;
         let at = clock(now);

@@ -1,4 +1,4 @@
-//! One node: its slots, who waits for them, and what it has done so far. Slots are the production table (S-7).
+//! One node: its slots, its queue, and its counters. The slots are the production table (S-7).
 
 use super::collector::{Collector, Shown, digest, number};
 use super::jobs::Job;
@@ -11,53 +11,53 @@ use std::num::NonZeroU32;
 /// A node with a board.
 #[derive(Debug)]
 pub struct Node {
-    /// The board's slots.
+    /// The production table of the slots.
     slots: SlotTable,
-    /// What the router sees of each slot, in order.
+    /// The slots as the router sees them, in order.
     pub view: Vec<Slot<u32>>,
-    /// Who waits for a slot, the longest first.
+    /// The requests that wait for a slot, the longest waiting first.
     pub waiting: VecDeque<Job>,
-    /// Its collector.
+    /// The node's collector.
     pub collector: Collector,
-    /// Time to load a bitstream, and more per megabyte of it.
+    /// Time to load a bitstream, and additional milliseconds per megabyte of it.
     pub reconfiguration: (Micros, f64),
-    /// Slots in use.
+    /// Number of busy slots.
     pub busy: u32,
-    /// Slot time used until `busy_until`.
+    /// Slot time used until `busy_since`.
     busy_time: Micros,
     busy_since: SimTime,
-    /// What it did so far.
+    /// The node's counters.
     pub done: Done,
-    /// Processor time of requests that arrived so far.
+    /// Processor time of all requests that have arrived.
     pub cpu: Micros,
 }
 
-/// What a node did.
+/// The counters of a node since the beginning of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Requests that began on the board.
+    /// Number of requests that began on the board.
     pub started: u64,
-    /// Of these the ones that had to load their bitstream.
+    /// Number of requests that had to load their bitstream.
     pub cold: u64,
-    /// Time spent loading.
+    /// Time spent loading bitstreams.
     pub reconfiguration: Micros,
-    /// Time on the board that requests asked for, loading included.
+    /// Board time of the requests that began, including loading.
     pub service: Micros,
 }
 
-/// How a request got its slot.
+/// The slot that a request was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// The slot.
+    /// Index of the slot.
     pub slot: u32,
-    /// What was in it before, if that is gone.
+    /// The bitstream that was evicted from the slot.
     pub evicted: Option<u32>,
-    /// Whether its bitstream was there.
+    /// Whether the bitstream of the request was in the slot already.
     pub resident: bool,
 }
 
 impl Node {
-    /// An idle one with empty slots.
+    /// An idle node with empty slots.
     #[must_use]
     pub fn new(slots: NonZeroU32, collector: Collector, reconfiguration: (Micros, f64)) -> Self {
         let slot = Slot { resident: None, state: SlotState::Idle, last_use: 0 };
@@ -81,13 +81,14 @@ impl Node {
         (self.busy as usize) < self.view.len()
     }
 
-    /// What the router sees of it.
+    /// The board as the router sees it.
     #[must_use]
     pub fn board(&self) -> Board<'_, u32> {
         Board { slots: &self.view, waiting: self.waiting.len() }
     }
 
-    /// Takes a slot for a bitstream as a device manager does; `worth` says what not to evict.
+    /// Takes a slot for a bitstream as a device manager does. Bitstreams with greater `worth` are evicted later.
+    /// `None` if no slot is idle.
     pub fn take<W: Ord>(
         &mut self,
         bitstream: u32,
@@ -126,13 +127,13 @@ impl Node {
         }
     }
 
-    /// Slot time used until now.
+    /// Slot time used up to `now`.
     #[must_use]
     pub fn busy_time(&self, now: SimTime) -> Micros {
         self.busy_time + Micros((now - self.busy_since).0 * u64::from(self.busy))
     }
 
-    /// Whether the table and what the router sees of it agree.
+    /// Whether the production table and the router's view agree.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
         self.slots.in_use() == self.busy as usize
@@ -143,19 +144,19 @@ impl Node {
                 .all(|(is, seen)| is.map(|digest| number(&digest)) == seen.resident)
     }
 
-    /// What is published of slots and queue.
+    /// The slots and the queue as they are published.
     #[must_use]
     pub fn shown(&self) -> Shown {
         shown(&self.view, self.waiting.len())
     }
 
-    /// What decisions know of it.
+    /// The state of the node that decisions see at `now`.
     pub fn facts(&mut self, now: SimTime) -> &fpga_core::node_facts::NodeFacts {
         let (view, waiting) = (&self.view, self.waiting.len());
         self.collector.facts(now, || shown(view, waiting))
     }
 
-    /// The same, as it was when it was last asked for.
+    /// The state that the last call of [`Self::facts`] returned.
     #[must_use]
     pub fn known(&self) -> &fpga_core::node_facts::NodeFacts {
         self.collector.known()

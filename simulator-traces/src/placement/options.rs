@@ -1,7 +1,7 @@
-//! What a scenario of kind `placement` may say. Everything has a default: the paper's parameters (S-9, S-10) on the
+//! The options of scenarios of kind `placement`. All have defaults: the paper's parameters (S-9, S-10) on the
 //! synthetic trace, with boards and requests as this project builds them.
 //!
-//! Where the paper leaves a choice open, the choice is an option here.
+//! Each choice that the paper leaves open is an option.
 
 mod boards;
 mod placement;
@@ -15,57 +15,57 @@ use crate::scenario::ScenarioError;
 use crate::trace::Origin;
 use serde::Deserialize;
 
-/// What is simulated.
+/// A scenario of kind `placement`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Looked at before this is read.
+    /// Read before, by [`crate::scenario`].
     #[serde(rename = "kind")]
     _kind: serde::de::IgnoredAny,
-    /// Of every random choice but those of the synthetic trace.
+    /// Seed of all random choices except the synthetic trace's.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Where requests come from.
+    /// Source of the requests.
     #[serde(default)]
     pub trace: Trace,
     /// The boards.
     #[serde(default)]
     pub cluster: Cluster,
-    /// What of a request runs on a board.
+    /// The part of a request that runs on a board.
     #[serde(default)]
     pub workload: Workload,
-    /// Where functions go.
+    /// Placement of the functions.
     #[serde(default)]
     pub placement: Placement,
-    /// How old what is known of nodes is.
+    /// Age of the states that decisions see.
     #[serde(default)]
     pub freshness: Freshness,
-    /// Which node serves a request of a function.
+    /// Choice of the node that serves a request.
     #[serde(default)]
     pub routing: Routing,
-    /// What happens in a node's slots.
+    /// Behaviour of the nodes' slots.
     #[serde(default)]
     pub slots: Slots,
-    /// What is measured.
+    /// Times of the measurements.
     #[serde(default)]
     pub measure: Measure,
 }
 
-/// What is measured.
+/// Times of the measurements.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measure {
-    /// Time between looks at the nodes' windows; the paper's text has 30 s, its table 30 min.
+    /// Time between two samples of the nodes' windows; the paper's text says 30 s, its table 30 min.
     pub sample_s: f64,
-    /// Time at the start that counts for nothing.
+    /// Time at the start that the outcome leaves out, in days.
     pub warm_up_days: f64,
 }
 
 impl Scenario {
-    /// Where its requests come from.
+    /// The source of the scenario's requests.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`] if a path is missing.
+    /// [`ScenarioError::Invalid`] if the path is missing.
     pub fn origin(&self) -> Result<Origin, ScenarioError> {
         let path = || {
             let missing =
@@ -79,7 +79,7 @@ impl Scenario {
         })
     }
 
-    /// All kinds of boards.
+    /// The boards of all kinds.
     #[must_use]
     pub fn all_boards(&self) -> Vec<Boards> {
         let Cluster { nodes, slots, reconfiguration_ms, reconfiguration_ms_per_mb, .. } = self.cluster;
@@ -88,10 +88,10 @@ impl Scenario {
         std::iter::once(first).chain(self.cluster.boards.iter().cloned()).collect()
     }
 
-    /// Whether its numbers make sense.
+    /// Checks that numbers are in range.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`] says which does not.
+    /// [`ScenarioError::Invalid`] names the first option that is not.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let nodes: u64 = self.all_boards().iter().map(|boards| u64::from(boards.nodes)).sum();
         let [from, to] = self.workload.bitstream_mb;

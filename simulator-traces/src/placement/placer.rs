@@ -1,5 +1,5 @@
-//! Where units go: the extender's decision (S-1, S-2), from `fpga-core`, with the scores of kube-scheduler's other plugins
-//! added as kube-scheduler adds them.
+//! Places units by the extender's decision (S-1, S-2), made by `fpga-core`. Scores of kube-scheduler's other plugins
+//! are added as kube-scheduler adds them.
 
 use super::collector::{clock, digest};
 use super::node::Node;
@@ -15,12 +15,12 @@ use fpga_core::score::{MaxScore, Weights};
 use fpga_core::signals::AskedKind;
 use fpga_core::units::Millis;
 
-/// Pods that fit on a node, as kubelets have it.
+/// Most pods per node, the default of kubelets.
 const PODS: u32 = 110;
-/// How often it is learnt what pods use, as the extender does.
+/// Interval at which the usage of pods is learnt; the extender's.
 const LEARN: Micros = Micros(5_000_000);
 
-/// What places units.
+/// Places units on nodes.
 #[derive(Debug)]
 pub struct Placer {
     rules: DecisionRules,
@@ -37,10 +37,10 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// That of a scenario.
+    /// The placer of a scenario.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`] if a setting of the extender can't be understood.
+    /// [`ScenarioError::Invalid`] if a setting of the extender is invalid.
     pub fn new(placement: &Placement, nodes: usize, seed: u64) -> Result<Self, ScenarioError> {
         let invalid = |name: &str, error: &dyn std::error::Error| {
             ScenarioError::Invalid(format!("placement.{name}: {error}"))
@@ -66,14 +66,14 @@ impl Placer {
         })
     }
 
-    /// How many were made.
+    /// Number of placements so far.
     #[must_use]
     pub fn placements(&self) -> u64 {
         self.placements
     }
 
-    /// Chooses nodes for `replicas` pods of a unit that uses a bitstream, the best first. `cpu` is what the processor of
-    /// each node did in the window.
+    /// Chooses nodes for `replicas` pods of a unit that uses a bitstream, the best first. `cpu` is the processor time
+    /// of each node in the window, in microseconds.
     pub fn place(
         &mut self,
         unit: u32,
@@ -88,7 +88,7 @@ impl Placer {
         chosen
     }
 
-    /// The same for a unit that is on the nodes `chosen` already: until it is on so many.
+    /// Like [`Self::place`] for a unit that already is on the nodes `chosen`: adds nodes until there are `replicas`.
     #[expect(clippy::too_many_arguments, reason = "what a decision depends on")]
     pub fn extend(
         &mut self,
@@ -128,7 +128,7 @@ impl Placer {
         }
     }
 
-    /// A unit is taken from a node.
+    /// Removes a replica of a unit from a node.
     pub fn remove(&mut self, unit: u32, replica: u32, node: u32) {
         if let Some(placed) = self.placed.get_mut(node as usize) {
             *placed = placed.saturating_sub(1);
@@ -138,7 +138,7 @@ impl Placer {
         }
     }
 
-    /// A unit is put on a node that was not chosen here.
+    /// Records that a replica of a unit is on a node, whoever chose the node.
     pub fn count(&mut self, unit: u32, replica: u32, bitstream: u32, node: u32, now: SimTime) {
         self.placements += 1;
         if let Some(placed) = self.placed.get_mut(node as usize) {
@@ -149,16 +149,17 @@ impl Placer {
                 uid: uid(unit, replica),
                 owner: Some(format!("unit-{unit}")),
                 node: self.names.get(node as usize).cloned().unwrap_or_default(),
-                // Units of the simulator run on any board.
+                // Units of the simulator run on boards of any kind.
                 kind: AskedKind::ANY,
                 bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
             };
-            // A node that is full of pods keeps no more; nothing else depends on it.
+            // A node may refuse to remember more pods than it has room for; nothing depends on it here.
             let _ = self.expected.bound(&pod, Millis::ZERO, clock(now));
         }
     }
 
-    /// Per node the sum of all plugins' scores, 0 to 100 each; nothing where the pod doesn't fit.
+    /// The sum of all plugins' scores for each node, each plugin from 0 to 100 times its weight; `None` where the pod
+    /// doesn't fit.
     fn totals(&mut self, bitstream: u32, nodes: &mut [Node], cpu: &[u64], now: SimTime) -> Vec<Option<f64>> {
         for node in nodes.iter_mut() {
             node.facts(now);
@@ -213,7 +214,7 @@ impl Placer {
             }
             Others::CpuUsage | Others::CpuUsageInTies => {
                 let weight = match self.others {
-                    // Less than one point of the other.
+                    // Small enough that the sum over all ranks is less than one point of the extender's score.
                     Others::CpuUsageInTies => 1e-6,
                     _ => self.others_weight,
                 };

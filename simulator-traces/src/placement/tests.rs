@@ -28,9 +28,10 @@ fn request(at: f64, duration: f64, function: u32) -> Request {
 fn a_tiny_scenario_comes_out_as_worked_by_hand() {
     let scenario =
         scenario("[cluster]\nnodes = 1\nslots = 2\nreconfiguration_ms = 1000\n[workload]\np = 1\nr = 1\n");
-    // Slot A: function 0 loads 0..1, runs 1..3. Slot B: function 1 loads 0.5..1.5, runs until 4.5.
-    // Function 2 at 1 waits for A: from 3, loads, runs 4..5. Function 0 at 6: A lost it to 2, B (last used 4.5) goes
-    // before A (last used 5): loads, runs 7..8. Function 2 at 9: still in A, no load.
+    // Slot A: function 0 loads from 0 to 1 and runs from 1 to 3. Slot B: function 1 loads from 0.5 to 1.5 and runs
+    // until 4.5. Function 2 arrives at 1 and waits for A until 3, loads, and runs from 4 to 5. Function 0 arrives at
+    // 6; function 2 has taken A. B (last used at 4.5) is evicted before A (last used at 5): loads, and runs from 7 to
+    // 8. Function 2 at 9 is still in A and loads nothing.
     let requests = vec![
         request(0.0, 2.0, 0),
         request(0.5, 3.0, 1),
@@ -51,7 +52,7 @@ fn a_tiny_scenario_comes_out_as_worked_by_hand() {
 fn the_first_rows_of_the_shipped_sample_come_out_as_worked_by_hand() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/traces/azure-functions-2021-sample-200.csv");
     let all: Vec<Request> = Trace::open(&Origin::Azure2021(PathBuf::from(path))).unwrap().collect();
-    // By hand: with everybody on one node and a slot for each function, a function is cold at its first request only.
+    // With all functions on one node and one slot per function, only the first request of a function is cold.
     let functions = all.iter().map(|request| request.function).max().unwrap() + 1;
     let text = format!(
         "[cluster]\nnodes = 1\nslots = {functions}\n[workload]\np = 1\nm_ms = 0\nr = 0.5\n[slots]\nrequests = \"serial\"\n"
@@ -59,7 +60,7 @@ fn the_first_rows_of_the_shipped_sample_come_out_as_worked_by_hand() {
     let outcome = simulate(&scenario(&text), all.clone());
     assert_eq!(get(&outcome, "requests"), 199.0);
     assert_eq!(get(&outcome, "cold_starts"), f64::from(functions));
-    // And with one slot at each change from one function to another.
+    // With one slot, each change from one function to another is a cold start.
     let changes = 1 + all.windows(2).filter(|pair| pair[0].function != pair[1].function).count();
     let one = scenario(
         "[cluster]\nnodes = 1\nslots = 1\n[workload]\np = 1\nm_ms = 0\nr = 0.5\n[slots]\nrequests = \"serial\"\n",
@@ -102,7 +103,7 @@ fn requests_that_come_out_of_order_stop_the_run() {
     assert!(error.contains("comes after"), "{error}");
 }
 
-/// Mean waits of runs with these service times, and half the width of their 99 % interval.
+/// The mean wait over runs with these service times, and half the width of its 99 % confidence interval.
 fn waits(rate: f64, service: impl Fn(&mut Random) -> f64) -> (f64, f64) {
     let single = scenario(
         "[cluster]\nnodes = 1\nslots = 1\nreconfiguration_ms = 0\n[workload]\np = 1\nm_ms = 0\nr = 1\n",
@@ -135,7 +136,7 @@ fn one_slot_with_random_arrivals_and_exponential_times_is_the_closed_form_of_m_m
 
 #[test]
 fn one_slot_with_random_arrivals_and_any_times_is_the_closed_form_of_m_g_1() {
-    // Evenly from 0 to 2: mean 1, second moment 4/3.
+    // Service times are uniform from 0 to 2: mean 1, second moment 4/3.
     let (mean, half) = waits(0.7, |random| 2.0 * random.unit());
     let wait = 0.7 * (4.0 / 3.0) / (2.0 * (1.0 - 0.7));
     assert!((mean - wait).abs() <= half && half < 0.2, "{mean} ± {half}, closed form {wait}");
@@ -152,7 +153,7 @@ fn the_same_seed_gives_the_same_outcome_byte_for_byte() {
 fn the_numbers_are_those_of_every_machine() {
     let outcome = super::run(&scenario("[trace]\nrequests = 30000\n")).unwrap();
     let cold = get(&outcome, "cold_starts");
-    // Worked out once: who changes decisions, or the trace, changes this on purpose.
+    // Changes of decisions or of the synthetic trace change this number on purpose.
     assert_eq!(cold, COLD_STARTS_OF_30000);
 }
 
@@ -231,7 +232,7 @@ proptest! {
             })
             .collect();
         let count = requests.len();
-        // The laws themselves are checked in the run; here it must come to its end.
+        // The run itself checks the invariants; here it must end without an error.
         let outcome = simulate(&scenario(&text), requests);
         prop_assert_eq!(get(&outcome, "requests"), count as f64);
         prop_assert!(get(&outcome, "cold_starts") <= get(&outcome, "board_requests"));

@@ -1,4 +1,5 @@
-//! Where units are: placed at their first request, moved and copied when their demand changed (S-11).
+//! The nodes of each unit. A unit is placed at its first request; it is moved and replicated when its demand has
+//! changed (S-11).
 
 use super::jobs::Job;
 use super::mover::Mover;
@@ -8,7 +9,7 @@ use super::placer::Placer;
 use crate::scenario::ScenarioError;
 use crate::time::{Micros, SimTime};
 
-/// All units, and who decides where they go.
+/// All units with the placer and the mover.
 #[derive(Debug)]
 pub struct Units {
     placement: Placement,
@@ -25,10 +26,10 @@ struct Unit {
 }
 
 impl Units {
-    /// None yet.
+    /// No units yet.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`] if a setting of the extender can't be understood.
+    /// [`ScenarioError::Invalid`] if a setting of the extender is invalid.
     pub fn new(
         placement: &Placement,
         nodes: usize,
@@ -43,26 +44,27 @@ impl Units {
         })
     }
 
-    /// The nodes on which a unit is.
+    /// The nodes that have a replica of a unit.
     #[must_use]
     pub fn nodes_of(&self, unit: u32) -> &[u32] {
         self.units.get(unit as usize).map_or(&[], |unit| &unit.nodes)
     }
 
-    /// When its first request can be served.
+    /// The time from which a unit can serve requests.
     #[must_use]
     pub fn ready(&self, unit: u32) -> SimTime {
         self.units.get(unit as usize).map_or(SimTime::BEGIN, |unit| unit.ready)
     }
 
-    /// How many placements and moves there were, and how many replicas there are.
+    /// Number of placements, of moves, and of current replicas, with their names.
     #[must_use]
     pub fn counts(&self) -> [(&'static str, u64); 3] {
         let replicas = self.units.iter().map(|unit| unit.nodes.len() as u64).sum();
         [("placements", self.placer.placements()), ("moves", self.mover.moves()), ("replicas", replicas)]
     }
 
-    /// A request has come: its unit is placed if it is nowhere. `cpu` is what processors did in the window.
+    /// Places the unit of a job that has arrived, if it has no valid placement. `cpu` returns the processor time of
+    /// each node in the window.
     pub fn place_if_needed(
         &mut self,
         job: &Job,
@@ -93,12 +95,12 @@ impl Units {
         unit.ready = now + Micros::from_millis(self.placement.start_ms);
     }
 
-    /// A unit uses a board for so long.
+    /// Records that a unit uses a board for `board`.
     pub fn used(&mut self, job: &Job, board: Micros) {
         self.mover.used(job.unit, job.bitstream, board, job.at);
     }
 
-    /// Moves and copies units, if it is time to look at them.
+    /// Moves and replicates units if the next look at them is due.
     pub fn look_if_due(&mut self, nodes: &mut [Node], cpu: impl Fn(&[Node]) -> Vec<u64>, now: SimTime) {
         if !self.mover.is_due(now) {
             return;
@@ -122,7 +124,7 @@ impl Units {
         self.copy(nodes, cpu, now);
     }
 
-    /// As many replicas as demand and budget say.
+    /// Adds and removes replicas according to demand and budget.
     fn copy(&mut self, nodes: &mut [Node], cpu: impl Fn(&[Node]) -> Vec<u64>, now: SimTime) {
         let wanted = self.mover.replicas(self.units.len(), nodes.len());
         if wanted.is_empty() {

@@ -1,7 +1,7 @@
-//! The Azure Functions Dataset 2019: per day how often each function was called in each minute, and quantiles of its
-//! durations. When in its minute a request comes, and how long it takes, is drawn from that.
+//! The Azure Functions Dataset 2019: for each day, the number of calls of each function in each minute, and quantiles
+//! of its durations. The second within the minute and the duration of a request are drawn at random.
 //!
-//! One day is held at a time.
+//! One day at a time is kept in memory.
 
 use super::file::Names;
 use super::{BadRow, Request};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const MINUTES: usize = 1440;
 const MINUTE: f64 = 60.0;
-/// The quantiles that the dataset has, by the ends of their columns' names.
+/// The quantiles in the dataset: share, and end of the column's name.
 const QUANTILES: [(f64, &str); 7] = [
     (0.0, "percentile_Average_0"),
     (0.01, "percentile_Average_1"),
@@ -23,12 +23,12 @@ const QUANTILES: [(f64, &str); 7] = [
     (0.99, "percentile_Average_99"),
     (1.0, "percentile_Average_100"),
 ];
-/// What is taken where a function has no quantiles: about what half of all functions take, seconds.
+/// Duration of functions without quantiles, in seconds; about the median over all functions.
 const UNKNOWN_DURATION: f64 = 0.1;
-/// Most requests of one function in one minute; more is no count.
+/// Most requests of one function in one minute; greater counts are errors.
 const MOST_PER_MINUTE: u64 = 10_000_000;
 
-/// The requests.
+/// The requests of a dataset.
 pub struct Requests {
     days: std::vec::IntoIter<(PathBuf, PathBuf)>,
     day: Option<Day>,
@@ -40,18 +40,19 @@ pub struct Requests {
 }
 
 struct Day {
-    /// Per minute the functions that are called, and how often.
+    /// For each minute the functions that are called: function, application, number of calls.
     calls: Vec<Vec<(u32, u32, u32)>>,
-    /// In seconds, at [`QUANTILES`].
+    /// For each function its durations in seconds at [`QUANTILES`].
     durations: HashMap<u32, [f64; 7]>,
     minute: usize,
 }
 
 impl Requests {
-    /// Opens the days in a folder: `invocations_per_function*d01*.csv` with `function_durations*d01*.csv`, and so on.
+    /// Opens the days in a folder. A day is a pair of files, `invocations_per_function*.dNN.csv` and
+    /// `function_durations*.dNN.csv`.
     ///
     /// # Errors
-    /// [`TraceError::Open`] if there is no such pair.
+    /// [`TraceError::Open`] if the folder can't be read or has no such pair.
     pub fn open(folder: &Path, seed: u64) -> Result<Self, TraceError> {
         let open = |source| TraceError::Open { path: folder.to_owned(), source };
         let mut invocations = Vec::new();
@@ -85,13 +86,13 @@ impl Requests {
         })
     }
 
-    /// When the last day ends.
+    /// The end of the last day.
     #[must_use]
     pub fn end(&self) -> SimTime {
         SimTime(Micros::DAY.0 * (self.days_before + self.days.len() as u64))
     }
 
-    /// Draws the requests of the next minute, the last one first. Nothing after the last day.
+    /// Draws the requests of the next minute, the latest first; `None` after the last day.
     fn next_minute(&mut self) -> Option<()> {
         if self.day.as_ref().is_none_or(|day| day.minute == MINUTES) {
             if self.day.is_some() {
@@ -156,7 +157,7 @@ impl Requests {
         day
     }
 
-    /// Goes through the rows of a file; what is wrong with them is kept with their lines.
+    /// Calls `take` for each row of a file, and collects the bad rows.
     fn read(
         &mut self,
         path: &Path,
@@ -215,7 +216,7 @@ impl Iterator for Requests {
     }
 }
 
-/// The `dNN` of a file's name.
+/// The number in the `dNN` of a file's name.
 fn day_of(name: &str) -> Option<u32> {
     let stem = name.strip_suffix(".csv")?;
     stem.rsplit('.').next()?.strip_prefix('d')?.parse().ok()

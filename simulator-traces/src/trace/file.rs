@@ -1,7 +1,7 @@
-//! A trace file in the schema of 2021, its rows put into the order of their starts.
+//! A trace file in the schema of 2021, sorted by the starts of its rows.
 //!
-//! Rows come in the order of their ends. A first pass finds how far back the start of a row can lie; the second keeps only
-//! as many rows as that takes.
+//! Rows are in the order of their ends. A first pass finds how long before the end of an earlier row a row can start;
+//! the second pass keeps only as many rows as that requires.
 
 use super::{BadRow, BadRows, Request};
 use crate::azure::{Invocation, Invocations, TraceError};
@@ -13,16 +13,16 @@ use std::io::{self, BufReader, Read, Seek as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Bytes that are unpacked ahead, per piece and pieces.
+/// Size of a piece that is unpacked ahead, in bytes, and number of such pieces.
 const PIECE: usize = 256 * 1024;
 const PIECES: usize = 4;
 
-/// Requests of a file in the order of their starts.
+/// The requests of a file in the order of their starts.
 pub struct Ordered {
     rows: Invocations<Box<dyn Read + Send>>,
-    /// How far back a start can lie behind the ends before it.
+    /// Longest time by which a row starts before the latest end of the rows up to it.
     horizon: Micros,
-    /// When the last row ends.
+    /// End of the last row to end.
     end: SimTime,
     latest_end: SimTime,
     waiting: BinaryHeap<Reverse<Waiting>>,
@@ -31,10 +31,10 @@ pub struct Ordered {
     names: Names,
 }
 
-/// Start, place in the file, duration, function, application.
+/// Start, index of the row, duration, function, application.
 type Waiting = (SimTime, u64, Micros, u32, u32);
 
-/// Numbers for names, by first sight.
+/// Numbers of applications and functions by their names, in the order of first appearance.
 #[derive(Debug, Default)]
 pub struct Names {
     functions: HashMap<(u32, String), u32>,
@@ -42,10 +42,10 @@ pub struct Names {
 }
 
 impl Ordered {
-    /// Opens a file, CSV or a zip archive with one in it.
+    /// Opens a CSV file, or a zip archive with one in it.
     ///
     /// # Errors
-    /// [`TraceError`] if it can't be opened, or isn't of this schema at all.
+    /// [`TraceError`] if it can't be opened, has another schema, or has no valid row.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let mut horizon = Micros::ZERO;
         let mut latest_end = SimTime::BEGIN;
@@ -58,7 +58,7 @@ impl Ordered {
                     latest_end = latest_end.max(start + duration);
                     horizon = horizon.max(latest_end - start);
                 }
-                // What can't be read at all, or isn't of this schema, has no rows.
+                // An error without a line concerns the whole file, not one row.
                 Err(error) if line_of(&error).is_none() => {
                     return Err(TraceError::Open { path: path.to_owned(), source: io::Error::other(error) });
                 }
@@ -80,7 +80,7 @@ impl Ordered {
         })
     }
 
-    /// When the last request ends.
+    /// The end of the last request to end.
     #[must_use]
     pub fn end(&self) -> SimTime {
         self.end
@@ -145,13 +145,13 @@ fn times(row: &Invocation) -> (SimTime, Micros) {
     (SimTime::from_secs(row.start.as_secs_f64()), Micros::from_secs(row.duration.as_secs_f64()))
 }
 
-/// The last part of a path: what documents may tell of it.
+/// The last component of a path: documents show it instead of the whole path.
 pub(crate) fn shown(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 pub(super) fn bad_row(error: &TraceError) -> BadRow {
-    // The line is told by whoever tells of the row.
+    // [`BadRow`] has the line, so it is left out of the reason.
     let why = match error {
         TraceError::Range { column, value, .. } => format!("{column} is {value}"),
         TraceError::Csv(error) => match error.kind() {
@@ -175,7 +175,7 @@ fn line_of(error: &TraceError) -> Option<u64> {
     }
 }
 
-/// How files begin that are to be unpacked first, and with what.
+/// Magic numbers of packed files that must be unpacked first, and what to tell the user.
 const PACKED: [(&[u8], &str); 4] = [
     (
         b"Rar!",
@@ -186,7 +186,7 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"\xfd7zXZ", "it is packed with xz; unpack it with `unxz -k`"),
 ];
 
-/// The text of a file, unpacked if it is a zip archive.
+/// Opens a file; a zip archive is unpacked.
 fn bytes_of(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
     let open = |source| TraceError::Open { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(open)?;
@@ -209,7 +209,7 @@ fn bytes_of(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
     Ok(Box::new(BufReader::with_capacity(PIECE, file)))
 }
 
-/// Unpacks one file of an archive on a thread of its own, a few pieces ahead.
+/// Unpacks one file of an archive in its own thread, a few pieces ahead.
 fn unpack(mut archive: zip::ZipArchive<BufReader<File>>, index: usize) -> Unpacked {
     let (sender, pieces) = sync_channel(PIECES);
     std::thread::spawn(move || {
@@ -221,7 +221,7 @@ fn unpack(mut archive: zip::ZipArchive<BufReader<File>>, index: usize) -> Unpack
             let mut piece = Vec::with_capacity(PIECE);
             let read = (&mut file).take(PIECE as u64).read_to_end(&mut piece);
             let last = !matches!(read, Ok(1..));
-            // Who no longer reads needs no more of it.
+            // Sending fails when the reader was dropped.
             if sender.send(read.map(|_| piece)).is_err() || last {
                 return;
             }

@@ -1,13 +1,13 @@
-//! The numbers by which S-9 describes a trace, of any trace.
+//! The statistics of a trace that S-9 reports.
 
 use super::Request;
 use crate::outcome::Outcome;
 use std::collections::HashMap;
 
-/// Bins of durations per factor of ten.
+/// Bins of the histogram of durations per factor of ten.
 const BINS: f64 = 400.0;
 
-/// What was seen of a trace.
+/// Statistics of the requests seen so far.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     functions: HashMap<u32, u64>,
@@ -19,7 +19,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// One more request.
+    /// Counts a request.
     pub fn add(&mut self, request: &Request) {
         self.requests += 1;
         let of_function = self.functions.entry(request.function).or_default();
@@ -39,7 +39,7 @@ impl Statistics {
         self.last_at = request.at.secs();
     }
 
-    /// Of durations, in seconds; right to half a bin, 0.3 %.
+    /// The quantile of durations at `share`, in seconds, accurate to half a bin: 0.3 %.
     #[must_use]
     pub fn duration_quantile(&self, share: f64) -> f64 {
         let wanted = share * self.requests as f64;
@@ -53,7 +53,7 @@ impl Statistics {
         0.0
     }
 
-    /// The share of durations below so many seconds.
+    /// The share of durations below `seconds`.
     #[must_use]
     pub fn share_below(&self, seconds: f64) -> f64 {
         let bins = libm::log10(seconds * 1e6) * BINS;
@@ -79,13 +79,13 @@ impl Statistics {
         sorted(self.apps.values().map(|app| app.0))
     }
 
-    /// Functions per application, sorted.
+    /// Number of functions per application, sorted.
     #[must_use]
     pub fn functions_per_app(&self) -> Vec<u64> {
         sorted(self.apps.values().map(|app| app.1.len() as u64))
     }
 
-    /// As an outcome, in the order of S-9.
+    /// The statistics as an outcome, in the order of S-9.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
@@ -116,7 +116,7 @@ fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
     values
 }
 
-/// The value in the middle of sorted ones, or between the two that are; 0 of none.
+/// The median of sorted values; 0 if there are none.
 #[must_use]
 pub fn median(sorted: &[u64]) -> f64 {
     let middle = sorted.len() / 2;
@@ -127,7 +127,7 @@ pub fn median(sorted: &[u64]) -> f64 {
     }
 }
 
-/// The quantile of sorted values, between neighbours in proportion; 0 of none.
+/// The quantile of sorted values at `share`, linearly interpolated; 0 if there are none.
 #[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     if sorted.is_empty() {

@@ -1,8 +1,9 @@
-//! A trace made up with the statistics of the published one (S-9): 119 applications with 424 functions, a few of which
-//! get most requests; timers, bursts and daily rhythm; durations over five orders of magnitude.
+//! A synthetic trace with the statistics of the published one (S-9): 119 applications with 424 functions, a few of
+//! which get most requests; timers, bursts and a daily rhythm; durations over five orders of magnitude.
 //!
-//! Rates per minute are upper bounds only: a median of 29 requests in two weeks is far below one per minute. What S-9
-//! doesn't say (which functions are bursty, how long a burst is, how durations belong to functions) is made up.
+//! The rates per minute of S-9 are met as upper bounds only: a median of 29 requests in two weeks is far below one
+//! per minute. Properties that S-9 leaves open (which functions are bursty, how long a burst is, which function has
+//! which durations) are assumptions.
 
 mod arrivals;
 mod population;
@@ -17,10 +18,10 @@ use population::Population;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Length of the trace.
+/// Length of the trace in days.
 pub const DAYS: f64 = 14.0;
 
-/// Quantiles of durations, in seconds: those of S-9, and ends that it doesn't give.
+/// Quantiles of durations, in seconds: the ones in S-9, and assumed ends.
 const DURATIONS: [(f64, f64); 8] = [
     (0.0, 0.001),
     (0.25, 0.010),
@@ -32,10 +33,11 @@ const DURATIONS: [(f64, f64); 8] = [
     (1.0, 600.0),
 ];
 
-/// How many of a function's durations are of its own kind; the others are like anyone's.
+/// Share of a function's requests with a duration from its own part of the distribution; the others draw from the
+/// whole.
 const OWN_DURATION: f64 = 0.8;
 
-/// The requests.
+/// The requests of a synthetic trace.
 pub struct Synthetic {
     functions: Vec<Function>,
     next: BinaryHeap<Reverse<(SimTime, u32)>>,
@@ -44,13 +46,13 @@ pub struct Synthetic {
 struct Function {
     app: u32,
     arrivals: Arrivals,
-    /// Its own part of the distribution of durations.
+    /// The function's part of the distribution of durations: begin and length.
     own: (f64, f64),
     random: Random,
 }
 
 impl Synthetic {
-    /// The trace of this seed, with about that many requests.
+    /// The trace of `seed` with about `requests` requests.
     #[must_use]
     pub fn new(seed: u64, requests: u64) -> Self {
         let Population { counts, apps, own_durations } = Population::new(seed, requests);
@@ -77,7 +79,7 @@ impl Iterator for Synthetic {
         let function = self.functions.get_mut(index as usize)?;
         let duration = function.duration();
         match function.arrivals.next(&mut function.random) {
-            // Changed in place: the heap is put in order once.
+            // Replacing the entry in place reorders the heap only once.
             Some(next) => *first = Reverse((next, index)),
             None => {
                 std::collections::binary_heap::PeekMut::pop(first);
@@ -96,7 +98,8 @@ impl Function {
     }
 }
 
-/// The duration at this share of the distribution: straight between the known quantiles on a logarithmic scale.
+/// The duration in seconds at this share of the distribution, interpolated between the quantiles on a logarithmic
+/// scale.
 fn duration_at(share: f64) -> f64 {
     let above = DURATIONS.iter().position(|(at, _)| *at > share).unwrap_or(DURATIONS.len() - 1);
     let ((low, from), (high, to)) = (DURATIONS[above - 1], DURATIONS[above]);

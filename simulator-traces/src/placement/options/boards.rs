@@ -1,4 +1,4 @@
-//! A scenario's boards and what happens in their slots (S-7).
+//! The options for a scenario's boards and the behaviour of their slots (S-7).
 
 use serde::Deserialize;
 
@@ -6,17 +6,17 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// How many nodes; 0 if `boards` says it.
+    /// Number of nodes; 0 if `boards` lists all of them.
     pub nodes: u32,
-    /// Slots of a board.
+    /// Slots of each board.
     pub slots: u32,
-    /// Time to load a bitstream into a slot.
+    /// Time to load a bitstream into a slot, in milliseconds.
     pub reconfiguration_ms: f64,
-    /// More time per megabyte of bitstream.
+    /// Additional time per megabyte of bitstream, in milliseconds.
     pub reconfiguration_ms_per_mb: f64,
-    /// Time from the router to a node.
+    /// Time from the router to a node, in milliseconds.
     pub network_ms: f64,
-    /// Other boards than the above, node by node after them.
+    /// Nodes with other boards, numbered after the ones above.
     pub boards: Vec<Boards>,
 }
 
@@ -24,34 +24,34 @@ pub struct Cluster {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Boards {
-    /// How many such nodes.
+    /// Number of such nodes.
     pub nodes: u32,
-    /// The board's name.
+    /// Name of the board.
     pub model: String,
-    /// Slots of a board.
+    /// Slots of each board.
     pub slots: u32,
-    /// Time to load a bitstream into a slot.
+    /// Time to load a bitstream into a slot, in milliseconds.
     pub reconfiguration_ms: f64,
-    /// More time per megabyte of bitstream.
+    /// Additional time per megabyte of bitstream, in milliseconds.
     #[serde(default)]
     pub reconfiguration_ms_per_mb: f64,
 }
 
-/// What happens in a node's slots.
+/// The behaviour of the nodes' slots.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slots {
     /// Whether requests overlap.
     pub requests: Requests,
-    /// What becomes of a bitstream when its request ends.
+    /// Whether a bitstream stays loaded after its request.
     pub after_use: AfterUse,
-    /// Which idle slot loses its bitstream.
+    /// The idle slot whose bitstream is evicted.
     pub eviction: Eviction,
-    /// With `predicted`: who remembers how bitstreams were used.
+    /// For `predicted`: the memory from which uses are predicted.
     pub remembers: Remembers,
-    /// With `predicted`: how far ahead it looks; 0: as far as it learns to.
+    /// For `predicted`: how far ahead predictions look, in seconds; 0: adapted to the observed uses.
     pub horizon_s: f64,
-    /// Who comes next when a slot gets free.
+    /// The waiting request that gets an idle slot.
     pub queue: Queue,
 }
 
@@ -59,58 +59,58 @@ pub struct Slots {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Requests {
-    /// They do: slots are busy for the time on the board, and who finds none waits.
+    /// Requests occupy slots for their time on the board, and wait if no slot is idle.
     #[default]
     Concurrent,
-    /// Each is over before the next is looked at, as in the paper (6.8): slots are never busy.
+    /// Each request ends before the next one begins, as in the paper (6.8): slots are never busy.
     Serial,
 }
 
-/// What becomes of a bitstream when its request ends.
+/// Whether a bitstream stays loaded after its request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AfterUse {
-    /// It stays (S-7).
+    /// The bitstream stays (S-7).
     #[default]
     Stays,
-    /// It goes: every request loads it.
+    /// The bitstream is removed: every request loads it.
     Goes,
 }
 
-/// Which idle slot loses its bitstream.
+/// The idle slot whose bitstream is evicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Eviction {
-    /// The one whose last use is longest ago.
+    /// The slot whose last use is longest ago.
     #[default]
     Lru,
-    /// The one that is expected to be used last, by how its function was called so far.
+    /// The slot whose bitstream is predicted to be used last, by the past calls of its function.
     Predicted,
-    /// The one that is used last: a bound, no policy.
+    /// The slot whose bitstream is in fact used last: a bound, not a policy.
     Clairvoyant,
-    /// Any.
+    /// A random slot.
     Random,
 }
 
-/// Who remembers how bitstreams were used.
+/// The memory from which uses of bitstreams are predicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remembers {
-    /// Each board what it saw itself, as device managers do.
+    /// Each board remembers its own uses, as device managers do.
     #[default]
     Board,
-    /// One memory for all boards, as a request router could have it.
+    /// One memory of the uses on all boards, as a request router could have it.
     Cluster,
 }
 
-/// Who comes next when a slot gets free.
+/// The waiting request that gets an idle slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// Who waits longest.
+    /// The longest waiting request.
     #[default]
     Fifo,
-    /// Who waits for the bitstream in that slot, else who waits longest.
+    /// The longest waiting request for the bitstream in the slot; without one, the longest waiting request.
     SameBitstream,
 }
 

@@ -1,132 +1,132 @@
-//! Where a scenario's functions go, and which of their replicas serves a request.
+//! The options for placing functions, for the age of states, and for routing requests to replicas.
 
 use super::trace::Owner;
 use fpga_core::decide::Ranking;
 use fpga_core::score::Weights;
 use serde::Deserialize;
 
-/// Where functions go.
+/// The placement of functions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
-    /// What is placed as one.
+    /// The unit of placement.
     pub unit: Owner,
     /// Weights of the extender, `<locality>-<usage>-<reconfiguration>`.
     pub weights: String,
-    /// End of the extender's scale.
+    /// Greatest score of the extender.
     pub max_score: u32,
-    /// Whether pods that were just placed count before they are measured: `on` or `off`.
+    /// Whether pods that were just placed count before any measurement shows them: `on` or `off`.
     pub anti_herd: String,
-    /// What of a node's use is compared with that of others.
+    /// The quantity by which nodes are compared.
     pub ranking: Ranking,
-    /// What kube-scheduler's other plugins look at.
+    /// The input of kube-scheduler's other plugins.
     pub others: Others,
-    /// Weight of the other plugins' score, which goes to 100 as the extender's does.
+    /// Weight of the other plugins' score; that score is scaled to 100 like the extender's.
     pub others_weight: f64,
-    /// How nodes with equal sums are told apart.
+    /// The choice among nodes with equal sums.
     pub ties: Ties,
-    /// How long a placement holds.
+    /// Lifetime of a placement.
     pub lifetime: Lifetime,
-    /// With `idle`: a unit without requests for so long is removed, and placed again at its next one.
+    /// For `idle`: a unit without requests for this many seconds is removed, and placed again at its next request.
     pub idle_s: f64,
-    /// Copies of each unit, each on a node of its own.
+    /// Replicas of each unit, each on another node.
     pub replicas: u32,
-    /// Replicas per unit on average, handed out by demand whenever units are looked at; 0: as many as `replicas` for each.
+    /// Mean number of replicas per unit, distributed by demand at each look at the units; 0: `replicas` for each.
     pub replica_budget: f64,
-    /// Time from a placement to the first request that it serves.
+    /// Time from a placement to the first request that it can serve, in milliseconds.
     pub start_ms: f64,
-    /// Time between looks for units that had better be moved, or copied; 0: they stay as they are.
+    /// Minutes between two looks for units to move or replicate; 0: units stay as they are.
     pub move_minutes: f64,
-    /// Most moves at each look.
+    /// Most moves per look.
     pub moves: u32,
-    /// What a move must save: cold starts per hour.
+    /// Cold starts per hour that a move must save.
     pub move_gain: f64,
 }
 
-/// What kube-scheduler's other plugins look at.
+/// The input of kube-scheduler's other plugins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Others {
-    /// The processor time that was used on the node in the window, by rank: the paper's baseline.
+    /// The rank of the node by processor time used in the window: the paper's baseline.
     #[default]
     CpuUsage,
-    /// The processor time, only where the extender's scores are equal.
+    /// The same rank, but only where the extender's scores are equal.
     CpuUsageInTies,
-    /// How many units are placed there, as requested resources have it.
+    /// The number of units on the node, like requested resources.
     Placed,
-    /// Nothing.
+    /// No other plugins.
     Nothing,
 }
 
-/// How nodes with equal sums are told apart.
+/// The choice among nodes with equal sums.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {
-    /// At random, as kube-scheduler does.
+    /// A random node, as kube-scheduler chooses.
     #[default]
     Random,
-    /// The first one.
+    /// The first node.
     First,
 }
 
-/// How long a placement holds.
+/// The lifetime of a placement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifetime {
-    /// For ever.
+    /// The whole run.
     #[default]
     Forever,
-    /// Until nothing came for a while.
+    /// Until the unit has had no requests for some time.
     Idle,
-    /// For one request.
+    /// One request.
     Request,
 }
 
-/// How old what is known of nodes is.
+/// The age of the states that decisions see.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Freshness {
-    /// The sliding window.
+    /// Length of the sliding window in seconds.
     pub window_s: f64,
-    /// Time between publications of a node that is busy; 0: decisions see everything.
+    /// Seconds between two publications of a busy node; 0: decisions see every change at once.
     pub interval_s: f64,
-    /// Time between publications of a node where nothing changes.
+    /// Seconds between two publications of a node without changes.
     pub heartbeat_s: f64,
-    /// Time from publication to receipt.
+    /// Milliseconds from publication to receipt.
     pub delay_ms: f64,
 }
 
-/// Which node serves a request.
+/// The choice of the node that serves a request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Routing {
-    /// The choice among the nodes that may.
+    /// The choice among the allowed nodes.
     pub policy: Route,
-    /// The nodes that may.
+    /// The allowed nodes.
     pub reach: Reach,
 }
 
-/// The choice among the nodes that may serve a request.
+/// The choice among the allowed nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Route {
-    /// At random, as a Kubernetes service does.
+    /// A random node, as a Kubernetes service chooses.
     #[default]
     Random,
-    /// The one with the fewest busy slots and waiting requests.
+    /// The node with the fewest busy slots and waiting requests.
     LeastBusy,
-    /// One whose idle slot has the bitstream, else the one where loading costs least.
+    /// A node with the bitstream in an idle slot; without one, the node where loading costs least.
     Loaded,
 }
 
-/// The nodes that may serve a request.
+/// The nodes that are allowed to serve a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Those where the function is placed.
+    /// The nodes where the function is placed.
     #[default]
     Replicas,
-    /// All.
+    /// All nodes.
     Any,
 }
 

@@ -1,17 +1,17 @@
-//! Where a scenario's requests come from, and what of them runs on a board (S-9).
+//! The options for the source of a scenario's requests and for their part on a board (S-9).
 
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// Where requests come from.
+/// The source of the requests.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Trace {
     /// The kind of trace.
     pub source: Source,
-    /// The file of an `azure-2021` trace (CSV, or zip with one CSV in it), or the folder of an `azure-2019` one.
+    /// Path of an `azure-2021` trace (CSV, or zip with one CSV in it), or folder of an `azure-2019` trace.
     pub path: Option<PathBuf>,
-    /// Of the synthetic trace.
+    /// Seed of the synthetic trace, and of the random times of an `azure-2019` trace.
     pub seed: u64,
     /// Requests of the synthetic trace in its two weeks.
     pub requests: u64,
@@ -25,58 +25,58 @@ pub struct Trace {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// Made up, with the statistics of the published one (S-9).
+    /// Generated, with the statistics of the published trace (S-9).
     #[default]
     Synthetic,
     /// The Azure Functions Invocation Trace 2021.
     #[serde(rename = "azure-2021")]
     Azure2021,
-    /// The Azure Functions Dataset 2019: counts per minute and quantiles of durations.
+    /// The Azure Functions Dataset 2019: calls per minute and quantiles of durations.
     #[serde(rename = "azure-2019")]
     Azure2019,
 }
 
-/// What of a request runs on a board (S-9).
+/// The part of requests that runs on a board (S-9).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
-    /// The share that uses the board, 0 to 1.
+    /// Probability of using the board, 0 to 1.
     pub p: f64,
-    /// What has that share: of each function's requests, of functions, or of applications.
+    /// The subject of the probability: each request, each function, or each application.
     pub p_of: Share,
-    /// Shorter requests never use the board.
+    /// Requests shorter than this many milliseconds never use the board.
     pub m_ms: f64,
     /// The share of a request's duration that it spends on the board, 0 to 1.
     pub r: f64,
-    /// How many functions share one bitstream, on average; `same-application` counts too.
+    /// Mean number of functions, or applications, that share one bitstream.
     pub functions_per_bitstream: f64,
-    /// What has a bitstream of its own.
+    /// The owner of a bitstream.
     pub bitstream_of: Owner,
-    /// Sizes of bitstreams, from and to; evenly spread on a logarithmic scale.
+    /// Least and greatest size of bitstreams in megabytes; sizes are uniform on a logarithmic scale.
     pub bitstream_mb: [f64; 2],
 }
 
-/// What a probability is meant for.
+/// The subject of the probability `p`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
-    /// Every request draws.
+    /// Each request draws.
     #[default]
     Requests,
-    /// Every function draws once.
+    /// Each function draws once, for all of its requests.
     Functions,
-    /// Every application draws once.
+    /// Each application draws once, for all of its requests.
     Applications,
 }
 
-/// What bitstreams belong to, or what is placed as one.
+/// The owner of a bitstream, or the unit of placement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
     /// The function.
     #[default]
     Function,
-    /// The application, with all its functions.
+    /// The application with all its functions.
     Application,
 }
 

@@ -1,5 +1,5 @@
-//! When the requests of one function come: by a timer, in bursts, or at random; the latter two with the rhythm of days
-//! and weeks. Their number is given, and met exactly.
+//! The arrivals of one function's requests: by a timer, in bursts, or at random. Bursts and random arrivals follow
+//! the rhythm of days and weeks. The number of requests is exact.
 
 use super::DAYS;
 use crate::random::Random;
@@ -7,11 +7,11 @@ use crate::time::SimTime;
 
 const HOURS: usize = 336;
 const HOUR: f64 = 3600.0;
-/// Mean requests of a burst, and mean seconds between them.
+/// Mean number of requests in a burst, and mean time between them in seconds.
 const BURST: f64 = 12.0;
 const GAP: f64 = 2.0;
 
-/// The rest of one function's requests.
+/// The remaining arrivals of one function.
 #[derive(Debug, Clone)]
 pub(super) struct Arrivals {
     left: u64,
@@ -26,16 +26,17 @@ enum Pattern {
     Bursts { starts: Spread, in_burst: u64 },
 }
 
-/// A number of moments, spread over the trace by rhythm: each next one is the least of as many draws as are left.
+/// The remaining instants of a fixed number that are spread over the trace by rhythm. The next instant is the minimum
+/// of as many uniform draws as instants are left.
 #[derive(Debug, Clone)]
 struct Spread {
     left: u64,
-    /// Share of the trace's requests that has passed.
+    /// Share of the requests up to the last instant, 0 to 1.
     passed: f64,
     rhythm: Rhythm,
 }
 
-/// Cumulated share of requests at the end of each hour.
+/// Cumulative share of requests at the end of each hour.
 #[derive(Debug, Clone)]
 struct Rhythm {
     hours: Vec<f64>,
@@ -43,7 +44,7 @@ struct Rhythm {
 }
 
 impl Arrivals {
-    /// Those of a function with `count` requests; the functions of an application share their rhythm.
+    /// The arrivals of a function with `count` requests. Functions of the same application share their rhythm.
     pub(super) fn new(random: &mut Random, count: u64, app: u32) -> Self {
         let kind = random.unit();
         let pattern = if kind < 0.3 {
@@ -66,7 +67,7 @@ impl Arrivals {
         Self { left: count, pattern, last: 0.0 }
     }
 
-    /// The next one.
+    /// The time of the next request; `None` after the last one.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<SimTime> {
         self.left = self.left.checked_sub(1)?;
         let at = match &mut self.pattern {
@@ -78,7 +79,7 @@ impl Arrivals {
             Pattern::Random(spread) => spread.next(random).unwrap_or(self.last),
             Pattern::Bursts { starts, in_burst } => {
                 if *in_burst == 0 {
-                    // What is left goes evenly to the bursts that are left; the last one takes the rest.
+                    // Divide the remaining requests evenly among the remaining bursts; the last burst takes the rest.
                     let mean = (self.left + 1) as f64 / starts.left.max(1) as f64;
                     #[expect(
                         clippy::cast_possible_truncation,
@@ -87,7 +88,7 @@ impl Arrivals {
                     )]
                     let size = random.exponential(mean) as u64;
                     *in_burst = if starts.left <= 1 { u64::MAX } else { size };
-                    // A burst may outlast the time to the next.
+                    // A burst may last longer than the time to the next one.
                     starts.next(random).map_or(self.last, |start| start.max(self.last))
                 } else {
                     *in_burst -= 1;
@@ -109,7 +110,7 @@ impl Spread {
         if self.left == 0 {
             return None;
         }
-        // The least of n even draws from what is left: 1 − (1 − U)^(1/n).
+        // The minimum of n uniform draws from the remaining share: 1 − (1 − U)^(1/n).
         let least = -libm::expm1(-random.exponential(1.0) / self.left as f64);
         self.passed += (1.0 - self.passed) * least;
         self.left -= 1;
@@ -119,7 +120,8 @@ impl Spread {
 
 impl Rhythm {
     fn new(app: u32) -> Self {
-        // Up to half more at its busiest hour; where that lies, and how weekends are, differs between applications.
+        // At the busiest hour an application has 25 to 50 % more requests than on average. The hour and the weekend's
+        // share differ between applications.
         let peak = f64::from(app % 24);
         let swing = 0.25 + 0.25 * f64::from(app % 3) / 2.0;
         let weekend = if app.is_multiple_of(4) { 1.0 } else { 0.6 };
@@ -137,7 +139,7 @@ impl Rhythm {
         Self { hours, hour: 0 }
     }
 
-    /// When this share of the requests has come; shares must not fall from call to call.
+    /// The time at which `share` of the requests has arrived; `share` must not decrease between calls.
     fn moment(&mut self, share: f64) -> f64 {
         while self.hour + 1 < HOURS && self.hours[self.hour] < share {
             self.hour += 1;

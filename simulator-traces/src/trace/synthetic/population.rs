@@ -1,36 +1,36 @@
-//! Who there is in the synthetic trace: functions with their numbers of requests and kinds of duration, applications with
-//! their functions.
+//! The functions and applications of the synthetic trace: requests per function, its part of the durations, and
+//! functions per application.
 
 use crate::random::Random;
 use crate::trace::statistics::median;
 
-/// Functions per application: how many applications have how many. 119 applications, 424 functions, median 2 (S-9).
+/// Number of applications and functions of each: 119 applications, 424 functions, median 2 (S-9).
 const APPS: [(usize, usize); 9] =
     [(42, 1), (30, 2), (15, 3), (10, 4), (8, 6), (6, 9), (5, 14), (2, 20), (1, 25)];
 
-/// The median of requests per function (S-9).
+/// Median number of requests per function (S-9).
 const MEDIAN: f64 = 29.0;
-/// The median of requests per application (S-9).
+/// Median number of requests per application (S-9).
 const APP_MEDIAN: f64 = 415.0;
 
-/// Requests of the functions above the median: share of functions and factors of ten above it, before they are scaled so
-/// that the sum is right.
+/// Requests of functions above the median: share of functions, and decimal logarithm of requests relative to the
+/// median. The logarithm is scaled until the sum of requests is right.
 const ABOVE: [(f64, f64); 4] = [(0.5, 0.0), (0.75, 1.5), (0.9, 2.6), (1.0, 4.1)];
-/// The same below the median, down to one request; not scaled.
+/// The same below the median, down to one request, without scaling.
 const BELOW: [(f64, f64); 3] = [(0.0, -1.4624), (0.25, -0.75), (0.5, 0.0)];
 
-/// Who there is.
+/// The functions and applications of a trace.
 pub(super) struct Population {
-    /// Requests per function.
+    /// Number of requests of each function.
     pub(super) counts: Vec<u64>,
     /// Application of each function.
     pub(super) apps: Vec<u32>,
-    /// Of each function its part of all durations: begin and length.
+    /// Part of the distribution of durations of each function: begin and length.
     pub(super) own_durations: Vec<(f64, f64)>,
 }
 
 impl Population {
-    /// That of a seed, with about that many requests in all.
+    /// The population of `seed`, with about `requests` requests in all.
     pub(super) fn new(seed: u64, requests: u64) -> Self {
         let mut random = Random::new(seed, 0);
         let functions = APPS.iter().map(|(apps, each)| apps * each).sum();
@@ -76,7 +76,8 @@ fn apps() -> Vec<u32> {
     (0_u32..).zip(sizes).flat_map(|(app, size)| std::iter::repeat_n(app, size)).collect()
 }
 
-/// Swaps functions between applications until the median of requests per application is within 2 %.
+/// Swaps functions between applications until the median number of requests per application is within 2 % of
+/// [`APP_MEDIAN`].
 fn match_app_median(counts: &mut [u64], apps: &[u32], random: &mut Random) {
     let app_count = apps.last().map_or(0, |last| *last as usize + 1);
     let distance = |counts: &[u64]| {
@@ -103,10 +104,10 @@ fn match_app_median(counts: &mut [u64], apps: &[u32], random: &mut Random) {
     }
 }
 
-/// Each function gets a part of the distribution as large as its share of the requests, so that all together have the
-/// whole, whatever the functions' kinds are.
+/// Assigns each function a part of the distribution of durations, as long as the function's share of the requests.
+/// Together the parts cover the whole distribution.
 fn own_durations(counts: &[u64], random: &mut Random) -> Vec<(f64, f64)> {
-    // Popular functions tend to be short: one that was long too would need more than a board of its own.
+    // Popular functions tend to be short: a popular and long function would need more than one board.
     let mut order: Vec<(f64, usize)> = counts
         .iter()
         .enumerate()

@@ -23,7 +23,7 @@ fn it_has_each_of_the_statistics_of_the_published_trace() {
         near(get("requests_per_application_median"), 415.0, 0.02);
         near(get("functions_per_application_median"), 2.0, 0.0);
         near(get("requests_per_function_median"), 29.0, 0.02);
-        // Upper bounds: they can't hold together with that median.
+        // The rates of S-9 are upper bounds: they contradict its median of requests per function.
         assert!(get("function_per_minute_median") < 1.0 && get("function_per_minute_p75") < 2.0);
         near(get("duration_median_s"), 0.046, 0.03);
         near(get("duration_below_100_ms_share"), 0.6, 0.02);
@@ -53,7 +53,7 @@ fn it_has_bursts_and_a_daily_rhythm() {
             gaps[index].push((request.at - last).secs());
         }
     }
-    // Squared variation of the gaps: none for timers, about 1 at random, more in bursts.
+    // Squared coefficient of variation of the gaps: near 0 for timers, about 1 for random arrivals, more for bursts.
     let variation = |gaps: &[f64]| {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64 / mean.powi(2)
@@ -76,12 +76,12 @@ fn each_application_is_busiest_around_its_hour_of_the_day() {
         let far = usize::from(off.min(24.0 - off) > 6.0);
         counts.entry((request.app, request.function)).or_default()[far] += 1.0;
     }
-    // Busy functions count alike; timers and bursts are among them.
+    // Each busy function has the same weight; timers and bursts are among them.
     for [near, far] in counts.into_values().filter(|[near, far]| near + far > 500.0) {
         near_and_far[0] += near / (near + far);
         near_and_far[1] += far / (near + far);
     }
     let share = near_and_far[0] / (near_and_far[0] + near_and_far[1]);
-    // Evenly it would be a half; a swing of 25 to 50 % on seven in ten functions makes it about 0.58.
+    // Without a rhythm the share is 0.5. A swing of 25 to 50 % of seven functions in ten makes it about 0.58.
     assert!((0.54..0.65).contains(&share), "{share}");
 }
