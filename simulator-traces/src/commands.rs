@@ -1,4 +1,4 @@
-//! One file per command of `fpga-sim`: its flags, and how the library's parts are put together for it.
+//! The commands of `fpga-sim`, one file each: flags and execution.
 
 pub mod compare;
 pub mod generate;

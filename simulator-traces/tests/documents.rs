@@ -1,4 +1,4 @@
-//! Tables of the documents, made again by the commands that they name: what the program finds now is what they say.
+//! Repeats commands that the documents name, and compares the tables with the documents'.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,14 +8,14 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Headings and rows.
+/// A table's headings and rows.
 #[derive(Debug, PartialEq, Eq)]
 struct Table {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-/// All tables of a text in Markdown.
+/// All tables of a Markdown text.
 fn tables(text: &str) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut is_inside = false;
@@ -36,7 +36,7 @@ fn tables(text: &str) -> Vec<Table> {
 }
 
 impl Table {
-    /// These columns of it, if it has all of them.
+    /// The table with only these columns, if it has all of them.
     fn columns(&self, headings: &[String]) -> Option<Self> {
         let place = |heading: &String| self.headings.iter().position(|other| other == heading);
         let places: Vec<usize> = headings.iter().map(place).collect::<Option<_>>()?;
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// The command in `document` that has `mark` in it, and the tables after it.
+/// The command in `document` that contains `mark`, and the tables after it.
 fn written(document: &str, mark: &str) -> (Vec<String>, Vec<Table>) {
     let path = root().join("simulator-traces/docs").join(document);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -55,7 +55,7 @@ fn written(document: &str, mark: &str) -> (Vec<String>, Vec<Table>) {
     (text[begin..end].split_whitespace().map(str::to_owned).collect(), tables(&text[end..]))
 }
 
-/// The tables that the program makes by these arguments.
+/// The tables that the program prints with these arguments.
 fn made(arguments: &[String]) -> Vec<Table> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fpga-sim"));
     let output = command.current_dir(root()).args(arguments).output().unwrap();
@@ -67,7 +67,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Makes the first table after the line of `document` that names a command with `mark` in it again, by that command.
+/// Repeats the command in `document` that contains `mark`, and compares the first table after it.
 fn check(document: &str, mark: &str) {
     let (command, tables) = written(document, mark);
     let written = tables.into_iter().next().unwrap();
@@ -96,7 +96,7 @@ fn boards_of_two_sizes_do_what_the_document_says() {
     check("policies.md", "placement/uneven-boards.toml");
 }
 
-/// Of tables that take minutes one policy is made again, at one size, by the document's command with less to do.
+/// These tables take minutes, so the test repeats one policy at one number of nodes.
 #[test]
 fn the_shipped_policy_does_on_the_tuning_week_what_the_document_says() {
     let (mut command, tables) = written("policies-tuning.md", "compare --week first");

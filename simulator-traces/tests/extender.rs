@@ -1,6 +1,6 @@
-//! The simulator and the live extender choose the same node for the same states: the simulator's placer beside the
-//! extender's own answers, which get the states as collectors publish them and the pods as the API server shows them.
-//! Scores are added up and ties are told apart as kube-scheduler does.
+//! Checks that the simulator and the live extender choose the same node for the same states. The simulator's placer
+//! is compared with the extender's answers; the extender gets states as collectors publish them, and pods as the API
+//! server shows them. The test adds up scores and breaks ties as kube-scheduler does.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use bytes::Bytes;
@@ -30,9 +30,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Pods of a node, as kubelets have it.
+/// Most pods per node, the default of kubelets.
 const PODS: u32 = 110;
-/// How often the extender learns what pods use.
+/// Interval at which the extender learns the usage of pods.
 const LEARN: Micros = Micros(5_000_000);
 
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ struct Setting {
     others: &'static str,
     ties: &'static str,
     interval_s: u32,
-    /// From publication to receipt: neither side counts it into a state's age.
+    /// Time from publication to receipt, in milliseconds; neither side counts it towards a state's age.
     delay_ms: u32,
 }
 
@@ -55,9 +55,9 @@ enum Event {
     Begins { node: u32, bitstream: u32 },
     /// The request that has run the longest on a node ends.
     Ends { node: u32 },
-    /// A pod that uses this bitstream wants a node.
+    /// A pod that uses this bitstream is to be placed.
     Placed { bitstream: u32 },
-    /// The oldest pod goes.
+    /// The oldest pod is deleted.
     Gone,
 }
 
@@ -68,7 +68,7 @@ struct Running {
     since: SimTime,
 }
 
-/// The simulated cluster and a live extender that is told of it.
+/// The simulated cluster, and a live extender that gets the same states.
 struct Twins {
     setting: Setting,
     placer: Placer,
@@ -79,7 +79,7 @@ struct Twins {
     live: App,
     live_now: Arc<AtomicU64>,
     learnt: SimTime,
-    /// Unit and node of each pod, the oldest first.
+    /// Unit and node of each pod, oldest first.
     pods: Vec<(u32, u32)>,
     units: u32,
 }
@@ -98,7 +98,7 @@ struct Priority {
 }
 
 impl Twins {
-    /// The simulator goes by the setting; the extender by it too, but for its weights.
+    /// Both sides use the setting, but the extender has the weights `live_weights`.
     fn new(setting: Setting, live_weights: &str) -> Self {
         let Setting { slots, weights, max_score, anti_herd, others, ties, interval_s, delay_ms, .. } =
             &setting;
@@ -139,7 +139,7 @@ impl Twins {
             units: 0,
             setting,
         };
-        // Known before they say anything, so that their states are seen as changes.
+        // The extender knows the nodes before their first states, so that states are seen as changes.
         for node in 0..twins.setting.nodes {
             twins.live.index.apply(object(node, None), Shown::Listed, twins.live.clock.read());
         }
@@ -148,7 +148,8 @@ impl Twins {
         twins
     }
 
-    /// An event, `gap` after the last one. For a placement: the simulator's choice, and the best nodes by the extender.
+    /// Applies an event, `gap` after the last one. Returns for a placement the simulator's choice and the extender's
+    /// best nodes.
     fn step(&mut self, gap: Micros, event: &Event) -> Option<(u32, Vec<u32>)> {
         self.now += gap;
         self.live_now.store(clock(self.now).0, Ordering::Relaxed);
@@ -215,7 +216,8 @@ impl Twins {
         (node, best)
     }
 
-    /// What the collectors would have published by now: with an interval as annotations, else as streams.
+    /// Gives the extender the states that collectors would have published by now: as annotations if the setting has
+    /// an interval, else as streams.
     fn publish(&mut self) {
         let at = self.live.clock.read();
         for (number, node) in (0..).zip(&mut self.nodes) {
@@ -229,14 +231,15 @@ impl Twins {
                 self.live.index.apply(object(number, Some(text)), Shown::Changed, received_at);
             }
         }
-        // The extender learns every few seconds; here at the moments at which the simulator does.
+        // The extender learns every few seconds; the test does so at the same times as the simulator.
         if !self.pods.is_empty() && self.now - self.learnt >= LEARN {
             self.live.expectations.learn(&self.live.index, at.now);
             self.learnt = self.now;
         }
     }
 
-    /// What kube-scheduler would choose from: filter, then prioritize, then the sum with its own plugins' scores.
+    /// The nodes among which kube-scheduler would choose: filter, prioritize, and the greatest sum with its own
+    /// plugins' scores.
     fn live_best(&self, unit: u32, bitstream: u32) -> Vec<u32> {
         let names: Vec<String> = (0..self.setting.nodes).map(name).collect();
         let request = |names: &[String]| {
@@ -260,7 +263,7 @@ impl Twins {
                 "placed" => (PODS - placed) * 100 / PODS,
                 _ => 0,
             };
-            // Exact: the greatest scores divide 100.
+            // The division is exact: both greatest scores divide 100.
             (priority.score * (100 / self.setting.max_score) + own, node)
         };
         let totals: Vec<(u32, u32)> = scores.iter().map(total).collect();
@@ -307,7 +310,7 @@ fn any_events() -> impl Strategy<Value = Vec<(u64, Event)>> {
         4 => (0_u32..6).prop_map(|bitstream| Event::Placed { bitstream }),
         1 => Just(Event::Gone),
     ];
-    // From several at a moment to longer than a state stays fresh.
+    // Gaps range from zero to more than the time for which a state is fresh, in milliseconds.
     let gap = prop_oneof![Just(0_u64), 1_u64..2_000, 1_000_u64..20_000, Just(400_000)];
     prop::collection::vec((gap, event), 1..80)
 }

@@ -1,4 +1,4 @@
-//! `fpga-sim replay-cluster` with what a live extender recorded.
+//! Runs `fpga-sim replay-cluster` on the recording of a live extender.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail by panicking, as the tests do")]
 
 use bytes::Bytes;
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// An extender that goes by locality alone is asked `asked` times for a node for a pod that uses `sobel`: `busy` has it and
-/// much to do, `idle` has neither.
+/// Records an extender that scores by locality alone, and asks it `asked` times for a node for a pod that uses
+/// `sobel`. Node `busy` has used `sobel` and has a high usage; node `idle` has neither.
 fn record(file: &Path, asked: u32) {
     let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
     let rules = DecisionRules {
@@ -52,7 +52,7 @@ fn record(file: &Path, asked: u32) {
             verbs::answer(&app, verb, &request).unwrap();
         }
     }
-    // The recording is written to its end.
+    // Dropping the app writes the recording to its end.
     drop(app);
 }
 
@@ -87,7 +87,7 @@ fn other_weights_show_where_pods_would_have_gone() {
     assert_eq!(other["metrics"]["decisions_with_other_best_nodes"], 3.0, "{other}");
     assert_eq!(other["tables"][0]["rows"], json!([["busy", "3.0", "0.0"], ["idle", "0.0", "3.0"]]));
 
-    // Without weights they are as good as each other.
+    // Without weights all scores are equal.
     let equal = outcome(&file, &["--weights", "0-0-0"]);
     assert_eq!(equal["tables"][0]["rows"], json!([["busy", "3.0", "1.5"], ["idle", "0.0", "1.5"]]));
 }

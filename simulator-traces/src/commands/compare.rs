@@ -1,4 +1,4 @@
-//! `fpga-sim compare`: policies against the clairvoyant bound, on weeks that nothing was tuned on.
+//! `fpga-sim compare`: compares policies with the clairvoyant bound, on a week that was not used for tuning.
 
 mod policies;
 mod tables;
@@ -11,7 +11,8 @@ use policies::{BASE, POLICIES, Policy, Table};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Compares policies with the baseline and the clairvoyant bound: tables A (the scheduler alone) and B (with a router).
+/// Compares policies with the baseline and the clairvoyant bound: tables A (the scheduler alone) and B (with a
+/// router).
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  fpga-sim compare --week second --output simulator-traces/docs/policies.md"
@@ -20,43 +21,43 @@ pub struct Compare {
     /// The published trace of 2021 (CSV or zip); the synthetic one if not given.
     #[arg(long, env = "FPGA_SIM_TRACE", value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// The week that counts: the first is for tuning, the second for reporting.
+    /// The week that is measured: the first for tuning, the second for reporting.
     #[arg(long, env = "FPGA_SIM_WEEK", value_enum, default_value_t = Week::Second)]
     week: Week,
-    /// Seeds: of the workload, and of the synthetic trace.
+    /// Number of seeds, of the workload and of the synthetic trace.
     #[arg(long, env = "FPGA_SIM_SEEDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
-    /// Numbers of nodes.
+    /// Numbers of nodes to simulate.
     #[arg(long, env = "FPGA_SIM_NODES", value_delimiter = ',', default_value = "10,20,40")]
     nodes: Vec<u32>,
-    /// Only policies whose name has this in it; baseline and bound are always there.
+    /// Only policies whose name contains this text; baseline and bound are always included.
     #[arg(long, env = "FPGA_SIM_ONLY", value_name = "TEXT")]
     only: Option<String>,
-    /// Only policies that the tuning week left in the running.
+    /// Only policies that were selected on the tuning week.
     #[arg(long, env = "FPGA_SIM_CHOSEN")]
     chosen: bool,
-    /// Where to write the document; the standard output if not given.
+    /// File for the document; the standard output if not given.
     #[arg(long, env = "FPGA_SIM_OUTPUT", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How many runs at a time; as many as there are cores if not given.
+    /// Number of runs at a time; as many as there are cores if not given.
     #[arg(long, env = "FPGA_SIM_THREADS")]
     threads: Option<usize>,
 }
 
-/// A week of the two.
+/// One of the two weeks of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Week {
     /// Days 0 to 7.
     First,
-    /// Days 7 to 14; the first is simulated too, and doesn't count.
+    /// Days 7 to 14; the first week is simulated too, without being measured.
     Second,
 }
 
 impl Compare {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// If the trace can't be read or the document not be written.
+    /// If the trace can't be read or the document can't be written.
     pub fn run(&self) -> anyhow::Result<()> {
         let named =
             |policy: &Policy| self.only.as_ref().is_none_or(|only| policy.name.contains(only.as_str()));
@@ -123,6 +124,6 @@ impl Compare {
     }
 }
 
-/// Between these lines the tables are made.
+/// The lines between which the tables of a document are replaced.
 const BEGIN: &str = "<!-- Made by `fpga-sim compare`. -->";
 const END: &str = "<!-- End of what is made. -->";

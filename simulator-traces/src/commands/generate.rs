@@ -1,4 +1,4 @@
-//! `fpga-sim generate`: the synthetic trace as a file, and the statistics of any trace.
+//! `fpga-sim generate`: writes the synthetic trace to a file, and shows the statistics of any trace.
 
 use crate::outcome::Format;
 use crate::trace::statistics::Statistics;
@@ -10,28 +10,29 @@ use std::collections::BinaryHeap;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Writes the synthetic trace in the schema of 2021, or nothing, and prints the statistics by which S-9 describes a trace.
+/// Prints the statistics of a trace that S-9 reports, and writes the synthetic trace in the schema of 2021 if asked
+/// to.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fpga-sim generate --seed 1 --output trace.csv\n  \
                   fpga-sim generate --of AzureFunctionsInvocationTraceForTwoWeeksJan2021.txt")]
 pub struct Generate {
-    /// Of the synthetic trace.
+    /// Seed of the synthetic trace.
     #[arg(long, env = "FPGA_SIM_TRACE_SEED", default_value_t = 1)]
     seed: u64,
-    /// Requests of the synthetic trace.
+    /// Approximate number of requests of the synthetic trace.
     #[arg(long, env = "FPGA_SIM_REQUESTS", default_value_t = 1_980_000,
           value_parser = clap::value_parser!(u64).range(10_000..=1_000_000_000))]
     requests: u64,
-    /// Where to write it, in the order of ends as the published one.
+    /// File for the synthetic trace; rows are in the order of ends, as in the published trace.
     #[arg(long, env = "FPGA_SIM_OUTPUT", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Generates nothing: tells the statistics of this file in the schema of 2021.
+    /// Prints the statistics of this file in the schema of 2021, and generates no trace.
     #[arg(long, env = "FPGA_SIM_OF", value_name = "FILE", conflicts_with_all = ["output", "seed", "requests"])]
     of: Option<PathBuf>,
 }
 
 impl Generate {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// If a file can't be read or written.

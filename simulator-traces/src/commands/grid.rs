@@ -1,10 +1,10 @@
-//! Many runs of one scenario with different values.
+//! Runs of one scenario with different values.
 
 use crate::outcome::Outcome;
 use crate::parallel::in_parallel;
 use crate::scenario::Scenario;
 
-/// The outcome of each entry of `runs`, which are changes of the form `PATH=VALUE`.
+/// Runs the scenario once for each entry of `runs`, which is a list of changes `PATH=VALUE`.
 ///
 /// # Errors
 /// The first error in the order of the list.
@@ -16,28 +16,28 @@ pub(super) fn run_all(
     run_each(base, runs, threads, &|_, _| Ok(()))
 }
 
-/// The same; `done` is told of every outcome as soon as it is there, in any order.
+/// Like [`run_all`]; calls `done` with each outcome when it is ready, in any order.
 ///
 /// # Errors
-/// The first error in the order of the list; those of `done` count.
+/// The first error in the order of the list, including errors of `done`.
 pub(super) fn run_each(
     base: &str,
     runs: &[Vec<String>],
     threads: Option<usize>,
     done: &(dyn Fn(usize, &Outcome) -> anyhow::Result<()> + Sync),
 ) -> anyhow::Result<Vec<Outcome>> {
-    // A mistake in the last one is told before the first one runs.
+    // Parse all scenarios first, so that a mistake in the last one is reported before the first one runs.
     let scenarios =
         runs.iter().map(|changes| Scenario::parse_changed(base, changes)).collect::<Result<Vec<_>, _>>()?;
     in_parallel(scenarios.len(), threads, |index| {
-        // Series are for figures of single runs, and long.
+        // Series are long, and only used for figures of single runs.
         let outcome = Outcome { series: Vec::new(), ..scenarios[index].run()? };
         done(index, &outcome)?;
         Ok(outcome)
     })
 }
 
-/// All combinations of the values of each parameter, the last one changing fastest.
+/// All combinations of the parameters' values; the last parameter changes fastest.
 pub(super) fn combinations(parameters: &[(String, Vec<String>)]) -> Vec<Vec<String>> {
     parameters.iter().fold(vec![Vec::new()], |combinations, (path, values)| {
         let with = |before: &Vec<String>, value: &String| {
@@ -49,7 +49,7 @@ pub(super) fn combinations(parameters: &[(String, Vec<String>)]) -> Vec<Vec<Stri
     })
 }
 
-/// Mean, and half the width of its 95 % confidence interval (Student's t); no width from fewer than two values.
+/// The mean and half of its 95 % confidence interval (Student's t), which is NaN for fewer than two values.
 pub(super) fn mean_and_half(values: &[f64]) -> (f64, f64) {
     const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     let count = values.len() as f64;

@@ -1,4 +1,4 @@
-//! `fpga-sim plot`: the papers' figures from the files that `run --series` and `sweep --csv` write.
+//! `fpga-sim plot`: draws the papers' figures from the files that `run --series` and `sweep --csv` write.
 
 mod columns;
 
@@ -23,52 +23,52 @@ pub struct Plot {
     /// What to draw.
     #[arg(value_enum)]
     kind: Kind,
-    /// Where the numbers are; may be given again. `NAME=FILE` says what a file is called in the legend.
+    /// A file with the numbers; may be given again. `NAME=FILE` gives the file a name for the legend.
     #[arg(long, env = "FPGA_SIM_CSV", value_name = "FILE", value_delimiter = ';', required = true)]
     csv: Vec<Source>,
-    /// The column that is shown.
+    /// The column with the values.
     #[arg(long, env = "FPGA_SIM_VALUE", value_name = "COLUMN")]
     value: String,
-    /// The column of the labels below: of lines, bars and heat maps.
+    /// The column for the horizontal axis of lines, bars and heat maps.
     #[arg(long, env = "FPGA_SIM_X", value_name = "COLUMN")]
     x: Option<String>,
-    /// The column of the labels at the side: of heat maps.
+    /// The column for the vertical axis of heat maps.
     #[arg(long, env = "FPGA_SIM_Y", value_name = "COLUMN")]
     y: Option<String>,
-    /// A column whose values are told apart by colour.
+    /// A column whose values get different colours.
     #[arg(long, env = "FPGA_SIM_BY", value_name = "COLUMN")]
     by: Option<String>,
     /// Only rows with this value in that column; may be given again.
     #[arg(long, env = "FPGA_SIM_ONLY", value_name = "COLUMN=VALUE", value_delimiter = ';')]
     only: Vec<Condition>,
-    /// What stands above the figure; the column's name if not given.
+    /// Title of the figure; the name of the value's column if not given.
     #[arg(long, env = "FPGA_SIM_TITLE", default_value = "")]
     title: String,
-    /// What stands below; made of the column's name if not given.
+    /// Label of the horizontal axis; made of the column's name if not given.
     #[arg(long, env = "FPGA_SIM_X_LABEL", value_name = "TEXT")]
     x_label: Option<String>,
-    /// What stands at the side; made of the column's name if not given.
+    /// Label of the vertical axis; made of the column's name if not given.
     #[arg(long, env = "FPGA_SIM_Y_LABEL", value_name = "TEXT")]
     y_label: Option<String>,
-    /// Where to write it, `.svg` or `.png`; may be given again.
+    /// File for the figure, `.svg` or `.png`; may be given again.
     #[arg(long, env = "FPGA_SIM_OUTPUT", value_name = "FILE", value_delimiter = ';', required = true)]
     output: Vec<PathBuf>,
 }
 
-/// What is drawn.
+/// The kinds of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Cumulative distributions.
     Cdf,
-    /// Lines through means, over numbers.
+    /// Lines through the means at each number.
     Lines,
-    /// Bars side by side.
+    /// Bars side by side; means where several rows have the same label.
     Bars,
-    /// A coloured cell for each pair of parameters; means where there are several rows for it.
+    /// A coloured cell for each pair of parameters; means where several rows have the same pair.
     HeatMap,
 }
 
-/// One row of a file, as far as it is wanted.
+/// The part of a file's row that the figure needs.
 struct Row {
     series: String,
     x: String,
@@ -77,10 +77,10 @@ struct Row {
 }
 
 impl Plot {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// If a file can't be read or written, or has no such column.
+    /// If a file can't be read or written, or lacks a column.
     pub fn run(&self) -> anyhow::Result<()> {
         let figure = self.figure()?;
         for path in &self.output {
@@ -195,7 +195,7 @@ impl Plot {
                 continue;
             }
             let number = text(Some(value));
-            // An empty cell: this run had no such number.
+            // An empty cell means that the run lacks the metric.
             if number.is_empty() {
                 continue;
             }
@@ -204,7 +204,7 @@ impl Plot {
             let file = source.name.clone().or_else(|| {
                 (self.csv.len() > 1).then(|| source.path.with_extension("").display().to_string())
             });
-            // A number alone says nothing.
+            // Put the column's name before a number in the legend.
             let named = self.by.as_ref().map(|name| match text(by) {
                 number if number.parse::<f64>().is_ok() => format!("{name} {number}"),
                 word => word.to_owned(),
@@ -220,7 +220,7 @@ impl Plot {
     }
 }
 
-/// Each once, in order of appearance.
+/// The distinct names in the order of appearance.
 fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {

@@ -1,6 +1,6 @@
-//! `fpga-sim replay-cluster`: what an extender recorded on a live cluster, decided again by other rules.
+//! `fpga-sim replay-cluster`: repeats the decisions that an extender recorded on a live cluster, under other rules.
 //!
-//! Each decision is looked at alone: what a different choice would have done to the nodes afterwards is not simulated.
+//! Each decision is independent: the effect of another choice on later states is not simulated.
 
 use crate::outcome::{Format, Outcome, Table};
 use anyhow::{Context as _, ensure};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Longest line that is taken: a decision over 5,000 nodes has far less.
+/// Longest line of a recording in bytes; a decision over 5,000 nodes is far shorter.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
 
 /// Answers "what if the weights were …" from what an extender recorded with `--record`.
@@ -22,22 +22,23 @@ pub struct ReplayCluster {
     /// The recording.
     #[arg(long, env = "FPGA_SIM_RECORDING", value_name = "FILE")]
     recording: PathBuf,
-    /// Weights to decide by; those in force at the time if not given.
+    /// Weights to decide by; the recorded ones if not given.
     #[arg(long, env = "FPGA_SIM_WEIGHTS")]
     weights: Option<Weights>,
-    /// Whether pods that were just placed count, `on` or `off`; as at the time if not given.
+    /// Whether pods that were just placed count, `on` or `off`; as recorded if not given.
     #[arg(long, env = "FPGA_SIM_ANTI_HERD")]
     anti_herd: Option<AntiHerd>,
-    /// How to print the outcome.
+    /// Format of the outcome.
     #[arg(long, env = "FPGA_SIM_FORMAT", value_enum, default_value_t = Format::Markdown)]
     format: Format,
 }
 
-/// How often a node was the best, alone or with others by its share: then, and by the other rules.
+/// For each node the number of decisions in which it was best, as recorded and by the other rules. Of n best nodes
+/// each counts 1/n.
 type Bests = BTreeMap<String, (f64, f64)>;
 
 impl ReplayCluster {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// If the recording can't be read.

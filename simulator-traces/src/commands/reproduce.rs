@@ -1,4 +1,5 @@
-//! `fpga-sim reproduce`: the evaluation of the paper (S-10) under each reading of its text, beside its own figures.
+//! `fpga-sim reproduce`: reproduces the evaluation of the paper (S-10) under each reading of its text, and compares
+//! the figures.
 
 mod kept;
 mod paper;
@@ -13,7 +14,7 @@ use readings::{CENTRAL, Seeds};
 use runs::{Rest, Runs};
 use std::path::PathBuf;
 
-/// Reproduces the evaluation of fpgascheduling (S-10): every reading of its text, beside its figures.
+/// Reproduces the evaluation of fpgascheduling (S-10) under every reading of its text, and compares the figures.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fpga-sim reproduce --output simulator-traces/docs/reproduction.md\n  \
                   fpga-sim reproduce --trace AzureFunctionsInvocationTraceForTwoWeeksJan2021.txt")]
@@ -21,39 +22,39 @@ pub struct Reproduce {
     /// The published trace of 2021 (CSV or zip); the synthetic one if not given.
     #[arg(long, env = "FPGA_SIM_TRACE", value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Where to write the document; the standard output if not given.
+    /// File for the document; the standard output if not given.
     #[arg(long, env = "FPGA_SIM_OUTPUT", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Seeds: of the workload, and of the synthetic trace.
+    /// Number of seeds, of the workload and of the synthetic trace.
     #[arg(long, env = "FPGA_SIM_SEEDS", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
-    /// Seeds of the readings that decide at every request, which take ten times as long; all if not given.
+    /// Number of seeds of the readings that place every request anew, which take ten times as long; all if not given.
     #[arg(long, env = "FPGA_SIM_SLOW_SEEDS", value_parser = clap::value_parser!(u64).range(1..=100))]
     slow_seeds: Option<u64>,
-    /// Only so many days from the start.
+    /// Number of days to simulate, from the start of the trace.
     #[arg(long, env = "FPGA_SIM_DAYS", default_value_t = DAYS)]
     days: f64,
-    /// A folder where the outcome of every run is kept: what was stopped goes on where it was. For one trace and one version
-    /// of this program.
+    /// A folder that keeps the outcome of each run, so that an interrupted command continues where it stopped. Use
+    /// one folder per trace and per version of this program.
     #[arg(long, env = "FPGA_SIM_KEEP", value_name = "FOLDER")]
     keep: Option<PathBuf>,
-    /// Runs nothing: shows what is kept so far.
+    /// Runs nothing, and shows the kept outcomes.
     #[arg(long, env = "FPGA_SIM_ONLY_KEPT", requires = "keep")]
     only_kept: bool,
-    /// How many runs at a time; as many as there are cores if not given.
+    /// Number of runs at a time; as many as there are cores if not given.
     #[arg(long, env = "FPGA_SIM_THREADS")]
     threads: Option<usize>,
 }
 
 impl Reproduce {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// If the trace can't be read or the document not be written.
+    /// If the trace can't be read or the document can't be written.
     pub fn run(&self) -> anyhow::Result<()> {
         let mut runs = Runs::default();
-        // To see which runs it needs.
+        // The first rendering only collects the runs that the tables need.
         let _ = tables::all(&runs);
         let rest = if self.only_kept { Rest::LeftOut } else { Rest::Run(self.threads) };
         let kept = Kept::new(self.keep.clone())?;
@@ -86,7 +87,7 @@ impl Reproduce {
             print!("{text}");
             return Ok(());
         };
-        // What was written by hand around the tables stays.
+        // Keep the text outside the generated part.
         let old = std::fs::read_to_string(path).unwrap_or_default();
         let before = old.split_once(MADE).map_or(INTRODUCTION, |(before, _)| before);
         let after = old.split_once(KEPT).map_or("\n", |(_, after)| after);
@@ -106,7 +107,7 @@ impl Reproduce {
         format!("fpga-sim reproduce --seeds {}{slow}{days}{trace}{kept}", self.seeds)
     }
 
-    /// The changes of one run.
+    /// All changes of one run: seed, days and trace as well as `changes`.
     fn changes(&self, seed: u64, changes: &[String]) -> Vec<String> {
         let mut all =
             vec![format!("seed={seed}"), format!("trace.seed={seed}"), format!("trace.to_day={}", self.days)];
@@ -119,10 +120,10 @@ impl Reproduce {
     }
 }
 
-/// Days of the paper's trace.
+/// Length of the paper's trace in days.
 const DAYS: f64 = 14.0;
 
-/// Between these lines the document is made; above and below them it is written.
+/// The lines between which the document is generated; the rest is written by hand.
 const MADE: &str = "<!-- Above is written by hand and kept. -->\n";
 const KEPT: &str = "<!-- Below is written by hand and kept. -->\n";
 

@@ -1,4 +1,4 @@
-//! `fpga-sim run`: one scenario, once.
+//! `fpga-sim run`: runs one scenario once.
 
 use crate::outcome::Format;
 use crate::scenario::Scenario;
@@ -6,32 +6,33 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Runs a scenario and prints what came of it.
+/// Runs a scenario and prints its outcome.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  fpga-sim run --scenario scenario.toml --set cluster.nodes=20 --format json"
 )]
 pub struct Run {
-    /// What to simulate, a TOML file with `kind = "placement"`, `"pool"` or `"qos"`.
+    /// The scenario, a TOML file with `kind = "placement"`, `"pool"` or `"qos"`.
     #[arg(long, env = "FPGA_SIM_SCENARIO", value_name = "FILE")]
     scenario: PathBuf,
     /// Changes one value of the scenario, `PATH=VALUE`; may be given again.
     #[arg(long = "set", env = "FPGA_SIM_SET", value_name = "PATH=VALUE", value_delimiter = ';')]
     set: Vec<String>,
-    /// How to print the outcome.
+    /// Format of the outcome.
     #[arg(long, env = "FPGA_SIM_FORMAT", value_enum, default_value_t = Format::Markdown)]
     format: Format,
-    /// A folder for what figures are made of, as comma-separated values: `nodes.csv` and `samples.csv` of a placement,
-    /// `runs.csv` of a pool, `jobs.csv` of goals.
+    /// A folder for the series of figures, as comma-separated values: `nodes.csv` and `samples.csv` of a placement,
+    /// `runs.csv` of a pool, `jobs.csv` of QoS.
     #[arg(long, env = "FPGA_SIM_SERIES", value_name = "FOLDER")]
     series: Option<PathBuf>,
 }
 
 impl Run {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// If the scenario can't be read, makes no sense, or an invariant of the simulation was broken.
+    /// If the scenario can't be read, is invalid, or has no requests; if an invariant of the simulation was broken;
+    /// if a file can't be written.
     pub fn run(&self) -> anyhow::Result<()> {
         let outcome = Scenario::read(&self.scenario, &self.set)?.run()?;
         if outcome.metric("requests") == Some(0.0) {

@@ -1,14 +1,14 @@
-//! `fpga-sim scenario`: a scenario file to begin with, with all that it can say.
+//! `fpga-sim scenario`: prints a scenario file with all options, as a template.
 
 use clap::{Args, ValueEnum};
 
-/// Prints a scenario with every option, what it means and what holds without it.
+/// Prints a scenario with all options, their meanings and their defaults.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  fpga-sim scenario placement > scenario.toml\n  fpga-sim run --scenario scenario.toml"
 )]
 pub struct Scenario {
-    /// What the scenario is of.
+    /// The kind of scenario.
     #[arg(value_enum)]
     kind: Kind,
 }
@@ -20,15 +20,15 @@ enum Kind {
     Placement,
     /// One pool of slots for the jobs of all nodes.
     Pool,
-    /// Devices handed out by deadlines and throughputs.
+    /// Devices allocated by deadlines and throughputs.
     Qos,
 }
 
 impl Scenario {
-    /// Prints it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// Never.
+    /// None.
     pub fn run(&self) -> anyhow::Result<()> {
         print!("{}", self.kind.text());
         Ok(())
@@ -52,7 +52,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// What the sources below a module say about `pub` fields.
+    /// The names of the `pub` fields in source files.
     fn fields(sources: &[&str]) -> BTreeSet<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut names = BTreeSet::new();
@@ -66,7 +66,7 @@ mod tests {
                 let text = std::fs::read_to_string(file).unwrap();
                 let lines = text.lines().filter_map(|line| line.trim().strip_prefix("pub "));
                 let names_of = lines.filter_map(|line| line.split_once(": ")).map(|(name, _)| name);
-                // Functions have spaces before their first colon.
+                // The text of a function before its first colon has spaces.
                 names.extend(names_of.filter(|name| !name.contains(' ')).map(str::to_owned));
             }
         }

@@ -1,4 +1,4 @@
-//! `fpga-sim sweep`: all combinations of some values.
+//! `fpga-sim sweep`: runs a scenario with all combinations of some values.
 
 use super::grid::{combinations, run_all};
 use crate::outcome::{Table, number};
@@ -14,22 +14,22 @@ pub struct Sweep {
     /// The scenario, a TOML file.
     #[arg(long, env = "FPGA_SIM_SCENARIO", value_name = "FILE")]
     scenario: PathBuf,
-    /// A parameter and its values, `PATH=VALUE,VALUE…`; given again for each parameter.
+    /// A parameter and its values, `PATH=VALUE,VALUE…`; may be given again, once for each parameter.
     #[arg(long, env = "FPGA_SIM_VARY", value_name = "PATH=VALUES", value_delimiter = ';', required = true)]
     vary: Vec<String>,
-    /// What to show in the table; all if not given. The CSV file has all.
+    /// Metrics in the printed table; all if not given. The CSV file has all of them.
     #[arg(long, env = "FPGA_SIM_METRIC", value_name = "NAME", value_delimiter = ',')]
     metric: Vec<String>,
-    /// Where to write all numbers as comma-separated values, in each row of which trace they are.
+    /// File for all numbers as comma-separated values; each row names its trace.
     #[arg(long, env = "FPGA_SIM_CSV", value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// How many runs at a time; as many as there are cores if not given.
+    /// Number of runs at a time; as many as there are cores if not given.
     #[arg(long, env = "FPGA_SIM_THREADS")]
     threads: Option<usize>,
 }
 
 impl Sweep {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// If the scenario can't be read or one of its variants can't be run.
@@ -65,7 +65,7 @@ impl Sweep {
             let all = table(&|_| true, &|value| value.to_string(), Remarks::InRows).csv()?;
             std::fs::write(path, all).with_context(|| path.display().to_string())?;
         }
-        // Runs may be of several traces: each is told once.
+        // Runs may use several traces; print each remark once.
         let mut told: Vec<&String> = Vec::new();
         for remark in outcomes.iter().flat_map(|outcome| &outcome.remarks) {
             if !told.contains(&remark) {
@@ -82,12 +82,12 @@ impl Sweep {
     }
 }
 
-/// Where it is said of which trace the numbers are.
+/// The place of the remarks on traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Remarks {
-    /// Once, before the table.
+    /// Before the table, each remark once.
     Before,
-    /// In a last column: rows are taken out of files.
+    /// In a last column, because rows may be taken out of files.
     InRows,
 }
 

@@ -19,8 +19,8 @@ use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_core::window::{Share, Window};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The beginning of the trace on the clocks of all nodes, which are never adjusted. Both clocks start far from zero,
-/// because windows round by time slices that are counted from zero.
+/// The beginning of the trace on the clocks of all nodes, which are never adjusted. Both clocks start far from zero;
+/// windows round by time slices that are counted from zero.
 const START: Moment = Moment { now: MonotonicTime(1_700_000_000_000), wall: WallTime(1_700_000_000_000) };
 const DEVICE: &str = "fpga0";
 

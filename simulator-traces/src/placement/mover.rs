@@ -74,7 +74,8 @@ impl Mover {
         self.moves
     }
 
-    /// The bitstream and the number of replicas of each of the first `units` units; empty without a budget.
+    /// The bitstream and the number of replicas of each unit, of which there are at least `units`; empty without a
+    /// budget.
     pub fn replicas(&mut self, units: usize, nodes: usize) -> Vec<(u32, u32)> {
         if self.budget <= 0.0 {
             return Vec::new();

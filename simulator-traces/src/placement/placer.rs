@@ -153,7 +153,8 @@ impl Placer {
                 kind: AskedKind::ANY,
                 bitstreams: vec![BitstreamId::Digest(digest(bitstream))],
             };
-            // A node may refuse to remember more pods than it has room for; nothing depends on it here.
+            // A node that has the maximum number of tracked pods doesn't track this one; nothing here depends on
+            // that.
             let _ = self.expected.bound(&pod, Millis::ZERO, clock(now));
         }
     }

@@ -1,4 +1,4 @@
-//! Runs every policy on the same jobs, for every value and every seed, and puts them side by side.
+//! Runs all policies on the same jobs, for all values and seeds, and compares the measures.
 
 use super::Scenario;
 use super::engine::simulate;
@@ -10,17 +10,17 @@ use crate::parallel::in_parallel;
 use crate::scenario::ScenarioError;
 use fpga_core::pool::thresholds::Thresholds;
 
-/// More runs than these are a mistake.
+/// Most runs of a scenario; more are considered a mistake.
 const MOST_RUNS: usize = 200_000;
 
-/// A scenario with one value for each parameter.
+/// The scenario with one value for each varied parameter.
 struct Point {
     values: Vec<f64>,
     scenario: Scenario,
     thresholds: Thresholds,
 }
 
-/// The scenario's points: every value of a parameter with every one of the others.
+/// The points of the scenario: all combinations of the parameters' values.
 pub(super) fn points(scenario: &Scenario) -> Result<Vec<(Vec<f64>, Scenario)>, ScenarioError> {
     let mut points = vec![(Vec::new(), scenario.clone())];
     for vary in &scenario.vary {
@@ -37,7 +37,7 @@ pub(super) fn points(scenario: &Scenario) -> Result<Vec<(Vec<f64>, Scenario)>, S
     Ok(points)
 }
 
-/// Simulates all of it.
+/// Runs a scenario and compares its policies.
 ///
 /// # Errors
 /// As [`super::run`].
@@ -65,7 +65,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     if runs > MOST_RUNS {
         return Err(ScenarioError::Invalid(format!("these are {runs} runs: at most {MOST_RUNS} are done")));
     }
-    // Runs in the order of points, policies, seeds.
+    // Runs are in the order of points, policies, seeds.
     let all = in_parallel(runs, None, |index| {
         let (rest, seed) = (index / seeds, index % seeds);
         let (Some(point), Some(policy)) =
@@ -159,7 +159,7 @@ fn outcome(
     outcome
 }
 
-/// A value as it was written.
+/// The shortest text of a value, without trailing zeros.
 pub(super) fn number_short(value: f64) -> String {
     let text = number(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

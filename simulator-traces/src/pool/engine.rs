@@ -1,7 +1,7 @@
-//! The event loop of one run: jobs arrive, get slots from `fpga_core`'s pool, and move their data (P-6).
+//! The event loop of one run: jobs arrive, get slots from `fpga_core`'s pool, and transfer their data (P-6).
 //!
-//! The clock counts nanoseconds. Between two events all rates are constant, so the loop steps from event to event. What
-//! every run must keep is checked in every run: Little's law, bytes in and out, capacities, the order of events.
+//! The clock counts nanoseconds. Between two events all rates are constant, so the loop steps from event to event.
+//! Every run checks its invariants: Little's law, bytes in and out, capacities, the order of events.
 
 use super::sharing::{Sharing, Use};
 use crate::scenario::ScenarioError;
@@ -10,60 +10,60 @@ use fpga_core::pool::state::{Pool, PoolError};
 use fpga_core::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};
 use std::time::Duration;
 
-/// The machines.
+/// The simulated machines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// Slots of each node; a node with any has one board.
+    /// Number of slots of each node; a node with slots has one board.
     pub slots: Vec<u32>,
-    /// What a network card can receive, and as much again send, in bytes per second.
+    /// Speed of a node's network card in each direction, in bytes per second.
     pub nic: f64,
-    /// What the DMA engine of a board can move, in bytes of input per second.
+    /// Speed of a board's DMA engine, in bytes of input per second.
     pub dma: f64,
-    /// What an accelerator in a slot can process at most, in bytes per second.
+    /// Speed of the accelerator in a slot, in bytes of input per second.
     pub slot: f64,
     /// Bytes of output per byte of input.
     pub output_share: f64,
-    /// How data moves.
+    /// How jobs transfer their data.
     pub transfer: Transfer,
 }
 
-/// How a job's data moves.
+/// How a job transfers its data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transfer {
-    /// All ways at once, as a pipeline: the tightest port sets the pace.
+    /// All ways are used at the same time, as a pipeline: the slowest port limits the rate.
     Pipelined,
-    /// Chunk by chunk; each goes there, is processed and comes back before the next one leaves.
+    /// In chunks: a chunk is sent, processed and returned before the next one is sent.
     Chunks {
         /// Bytes of input in a chunk.
         bytes: f64,
     },
 }
 
-/// A job to come.
+/// A job before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, in nanoseconds.
+    /// Time of arrival in nanoseconds.
     pub at: u64,
-    /// Where.
+    /// Node at which the job arrives and which has its data.
     pub home: NodeIndex,
-    /// How much.
+    /// Bytes of input.
     pub size: Bytes,
 }
 
-/// What became of a job; times in nanoseconds.
+/// The course of a job; times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The job.
+    /// The arrival of the job.
     pub job: Arrival,
-    /// When it got its slot.
+    /// Time at which the job got its slot.
     pub started: u64,
-    /// When its last byte was back.
+    /// Time at which the last byte was back.
     pub ended: u64,
-    /// Where it ran.
+    /// Whether the job ran at home.
     pub place: Place,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug)]
 struct Flow {
     job: usize,
@@ -72,11 +72,11 @@ struct Flow {
     place: Place,
     uses: Vec<Use>,
     stage: Stage,
-    /// Input bytes that are under way.
+    /// Input bytes of the current chunk.
     chunk: f64,
-    /// Bytes left of this stage.
+    /// Bytes left in the current stage.
     left: f64,
-    /// Input bytes that no chunk has taken yet.
+    /// Input bytes of later chunks.
     later: f64,
     rate: f64,
     ends: u64,
@@ -99,17 +99,17 @@ struct Engine<'a> {
     flows: Vec<Flow>,
     started: Vec<Option<(u64, NodeIndex, Place)>>,
     ended: Vec<Option<u64>>,
-    /// Sum over time of the jobs in the system, in job nanoseconds.
+    /// Integral over time of the number of jobs in the system, in job nanoseconds.
     area: u128,
     in_system: u64,
     sharing: Sharing,
     rates: Vec<f64>,
 }
 
-/// Runs `jobs`, which come in the order of their times, under `policy`; the records are in the same order.
+/// Runs `jobs`, which are in the order of their arrival, under `policy`. Records are in the same order.
 ///
 /// # Errors
-/// [`ScenarioError::Invalid`] if a job can never run, [`ScenarioError::Invariant`] if a law was broken.
+/// [`ScenarioError::Invalid`] if a job can never run, [`ScenarioError::Invariant`] if an invariant was broken.
 pub fn simulate(
     cluster: &Cluster,
     policy: PoolPolicy,
@@ -195,7 +195,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Ends the stages that are due, and jobs with them. Whether any was.
+    /// Ends the stages that are due, and the jobs whose last stage that was. Returns whether a stage ended.
     fn end_stages(&mut self, grants: &mut Vec<Grant>) -> Result<bool, ScenarioError> {
         let mut changed = false;
         let mut index = 0;
@@ -205,13 +205,14 @@ impl Engine<'_> {
                 continue;
             }
             changed = true;
-            // Ends are rounded up to the next nanosecond: a little more than all may have been moved.
+            // Ends are rounded up to the next nanosecond, so slightly more than the remaining bytes may have been
+            // moved.
             if flow.left > 0.5 || flow.left < -(flow.rate * 2e-9 + 0.5) {
                 return Err(broken(format!("job {} ends with {} bytes to move", flow.job, flow.left)));
             }
             if let Some(stage) = flow.next_stage(self.cluster) {
                 flow.enter(stage, self.cluster);
-                // Due again only when its new rate is known.
+                // The next end is computed with the new rate.
                 flow.ends = u64::MAX;
                 index += 1;
                 continue;
@@ -256,7 +257,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Shares the ports anew.
+    /// Computes the rates of all flows and the ends of their stages.
     fn share(&mut self) -> Result<(), ScenarioError> {
         let uses = self.flows.iter().map(|flow| flow.uses.as_slice());
         self.sharing.rates(&self.capacity, uses, self.cluster.slot, &mut self.rates);
@@ -287,7 +288,8 @@ impl Engine<'_> {
             sojourns += u128::from(ended - job.at);
             records.push(Record { job: *job, started, ended, place });
         }
-        // Little: the mean number in the system times the time is the sum of the times in it. Both are whole numbers.
+        // Little's law: the integral of the number of jobs over time equals the sum of the times in the system. Both
+        // are integers.
         if sojourns != self.area {
             return Err(broken(format!("Little's law: {sojourns} is not {}", self.area)));
         }
@@ -296,7 +298,7 @@ impl Engine<'_> {
 }
 
 impl Flow {
-    /// The first stage, and the first of every chunk.
+    /// The first stage of each chunk.
     fn first_stage(&self, cluster: &Cluster) -> Stage {
         match (cluster.transfer, self.place) {
             (Transfer::Pipelined, _) => Stage::All,
@@ -305,7 +307,7 @@ impl Flow {
         }
     }
 
-    /// The stage after this one, if there is one.
+    /// The stage after the current one; `None` after the last stage of the last chunk.
     fn next_stage(&self, cluster: &Cluster) -> Option<Stage> {
         match self.stage {
             Stage::There => Some(Stage::Process),
@@ -357,7 +359,7 @@ fn nanos(at: Duration) -> u64 {
     u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Rounded up.
+/// Rounds up to whole nanoseconds.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; `as` saturates")]
 fn whole_nanos(nanos: f64) -> u64 {
     nanos.ceil() as u64

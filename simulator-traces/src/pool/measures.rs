@@ -1,4 +1,4 @@
-//! What the paper measures (P-6), and what can be said of it after several seeds.
+//! The paper's measures (P-6), and their confidence intervals over seeds.
 
 use super::engine::Record;
 use fpga_core::pool::Place;
@@ -8,25 +8,25 @@ use fpga_core::pool::Place;
 pub struct Measures {
     /// ACT: mean time from arrival to end, in seconds.
     pub act: f64,
-    /// TCT: its 95th percentile, in seconds.
+    /// TCT: 95th percentile of the time from arrival to end, in seconds.
     pub tct: f64,
-    /// SAR: mean share of a job's time in which it ran.
+    /// SAR: mean over the jobs of the share of their time in which they ran.
     pub sar: f64,
-    /// DLR: share of all bytes that were processed at home.
+    /// DLR: share of all input bytes that were processed at home.
     pub dlr: f64,
 }
 
 /// A mean over seeds, and half of its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Half of the interval; nothing for a single value.
+    /// Half of the interval; `None` for fewer than two values.
     pub half: Option<f64>,
 }
 
 impl Measures {
-    /// Of the jobs of a run.
+    /// The measures of a run's jobs.
     #[must_use]
     pub fn of(records: &[Record]) -> Self {
         let completion = |record: &Record| (record.ended - record.job.at) as f64 / 1e9;
@@ -43,7 +43,7 @@ impl Measures {
         };
         Self {
             act: times.iter().sum::<f64>() / count,
-            // The least value that 95 % do not exceed.
+            // Nearest-rank percentile: the least value that 95 % of the values do not exceed.
             tct: times.get((times.len() * 95).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0),
             sar: records.iter().map(share).sum::<f64>() / count,
             dlr: bytes(Some(Place::Local)) / bytes(None).max(1.0),
@@ -58,7 +58,7 @@ const STUDENT: [f64; 30] = [
 ];
 
 impl Estimate {
-    /// From one value per seed.
+    /// The estimate from one value per seed.
     #[must_use]
     pub fn of(values: &[f64]) -> Self {
         let count = values.len() as f64;
@@ -71,7 +71,7 @@ impl Estimate {
         Self { mean, half }
     }
 
-    /// As text with that many digits after the point.
+    /// The estimate as text with `digits` decimals.
     #[must_use]
     pub fn text(&self, digits: usize) -> String {
         match self.half {
@@ -100,13 +100,14 @@ mod tests {
             record(0, 0, 2 * second, 300, Place::Local),
             record(second, 4 * second, 5 * second, 100, Place::Remote),
         ]);
-        // Times 2 and 4 s; 2/2 and 1/4 of them ran; 300 of 400 bytes at home.
+        // Completion times are 2 s and 4 s; the jobs ran for 2/2 and 1/4 of them; 300 of 400 bytes were processed at
+        // home.
         assert_eq!(measures, Measures { act: 3.0, tct: 4.0, sar: 0.625, dlr: 0.75 });
     }
 
     #[test]
     fn the_interval_is_students() {
-        // Mean 2, deviation 1, t(2) = 4.303: 4.303 / √3.
+        // Mean 2, standard deviation 1, t(2) = 4.303: half the interval is 4.303 / √3.
         let estimate = Estimate::of(&[1.0, 2.0, 3.0]);
         assert_eq!(estimate.mean, 2.0);
         assert!((estimate.half.unwrap() - 4.303 / 3_f64.sqrt()).abs() < 1e-12);

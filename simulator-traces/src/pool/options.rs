@@ -1,20 +1,20 @@
-//! What a scenario of kind `pool` can say. What is made of it stands beside this: [`super::workload`], [`super::thresholds`].
+//! The options of scenarios of kind `pool`. [`super::workload`] and [`super::thresholds`] compute with them.
 
 use crate::scenario::ScenarioError;
 use serde::Deserialize;
 use std::fmt;
 
-/// `[cluster]`: the machines.
+/// `[cluster]`: the simulated machines.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterOptions {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// How many of them have a board.
+    /// Number of nodes that have a board.
     pub boards: u32,
-    /// Slots of a board.
+    /// Slots of each board.
     pub slots: u32,
-    /// Speed of a network card, each way, in Gb/s.
+    /// Speed of a network card in each direction, in Gb/s.
     pub nic_gbit: f64,
     /// Speed of a board's DMA engine, in GB/s of input.
     pub dma_gbyte: f64,
@@ -22,125 +22,125 @@ pub struct ClusterOptions {
     pub slot_gbyte: f64,
     /// Bytes of output per byte of input.
     pub output_share: f64,
-    /// How data moves.
+    /// How jobs transfer their data.
     pub transfer: TransferName,
     /// Size of a chunk, in MB (2²⁰ bytes).
     pub chunk_mb: f64,
 }
 
-/// How data moves.
+/// How jobs transfer their data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferName {
-    /// All ways at once.
+    /// All ways at the same time, as a pipeline.
     Pipelined,
-    /// Chunk by chunk.
+    /// In chunks, one after the other.
     Chunks,
 }
 
-/// `[jobs]`: what there is to do.
+/// `[jobs]`: the simulated jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobOptions {
-    /// Jobs of each node that sends any.
+    /// Number of jobs of each node that sends jobs.
     pub per_node: u32,
-    /// Which nodes send jobs.
+    /// The nodes that send jobs.
     pub from: Senders,
-    /// Bytes that come per second, over what all boards can process in it.
+    /// Bytes that arrive per second, divided by the bytes that all boards can process per second.
     pub load: f64,
-    /// Distribution of sizes.
+    /// The distribution of sizes.
     pub sizes: SizesName,
     /// Mean of exponential sizes, in MB (10⁶ bytes).
     pub mean_mb: f64,
     /// Least size, in MB.
     pub min_mb: f64,
-    /// Largest size of a power law, in MB.
+    /// Greatest size under a power law, in MB.
     pub max_mb: f64,
-    /// Exponent of a power law.
+    /// Exponent of the power law.
     pub alpha: f64,
 }
 
-/// Which nodes send jobs.
+/// The nodes that send jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Senders {
-    /// All.
+    /// All nodes.
     All,
-    /// Those with a board.
+    /// The nodes that have a board.
     Boards,
 }
 
-/// Distribution of sizes.
+/// The distribution of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizesName {
-    /// Short tail.
+    /// Exponential: a short tail.
     Exponential,
-    /// Long tail.
+    /// Power law: a long tail.
     PowerLaw,
 }
 
-/// `[rules]`: the resource-aware policies.
+/// `[rules]`: parameters of the resource-aware policies.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleOptions {
-    /// C.
+    /// C: maximum number of remote jobs on a node.
     pub contention: u32,
-    /// D.
+    /// D: number of skips after which a job may run remotely.
     pub skips: u32,
-    /// W, in ms per MB.
+    /// W: waiting time after which a job may run remotely, in ms per MB of its size.
     pub patience_ms_per_mb: f64,
-    /// Whether a node's own jobs are always before others.
+    /// Which of the jobs that fit comes first.
     pub preference: PreferenceName,
-    /// Which idle slot a job gets under FIFO, SJF and WA.
+    /// The idle slot that an arriving job gets under FIFO, SJF and WA.
     pub idle: IdleName,
 }
 
-/// Who comes first among the jobs that fit.
+/// Which of the jobs that fit comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PreferenceName {
-    /// The first in the order.
+    /// The first job in the policy's order.
     Order,
-    /// The node's own.
+    /// The first local job.
     LocalFirst,
 }
 
-/// Which idle slot a job gets.
+/// The idle slot that an arriving job gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleName {
-    /// The one that has been idle longest.
+    /// The slot that has been idle longest.
     LongestIdle,
-    /// One at home if there is one.
+    /// A slot at home if one is idle.
     HomeFirst,
 }
 
-/// `[queues]`: the workload-aware policies. What is left out is chosen by the model.
+/// `[queues]`: parameters of the workload-aware policies. The model chooses those that are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueOptions {
-    /// K.
+    /// K: number of queues.
     pub count: u32,
-    /// E, as a share of the mean size.
+    /// E: the first threshold, as a share of the mean size.
     pub first_of_mean: Option<f64>,
-    /// q.
+    /// q: ratio of a geometric threshold to the one before it.
     pub growth: Option<f64>,
-    /// k1.
+    /// k1: number of the last threshold before the linear part.
     pub linear_from: Option<u32>,
-    /// k2.
+    /// k2: number of the last threshold of the linear part.
     pub linear_to: Option<u32>,
-    /// By which formula the model chooses.
+    /// The formula by which the model chooses.
     pub formula: FormulaName,
 }
 
-/// Formulas of the model.
+/// The formulas of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FormulaName {
-    /// The paper's.
+    /// Formulas (3) and (4) of the paper: an approximation.
     Paper,
-    /// Cobham's.
+    /// Cobham's formula: exact for a server without preemption.
     Exact,
 }
 
@@ -159,24 +159,24 @@ pub enum PolicyName {
     Wa,
     /// Workload-and-resource-aware.
     Wra,
-    /// WRA that leaves a slot idle which no job fits, as RA does: not in the paper.
+    /// WRA, except that a slot which no job fits stays idle, as under RA; not in the paper.
     WraIdle,
-    /// The order of SJF with the rules of WRA: not in the paper.
+    /// The order of SJF with the rules of WRA; not in the paper.
     Sra,
-    /// Every node for itself, first in, first out.
+    /// First in, first out on each node, without pooling.
     LocalFifo,
-    /// Every node for itself, shortest job first.
+    /// Shortest job first on each node, without pooling.
     LocalSjf,
 }
 
-/// What an outcome shows.
+/// The output of a scenario.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Show {
-    /// What came of the runs.
+    /// The measures of the runs.
     #[default]
     Runs,
-    /// Which thresholds the model chooses; nothing runs.
+    /// The thresholds that the model chooses; nothing is simulated.
     Thresholds,
 }
 
@@ -236,12 +236,12 @@ impl Default for QueueOptions {
     }
 }
 
-/// The default of `seeds`.
+/// Default of `seeds`.
 pub(super) fn five() -> u64 {
     5
 }
 
-/// The default of `policies`: the paper's.
+/// Default of `policies`: the paper's.
 pub(super) fn all_policies() -> Vec<PolicyName> {
     vec![PolicyName::Fifo, PolicyName::Sjf, PolicyName::Ra, PolicyName::Wa, PolicyName::Wra]
 }
@@ -262,7 +262,7 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// An invalid scenario.
+/// The error for an invalid scenario.
 pub(super) fn invalid(what: impl Into<String>) -> ScenarioError {
     ScenarioError::Invalid(what.into())
 }

@@ -1,4 +1,4 @@
-//! Every run of a scenario as a row, for figures.
+//! The measures of each run as a row, for figures.
 
 use super::compare::number_short;
 use super::measures::Measures;
@@ -6,16 +6,16 @@ use super::options::PolicyName;
 use super::vary::Vary;
 use crate::outcome::Table;
 
-/// Policies that run on the same jobs, at one value for each parameter.
+/// The runs of all policies and seeds at one point.
 pub(super) struct OfPoint<'a> {
-    /// The values.
+    /// The values of the varied parameters.
     pub(super) values: &'a [f64],
-    /// Policy after policy, and for each seed after seed.
+    /// The measures in the order of policies, then seeds.
     pub(super) measures: &'a [Measures],
 }
 
-/// The series `runs`: parameters, policy, seed, and what was measured; gains are how many times the baseline's the policy's
-/// is.
+/// The series `runs`: parameters, policy, seed and measures. A gain is the baseline's measure divided by the
+/// policy's.
 pub(super) fn runs<'a>(
     vary: &[Vary],
     policies: &[PolicyName],

@@ -1,4 +1,5 @@
-//! Which thresholds the closed form chooses (P-5), beside the paper's choice, one queue, and other structures.
+//! The thresholds that the closed form chooses (P-5), compared with the paper's choice, one queue, and other
+//! structures.
 
 use super::Scenario;
 use super::compare::{number_short, points};
@@ -9,10 +10,10 @@ use fpga_core::pool::model::{Best, Formula, Linear, Search};
 /// The paper's optimum for exponential and for power-law sizes: q and k1.
 const PAPER: [(f64, u32); 2] = [(1.41, 5), (1.8, 10)];
 
-/// Reckons it for all points of the scenario, by both formulas.
+/// Computes the thresholds at all points of the scenario, by both formulas.
 ///
 /// # Errors
-/// [`ScenarioError::Invalid`].
+/// [`ScenarioError::Invalid`] if options are out of range or the model finds no thresholds.
 pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     let mut columns: Vec<String> = scenario.vary.iter().map(|vary| vary.parameter.to_string()).collect();
     let heads = ["formula", "structure", "E, MB", "q", "k1", "k2", "JCT, s", "over the best, %"];

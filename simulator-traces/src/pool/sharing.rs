@@ -1,15 +1,16 @@
-//! Max-min fair sharing of ports: network cards and DMA engines (P-6). In a fat tree only the end ports limit.
+//! Max-min fair sharing of the ports of network cards and DMA engines (P-6). The network is a fat tree, in which only
+//! the nodes' ports limit rates.
 
-/// A port that a flow crosses, and how many bytes cross it per byte of the flow.
+/// A flow's use of a port.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Use {
     /// Index of the port.
     pub port: usize,
-    /// Bytes there per byte of the flow, above 0.
+    /// Bytes through the port per byte of the flow, above 0.
     pub weight: f64,
 }
 
-/// Reckons rates; keeps its memory from one time to the next.
+/// Computes rates, and reuses its memory between computations.
 #[derive(Debug, Default)]
 pub struct Sharing {
     left: Vec<f64>,
@@ -21,8 +22,8 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// The max-min fair rate of each flow, into `rates`: nobody's can rise but at the cost of one that is no higher. No
-    /// flow gets more than `most`.
+    /// Computes the max-min fair rate of each flow into `rates`: a higher rate of any flow would lower the rate of a
+    /// flow that has no more. No rate exceeds `most`.
     pub fn rates<'a, F>(&mut self, capacity: &[f64], flows: F, most: f64, rates: &mut Vec<f64>)
     where
         F: Iterator<Item = &'a [Use]> + Clone,
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_textbook_line_is_shared_as_in_the_textbook() {
-        // Three flows at port 0 of 3 get 1 each; the fourth has the rest of port 1 of 10 for itself.
+        // The three flows through port 0, of capacity 3, get 1 each; the fourth gets the remaining 9 of port 1.
         let flows = [uses(&[0]), uses(&[0]), uses(&[0, 1]), uses(&[1])];
         assert_eq!(rates(&[3.0, 10.0], &flows, f64::INFINITY), [1.0, 1.0, 1.0, 9.0]);
         assert_eq!(rates(&[3.0, 10.0], &flows, 2.0), [1.0, 1.0, 1.0, 2.0]);

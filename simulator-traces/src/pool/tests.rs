@@ -29,7 +29,7 @@ values = [0.3, 1.2]
 fn a_scenario_gives_a_row_for_every_value_and_policy_and_the_same_every_time() {
     let outcome = run(SMALL).unwrap();
     let rows = &outcome.tables[0].rows;
-    // The baseline is put before the three.
+    // The baseline comes first, before the three policies.
     assert_eq!(rows.len(), 2 * 4);
     assert_eq!((rows[0][0].as_str(), rows[0][1].as_str()), ("0.3", "FIFO"));
     assert_eq!(rows[0][6], "1.00 ± 0.00");

@@ -1,4 +1,4 @@
-//! The policies that a scenario names, with the thresholds that it gives or the model chooses (P-5).
+//! The policies that a scenario names, with thresholds from the scenario or from the model (P-5).
 
 use super::Scenario;
 use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions, invalid};
@@ -11,10 +11,10 @@ use fpga_core::pool::thresholds::{Shape, Thresholds};
 use std::num::NonZeroU32;
 
 impl Scenario {
-    /// What the model is asked: one board at this load, or at 95 % where that is more.
+    /// The load in the model: one board at the scenario's load, at most 95 %.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if the sizes are.
     pub fn model_load(&self) -> Result<ServerLoad, ScenarioError> {
         let sizes = self.sizes()?;
         let bytes_per_second = self.board_speed();
@@ -31,10 +31,10 @@ impl Scenario {
         }
     }
 
-    /// Where the model looks; parameters that are given are taken as they are.
+    /// The candidates of the model's search. Given parameters have one candidate.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if the sizes are, or only one of `linear_from` and `linear_to` is given.
     pub fn search(&self) -> Result<Search, ScenarioError> {
         let sizes = self.sizes()?;
         let QueueOptions { count, first_of_mean, growth, linear_from, linear_to, .. } = self.queues;
@@ -59,7 +59,7 @@ impl Scenario {
         })
     }
 
-    /// What the model chooses.
+    /// The thresholds that the model chooses.
     ///
     /// # Errors
     /// [`ScenarioError::Invalid`] if no candidate is valid.
@@ -79,10 +79,10 @@ impl Scenario {
         })
     }
 
-    /// The policy of that name; `thresholds` are for those that have queues.
+    /// The policy with this name; policies with queues use `thresholds`.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if `rules` are out of range.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Parameters that take several values within one scenario.
+//! Parameters that take several values within a scenario.
 
 use super::Scenario;
 use super::options::invalid;
@@ -6,17 +6,17 @@ use crate::scenario::ScenarioError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// `[[vary]]`: one parameter and its values.
+/// `[[vary]]`: a parameter and its values.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vary {
-    /// Which.
+    /// The parameter.
     pub parameter: Parameter,
-    /// Its values.
+    /// Values of the parameter.
     pub values: Vec<f64>,
 }
 
-/// Parameters that can be varied within a scenario.
+/// The parameters that can be varied within a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "they are the fields of the options")]
@@ -40,10 +40,10 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// What its column is called in files, as scenarios call it.
+    /// The name of the parameter's column in files: the name of the option.
     #[must_use]
     pub fn column(self) -> String {
-        // Names are strings and can't fail to be written.
+        // Serializing a name can't fail.
         serde_json::to_string(&self).unwrap_or_default().trim_matches('"').to_owned()
     }
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// A count from a varied value.
+/// Converts a varied value to a count.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just before")]
 fn count(value: f64) -> Result<u32, ScenarioError> {
     if value == value.trunc() && (0.0..=1e6).contains(&value) {
@@ -82,10 +82,10 @@ fn count(value: f64) -> Result<u32, ScenarioError> {
 }
 
 impl Scenario {
-    /// This scenario with a parameter changed.
+    /// The scenario with another value of a parameter.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`] if the value is none for it.
+    /// [`ScenarioError::Invalid`] if the parameter is a count and the value isn't.
     pub fn with(&self, parameter: Parameter, value: f64) -> Result<Self, ScenarioError> {
         let mut changed = self.clone();
         match parameter {

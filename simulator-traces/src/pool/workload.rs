@@ -1,4 +1,4 @@
-//! The machines and jobs that a scenario describes.
+//! The simulated machines and jobs that a scenario describes.
 
 use super::Scenario;
 use super::engine::{Arrival, Cluster, Transfer};
@@ -11,10 +11,10 @@ use fpga_core::pool::{Bytes, NodeIndex};
 const MEGABYTE: f64 = 1e6;
 
 impl Scenario {
-    /// The machines.
+    /// The simulated machines.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if options are out of range.
     pub fn cluster(&self) -> Result<Cluster, ScenarioError> {
         let ClusterOptions { nodes, boards, slots, .. } = self.cluster;
         let ClusterOptions { nic_gbit, dma_gbyte, slot_gbyte, output_share, chunk_mb, .. } = self.cluster;
@@ -43,7 +43,7 @@ impl Scenario {
     /// The distribution of sizes.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if there is no such distribution.
     pub fn sizes(&self) -> Result<Sizes, ScenarioError> {
         let JobOptions { mean_mb, min_mb, max_mb, alpha, .. } = self.jobs;
         let sizes = match self.jobs.sizes {
@@ -53,14 +53,14 @@ impl Scenario {
         sizes.map_err(|error| invalid(error.to_string()))
     }
 
-    /// Bytes per second that a board can process: its DMA engine or all its slots limit it.
+    /// Bytes of input that a board can process per second, limited by its DMA engine or by all its slots.
     pub(super) fn board_speed(&self) -> f64 {
         let ClusterOptions { dma_gbyte, slot_gbyte, slots, .. } = self.cluster;
         let slots = if slot_gbyte == 0.0 { f64::INFINITY } else { slot_gbyte * f64::from(slots) };
         dma_gbyte.min(slots) * 1e9
     }
 
-    /// Jobs per second of the whole cluster.
+    /// Rate of arrivals in the whole cluster, in jobs per second.
     fn jobs_per_second(&self) -> Result<f64, ScenarioError> {
         let JobOptions { load, per_node, .. } = self.jobs;
         if !(load.is_finite() && load > 0.0 && (1..=1_000_000).contains(&per_node)) {
@@ -70,10 +70,10 @@ impl Scenario {
         Ok(load * capacity / self.sizes()?.mean())
     }
 
-    /// The jobs of a seed, in the order of their times. They are the same for all policies.
+    /// The jobs of a seed, in the order of their arrival. They don't depend on the policy.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if options are out of range.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,7 +1,7 @@
-//! The event loop of one run: jobs come, the policy sizes their groups, devices run actions.
+//! The event loop of one run: jobs arrive, the policy sizes their groups, devices run actions.
 //!
-//! All devices that work share the interconnect alike: where it is full, all slow down by the same factor, so one
-//! virtual clock serves them all. What every run must keep is checked in every run.
+//! All working devices share the interconnect equally. Where it is full, all slow down by the same factor, so one
+//! virtual clock drives all actions. Every run checks its invariants.
 
 mod deciding;
 
@@ -12,71 +12,71 @@ use fpga_core::qos::controller::{Controller, Request, Smoothing};
 use fpga_core::qos::{Goal, Limits};
 use std::time::Duration;
 
-/// The machine.
+/// The simulated machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// How many devices.
+    /// Number of devices.
     pub devices: u32,
-    /// Seconds that an action takes.
+    /// Mean duration of an action in seconds.
     pub action: f64,
-    /// How far actions are from that, as a share of it.
+    /// Greatest deviation of an action's duration, as a share of the mean.
     pub spread: f64,
-    /// Actions per second that the interconnect can feed.
+    /// Actions per second that the interconnect can supply with data.
     pub most_per_second: f64,
-    /// Seconds that a device takes which comes from another job.
+    /// Seconds to reconfigure a device that comes from another job.
     pub reconfiguration: f64,
-    /// Seed of the actions' lengths.
+    /// Seed of the actions' durations.
     pub seed: u64,
 }
 
-/// A job.
+/// A job of equal actions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Job {
-    /// When it comes.
+    /// Time of arrival.
     pub at: Duration,
-    /// How many actions.
+    /// Number of actions.
     pub actions: u64,
-    /// What it wants.
+    /// Goal of the job.
     pub goal: Goal,
-    /// How many devices it can use.
+    /// Least and greatest number of devices.
     pub limits: Limits,
-    /// Its devices under [`Policy::Fixed`].
+    /// Number of devices under [`Policy::Fixed`].
     pub fixed: u32,
 }
 
-/// Who sizes the groups.
+/// How the groups are sized.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Policy {
-    /// Nobody: all is fixed from the start.
+    /// Sizes are fixed.
     Fixed,
-    /// EDF, when a job comes or ends.
+    /// EDF, whenever a job arrives or ends.
     EarliestDeadline,
-    /// Controllers and broker, once in a period.
+    /// Controllers and a broker, once per period.
     Throughput {
-        /// The period.
+        /// Length of a period.
         period: Duration,
-        /// α.
+        /// α: smoothing of the measured performance.
         smoothing: Smoothing,
     },
 }
 
-/// The state at a moment in which something was decided.
+/// The state at a decision or at a full second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// When, in seconds.
+    /// Time in seconds.
     pub at: f64,
-    /// Devices that each job was given then.
+    /// Number of devices that each job was given.
     pub given: Vec<u32>,
-    /// Actions that each had done.
+    /// Number of actions that each job had done.
     pub done: Vec<u64>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// When each job ended, in seconds; nothing for one that was rejected.
+    /// Time at which each job ended, in seconds; `None` if the job was rejected.
     pub ends: Vec<Option<f64>>,
-    /// All decisions, and one sample per second.
+    /// Samples of all decisions, and one sample per second.
     pub samples: Vec<Sample>,
 }
 
@@ -99,12 +99,12 @@ enum Stage {
     Rejected,
 }
 
-/// An action on a device.
+/// An action that runs on a device.
 #[derive(Debug, Clone, Copy)]
 struct Action {
     job: usize,
     device: usize,
-    /// When it ends by the virtual clock.
+    /// End of the action by the virtual clock.
     ends: f64,
     length: f64,
 }
@@ -115,25 +115,25 @@ struct Engine<'a> {
     jobs: &'a [Job],
     states: Vec<State>,
     actions: Vec<Action>,
-    /// Idle devices, and the job whose bitstream each device holds.
+    /// Idle devices, the lowest last; and for each device the job whose bitstream it holds.
     idle: Vec<usize>,
     holds: Vec<Option<usize>>,
     now: f64,
     virtual_now: f64,
-    /// Device seconds by the virtual clock: what was done, and what should have been.
+    /// Device seconds by the virtual clock: worked, and required by the actions that ended.
     worked: f64,
     lengths: f64,
     random: Random,
     run: Run,
 }
 
-/// More events than these are a mistake.
+/// Most events of a run; more are considered a mistake.
 const MOST_EVENTS: u64 = 200_000_000;
 
-/// Runs it to the end of all jobs.
+/// Simulates all jobs to their ends.
 ///
 /// # Errors
-/// [`ScenarioError::Invalid`] if jobs never end, [`ScenarioError::Invariant`] if a law was broken.
+/// [`ScenarioError::Invalid`] if jobs never end, [`ScenarioError::Invariant`] if an invariant was broken.
 pub fn simulate(machine: &Machine, policy: Policy, jobs: &[Job]) -> Result<Run, ScenarioError> {
     let state = |_: &Job| State {
         given: 0,
@@ -222,7 +222,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// How fast all devices that work do: 1, or less where the interconnect is full.
+    /// The speed of the virtual clock: 1, or less where the interconnect is full.
     fn speed(&self) -> f64 {
         let wanted = self.actions.len() as f64 / self.machine.action;
         if wanted > self.machine.most_per_second { self.machine.most_per_second / wanted } else { 1.0 }
@@ -233,7 +233,7 @@ impl Engine<'_> {
         self.jobs.get(job).map(|one| (one.at.as_secs_f64(), job))
     }
 
-    /// Whether a job has ended with one of the actions.
+    /// Ends the actions that are due. Returns whether a job ended with one of them.
     fn end_actions(&mut self) -> bool {
         let mut retired = false;
         let mut index = 0;
@@ -260,19 +260,19 @@ impl Engine<'_> {
                 }
             }
         }
-        // The lowest device first: the same every time.
+        // The lowest idle device is taken first, so that runs are reproducible.
         self.idle.sort_unstable_by(|a, b| b.cmp(a));
         retired
     }
 
-    /// Gives idle devices to groups that are smaller than they should be, in the order of the jobs.
+    /// Gives idle devices to groups that have fewer than they were given, in the order of the jobs.
     fn start_actions(&mut self) {
         for job in 0..self.jobs.len() {
             let Some(actions) = self.jobs.get(job).map(|job| job.actions) else { continue };
             while let Some(state) =
                 self.states.get_mut(job).filter(|one| one.running < one.given && one.sent < actions)
             {
-                // One that holds the bitstream before others.
+                // Prefer an idle device that holds the job's bitstream.
                 let place = self.idle.iter().rposition(|device| self.holds.get(*device) == Some(&Some(job)));
                 let Some(device) = place.map(|place| self.idle.remove(place)).or_else(|| self.idle.pop())
                 else {

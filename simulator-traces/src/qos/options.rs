@@ -1,4 +1,4 @@
-//! What a scenario of kind `qos` can say, and what is made of it.
+//! The options of scenarios of kind `qos`, and the machine, jobs and policies made of them.
 
 use super::Scenario;
 use super::engine::{Job, Machine, Policy};
@@ -9,53 +9,53 @@ use serde::Deserialize;
 use std::fmt;
 use std::time::Duration;
 
-/// `[devices]`: the machine.
+/// `[devices]`: the simulated machine.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceOptions {
-    /// How many devices.
+    /// Number of devices.
     pub count: u32,
-    /// How long an action takes on a device, in ms.
+    /// Mean duration of an action on a device, in ms.
     pub action_ms: f64,
-    /// How far actions are from that, as a share of it, in both directions and equally likely.
+    /// Greatest deviation of an action's duration, as a share of the mean; deviations are uniform in both directions.
     pub spread: f64,
-    /// How many actions per second the interconnect can feed; 0: any number.
+    /// Actions per second that the interconnect can supply with data; 0: no limit.
     pub most_per_second: f64,
-    /// How long a device takes that comes from another job, in ms.
+    /// Time to reconfigure a device that comes from another job, in ms.
     pub reconfiguration_ms: f64,
-    /// Seed of the actions' lengths.
+    /// Seed of the actions' durations.
     pub seed: u64,
 }
 
-/// `[control]`: the throughput policy.
+/// `[control]`: parameters of the throughput policy.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlOptions {
-    /// Period, in ms.
+    /// Length of a period, in ms.
     pub period_ms: f64,
-    /// α.
+    /// α: smoothing of the measured performance.
     pub alpha: f64,
 }
 
-/// `[[jobs]]`.
+/// `[[jobs]]`: a job.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobOptions {
-    /// When it comes, in s.
+    /// Time of arrival, in s.
     #[serde(default)]
     pub at_s: f64,
-    /// How many actions it has.
+    /// Number of actions.
     pub actions: u64,
-    /// By when it is to be done, in s since the start of all.
+    /// Deadline, in s since the beginning of the run.
     pub deadline_s: Option<f64>,
-    /// Its throughput goal.
+    /// Throughput goal, in actions per second.
     pub per_second: Option<f64>,
-    /// The least number of devices.
+    /// Least number of devices.
     #[serde(default)]
     pub least: u32,
-    /// The largest number of devices.
+    /// Greatest number of devices.
     pub most: Option<u32>,
-    /// Its devices under the policy `static`.
+    /// Number of devices under the policy `static`.
     pub fixed: Option<u32>,
 }
 
@@ -67,18 +67,18 @@ pub enum PolicyName {
     Edf,
     /// Controllers and broker.
     Throughput,
-    /// Each job has its `fixed` devices.
+    /// Each job has its `fixed` number of devices.
     Static,
 }
 
-/// What an outcome shows.
+/// The output of a scenario.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Show {
-    /// Whether the goals were met, and how allocations went.
+    /// Whether goals were met, and the allocations over time.
     #[default]
     Goals,
-    /// Both policies against every static split.
+    /// Both policies compared with all static splits.
     Splits,
 }
 
@@ -101,7 +101,7 @@ impl Default for ControlOptions {
     }
 }
 
-/// The default of `policies`.
+/// Default of `policies`.
 pub(super) fn both_policies() -> Vec<PolicyName> {
     vec![PolicyName::Edf, PolicyName::Throughput]
 }
@@ -116,12 +116,12 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// An invalid scenario.
+/// The error for an invalid scenario.
 pub(super) fn invalid(what: impl Into<String>) -> ScenarioError {
     ScenarioError::Invalid(what.into())
 }
 
-/// Seconds of a scenario as a duration.
+/// Converts seconds of a scenario to a duration.
 pub(super) fn seconds(value: f64, what: &str) -> Result<Duration, ScenarioError> {
     if !(0.0..=1e8).contains(&value) {
         return Err(invalid(format!("`{what}` is {value}: it must be 0 to 100000000 seconds")));
@@ -130,10 +130,10 @@ pub(super) fn seconds(value: f64, what: &str) -> Result<Duration, ScenarioError>
 }
 
 impl Scenario {
-    /// The machine.
+    /// The simulated machine.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if options are out of range.
     pub fn machine(&self) -> Result<Machine, ScenarioError> {
         let DeviceOptions { count, action_ms, spread, most_per_second, reconfiguration_ms, seed } =
             self.devices;
@@ -159,10 +159,11 @@ impl Scenario {
         })
     }
 
-    /// The jobs, in the order in which they come.
+    /// The jobs in the order of their arrival.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if options are out of range, a job doesn't have exactly one goal, or the order is
+    /// wrong.
     pub fn jobs(&self) -> Result<Vec<Job>, ScenarioError> {
         if self.jobs.is_empty() || self.jobs.len() > 1000 {
             return Err(invalid("1 to 1000 `[[jobs]]` are needed"));
@@ -192,10 +193,10 @@ impl Scenario {
         Ok(jobs)
     }
 
-    /// A policy of that name.
+    /// The policy with this name.
     ///
     /// # Errors
-    /// [`ScenarioError::Invalid`].
+    /// [`ScenarioError::Invalid`] if the jobs lack what the policy needs, or `control` is out of range.
     pub fn policy(&self, name: PolicyName) -> Result<Policy, ScenarioError> {
         let ControlOptions { period_ms, alpha } = self.control;
         let no_deadline = self.jobs.iter().any(|job| job.deadline_s.is_none());

@@ -1,18 +1,18 @@
-//! What each job had and did, second by second, for figures.
+//! The devices and the progress of each job, second by second, for figures.
 
 use super::engine::{Job, Run, Sample};
 use super::options::PolicyName;
 use crate::outcome::Table;
 
-/// Throughput is that of so many seconds.
+/// Length of the window of throughputs, in seconds.
 pub(super) const WINDOW: usize = 5;
 
-/// The series `jobs`, still empty.
+/// The series `jobs` without rows.
 pub(super) fn jobs() -> Table {
     Table::series("jobs", &["policy", "at_s", "job", "devices", "done", "throughput_per_s"], Vec::new())
 }
 
-/// Adds the whole seconds of a run in which jobs were there, and the one after them.
+/// Adds a row for each whole second from a job's arrival to the first one at or after its end.
 pub(super) fn add(table: &mut Table, name: PolicyName, jobs: &[Job], run: &Run) {
     for (index, job) in jobs.iter().enumerate() {
         let came = job.at.as_secs_f64();
@@ -23,7 +23,7 @@ pub(super) fn add(table: &mut Table, name: PolicyName, jobs: &[Job], run: &Run) 
             .collect();
         for (second, sample) in there.iter().enumerate() {
             let done = |sample: &Sample| sample.done.get(index).copied().unwrap_or(0);
-            // In the last seconds it had nothing left to do.
+            // No throughput after the job's end.
             let before = second.checked_sub(WINDOW).and_then(|before| there.get(before));
             let before = before.filter(|_| sample.at <= end);
             let throughput = before.map_or_else(String::new, |before| {
@@ -41,7 +41,7 @@ pub(super) fn add(table: &mut Table, name: PolicyName, jobs: &[Job], run: &Run) 
     }
 }
 
-/// The samples at whole seconds; of several at one moment the last one.
+/// The samples at whole seconds; of several at the same time the last one.
 pub(super) fn whole_seconds(run: &Run) -> Vec<&Sample> {
     let mut each: Vec<&Sample> = Vec::new();
     for sample in run.samples.iter().filter(|sample| sample.at == sample.at.trunc()) {

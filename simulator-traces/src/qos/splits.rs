@@ -1,7 +1,7 @@
-//! Both policies against every static split of the devices.
+//! Compares both policies with all static splits of the devices.
 //!
-//! For each split the throughput policy is asked for just what the split gave: its deadlines are the moments at which
-//! the jobs ended under the split. EDF looks at the order of deadlines only.
+//! The throughput policy gets the ends of the jobs under each split as deadlines: it must achieve what the split did.
+//! EDF uses only the order of these deadlines.
 
 use super::Scenario;
 use super::engine::{Policy, simulate};
@@ -75,7 +75,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// All ways to split `devices` into `parts` of at least one, the largest first and none above `most`.
+/// All ways to split `devices` into `parts` of 1 to `most` devices, in descending order.
 fn splits(devices: u32, parts: u32, most: u32) -> Vec<Vec<u32>> {
     if parts == 0 {
         return if devices == 0 { vec![Vec::new()] } else { Vec::new() };

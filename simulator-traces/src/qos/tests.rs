@@ -23,7 +23,7 @@ fn every_split_is_compared() {
     let jobs = "[[jobs]]\nactions = 300\ndeadline_s = 1\n".repeat(3);
     let outcome = run(&format!("show = \"splits\"\n{jobs}")).unwrap();
     assert_eq!(outcome.tables[0].rows.len(), 5);
-    // Freed devices are used: no split ends before EDF.
+    // EDF uses devices that a job has released, so no split ends before it.
     let [edf, fixed] =
         ["edf", "static"].map(|name| outcome.metric(&format!("{name}_least_last_end_s")).unwrap());
     assert!(edf <= fixed * 1.01, "{edf} {fixed}");

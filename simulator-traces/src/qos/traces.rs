@@ -1,4 +1,4 @@
-//! Whether each policy holds the goals of a scenario, and how it hands devices out over time.
+//! Whether each policy meets the goals of a scenario, and its allocations over time.
 
 use super::Scenario;
 use super::engine::{Job, Run, simulate};
@@ -8,10 +8,10 @@ use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
 use fpga_core::qos::Goal;
 
-/// Rows of a table of allocations; what comes after is left out, and said so.
+/// Most rows of a table of allocations; the title says if rows are left out.
 const MOST_ROWS: usize = 60;
 
-/// Runs every policy of the scenario.
+/// Runs all policies of the scenario.
 ///
 /// # Errors
 /// As [`super::run`].
@@ -70,7 +70,7 @@ fn goal_row(name: PolicyName, index: usize, job: &Job, run: &Run) -> (Vec<String
     (row, met)
 }
 
-/// The lowest throughput of a job over any [`WINDOW`] of whole seconds in which it was there all the time.
+/// The lowest throughput of a job over [`WINDOW`] successive whole seconds between its arrival and its end.
 fn least_window(index: usize, came: f64, end: f64, run: &Run) -> Option<f64> {
     let seconds = whole_seconds(run).into_iter().filter(|sample| sample.at >= came && sample.at <= end);
     let each: Vec<(f64, u64)> =

@@ -1,27 +1,27 @@
-//! The policies that are compared: each idea of S-11 alone, and together.
+//! The compared policies: each idea of S-11 alone, and combinations.
 
-/// A policy.
+/// A compared policy.
 #[derive(Debug)]
 pub(super) struct Policy {
     pub table: Table,
     pub name: &'static str,
     pub changes: &'static [&'static str],
-    /// Whether the tuning week left it in the running: these are reported on the other one.
+    /// Whether the policy was selected on the tuning week, and so is reported on the other week.
     pub chosen: bool,
 }
 
-/// Where a policy is shown.
+/// The tables in which a policy is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
-    /// In all: the baseline and the bound.
+    /// All tables: the baseline and the bound.
     All,
-    /// The scheduler alone.
+    /// Table A: the scheduler alone.
     A,
-    /// With a request router.
+    /// Table B: with a request router.
     B,
 }
 
-/// What all scenarios begin with.
+/// The scenario that the policies change.
 pub(super) const BASE: &str = "kind = \"placement\"\n[placement]\nweights = \"0-0-0\"\n";
 pub(super) const BASELINE: &str = "0-0-0";
 pub(super) const BOUND: &str = "oracle";
@@ -29,23 +29,23 @@ pub(super) const BOUND: &str = "oracle";
 const ANY: &str = "routing.reach=any";
 const LOADED: &str = "routing.policy=loaded";
 const PREDICTED: &str = "slots.eviction=predicted";
-/// A router knows of all boards what was used where.
+/// The router sees the uses on all boards.
 const SHARED: &str = "slots.remembers=cluster";
 const TOGETHER: &str = "slots.queue=same-bitstream";
 const MOVES: &str = "placement.move_minutes=60";
-/// Only replicas are handed out anew each hour.
+/// Units don't move; only replicas are distributed by demand each hour.
 const NO_MOVES: &str = "placement.moves=0";
 const TWO: &str = "placement.replicas=2";
 const FOUR: &str = "placement.replicas=4";
 const EIGHT: &str = "placement.replicas=8";
 
 const AWARE: &str = "placement.weights=1-2-2";
-/// Slots that hold nothing count, too.
+/// Free slots have a weight too.
 const FREE: &str = "placement.weights=0.5-2-2-1-0-0";
 const FREE_FINE: &str = "placement.weights=1-2-2-0.5-0-0";
 const FINE: &str = "placement.max_score=100";
 const HERD: &str = "placement.anti_herd=on";
-/// The extender's `weight` in kube-scheduler's configuration is 10: against it, one other plugin counts a tenth.
+/// The extender's `weight` in kube-scheduler's configuration is 10, so another plugin has a tenth of that weight.
 const TEN: &str = "placement.others_weight=0.1";
 const ANNOTATED: &str = "freshness.interval_s=10";
 const LATE: &str = "freshness.delay_ms=300";

@@ -1,10 +1,10 @@
-//! What is shown of policies beside each other. Differences are taken seed by seed: the same requests under both.
+//! Tables that compare policies. Differences are computed seed by seed: both policies get the same requests.
 
 use super::policies::{BASELINE, BOUND, Policy, Table};
 use crate::commands::grid::mean_and_half;
 use crate::outcome::{self, Outcome};
 
-/// One table: `outcomes` has those of each policy, seed by seed.
+/// One table; `outcomes` has the outcomes of each policy, one per seed.
 pub(super) fn table(table: Table, policies: &[&Policy], outcomes: &[&[Outcome]]) -> outcome::Table {
     let columns = [
         "policy",
@@ -67,7 +67,7 @@ fn with_width(values: &[f64], digits: usize) -> String {
     if half.is_finite() { format!("{mean:.digits$} ± {half:.digits$}") } else { format!("{mean:.digits$}") }
 }
 
-/// The mean difference seed by seed, and what part of the baseline's mean that is.
+/// The mean difference over the seeds, and its share of the baseline's mean.
 fn difference(values: &[f64], baseline: &[f64]) -> String {
     let differences: Vec<f64> = values.iter().zip(baseline).map(|(value, of)| value - of).collect();
     let ((mean, _), (of, _)) = (mean_and_half(&differences), mean_and_half(baseline));

@@ -1,38 +1,38 @@
-//! What is said of columns on the command line, and what their names say to people.
+//! The files, columns and conditions of the command line, and labels for columns.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A file, and what it is called.
+/// A file and its name in the legend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) name: Option<String>,
     pub(super) path: PathBuf,
 }
 
-/// A value that rows must have.
+/// A condition on rows: the value of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) column: String,
     pub(super) value: String,
 }
 
-/// A text that is no [`Condition`].
+/// The text is not a [`Condition`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no condition; write COLUMN=VALUE, for example policy=WRA")]
 pub(super) struct InvalidCondition(String);
 
-/// What a column shows.
+/// The quantity in a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Quantity {
-    /// With its unit.
+    /// Label with the unit.
     pub(super) label: String,
-    /// From the column's numbers to those that are shown.
+    /// Factor from the column's numbers to the ones that are shown.
     pub(super) factor: f64,
 }
 
 impl Quantity {
-    /// Of a column whose name ends in its unit, as metrics have it.
+    /// The quantity of a column whose name ends with its unit, as names of metrics do.
     pub(super) fn of(column: &str) -> Self {
         if column.contains("share") {
             return Self { label: format!("{}, %", words(column)), factor: 100.0 };

@@ -1,11 +1,11 @@
-//! Outcomes of runs in a folder, so that what takes an hour and was stopped goes on where it was.
+//! Outcomes of runs in a folder, so that an interrupted command continues where it stopped.
 
 use crate::outcome::Outcome;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The folder, if there is one.
+/// The folder; `None` if outcomes are not kept.
 pub(super) struct Kept(Option<PathBuf>);
 
 #[derive(Serialize, Deserialize)]
@@ -15,10 +15,10 @@ struct File {
 }
 
 impl Kept {
-    /// In this folder; nothing is kept without one.
+    /// Keeps outcomes in `folder`, or not at all without one.
     ///
     /// # Errors
-    /// If it can't be made.
+    /// If the folder can't be created.
     pub(super) fn new(folder: Option<PathBuf>) -> anyhow::Result<Self> {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -26,7 +26,7 @@ impl Kept {
         Ok(Self(folder))
     }
 
-    /// What came of the run with these changes, if it is known.
+    /// The kept outcome of the run with these changes, if there is one.
     ///
     /// # Errors
     /// If its file can't be read.
@@ -38,14 +38,14 @@ impl Kept {
         Ok(Some(Outcome { metrics, remarks, ..Outcome::default() }))
     }
 
-    /// Keeps it.
+    /// Keeps an outcome.
     ///
     /// # Errors
     /// If its file can't be written.
     pub(super) fn write(&self, changes: &[String], outcome: &Outcome) -> anyhow::Result<()> {
         let Some(path) = self.path(changes) else { return Ok(()) };
         let file = File { metrics: outcome.metrics.clone(), remarks: outcome.remarks.clone() };
-        // Renamed when it is whole: it may be stopped at any time.
+        // Renaming a complete file makes sure that an interrupted command leaves no partial one.
         let part = path.with_extension("part");
         let write = || -> anyhow::Result<()> {
             std::fs::write(&part, serde_json::to_vec(&file)?)?;
@@ -55,7 +55,7 @@ impl Kept {
     }
 
     fn path(&self, changes: &[String]) -> Option<PathBuf> {
-        // The path of a trace has no place in a name; one folder is for one trace.
+        // The path of the trace can't be part of a file name; all outcomes of a folder are of one trace.
         let named = changes.iter().filter(|change| !change.starts_with("trace.path="));
         let name = named.map(String::as_str).collect::<Vec<_>>().join(",").replace(['/', ' '], "-");
         Some(self.0.as_ref()?.join(format!("{name}.json")))

@@ -1,6 +1,6 @@
-//! What the paper's evaluation found (S-10), for p 0.5, m 10 ms, r 0.75 unless said otherwise. Numbers only.
+//! The numbers in the paper's evaluation (S-10), for p 0.5, m 10 ms and r 0.75 unless stated otherwise.
 
-/// A figure under 0-0-0 and under 1-2-2.
+/// A figure with the weights 0-0-0 and with 1-2-2.
 pub(super) type Pair = (f64, f64);
 
 /// Table 6.2: nodes, median reconfigurations per node, cold starts in per cent of all requests.
@@ -10,7 +10,7 @@ pub(super) const BY_NODES: [(u32, Pair, Pair); 3] = [
     (40, (13_899.5, 11_169.0), (27.57, 22.60)),
 ];
 
-/// Tables 6.1 and 6.3, at 10 nodes: what, our name for it, and the figures.
+/// Tables 6.1 and 6.3, at 10 nodes: name of the figure, our metric, and values.
 pub(super) const AT_TEN: [(&str, &str, Pair); 7] = [
     ("usage median s", "usage_median_s", (3.18, 4.58)),
     ("usage mean s", "usage_mean_s", (26.70, 30.78)),
@@ -25,8 +25,8 @@ pub(super) const AT_TEN: [(&str, &str, Pair); 7] = [
 pub(super) const BY_WEIGHTS: [(&str, f64, f64); 4] =
     [("0-0-0", 3.18, 25.51), ("1-1-1", 3.07, 21.10), ("1-2-2", 4.90, 20.69), ("4-1-1", 2.33, 19.42)];
 
-/// Figures 6.6 (1-1-1) and 10.2 (8-1-1), as far as the text has numbers: nodes, weights, median usage, cold starts. For
-/// 8-1-1 it has one share for all numbers of nodes.
+/// Figures 6.6 (1-1-1) and 10.2 (8-1-1): nodes, weights, median usage, cold starts; `None` where the text has no
+/// number. For 8-1-1 the text has one share of cold starts for all numbers of nodes.
 pub(super) const BY_SIZE: [(u32, &str, Option<f64>, Option<f64>); 8] = [
     (5, "1-1-1", Some(20.52), None),
     (10, "1-1-1", Some(3.07), Some(21.10)),
@@ -38,10 +38,11 @@ pub(super) const BY_SIZE: [(u32, &str, Option<f64>, Option<f64>); 8] = [
     (40, "8-1-1", None, Some(19.41)),
 ];
 
-/// The values of p and of r in [`GRID`]. The paper has p = 0 and r = 0 too: 0.00 everywhere.
+/// The values of p and of r in [`GRID`]. The paper also has p = 0 and r = 0, where all values are 0.00.
 pub(super) const SHARES: [&str; 4] = ["0.25", "0.5", "0.75", "1"];
 
-/// Figures 6.3 and 6.4: m in milliseconds, and FPGA minus CPU utilisation in seconds, by p (rows) and r (columns).
+/// Figures 6.3 and 6.4: m in milliseconds, and FPGA minus CPU utilisation in seconds for each p (rows) and r
+/// (columns).
 pub(super) const GRID: [(f64, [[f64; 4]; 4]); 2] = [
     (
         10.0,

@@ -1,27 +1,27 @@
-//! The readings that the paper's text allows, each a few options of a scenario.
+//! The readings that the paper's text allows, each as changes of a scenario's options.
 
 /// A reading of the paper's text.
 pub(super) struct Reading {
     pub(super) name: &'static str,
     pub(super) means: &'static str,
-    /// What it changes of [`CENTRAL`], `PATH=VALUE`.
+    /// Changes `PATH=VALUE` of [`CENTRAL`].
     pub(super) changes: &'static [&'static str],
-    /// Whether it is shown with all weights and numbers of nodes.
+    /// The weights and numbers of nodes for which the reading is shown.
     pub(super) detail: Detail,
 }
 
-/// How much of a reading is shown.
+/// The weights and numbers of nodes for which a reading is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// 0-0-0 and 1-2-2 on 10, 20 and 40 nodes.
     Main,
-    /// All weights and numbers of nodes of the paper too.
+    /// The same, and all other weights and numbers of nodes of the paper.
     All,
 }
 
-/// What all readings share: applications are placed once, requests are served one after the other, bitstreams stay, every
-/// request draws whether it uses a board, each function has a bitstream, the processor's score is added to the extender's,
-/// nodes are looked at every 30 minutes.
+/// The central reading: applications are placed once, requests are served one after the other, bitstreams stay, each
+/// request draws whether it uses a board, each function has a bitstream, the score by processor usage is added to the
+/// extender's score, nodes are sampled every 30 minutes.
 pub(super) const CENTRAL: &str = "kind = \"placement\"\n[placement]\nunit = \"application\"\n\
                                   [slots]\nrequests = \"serial\"\n[measure]\nsample_s = 1800\n";
 
@@ -119,10 +119,10 @@ pub(super) const READINGS: [Reading; 16] = [
     },
 ];
 
-/// How many seeds a run with these changes gets.
+/// Number of seeds of each run.
 pub(super) struct Seeds {
     pub(super) all: u64,
-    /// Where every request is a decision, which takes ten times as long.
+    /// Seeds of runs in which each request is placed anew; they take ten times as long.
     pub(super) slow: u64,
 }
 
@@ -130,7 +130,7 @@ impl Seeds {
     pub(super) fn of(&self, changes: &[String]) -> u64 {
         let is = |name: &str| changes.iter().any(|change| change.starts_with(name));
         match () {
-            // The tables over p and r are those of one trace, as the paper's are.
+            // The tables over p and r have one seed, because the paper's have one trace.
             () if is("workload.m_ms=") => 1,
             () if is("placement.lifetime=request") => self.slow,
             () => self.all,
@@ -139,7 +139,7 @@ impl Seeds {
 }
 
 impl Reading {
-    /// Its changes, for this many nodes and these weights.
+    /// The changes of the reading for this number of nodes and these weights.
     pub(super) fn with(&self, nodes: u32, weights: &str) -> Vec<String> {
         let mut changes: Vec<String> = self.changes.iter().map(|change| (*change).to_owned()).collect();
         changes.push(format!("cluster.nodes={nodes}"));

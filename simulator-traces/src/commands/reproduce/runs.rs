@@ -1,5 +1,5 @@
-//! The runs that a document needs, each done once. A document is rendered twice: first to see what it asks for, then, with
-//! the outcomes, for good.
+//! The runs that a document needs, each done once. The document is rendered twice: first to collect the runs, then
+//! with their outcomes.
 
 use super::kept::Kept;
 use crate::commands::grid::{mean_and_half, run_each};
@@ -7,40 +7,40 @@ use crate::outcome::Outcome;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// The changes of one run.
+/// Changes of one run.
 type Changes = Vec<String>;
 
-/// What was asked for, and what came of it.
+/// The requested runs and the outcomes so far.
 #[derive(Default)]
 pub(super) struct Runs {
     asked: RefCell<Vec<Changes>>,
     outcomes: HashMap<Changes, Vec<Outcome>>,
 }
 
-/// What becomes of runs that are not kept.
+/// How to treat runs without a kept outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// They are done, so many at a time.
+    /// Run them, with this number of threads or one per core.
     Run(Option<usize>),
-    /// They are left out.
+    /// Leave them out.
     LeftOut,
 }
 
-/// One number of a run, seed by seed; empty if it is not known yet.
+/// The values of a metric, one per seed; empty before the runs are done.
 #[derive(Debug, Clone)]
 pub(super) struct Values(pub(super) Vec<f64>);
 
-/// By how much one number differs from another.
+/// The change of a metric from one run to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Change {
-    /// Mean over seeds, per cent.
+    /// Mean over seeds, in per cent.
     pub(super) percent: f64,
-    /// Half of its 95 % interval; not finite from fewer than two seeds.
+    /// Half of the 95 % interval; not finite for fewer than two seeds.
     pub(super) half: f64,
 }
 
 impl Runs {
-    /// A number of the runs with these changes, times `factor`.
+    /// The values of a metric in the runs with these changes, times `factor`. Requests the runs if they are missing.
     pub(super) fn values(&self, changes: &[String], metric: &str, factor: f64) -> Values {
         let Some(outcomes) = self.outcomes.get(changes) else {
             let mut asked = self.asked.borrow_mut();
@@ -52,9 +52,9 @@ impl Runs {
         Values(outcomes.iter().filter_map(|outcome| Some(outcome.metric(metric)? * factor)).collect())
     }
 
-    /// Does what was asked for and is not kept yet, each with as many seeds as `seeds` says; `with_seed` completes the
-    /// changes of a run with all that hangs on its seed. The first seed is done first, so that what was kept when it was
-    /// stopped is of use. How many of how many runs are there then.
+    /// Does the requested runs that are not kept. `seeds` returns the number of seeds of a run, and `with_seed` its
+    /// complete changes for a seed. All runs with the first seed come first, so that the outcomes of an interrupted
+    /// command are useful. Returns how many outcomes there are, and of how many runs.
     ///
     /// # Errors
     /// The first error.
@@ -96,7 +96,7 @@ impl Runs {
         Ok((there, count))
     }
 
-    /// Remarks on the trace of any run.
+    /// The remarks of an arbitrary run.
     pub(super) fn remarks(&self) -> &[String] {
         self.outcomes.values().flatten().next().map_or(&[], |outcome| &outcome.remarks)
     }
@@ -108,12 +108,12 @@ impl Values {
         mean_and_half(&self.0).0
     }
 
-    /// That of the first seed.
+    /// The value of the first seed; NaN if there is none.
     pub(super) fn first(&self) -> f64 {
         self.0.first().copied().unwrap_or(f64::NAN)
     }
 
-    /// How `after` differs, seed by seed.
+    /// The change from `self` to `after`, computed seed by seed.
     pub(super) fn change_to(&self, after: &Self) -> Change {
         let changes: Vec<f64> = self
             .0
@@ -128,8 +128,8 @@ impl Values {
 }
 
 impl Change {
-    /// Whether it goes the way of a change of the paper's; nothing if the seeds can't tell. Of one seed its direction is all
-    /// that is known.
+    /// Whether the change has the sign of `paper`; `None` if its interval includes zero. Without an interval the sign
+    /// of the mean decides.
     pub(super) fn goes_like(&self, paper: f64) -> Option<bool> {
         let surely = self.percent.abs() > if self.half.is_finite() { self.half } else { 0.0 };
         surely.then_some(self.percent * paper > 0.0)
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(there, (2, 2));
         let cold = runs.values(&few, "cold_starts", 1.0);
         assert!(cold.0.len() == 2 && cold.0[0] != cold.0[1], "{cold:?}");
-        // The same again is read, not run: there is no such scenario.
+        // Kept outcomes are read, not run: the scenario is invalid.
         let mut again = Runs::default();
         assert!(again.values(&few, "cold_starts", 1.0).0.is_empty());
         again.run("kind = \"none\"", |_| 2, Rest::Run(Some(1)), &kept, with_seed).unwrap();

@@ -1,4 +1,4 @@
-//! The tables of the document, ours beside the paper's.
+//! The tables of the document, which compare our figures with the paper's.
 
 use super::paper::{AT_TEN, BY_NODES, BY_SIZE, BY_WEIGHTS, GRID, Pair, SHARES};
 use super::readings::{Detail, READINGS, Reading};
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 
 const COLD: &str = "cold_share_of_all";
 const LOADS: &str = "reconfigurations_per_node_median";
-/// How far from the paper's figure is still of its size.
+/// Greatest relative difference at which our figure counts as equal in size to the paper's.
 const SIZE: f64 = 0.25;
 
-/// All tables, each with what it is about.
+/// All tables with their explanations.
 pub(super) fn all(runs: &Runs) -> String {
     let mut text = String::new();
     for section in [meanings, agreement, cold_starts, reconfigurations, at_ten_nodes, weights, sizes, grid] {
@@ -26,7 +26,7 @@ fn meanings(_: &Runs, text: &mut String) {
     text.push_str(&table(&["reading", "what it means"], rows.collect()));
 }
 
-/// A figure of the paper's under 0-0-0 and 1-2-2, and the same of ours.
+/// The paper's figure with 0-0-0 and 1-2-2, and ours.
 struct Compared {
     ours: (Values, Values),
     paper: Pair,
@@ -61,7 +61,7 @@ impl Compared {
     }
 }
 
-/// In one word or two.
+/// The verdict on our figures in one or two words.
 fn verdict(compared: &[Compared]) -> String {
     let directions: Vec<Option<bool>> = compared.iter().map(Compared::goes_like_the_papers).collect();
     let direction = match () {
@@ -229,7 +229,7 @@ fn grid(runs: &Runs, text: &mut String) {
     }
 }
 
-/// In how many steps to the right and down both go the same way.
+/// The number of steps to the right or down in which both tables change in the same direction.
 fn steps_alike(paper: &[[f64; 4]; 4], ours: &[[f64; 4]; 4]) -> usize {
     let steps = |cells: &[[f64; 4]; 4]| -> Vec<f64> {
         let right = cells.iter().flat_map(|row| row.windows(2).map(|pair| pair[1] - pair[0]));

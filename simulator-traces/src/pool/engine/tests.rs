@@ -23,16 +23,16 @@ fn arrival(seconds: u64, home: u32, size: u64) -> Arrival {
     Arrival { at: seconds * 1_000_000_000, home: NodeIndex(home), size: Bytes(size) }
 }
 
-/// Starts and ends in seconds.
+/// Start and end of each record in seconds, and its place.
 fn times(records: &[Record]) -> Vec<(f64, f64, Place)> {
     records.iter().map(|one| (one.started as f64 / 1e9, one.ended as f64 / 1e9, one.place)).collect()
 }
 
 #[test]
 fn a_tiny_cluster_worked_by_hand() {
-    // Node 0 has a board of two slots. A local job of 500 B and a remote one of 300 B share its DMA engine of 200 B/s:
-    // 100 B/s each (the network card allows 100 as well). The remote one ends at 3 s, and the third job, which waited,
-    // takes its slot: 1 s more. The local one has 100 B left then and all of the engine: 4.5 s.
+    // Node 0 has a board with two slots. A local job of 500 B and a remote job of 300 B share its DMA engine of 200
+    // B/s: 100 B/s each, which the network card allows too. The remote job ends at 3 s. The third job, which waited,
+    // takes its slot and ends at 4 s. The local job then has 100 B left and all of the engine: it ends at 4.5 s.
     let jobs = [arrival(0, 0, 500), arrival(0, 1, 300), arrival(1, 1, 100)];
     let records = simulate(&cluster(&[2, 0]), PoolPolicy::fifo(), &jobs).unwrap();
     let expected = [(0.0, 4.5, Place::Local), (0.0, 3.0, Place::Remote), (3.0, 4.0, Place::Remote)];
@@ -42,7 +42,7 @@ fn a_tiny_cluster_worked_by_hand() {
 #[test]
 fn chunks_go_there_are_processed_and_come_back_one_by_one() {
     let cluster = Cluster { transfer: Transfer::Chunks { bytes: 100.0 }, ..cluster(&[1, 0]) };
-    // Each 100 B: 1 s there, 0.5 s in the engine, 1 s back. The last 50 B take half.
+    // Each 100 B take 1 s to the board, 0.5 s in the engine and 1 s back. The last 50 B take half as long.
     let records = simulate(&cluster, PoolPolicy::fifo(), &[arrival(0, 1, 250)]).unwrap();
     assert_eq!(times(&records), [(0.0, 6.25, Place::Remote)]);
     let local = simulate(&cluster, PoolPolicy::fifo(), &[arrival(0, 0, 250)]).unwrap();
@@ -56,7 +56,7 @@ fn a_job_that_can_never_run_is_told() {
     assert!(matches!(error, ScenarioError::Invalid(_)), "{error}");
 }
 
-/// Poisson arrivals at one node with one slot, 200 B/s.
+/// Poisson arrivals at one node with one slot and 200 B/s.
 fn queue(seed: u64, load: f64, sizes: &Sizes, count: u32) -> Vec<Arrival> {
     let mut random = Random::new(seed, 0);
     let interval = sizes.mean() / 200.0 / load;
@@ -70,7 +70,7 @@ fn queue(seed: u64, load: f64, sizes: &Sizes, count: u32) -> Vec<Arrival> {
     (0..count).map(draw).collect()
 }
 
-/// Mean completion time over seeds.
+/// The mean completion time over the seeds.
 fn act(policy: &PoolPolicy, load: f64, sizes: &Sizes) -> Estimate {
     let one = |seed| {
         let jobs = queue(seed, load, sizes, 10_000);
@@ -81,7 +81,7 @@ fn act(policy: &PoolPolicy, load: f64, sizes: &Sizes) -> Estimate {
 
 #[test]
 fn one_slot_is_the_queue_of_the_textbooks() {
-    // Sizes in the millions, that whole bytes do not count.
+    // Sizes are in the millions, so that rounding to whole bytes doesn't matter.
     let exponential = Sizes::exponential(0.0, 4e6).unwrap();
     let power = Sizes::power_law(1e6, 1e8, 1.5).unwrap();
     let queues = Thresholds::new(vec![2_000_000, 5_000_000, 20_000_000]).unwrap();
@@ -94,7 +94,7 @@ fn one_slot_is_the_queue_of_the_textbooks() {
         {
             let expected = model.mean_completion(bounds, Formula::Exact).unwrap();
             let got = act(&policy, load, &sizes);
-            // Two intervals: eight comparisons shall not fail one time in three.
+            // Accept twice the interval, so that the test's eight comparisons don't fail by chance.
             let half = 2.0 * got.half.unwrap();
             assert!((got.mean - expected).abs() < half, "{sizes:?} {load}: {got:?}, expected {expected}");
             assert!(half < 0.25 * expected, "too wide to say anything: {got:?}");
@@ -104,7 +104,8 @@ fn one_slot_is_the_queue_of_the_textbooks() {
 
 #[test]
 fn slots_that_share_an_engine_share_its_processor() {
-    // With more slots than jobs an M/M/1 queue with processor sharing: the same mean as with one slot, 1 / (1 - ρ).
+    // With more slots than jobs, the engine is an M/M/1 queue with processor sharing. Its mean is that of one slot: 1
+    // / (1 - ρ) service times.
     let sizes = Sizes::exponential(0.0, 4e6).unwrap();
     let run = |seed| {
         let jobs = queue(seed, 0.6, &sizes, 10_000);
@@ -143,7 +144,7 @@ proptest! {
         let records = simulate(&cluster, policy.clone(), &jobs).unwrap();
         prop_assert_eq!(&records, &simulate(&cluster, policy, &jobs).unwrap());
         for record in &records {
-            // Nobody is faster than all of an engine alone.
+            // No job is faster than with the whole engine.
             let least = record.job.size.0 as f64 / cluster.dma;
             prop_assert!((record.ended - record.started) as f64 / 1e9 >= least * (1.0 - 1e-6) - 1e-8);
         }

@@ -1,4 +1,4 @@
-//! What is decided when a job comes or ends, or a period is over; the decisions are `fpga_core::qos`'s.
+//! Decisions when a job arrives or ends, and at the end of a period. `fpga_core::qos` makes them.
 
 use super::{Engine, Policy, Sample, Stage};
 use fpga_core::qos::admission::{self, Admission};
@@ -47,7 +47,7 @@ impl Engine<'_> {
                         self.give(new, devices);
                         if let Some(state) = self.states.get_mut(new) {
                             state.controller = Some(Controller::new(job.goal, smoothing, clock));
-                            // Nobody knows yet what it needs: what is more than its least can be taken back.
+                            // The need of a new job is unknown, so devices beyond its least number may be taken back.
                             state.request.devices = job.limits.least().max(1);
                         }
                         Stage::Active

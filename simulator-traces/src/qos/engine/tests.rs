@@ -18,7 +18,7 @@ fn throughput(period: u64) -> Policy {
 
 #[test]
 fn a_static_split_worked_by_hand() {
-    // 10 actions of 0.5 s: on one device 5 s, on three 4 rounds of 0.5 s.
+    // 10 actions of 0.5 s take 5 s on one device, and 4 rounds of 0.5 s on three.
     let jobs = [job(0, 10, 9), Job { fixed: 3, ..job(0, 10, 9) }];
     let run = simulate(&machine(4), Policy::Fixed, &jobs).unwrap();
     assert_eq!(run.ends, [Some(5.0), Some(2.0)]);
@@ -26,7 +26,8 @@ fn a_static_split_worked_by_hand() {
 
 #[test]
 fn a_full_interconnect_slows_all_alike() {
-    // 4 devices want 8 actions/s and get 4: each action takes 1 s, until two are left, which take 0.5 s each.
+    // Four devices could do 8 actions/s and get data for 4: each action takes 1 s, until two devices are left, on
+    // which actions take 0.5 s.
     let machine = Machine { most_per_second: 4.0, ..machine(4) };
     let jobs = [Job { fixed: 2, ..job(0, 4, 9) }, Job { fixed: 2, ..job(0, 8, 9) }];
     let run = simulate(&machine, Policy::Fixed, &jobs).unwrap();
@@ -35,10 +36,12 @@ fn a_full_interconnect_slows_all_alike() {
 
 #[test]
 fn the_earliest_deadline_has_all_devices_and_a_group_shrinks_only_between_actions() {
-    // The second comes at 1 s with an earlier deadline: the first one's actions, begun at 1 s, are not broken off.
+    // The second job arrives at 1.25 s with an earlier deadline. Actions of the first job that began at 1 s are not
+    // interrupted.
     let early = Job { at: Duration::from_millis(1250), ..job(1, 4, 5) };
     let run = simulate(&machine(2), Policy::EarliestDeadline, &[job(0, 10, 60), early]).unwrap();
-    // First: 4 done by 1 s, 2 more by 1.5; the second: 4 on two devices, 1.5 to 2.5; the first's last 4: to 3.5.
+    // First job: 4 actions until 1 s, 2 more until 1.5 s. Second job: 4 actions on two devices from 1.5 to 2.5 s.
+    // Last 4 actions of the first job: until 3.5 s.
     assert_eq!(run.ends, [Some(3.5), Some(2.5)]);
 }
 
@@ -51,7 +54,8 @@ fn a_device_from_another_job_is_reconfigured_first() {
 
 #[test]
 fn a_throughput_goal_is_held_with_just_enough_devices() {
-    // A device does 2/s: 5/s take 3, from the first period on (the job begins with all 8).
+    // A device does 2 actions/s, so 5 actions/s need three devices. The job begins with all 8; the first period
+    // corrects that.
     let goal = Goal::Throughput(Rate::new(5.0).unwrap());
     let run = simulate(&machine(8), throughput(1), &[Job { goal, ..job(0, 100, 0) }]).unwrap();
     let given: Vec<u32> =
