@@ -1,17 +1,17 @@
-//! What a client sends into its session.
+//! The messages that a client sends in its session.
 
 use fpga_device_manager::fuzzing::{Left, session};
 use fpga_protocol::v1::ClientMessage;
 use prost::Message as _;
 
-/// A length, little end first.
+/// Bytes of a message's length, in little-endian order.
 const LENGTH_BYTES: usize = 2;
 
-/// `data` as the messages of a session, each after its length in two bytes; what can't be decoded is left out, as the
-/// transport does. The session ends, whatever is said in it, and leaves nothing behind.
+/// Takes `data` as the messages of a session, each after its length in two bytes. Messages that can't be decoded are
+/// left out, as the transport does. Whatever the messages, the session ends and leaves nothing behind.
 ///
 /// # Panics
-/// If that does not hold, or there is no OpenCL runtime.
+/// If the session doesn't end cleanly, or there is no OpenCL runtime.
 pub fn client_messages(data: &[u8]) {
     let mut messages = Vec::new();
     let mut rest = data;

@@ -1,4 +1,4 @@
-//! What reporters send to the collector.
+//! The events that reporters send to the collector.
 
 use fpga_collector::intake;
 use fpga_collector::state::{Record, State};
@@ -10,11 +10,11 @@ use fpga_core::units::{Millis, WallTime};
 const WINDOW: Millis = Millis::from_secs(300);
 const NOW: WallTime = WallTime(1_760_000_000_000);
 
-/// `data` as the body of `POST /v1/events`: what is taken can be kept and read back, counts once, and never makes more
-/// use than the slots could have done.
+/// Takes `data` as the body of `POST /v1/events`. An accepted event can be stored and read back and is counted once,
+/// and the published usage never exceeds what the slots could have done.
 ///
 /// # Panics
-/// If that does not hold.
+/// If one of these properties does not hold.
 pub fn events(data: &[u8]) {
     let Ok(events) = intake::events(data) else { return };
     for event in &events {

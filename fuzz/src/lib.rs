@@ -1,9 +1,9 @@
-//! What must hold for any bytes that the services are sent: by kube-scheduler, by reporters, by whoever may annotate
-//! a node, by OpenCL clients, and by the processes of hostile tenants. Sessions run over the OpenCL runtime of the
+//! Properties that must hold for any bytes that the services receive: from kube-scheduler, reporters, anybody who may
+//! annotate a node, OpenCL clients, and the processes of hostile tenants. Sessions run over the OpenCL runtime of the
 //! environment.
 //!
-//! Each function takes hostile bytes, and panics if they break a promise. `make fuzz` lets libFuzzer look for such
-//! bytes (`fuzz/libfuzzer`); the tests here only go through the committed seeds and random changes of them.
+//! Each function takes hostile bytes and panics if a property does not hold. `make fuzz` lets libFuzzer search for
+//! such bytes (`fuzz/libfuzzer`); the tests here only use the committed seeds and random changes of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::panic, reason = "a panic is how a broken promise is told")]
 

@@ -1,4 +1,4 @@
-//! The annotation that a node's state comes in.
+//! The annotation with a node's state.
 
 use fpga_core::node_state::codec::{
     EncodeError, Encoded, decode, encode, encode_whole, max_annotation_bytes,
@@ -7,10 +7,11 @@ use fpga_core::node_state::{Buckets, NodeState};
 use fpga_core::signals::Signals;
 use fpga_core::units::Millis;
 
-/// `data` as an annotation: what can be read can be written again, within the limit, and says the same then.
+/// Takes `data` as an annotation. A state that can be decoded can be encoded again within the size limit, and then
+/// decodes to the same state.
 ///
 /// # Panics
-/// If that does not hold.
+/// If this does not hold.
 pub fn node_state(data: &[u8]) {
     let Ok(state) = decode(&String::from_utf8_lossy(data)) else { return };
     for age in [0, 1, state.window.0 / 2, state.window.0, u64::MAX] {
@@ -27,7 +28,8 @@ pub fn node_state(data: &[u8]) {
     let _ = written(&state, encode_whole);
 }
 
-/// The text of a state, which is read back as what was written and written again as it was.
+/// Encodes a state, and checks that decoding and encoding the text again changes nothing. `None` if the state does
+/// not fit.
 fn written(state: &NodeState, write: fn(&NodeState) -> Result<Encoded, EncodeError>) -> Option<Encoded> {
     let encoded = match write(state) {
         Ok(encoded) => encoded,
@@ -47,7 +49,7 @@ fn written(state: &NodeState, write: fn(&NodeState) -> Result<Encoded, EncodeErr
     Some(encoded)
 }
 
-/// The use that a state speaks of never grows with its age.
+/// Checks that the usage in a state does not grow with the state's age.
 fn fades(state: &NodeState, age: Millis) {
     let Buckets { bucket, usage, .. } = &state.buckets;
     let now = Buckets::sum_at(usage, *bucket, state.window, Millis::ZERO);

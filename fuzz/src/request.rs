@@ -1,4 +1,4 @@
-//! What kube-scheduler, or somebody who says so, asks the extender.
+//! The requests of kube-scheduler, or of a caller that claims to be it.
 
 use bytes::Bytes;
 use fpga_core::decide::DecisionRules;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The nodes that the extender knows: those of the seeds.
+/// The nodes that the extender knows; the seeds name them.
 const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
 
 #[derive(Deserialize)]
@@ -53,12 +53,12 @@ struct Victims {
     pods: Vec<serde::de::IgnoredAny>,
 }
 
-/// `data` as the body of each verb: an answer is JSON of the protocol's shape; filter answers for every candidate and
-/// returns whole nodes byte for byte; prioritize scores every candidate within its bounds; preempt returns no candidate
-/// without victims.
+/// Takes `data` as the body of each verb. An answer is JSON of the protocol's shape; filter answers for every
+/// candidate and returns whole nodes byte for byte; prioritize scores every candidate within the limits; preempt
+/// returns no candidate without victims.
 ///
 /// # Panics
-/// If that does not hold.
+/// If this does not hold.
 pub fn request(data: &[u8]) {
     let (app, request) = (extender(), Bytes::copy_from_slice(data));
     let answer = |verb| verbs::answer(&app, verb, &request).map(|answer| Vec::from(answer.body));
@@ -116,7 +116,8 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> T {
         .unwrap_or_else(|error| panic!("the answer is not one: {error}: {}", String::from_utf8_lossy(body)))
 }
 
-/// An extender that knows [`NODES`]: one with a fresh state, one with a broken one, one with labels alone.
+/// An extender that knows [`NODES`]: one with a fresh state, one with a state that can't be decoded, and one with
+/// labels only.
 fn extender() -> App {
     let clock = Clock::new(|| Moment { now: MonotonicTime(10_000), wall: WallTime(1_760_000_000_000) });
     let app = App::new(DecisionRules::default(), clock);

@@ -1,4 +1,4 @@
-//! What a client writes into the memory of a command ring.
+//! The words that a client writes into the memory of a command ring.
 
 use fpga_protocol::v1::ClientMessage;
 use fpga_ring::{Consumer, Direction, Frames, Layout, Memory, Producer};
@@ -6,13 +6,13 @@ use prost::Message as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of data in each direction.
+/// Number of data words in each direction.
 const CAPACITY: usize = 16;
-/// Longest frame.
+/// Greatest length of a frame in bytes.
 const LIMIT: usize = 256;
 const WORD: usize = size_of::<u64>();
 
-/// Memory that both sides write to.
+/// Memory that both sides can write.
 #[derive(Debug)]
 struct Words(Vec<AtomicU64>);
 
@@ -24,12 +24,12 @@ impl Memory for Words {
     }
 }
 
-/// `data` as what a hostile client does, a byte each and what that takes: it writes any word of the ring's memory; or the
-/// manager takes what has come, writes, or waits. Each read brings at most what the ring holds, frames are no longer than
-/// allowed, and what is no message is an error.
+/// Takes `data` as the actions of a hostile client and of the manager: a byte for each action, followed by its
+/// arguments. The client writes any word of the ring's memory; the manager reads, writes, or waits. A read returns at
+/// most as much as the ring holds, no frame exceeds the limit, and an invalid frame is an error.
 ///
 /// # Panics
-/// If that does not hold.
+/// If this does not hold.
 pub fn ring_frames(data: &[u8]) {
     let layout = Layout::new(CAPACITY).unwrap_or_else(|error| panic!("{error}"));
     let memory = Arc::new(Words((0..layout.words()).map(|_| AtomicU64::new(0)).collect()));
@@ -42,7 +42,7 @@ pub fn ring_frames(data: &[u8]) {
     let mut rest = data.iter().copied();
     while let Some(what) = rest.next() {
         match what % 8 {
-            // Positions are small numbers, or a few words from where the ring ends.
+            // Positions are small numbers, or slightly less than 2⁶⁴.
             0..=2 => {
                 let (Some(at), Some(value)) = (rest.next(), rest.next()) else { return };
                 write(
@@ -67,7 +67,7 @@ pub fn ring_frames(data: &[u8]) {
                     match frames.take() {
                         Ok(Some(frame)) => {
                             assert!(frame.len() <= LIMIT, "a frame of {} bytes", frame.len());
-                            // The session ends with one that is no message.
+                            // In a session, a frame that can't be decoded ends the session.
                             let _ = ClientMessage::decode(frame);
                         }
                         Ok(None) => break,

@@ -1,13 +1,14 @@
-//! What a tenant process says that its tenant's kernels have taken over.
+//! The packets of a tenant process whose kernels have taken it over.
 
 use fpga_device_manager::fuzzing::{TenantPackets, link_frames};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 
-/// `data` as the packets on a control socket, one a line: the neighbour's task runs on, and what the process had of the device
-/// is free when it has gone. And as the bytes of a session's link: no frame is longer than what has come.
+/// Takes `data` as packets on a control socket, one per line: the task of the neighbour keeps running, and the device
+/// is free of the process's tasks when the process has ended. Then takes `data` as the bytes of a session's link: no
+/// frame is longer than the received bytes.
 ///
 /// # Panics
-/// If that does not hold, or there is no OpenCL runtime.
+/// If this does not hold, or there is no OpenCL runtime.
 pub fn tenant_packets(data: &[u8]) {
     let packets: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     match TenantPackets::hear(&packets) {
