@@ -1,4 +1,4 @@
-//! The memory by which a test steers the board in another process, and reads what it counted.
+//! The shared memory by which a test controls the board in another process, and reads its counters.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,11 +6,11 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names the file of the board's controls; without it the board counts for nobody and never fails.
-/// A name that tenants' processes keep, as a runtime's own settings.
+/// The environment variable with the path of the board's control file. Without it the board never fails, and its
+/// counters can't be read. Processes of tenants keep the variable, like the runtime's own settings.
 pub const VARIABLE: &str = "CL_EMULATED_BOARD";
 
-/// The controls of one board. Lives as long as the process.
+/// The controls and counters of one board. The mapping lives as long as the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Controls(&'static Words);
 
@@ -28,60 +28,60 @@ struct Words {
 }
 
 impl Controls {
-    /// A board that no test steers.
+    /// Controls for a board without a control file.
     pub(crate) fn of_nobody() -> Self {
         Self(Box::leak(Box::default()))
     }
 
-    /// The controls in this file, which is made if it isn't there.
+    /// Opens the controls in a file, and creates the file if there is none.
     ///
     /// # Errors
-    /// The system's.
+    /// If the file can't be opened, resized or mapped.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         file.set_len(size_of::<Words>() as u64)?;
         map(&file)
     }
 
-    /// How many images were loaded.
+    /// Number of loaded images.
     #[must_use]
     pub fn loads(self) -> u64 {
         self.0.loads.load(Ordering::SeqCst)
     }
 
-    /// How many launches were refused, since another image was on the board.
+    /// Number of launches that were refused because another image was on the board.
     #[must_use]
     pub fn refused(self) -> u64 {
         self.0.refused.load(Ordering::SeqCst)
     }
 
-    /// How many calls wait in a board that is stuck.
+    /// Number of calls that wait because the board is stuck.
     #[must_use]
     pub fn held(self) -> u64 {
         self.0.held.load(Ordering::SeqCst)
     }
 
-    /// From now on loads fail, or no more.
+    /// Sets whether loads fail.
     pub fn fail_loads(self, fail: bool) {
         self.0.fail_loads.store(fail.into(), Ordering::SeqCst);
     }
 
-    /// From now on launches fail, or no more.
+    /// Sets whether launches fail.
     pub fn fail_kernels(self, fail: bool) {
         self.0.fail_kernels.store(fail.into(), Ordering::SeqCst);
     }
 
-    /// From now on calls that reach the board don't return, or do again, those that waited too.
+    /// Sets whether calls that reach the board block. Blocked calls return when this is reset.
     pub fn stuck(self, stuck: bool) {
         self.0.stuck.store(stuck.into(), Ordering::SeqCst);
     }
 
-    /// From now on commands don't end, while calls return; or they end again, those that were given meanwhile too.
+    /// Sets whether commands never end, while calls return. Commands enqueued in the meantime end when this is reset.
     pub fn never_end(self, never: bool) {
         self.0.never_ends.store(never.into(), Ordering::SeqCst);
     }
 
-    /// From now on markers wait, as where kernels keep all of a runtime's threads busy; or no more.
+    /// Sets whether markers wait, as they do where kernels keep all threads of a runtime busy.
     pub fn hold_markers(self, hold: bool) {
         self.0.hold_markers.store(hold.into(), Ordering::SeqCst);
     }
@@ -110,7 +110,7 @@ impl Controls {
         self.commands_never_end() || self.0.hold_markers.load(Ordering::SeqCst) != 0
     }
 
-    /// Returns when the board is not stuck.
+    /// Blocks while the board is stuck.
     pub(crate) fn wait(self) {
         if self.0.stuck.load(Ordering::SeqCst) == 0 {
             return;
@@ -125,12 +125,13 @@ impl Controls {
 
 fn map(file: &File) -> io::Result<Controls> {
     let (size, rights) = (size_of::<Words>(), libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: a new mapping of an open file, at an address of the system's choice.
+    // SAFETY: `mmap` makes a new mapping of an open file, at an address that the system chooses.
     let address =
         unsafe { libc::mmap(std::ptr::null_mut(), size, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: mapped for good, aligned to a page, as long as `Words`, and used by atomic words only in all processes.
+    // SAFETY: the mapping is never removed, is aligned to a page and as long as `Words`; all processes access it by
+    // atomic words only.
     Ok(Controls(unsafe { &*address.cast::<Words>() }))
 }

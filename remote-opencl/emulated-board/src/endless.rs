@@ -1,4 +1,5 @@
-//! Commands that never end: a barrier that waits for an event of the board's own holds back what comes after it in its queue.
+//! Commands that never end: a barrier that waits for a user event of the board holds back all later commands of its
+//! queue.
 
 use crate::cl;
 use crate::pocl::theirs;
@@ -6,16 +7,16 @@ use std::ffi::c_void;
 use std::thread;
 use std::time::Duration;
 
-/// How often it is looked whether commands may end again.
+/// Interval at which the thread checks whether commands may end again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// An event that is the board's own, until it is set.
+/// A user event of the board that has not been set yet.
 struct Hold(cl::cl_event);
 
-// SAFETY: events may be used from any thread, as the standard has it for all calls but `clSetKernelArg`.
+// SAFETY: the standard allows events in any thread; of all calls only `clSetKernelArg` is not thread-safe.
 unsafe impl Send for Hold {}
 
-/// Has what comes next in this queue wait for as long as `waits` says so.
+/// Holds back the next commands in `queue` as long as `waits` returns true.
 ///
 /// # Safety
 /// `queue` is a live queue of PoCL's.
@@ -35,7 +36,7 @@ pub unsafe fn hold(queue: cl::cl_command_queue, waits: impl Fn() -> bool + Send 
     };
     let mut context: cl::cl_context = std::ptr::null_mut();
     let (room, none) = ((&raw mut context).cast::<c_void>(), std::ptr::null_mut());
-    // SAFETY: by this function's contract, and there is room for a handle.
+    // SAFETY: `queue` is live by this function's contract, and `room` has room for a handle.
     let status = unsafe { info(queue, cl::CL_QUEUE_CONTEXT, size_of::<cl::cl_context>(), room, none) };
     if status != cl::CL_SUCCESS {
         return;
@@ -45,7 +46,7 @@ pub unsafe fn hold(queue: cl::cl_command_queue, waits: impl Fn() -> bool + Send 
     if event.is_null() {
         return;
     }
-    // SAFETY: a live queue, and a list of one live event.
+    // SAFETY: the queue is live, and the list has one live event.
     unsafe { barrier(queue, 1, &raw const event, std::ptr::null_mut()) };
     let hold = Hold(event);
     let started = thread::Builder::new().name("endless".to_owned()).spawn(move || {
@@ -53,13 +54,13 @@ pub unsafe fn hold(queue: cl::cl_command_queue, waits: impl Fn() -> bool + Send 
         while waits() {
             thread::sleep(LOOK_INTERVAL);
         }
-        // SAFETY: the event is this thread's, and set once.
+        // SAFETY: the event belongs to this thread and is set only once.
         unsafe { set(hold.0, cl::CL_COMPLETE) };
-        // SAFETY: the last use of it here.
+        // SAFETY: this thread doesn't use the event afterwards.
         unsafe { release(hold.0) };
     });
     if started.is_err() {
-        // SAFETY: no thread has it: the command ends.
+        // SAFETY: no thread has the event; setting it lets the commands end.
         unsafe { set(event, cl::CL_COMPLETE) };
     }
 }

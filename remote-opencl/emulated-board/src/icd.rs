@@ -8,10 +8,10 @@ use std::ffi::{CStr, c_char, c_void};
 /// `CL_PLATFORM_NOT_FOUND_KHR`
 const NO_PLATFORM: cl::cl_int = -1001;
 
-/// PoCL's platforms, over the board.
+/// PoCL's platforms, with the board's functions in their table.
 ///
 /// # Safety
-/// As the standard has it: `platforms` is NULL or has room for `num`, `num_ret` is NULL or writable.
+/// As in the standard: `platforms` is NULL or has room for `num`, and `num_ret` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
     num: cl::cl_uint,
@@ -20,16 +20,16 @@ pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
 ) -> cl::cl_int {
     let Some(pocl) = pocl() else { return NO_PLATFORM };
     let mut first: cl::cl_platform_id = std::ptr::null_mut();
-    // SAFETY: room for one.
+    // SAFETY: `first` has room for one platform.
     if unsafe { (pocl.platforms)(1, &raw mut first, std::ptr::null_mut()) } == 0 && !first.is_null() {
-        // SAFETY: it is PoCL's.
+        // SAFETY: the platform is PoCL's.
         unsafe { take_over(first) };
     }
-    // SAFETY: the loader's arguments, as they came.
+    // SAFETY: the arguments are the loader's, unchanged.
     unsafe { (pocl.platforms)(num, platforms, num_ret) }
 }
 
-/// An extension's function.
+/// The address of an extension's function.
 ///
 /// # Safety
 /// `name` ends in NUL.

@@ -1,4 +1,5 @@
-//! The image on the board: which programs are of it, what loads it, and what is refused.
+//! The image on the board: the programs that belong to it, the calls that load one, and the launches that are
+//! refused.
 #![allow(non_snake_case, reason = "the standard's names")]
 
 use crate::cl;
@@ -15,14 +16,14 @@ static BOARD: Mutex<Option<Board>> = Mutex::new(None);
 
 #[derive(Default)]
 struct Board {
-    /// What is loaded, as the hash of its bytes.
+    /// The loaded image, as the hash of its bytes.
     image: Option<u64>,
-    /// The images of programs that were made of binaries.
+    /// The images of programs that were created from binaries, by the program's address.
     images: HashMap<usize, u64>,
 }
 
 pub fn steer_by(controls: Controls) {
-    // The first one stays.
+    // Later controls are ignored.
     let _ = CONTROLS.set(controls);
 }
 
@@ -35,7 +36,7 @@ fn with_board<T>(act: impl FnOnce(&mut Board) -> T) -> T {
     act(board.get_or_insert_default())
 }
 
-/// Puts what is here into PoCL's table.
+/// Puts the functions of this module into PoCL's table.
 pub fn insert(table: &mut cl::cl_icd_dispatch) {
     table.clCreateProgramWithBinary = Some(clCreateProgramWithBinary);
     table.clCreateProgramWithSource = Some(clCreateProgramWithSource);
@@ -58,7 +59,7 @@ unsafe extern "C" fn clCreateProgramWithBinary(
     controls.wait();
     let fail = |code| {
         if !errcode_ret.is_null() {
-            // SAFETY: not null, so writable by the standard.
+            // SAFETY: the pointer is not null, so the standard requires it to be writable.
             unsafe { errcode_ret.write(code) };
         }
         std::ptr::null_mut()
@@ -69,14 +70,14 @@ unsafe extern "C" fn clCreateProgramWithBinary(
     let Some(call) = theirs().and_then(|theirs| theirs.clCreateProgramWithBinary) else {
         return fail(cl::CL_INVALID_OPERATION);
     };
-    // SAFETY: the caller's arguments, as they came.
+    // SAFETY: the arguments are the caller's, unchanged.
     let program =
         unsafe { call(context, num_devices, device_list, lengths, binaries, binary_status, errcode_ret) };
     if program.is_null() || num_devices == 0 {
         return program;
     }
     let mut hasher = DefaultHasher::new();
-    // SAFETY: PoCL took the arrays, so the first entry is there with its bytes.
+    // SAFETY: PoCL accepted the arrays, so the first entry exists and has its bytes.
     hasher.write(unsafe { std::slice::from_raw_parts(*binaries, *lengths) });
     let image = hasher.finish();
     with_board(|board| {
@@ -96,10 +97,10 @@ unsafe extern "C" fn clCreateProgramWithSource(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_program {
     let call = theirs().and_then(|theirs| theirs.clCreateProgramWithSource);
-    // SAFETY: the caller's arguments, as they came.
+    // SAFETY: the arguments are the caller's, unchanged.
     let program = call
         .map_or(std::ptr::null_mut(), |call| unsafe { call(context, count, strings, lengths, errcode_ret) });
-    // One of a binary may have been there before.
+    // An earlier program, created from a binary, may have had this address.
     with_board(|board| board.images.remove(&(program as usize)));
     program
 }
@@ -124,7 +125,7 @@ unsafe extern "C" fn clEnqueueNDRangeKernel(
     let mut program: cl::cl_program = std::ptr::null_mut();
     if let Some(info) = theirs.clGetKernelInfo {
         let room = (&raw mut program).cast::<c_void>();
-        // SAFETY: room for a handle.
+        // SAFETY: `room` has room for a handle.
         unsafe {
             info(kernel, cl::CL_KERNEL_PROGRAM, size_of::<cl::cl_program>(), room, std::ptr::null_mut())
         };
@@ -137,9 +138,9 @@ unsafe extern "C" fn clEnqueueNDRangeKernel(
         return cl::CL_INVALID_PROGRAM_EXECUTABLE;
     }
     let Some(call) = theirs.clEnqueueNDRangeKernel else { return cl::CL_INVALID_OPERATION };
-    // SAFETY: the caller's queue.
+    // SAFETY: the queue is the caller's.
     unsafe { endless::hold(queue, move || controls.commands_never_end()) };
-    // SAFETY: the caller's arguments, as they came.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { call(queue, kernel, dimensions, offset, global, local, num_events, wait_list, event) }
 }
 
@@ -154,9 +155,9 @@ unsafe extern "C" fn clEnqueueMarkerWithWaitList(
     let Some(call) = theirs().and_then(|theirs| theirs.clEnqueueMarkerWithWaitList) else {
         return cl::CL_INVALID_OPERATION;
     };
-    // SAFETY: the caller's queue.
+    // SAFETY: the queue is the caller's.
     unsafe { endless::hold(queue, move || controls.markers_wait()) };
-    // SAFETY: the caller's arguments, as they came.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { call(queue, num_events, wait_list, event) }
 }
 
@@ -175,13 +176,13 @@ unsafe extern "C" fn clEnqueueReadBuffer(
     let Some(call) = theirs().and_then(|theirs| theirs.clEnqueueReadBuffer) else {
         return cl::CL_INVALID_OPERATION;
     };
-    // SAFETY: the caller's arguments, as they came.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { call(queue, buffer, blocking, offset, size, to, num_events, wait_list, event) }
 }
 
 unsafe extern "C" fn clFlush(queue: cl::cl_command_queue) -> cl::cl_int {
     controls().wait();
     let Some(call) = theirs().and_then(|theirs| theirs.clFlush) else { return cl::CL_INVALID_OPERATION };
-    // SAFETY: the caller's argument, as it came.
+    // SAFETY: the argument is the caller's, unchanged.
     unsafe { call(queue) }
 }

@@ -1,11 +1,12 @@
-//! For tests: an OpenCL runtime that behaves as a board, thin over PoCL.
+//! For tests: an OpenCL runtime that behaves like a board, as a thin layer over PoCL.
 //!
-//! PoCL runs any number of programs side by side, so that no test over it sees when a board is loaded. This runtime has one
-//! image at a time: a program that is made of a binary loads it, each load is counted, and kernels of another image are
-//! refused, as a board's are. It fails and hangs when a test says so ([`Controls`]).
+//! PoCL runs any number of programs side by side, so a test over it can't observe when a board is loaded. This
+//! runtime has one image at a time: creating a program from a binary loads its image, each load is counted, and
+//! kernels of another image are refused, as a board refuses them. It fails and hangs when a test asks for that
+//! ([`Controls`]).
 //!
-//! `libfpga_emulated_board.so` is an ICD: `fpga-device-manager serve --runtime PATH`. It hands out PoCL's own objects and
-//! replaces some functions in the table to which they all point, so that all other calls go to PoCL untouched.
+//! `libfpga_emulated_board.so` is an ICD: `fpga-device-manager serve --runtime PATH`. It returns PoCL's own objects
+//! and replaces some functions in the table to which all of them point. All other calls go to PoCL unchanged.
 
 mod cl;
 mod controls;
