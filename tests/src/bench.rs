@@ -1,5 +1,5 @@
-//! `make bench`: figures, each against its reference in one run on one machine, so that the ratios hold whatever else the
-//! machine does. It measures and judges nothing.
+//! `make bench`: measures kube-fpga against references. Each figure and its reference are measured in one run on one
+//! machine, so that their ratio doesn't depend on other load. Nothing is judged.
 
 mod extender;
 pub mod fake_api;
@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a program may take to start.
+/// Longest time that a program may take to start.
 const START: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "Examples:
@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:
   fpga-bench throughput --pods 1500
   fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10";
 
-/// Measures kube-fpga, or an extender of somebody else.
+/// Measures kube-fpga, or another extender.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -55,7 +55,7 @@ enum Command {
     Waiting(waiting::Args),
 }
 
-/// An extender that keeps all nodes and scores them all 0, to measure against.
+/// Serves an extender that keeps all nodes and scores them all 0, as a reference.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench nothing --listen 127.0.0.1:9471")]
 struct NothingArgs {
@@ -65,13 +65,13 @@ struct NothingArgs {
 }
 
 impl Args {
-    /// Measures what is asked for and prints it.
+    /// Runs the chosen measurement and prints its results.
     ///
     /// # Errors
-    /// Something is missing or fails.
+    /// A prerequisite is missing, or a step fails.
     pub fn run(self) -> Result<()> {
         let command = match self.command {
-            // Of programs that are waited for one by one.
+            // This measurement waits for one program after the other and needs no async runtime.
             Command::Opencl(args) => return args.run(),
             command => command,
         };
@@ -95,7 +95,7 @@ impl Args {
     }
 }
 
-/// Starts an extender that does nothing, in a process of its own, like ours.
+/// Starts a do-nothing extender in its own process, like ours.
 async fn start_nothing(address: &str, run_dir: &RunDir) -> Result<Process> {
     let own = std::env::current_exe().context("this program's own path is unknown")?;
     let spec =

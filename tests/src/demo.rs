@@ -1,6 +1,7 @@
-//! The demo: the whole loop on one machine in less than three minutes, live to watch, verified, and cleaned up.
+//! The demo: runs the whole loop on one machine in less than three minutes, shows it live, verifies the results, and
+//! cleans up.
 //!
-//! It is a user of the test bed like any test; what it shows it asks of the running programs, as a user would.
+//! The demo uses the test bed like any test, and gets what it shows from the running programs, as a user would.
 
 mod autoscaler;
 mod functions;
@@ -26,14 +27,14 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-/// The nodes of the demo.
+/// Names of the demo's nodes.
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
-/// How often the picture is drawn.
+/// Interval at which the picture is drawn.
 const PERIOD: Duration = Duration::from_secs(5);
-/// The window of usage is 5 minutes and compressed like the trace, but not below what can be followed by eye.
+/// The window of usage: 5 minutes, compressed like the trace, but not shorter than a person can follow.
 const WINDOW: Duration = Duration::from_secs(300);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(10);
-/// How long the last invocations may take after the trace has ended.
+/// Time that the last invocations may take after the end of the trace.
 const LAST: Duration = Duration::from_secs(30);
 
 /// Runs kube-fpga's whole loop on this machine and shows it.
@@ -42,33 +43,34 @@ const LAST: Duration = Duration::from_secs(30);
     after_help = "Example: fpga-demo --seconds 60; or, set-up included: make demo [RUNTIME=intel-fpga] [BASELINE=1]"
 )]
 pub struct Args {
-    /// Weights 0-0-0: kube-scheduler's own choice, to compare with. Any value but an empty one or 0 means yes.
+    /// Uses the weights 0-0-0, which leave the choice to kube-scheduler, for comparison. Any value but an empty one
+    /// or 0 means yes.
     #[arg(long, env = "BASELINE", num_args = 0..=1, default_value = "", default_missing_value = "1")]
     baseline: String,
     /// Weights of locality, usage and reconfiguration.
     #[arg(long, env = "FPGA_WEIGHTS", default_value = "1-2-2")]
     weights: String,
-    /// How many seconds the trace is compressed into.
+    /// Length of the compressed trace in seconds.
     #[arg(long, env = "FPGA_DEMO_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u16).range(5..=600))]
     seconds: u16,
     /// The trace, in the Azure Functions 2021 schema; the shipped sample if left out.
     #[arg(long, env = "FPGA_TRACE")]
     trace: Option<PathBuf>,
-    /// Where the picture that Sobel made is written.
+    /// File for the picture that Sobel computes.
     #[arg(long, env = "FPGA_DEMO_PICTURE", default_value = "build/demo/sobel.png")]
     picture: PathBuf,
 }
 
 impl Args {
-    /// Runs the demo; `Ok` has the exit code.
+    /// Runs the demo and returns its exit code.
     ///
     /// # Errors
-    /// Something is missing, or a part of the loop failed.
+    /// A prerequisite is missing, or a part of the loop failed.
     pub async fn run(self) -> Result<ExitCode> {
         let mut interrupt = signal(SignalKind::interrupt()).context("can't listen for Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("can't listen for SIGTERM")?;
         tokio::select! {
-            // Dropped when a signal comes first: dropping the cluster kills every process of it.
+            // On a signal this future is dropped; dropping the cluster kills all of its processes.
             result = self.play() => result,
             _ = interrupt.recv() => Ok(stopped("Ctrl-C", 130)),
             _ = terminate.recv() => Ok(stopped("SIGTERM", 143)),

@@ -1,6 +1,6 @@
-//! What the four HTTP functions of `tests/functions` should answer, worked out on the CPU: inputs from a seed, the
-//! expected output for any input, and the comparison. Pure; talking HTTP and OpenCL is other modules' business. The
-//! formats are described in `tests/functions/README.md`.
+//! The expected answers of the four HTTP functions in `tests/functions`, computed on the CPU: inputs from a seed, the
+//! output for any input, and comparisons. This module is pure; other modules use HTTP and OpenCL.
+//! `tests/functions/README.md` describes the formats.
 
 pub mod black_scholes;
 pub mod matmul;
@@ -11,7 +11,7 @@ pub mod sobel;
 use std::fmt;
 use std::str::FromStr;
 
-/// One of the functions; its name is also that of its program, kernel, `.cl` file and bitstream.
+/// One of the functions. Its name is also the name of its program, kernel, `.cl` file and bitstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
     /// Edges of a picture (B-10).
@@ -24,21 +24,21 @@ pub enum Function {
     Sha256,
 }
 
-/// Why an input cannot be computed, or an output is not the expected one.
+/// The reasons for which an input can't be computed or an output is wrong.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FunctionError {
     /// The input does not follow the function's format.
     #[error("the input of {function} is malformed: {reason}")]
     Input {
-        /// Whose input.
+        /// The function whose input it is.
         function: Function,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: &'static str,
     },
     /// The output has another length than expected.
     #[error("the output of {function} has {got} bytes instead of {expected}")]
     Length {
-        /// Whose output.
+        /// The function whose output it is.
         function: Function,
         /// Bytes expected.
         expected: usize,
@@ -48,11 +48,11 @@ pub enum FunctionError {
     /// The output differs from the expected one.
     #[error("the output of {function} is wrong at {unit} {index}: {got} instead of {expected}")]
     Value {
-        /// Whose output.
+        /// The function whose output it is.
         function: Function,
-        /// What is counted: byte or float.
+        /// The compared unit: byte or float.
         unit: &'static str,
-        /// Which one, from 0.
+        /// Index of the unit, from 0.
         index: usize,
         /// Value expected.
         expected: String,
@@ -61,20 +61,20 @@ pub enum FunctionError {
     },
 }
 
-/// How far a float may lie from the reference: devices contract, reorder and approximate differently.
+/// Greatest difference of a float from the reference. Devices contract, reorder and approximate differently.
 #[derive(Debug, Clone, Copy)]
 struct Tolerance {
-    /// Allowed in any case.
+    /// Allowed difference for any value.
     absolute: f32,
-    /// Allowed as a share of the expected value.
+    /// Additional difference, as a share of the expected value.
     relative: f32,
 }
 
 impl Function {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Self; 4] = [Self::Sobel, Self::Matmul, Self::BlackScholes, Self::Sha256];
 
-    /// Name of program, kernel and bitstream.
+    /// Name of the program, the kernel and the bitstream.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,8 +85,8 @@ impl Function {
         }
     }
 
-    /// An input made from a seed. `size` is the side of the picture or of the matrices, the number of options, or the
-    /// number of messages; 0 counts as 1.
+    /// Generates an input from a seed. `size` is the side of the picture or of the matrices, the number of options,
+    /// or the number of messages; 0 counts as 1.
     #[must_use]
     pub fn make_input(self, size: u16, seed: u64) -> Vec<u8> {
         let size = size.max(1);
@@ -99,11 +99,11 @@ impl Function {
         }
     }
 
-    /// The output that belongs to an input. The cost is that of the function on one core without vectors, so keep
-    /// the result where the same input is sent again.
+    /// Computes the output for an input. This takes as long as the function on one core without vectors, so keep the
+    /// result if the same input is sent again.
     ///
     /// # Errors
-    /// [`FunctionError::Input`] where the function itself would answer 400.
+    /// [`FunctionError::Input`] where the function would answer 400.
     pub fn reference(self, input: &[u8]) -> Result<Vec<u8>, FunctionError> {
         match self {
             Self::Sobel => sobel::reference(input),
@@ -113,7 +113,7 @@ impl Function {
         }
     }
 
-    /// Compares an output with what [`Self::reference`] gave: to the byte, or within a tolerance for floats.
+    /// Compares an output with the result of [`Self::reference`]: byte by byte, or within a tolerance for floats.
     ///
     /// # Errors
     /// The first difference.
@@ -132,7 +132,7 @@ impl Function {
         }
     }
 
-    /// Checks the output that a function gave for an input: [`Self::reference`] and [`Self::compare`] in one.
+    /// Checks the output of a function for an input: [`Self::reference`] and [`Self::compare`].
     ///
     /// # Errors
     /// A malformed input or the first difference.
@@ -161,7 +161,7 @@ impl Function {
     ) -> Result<(), FunctionError> {
         for (index, (e, g)) in floats(expected).zip(floats(output)).enumerate() {
             let allowed = tolerance.absolute + tolerance.relative * e.abs();
-            // Written so that a NaN is a difference.
+            // A comparison with NaN is false, so that NaN is a difference.
             let close = (e - g).abs() <= allowed;
             if !close {
                 return Err(FunctionError::Value {
@@ -201,7 +201,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Equal seeds give equal numbers.
+    /// A generator; equal seeds give equal numbers.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -221,7 +221,7 @@ impl Numbers {
         self.bits().to_be_bytes()[0]
     }
 
-    /// The next float from `low` up to `high`.
+    /// The next float in [`low`, `high`).
     pub fn float(&mut self, low: f32, high: f32) -> f32 {
         let [a, b, ..] = self.bits().to_be_bytes();
         let share = f32::from(u16::from_be_bytes([a, b])) / 65536.0;
@@ -229,12 +229,12 @@ impl Numbers {
     }
 }
 
-/// The little-endian floats in some bytes; what is left over at the end is ignored.
+/// The little-endian floats in `bytes`; an incomplete one at the end is ignored.
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + Clone + '_ {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-/// Takes a little-endian u32 off the front.
+/// Splits a little-endian u32 off the front.
 fn take_u32(input: &[u8]) -> Option<(u32, &[u8])> {
     let (head, rest) = input.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*head), rest))

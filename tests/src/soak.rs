@@ -1,11 +1,11 @@
-//! `make soak`: OpenCL programs against device managers for a while, with clients and managers killed at random, and at the
-//! end nothing leaked: descriptors, threads, memory, segments, sessions, temporary files, processes.
+//! `make soak`: runs OpenCL programs against device managers for some time and kills clients and managers at random.
+//! At the end nothing may have leaked: descriptors, threads, memory, segments, sessions, temporary files, processes.
 //!
-//! One manager is never killed: what it has at the end is held against what it had after a first part of the time. The
-//! others are killed and started again under their clients. Programs check their results themselves; one that nobody
-//! killed, and whose manager nobody killed, must end well, and none may hang. One program of eight is hostile, of a tenant of its
-//! own: kernels that make system calls and threads, or never end, memory that is never released, bytes of no protocol. What
-//! becomes of it is nobody's concern, and the others must see nothing of it.
+//! One manager is never killed: its resources at the end are compared with those after a first part of the time. The
+//! others are killed and restarted while clients use them. Programs check their results themselves. A program must
+//! succeed if neither it nor its manager was killed, and no program may hang. One program in eight is hostile and
+//! belongs to its own tenant: its kernels make system calls and threads or never end, its memory is never released,
+//! its bytes follow no protocol. Its own result doesn't matter, but it must not affect the others.
 
 mod clients;
 mod managers;
@@ -20,22 +20,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long clients may take to end by themselves, and managers to have no session then.
+/// Time within which programs must end by themselves, and managers have no session afterwards.
 const REST: Duration = Duration::from_secs(90);
-/// The first part of the time, after which the manager that lives on is looked at: caches are full then.
+/// Share of the time after which the steady manager is first measured; its caches are full then.
 const WARM_UP: f64 = 0.25;
 
 /// Kills clients and managers at random and looks for leaks; exits with 1 if there are any.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example: fpga-soak --minutes 5 --programs build/opencl-programs --seed 42")]
 pub struct Args {
-    /// How long.
+    /// Length of the run in minutes.
     #[arg(long, env = "SOAK_MINUTES", default_value = "30")]
     minutes: f64,
-    /// What makes the choices; printed, so that a run can be had again [default: by the clock].
+    /// Seed of all random choices; printed, so that a run can be repeated [default: from the clock].
     #[arg(long, env = "SOAK_SEED")]
     seed: Option<u64>,
-    /// How many programs run at a time.
+    /// Number of programs that run at a time.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
     /// The OpenCL runtime below the managers.
@@ -49,12 +49,12 @@ pub struct Args {
     device_manager: Option<PathBuf>,
 }
 
-/// Choices that come again with the same seed.
+/// Random choices that a seed repeats.
 #[derive(Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// One of `0..below`.
+    /// A random number in `0..below`.
     fn below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -62,7 +62,7 @@ impl Chance {
         self.0 % below.max(1)
     }
 
-    /// One of these.
+    /// A random element of `all`; `None` if there are none.
     fn of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(all.len()).ok()?;
         all.get(usize::try_from(self.below(count)).ok()?)
@@ -70,10 +70,10 @@ impl Chance {
 }
 
 impl Args {
-    /// Soaks, prints the table, and tells whether something leaked.
+    /// Runs the test, prints the table, and returns failure if something leaked.
     ///
     /// # Errors
-    /// Something is missing, or the test bed itself fails.
+    /// A prerequisite is missing, or the test bed itself fails.
     pub fn run(self) -> Result<ExitCode> {
         let Self { minutes, seed, clients, runtime, programs, device_manager } = self;
         let by_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
@@ -98,7 +98,8 @@ impl Args {
             let all: Vec<_> = hostile.iter().map(String::as_str).chain(args.iter().copied()).collect();
             Manager::start(&manager, folder.path(), name, &runtime, &mark, &all)
         };
-        // The first is never killed. Its sessions are in its own process; those of others in processes of their own too.
+        // The first manager is never killed. The sessions of the first two run in the manager's process, those of the
+        // third in a process for each tenant.
         let mut managers = vec![
             start("steady", &["--listen", "tcp://127.0.0.1:0", "--insecure-tcp"])?,
             start("killed", &[])?,
@@ -154,7 +155,7 @@ impl Args {
     }
 }
 
-/// What managers are told of the tenant of hostile programs: its token, and quotas as an operator gives to strangers.
+/// The managers' flags for the hostile tenant: its token, and quotas as an operator would give to strangers.
 fn hostile_tenant(folder: &Path) -> Result<Vec<String>> {
     let tokens = folder.join("tokens");
     std::fs::create_dir(&tokens)?;
@@ -167,7 +168,7 @@ fn hostile_tenant(folder: &Path) -> Result<Vec<String>> {
     Ok(vec!["--tokens".to_owned(), tokens, "--tokens-optional".to_owned(), "--tenants".to_owned(), tenants])
 }
 
-/// Keeps programs running and kills at random, for so long.
+/// Keeps programs running and kills at random, for `length`.
 fn soak(
     running: &mut Clients,
     managers: &mut [Manager],
@@ -187,7 +188,7 @@ fn soak(
             match chance.below(20) {
                 0..9 => running.kill_one(chance)?,
                 9..12 => running.pause_one(chance)?,
-                // Not the first one.
+                // Any manager but the first.
                 choice @ 12..15 => {
                     let at = 1 + usize::try_from(chance.below(u64::try_from(managers.len() - 1)?))?;
                     managers[at].restart(choice == 12)?;
@@ -200,7 +201,7 @@ fn soak(
     Ok(())
 }
 
-/// Lets all programs end and the managers come to rest.
+/// Lets all programs end, and waits until no manager has a session.
 fn rest(running: &mut Clients, managers: &[Manager]) -> Result<()> {
     let until = Instant::now() + REST;
     running.resume_all()?;

@@ -1,7 +1,7 @@
 //! A cluster on one machine: a real control plane, stand-in nodes, and our own programs on them.
 //!
-//! Every test bed has a loopback network of its own ([`network`]), so that beds of different tests, and of different
-//! people, never meet on a port.
+//! Each test bed has its own loopback network ([`network`]), so that test beds of different tests and of different
+//! people don't use the same ports.
 
 pub mod artifacts;
 pub mod cluster;

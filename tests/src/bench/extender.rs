@@ -1,4 +1,4 @@
-//! `fpga-bench extender`: the load generator by itself, for any extender.
+//! `fpga-bench extender`: the load generator alone, for any extender.
 
 use super::load::{self, Mode, Verb};
 use super::report::Sorted;
@@ -6,48 +6,48 @@ use anyhow::{Context as _, Result, ensure};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Asks an extender as kube-scheduler does and prints how long it took to answer.
+/// Sends requests to an extender as kube-scheduler does and prints the times to the answers.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: fpga-bench extender --url http://127.0.0.1:9461 --nodes 5000 --mode names --verb filter --duration 10"
 )]
 pub struct Args {
-    /// Where the extender is: urlPrefix of kube-scheduler's configuration.
+    /// URL of the extender: urlPrefix of kube-scheduler's configuration.
     #[arg(long)]
     url: String,
-    /// How many nodes are in a request, called node-00000 and so on unless --names tells otherwise.
+    /// Number of nodes in a request, called node-00000 and so on without --names.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     nodes: u32,
-    /// File with the names of the nodes, one a line.
+    /// File with the names of the nodes, one per line.
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
-    /// File with the pod as JSON; else one that wants an Intel board and two bitstreams.
+    /// File with the pod as JSON; by default a pod that wants an Intel board and two bitstreams.
     #[arg(long, value_name = "FILE")]
     pod: Option<PathBuf>,
-    /// Whether nodes are told by name or as they are.
+    /// Whether requests have the nodes' names or whole nodes.
     #[arg(long, value_enum, default_value_t = Mode::Names)]
     mode: Mode,
-    /// What is asked.
+    /// The verb of the requests.
     #[arg(long, value_enum, default_value_t = Verb::Filter)]
     verb: Verb,
-    /// Size of a whole node, about.
+    /// Approximate size of a whole node in bytes.
     #[arg(long, default_value_t = 6_000)]
     node_bytes: usize,
-    /// Connections; kube-scheduler has one.
+    /// Number of connections; kube-scheduler has one.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     connections: u16,
-    /// For how many seconds.
+    /// Length of the measurement in seconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     duration: u64,
 }
 
-/// Names of nodes that nobody told.
+/// Generates the names of `count` nodes.
 pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("node-{index:05}")).collect()
 }
 
 impl Args {
-    /// Measures and prints.
+    /// Measures and prints the results.
     ///
     /// # Errors
     /// The extender can't be reached or a file can't be read.

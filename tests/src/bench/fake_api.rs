@@ -1,5 +1,5 @@
-//! The little of an API server that an extender watches: 5,000 nodes whose states change a thousand times a second, and
-//! pods that are there. A real one would need the machine for itself at that rate; what is measured here is the extender.
+//! The part of an API server that an extender watches: 5,000 nodes whose states change a thousand times a second, and
+//! unchanging pods. A real API server would use the whole machine at that rate, but the extender is what is measured.
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -18,12 +18,12 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::MissedTickBehavior;
 
-/// Changes come in crowds of so many.
+/// Changes are sent in this many batches per second.
 const CROWDS_PER_SECOND: u32 = 50;
-/// Lines that a slow watcher may be behind; one that is further behind has to list again.
+/// Number of batches by which a slow watcher may be behind; a watcher that is further behind must list again.
 const BEHIND: usize = 100_000;
 
-/// A running one; it ends with the program.
+/// A running fake API server; it ends with the program.
 #[derive(Debug)]
 pub struct FakeApi {
     address: SocketAddr,
@@ -40,10 +40,10 @@ struct Cluster {
 }
 
 impl FakeApi {
-    /// Serves that many nodes and FPGA pods, on a thread of its own.
+    /// Serves this many nodes and FPGA pods, on a thread of its own.
     ///
     /// # Errors
-    /// There is no port, or no thread.
+    /// There is no free port, or no thread can be started.
     pub fn start(nodes: usize, pods: usize) -> Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
         listener.set_nonblocking(true)?;
@@ -70,7 +70,7 @@ impl FakeApi {
         Ok(Self { address, cluster })
     }
 
-    /// Writes a kubeconfig for it.
+    /// Writes a kubeconfig for the fake API server.
     ///
     /// # Errors
     /// The file can't be written.
@@ -84,12 +84,12 @@ impl FakeApi {
         std::fs::write(path, kubeconfig.to_string()).context("can't write a kubeconfig")
     }
 
-    /// From now on so many states change in a second, node after node.
+    /// Sets the number of states that change per second, node after node.
     pub fn change(&self, per_second: u32) {
         self.cluster.per_second.store(per_second, Ordering::Relaxed);
     }
 
-    /// How many states changed so far.
+    /// Number of changed states so far.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.cluster.changes.load(Ordering::Relaxed)
@@ -110,7 +110,7 @@ impl Cluster {
                 lines.extend(json!({"type": "MODIFIED", "object": node}).to_string().into_bytes());
                 lines.push(b'\n');
             }
-            // Nobody watches: nobody misses it.
+            // Sending fails when nobody watches.
             let _ = self.watchers.send(lines.into());
         }
     }
@@ -127,7 +127,7 @@ fn is_watch(query: Option<&str>) -> bool {
         .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch=")))
 }
 
-/// The number that a query gives `key`, as `limit` and `continue` are here.
+/// The numeric value of `key` in a query, such as `limit` and `continue` of the fake API server.
 fn number(query: Option<&str>, key: &str) -> Option<usize> {
     let value = |pair: &str| pair.strip_prefix(key)?.strip_prefix('=')?.parse().ok();
     query?.split('&').find_map(value)
@@ -144,7 +144,7 @@ async fn list_or_watch_nodes(State(cluster): State<Arc<Cluster>>, RawQuery(query
     }
     let receiver = cluster.watchers.subscribe();
     let lines = futures::stream::unfold(receiver, |mut receiver| async move {
-        // A watcher that is too far behind, as of a real API server, has to begin anew.
+        // As with a real API server, the watch of a client that is too far behind ends.
         let lines = receiver.recv().await.ok()?;
         Some((Ok::<_, std::convert::Infallible>(lines), receiver))
     });
@@ -159,7 +159,7 @@ async fn list_or_watch_pods(State(cluster): State<Arc<Cluster>>, RawQuery(query)
     is_json(Body::from_stream(nothing.boxed()))
 }
 
-/// A page of `count` objects, as long as was asked for: who watches a real API server never has all of a list at once.
+/// A page of `count` objects with the requested size: clients of a real API server read long lists in pages.
 fn list(
     (kind, version): (&str, &str),
     query: Option<&str>,
@@ -174,7 +174,7 @@ fn list(
     is_json(json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items}).to_string())
 }
 
-/// A node's metadata with a state of two boards, eight bitstreams and thirty slices.
+/// A node's metadata with the state of two boards, eight bitstreams and thirty time slices.
 fn node(index: usize, seq: u64) -> Value {
     let name = format!("node-{index:05}");
     json!({

@@ -1,5 +1,5 @@
-//! What the transports themselves cost on this machine, with none of our own logic: a bidirectional stream of tonic whose
-//! other end answers every message, and a TCP socket on loopback that moves bytes there and back.
+//! The cost of the transports on this machine without our own logic: a bidirectional stream of tonic whose server
+//! answers every message, and a TCP socket on loopback that moves bytes to the other end and back.
 
 use super::report::Sorted;
 use anyhow::{Context as _, Result};
@@ -20,10 +20,10 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Round trips before those that count.
+/// Number of round trips before the measured ones.
 const WARM_UP: usize = 500;
 
-/// Over what tonic runs.
+/// The socket below tonic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Socket {
     /// A unix socket.
@@ -32,7 +32,7 @@ pub enum Socket {
     Tcp,
 }
 
-/// Answers each message with a completion: what a launch of a kernel costs on the wire.
+/// Answers each message with a completion, which is the traffic of a kernel launch.
 struct Echo;
 
 #[tonic::async_trait]
@@ -70,10 +70,10 @@ fn launch() -> v1::ClientMessage {
     v1::ClientMessage { kind: Some(client_message::Kind::Flush(flush)) }
 }
 
-/// The times of so many round trips of a bare bidirectional stream, each end on a thread of its own.
+/// The times of `count` round trips on a bare bidirectional stream; client and server run on one thread each.
 ///
 /// # Errors
-/// The sockets'.
+/// A socket fails.
 pub fn round_trips(socket: Socket, count: usize) -> Result<Sorted> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("echo.sock");
@@ -110,7 +110,7 @@ pub fn round_trips(socket: Socket, count: usize) -> Result<Sorted> {
         };
         measure(channel, count).await
     });
-    // Its connection has gone with the runtime.
+    // Dropping the runtime closes the client's connection.
     drop(runtime);
     drop(stop);
     server.join().map_err(|_| anyhow::anyhow!("the echo server panicked"))??;
@@ -141,11 +141,11 @@ async fn measure(channel: Channel, count: usize) -> Result<Sorted> {
     Ok(Sorted::new(samples))
 }
 
-/// How long a raw TCP socket on loopback takes to move so many bytes to another thread and then as many back: the median
-/// of `rounds`, as `bandwidth` does with a buffer.
+/// The median time that a raw TCP socket on loopback takes to move `bytes` to another thread and as many back, over
+/// `rounds`. The program `bandwidth` does the same with a buffer.
 ///
 /// # Errors
-/// The sockets'.
+/// A socket fails.
 pub fn raw_there_and_back(bytes: usize, rounds: usize) -> Result<Duration> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

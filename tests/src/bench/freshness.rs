@@ -1,5 +1,6 @@
-//! From a task's end to a decision that reflects it: an event is reported to a node's collector, and the extender is
-//! asked to prioritize until its answer has changed sides. Real collectors, extender and API server.
+//! The time from a task's end to a decision that reflects it. An event is reported to a node's collector, and the
+//! extender gets prioritize requests until its answer prefers the other node. Collectors, extender and API server are
+//! real.
 
 use super::report::Sorted;
 use crate::testbed::http_client::HttpClient;
@@ -14,24 +15,24 @@ use tokio::time::sleep;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Measures from a task's end to a decision that reflects it, by the stream and by annotations alone.
+/// Measures the time from a task's end to a decision that reflects it, by the stream and by annotations alone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench freshness --seconds 60")]
 pub struct Args {
-    /// Pairs of nodes, each asked about at once.
+    /// Number of pairs of nodes, which are measured at the same time.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     pairs: u16,
-    /// For how long, with streams; without, it takes twice as long.
+    /// Length of the measurement with streams in seconds; without streams it is twice as long.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
 }
 
-/// Two nodes of which the less used is better.
+/// Two nodes, of which the extender prefers the less used one.
 #[derive(Debug)]
 pub struct Pair<'a> {
     nodes: [&'a Collector; 2],
     used: [Duration; 2],
-    /// The one that is used more.
+    /// Index of the node that is used more.
     fuller: usize,
     http: HttpClient,
     url: String,
@@ -39,20 +40,20 @@ pub struct Pair<'a> {
     lead: Lead,
 }
 
-/// By how much the fuller node leads.
+/// The difference in usage by which the fuller node leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lead {
-    /// By a second: a stream tells everything.
+    /// One second: the stream reports every difference.
     Second,
-    /// By a fifth: less may not be worth an annotation.
+    /// A fifth of the usage: a smaller change may not cause an annotation.
     Fifth,
 }
 
 impl Args {
-    /// Measures and prints.
+    /// Measures and prints the results.
     ///
     /// # Errors
-    /// Something does not start, or a decision never changes.
+    /// A program does not start, or a decision never changes.
     pub async fn run(self) -> Result<()> {
         let Self { pairs, seconds } = self;
         let pairs = usize::from(pairs);
@@ -60,12 +61,12 @@ impl Args {
         println!("from a task's end to a prioritize answer that reflects it, {pairs} pairs of nodes");
         for streams in [true, false] {
             let mut bed = ScaleBed::start(ground).await?;
-            // Nothing is bound here: what is expected of pods would only blur the answers.
+            // No pod is bound here, so expected usage would only blur the answers.
             bed.start_extender(&["--anti-herd", "off"]).await?;
             let extenders = if streams { vec![bed.stream_url(0)] } else { Vec::new() };
             let collectors = Collectors::start(&bed, ground.nodes, &extenders, &[]).await?;
             collectors.have_boards().await?;
-            // Nobody waits on purpose between two tasks for longer than writes are apart.
+            // Pauses are up to the time between two writes: longer ones would make no difference.
             let (title, time, longest_pause, lead) = if streams {
                 wait_for_streams(&bed, ground.nodes).await?;
                 ("by the stream", Duration::from_secs(seconds), Duration::from_millis(500), Lead::Second)
@@ -93,10 +94,10 @@ impl Args {
     }
 }
 
-/// Waits until the extender hears all collectors.
+/// Waits until all collectors stream to the extender.
 ///
 /// # Errors
-/// It doesn't, in time.
+/// The time is over.
 pub async fn wait_for_streams(bed: &ScaleBed, count: usize) -> Result<()> {
     wait::until("all collectors to stream", LONG, async || {
         let streams = bed.metric("fpga_extender_streams").await?;
@@ -113,7 +114,7 @@ async fn sample(
 ) -> Result<Vec<Duration>> {
     let begin = Instant::now();
     let mut samples = Vec::new();
-    // Somewhere in the collectors' rhythm, and not always at the same place.
+    // Start at different times within the collectors' intervals.
     let mut place = (number * 38) % 100;
     while begin.elapsed() < time {
         samples.push(pair.task_to_decision().await?);
@@ -124,7 +125,7 @@ async fn sample(
 }
 
 impl<'a> Pair<'a> {
-    /// Of two nodes that have done nothing yet.
+    /// A pair of nodes that have not been used yet.
     #[must_use]
     pub fn new(bed: &ScaleBed, nodes: [&'a Collector; 2], lead: Lead) -> Self {
         let names = nodes.map(|node| node.node.clone());
@@ -144,10 +145,11 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// A task ends that makes the emptier node the fuller one; how long it takes until the extender prefers the other.
+    /// Ends a task that makes the emptier node the fuller one, and returns the time until the extender prefers the
+    /// other node.
     ///
     /// # Errors
-    /// It never does.
+    /// The extender never does.
     pub async fn task_to_decision(&mut self) -> Result<Duration> {
         let emptier = 1 - self.fuller;
         let lead = self.used[self.fuller] - self.used[emptier];
@@ -159,7 +161,7 @@ impl<'a> Pair<'a> {
             };
         self.used[emptier] += task;
         self.fuller = emptier;
-        // The window of 5 min and 4 slots has an end.
+        // The usage of 4 slots in a window of 5 min is bounded.
         ensure!(self.used[emptier] < Duration::from_secs(1_000), "the boards are full");
         let ended = Instant::now();
         self.nodes[emptier].end_task(task).await?;

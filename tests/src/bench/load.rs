@@ -1,4 +1,5 @@
-//! Asks an extender as kube-scheduler does, one request after the other on each kept connection, and takes the time.
+//! Sends requests to an extender as kube-scheduler does, one after the other on each kept connection, and measures
+//! the times.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
@@ -11,26 +12,26 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// What is asked.
+/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Verb {
-    /// Which nodes fit.
+    /// Filter: which nodes fit.
     Filter,
-    /// How good they are.
+    /// Prioritize: the nodes' scores.
     Prioritize,
 }
 
-/// How nodes are told.
+/// The form of the nodes in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// By name (`nodeCacheCapable: true`).
+    /// Names of nodes (`nodeCacheCapable: true`).
     Names,
-    /// As they are (`nodeCacheCapable: false`).
+    /// Whole nodes (`nodeCacheCapable: false`).
     Nodes,
 }
 
 impl Verb {
-    /// As in the path.
+    /// Name of the verb in the URL's path.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -40,7 +41,7 @@ impl Verb {
 }
 
 impl Mode {
-    /// For tables.
+    /// Name of the mode in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Names => "names",
@@ -49,18 +50,18 @@ impl Mode {
     }
 }
 
-/// What came of it.
+/// The answers to all requests.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How long each answer took.
+    /// Time until each answer.
     pub times: Vec<Duration>,
-    /// Answers that were not 200.
+    /// Number of answers with another status than 2xx.
     pub errors: usize,
-    /// How many nodes the first answer named.
+    /// Number of nodes that the first answer names.
     pub named: usize,
 }
 
-/// The pod that is asked about: one that wants two bitstreams, as a real API server has it.
+/// The pod in the requests: it wants two bitstreams, and has the fields that a real API server adds.
 pub fn pod() -> Value {
     json!({
         "metadata": {
@@ -85,7 +86,7 @@ pub fn pod() -> Value {
     })
 }
 
-/// A request's body. Whole nodes have about `node_bytes` each: labels, conditions, and images for the rest.
+/// The body of a request. Whole nodes have about `node_bytes` each: labels and conditions, filled up with images.
 pub fn body(pod: &Value, names: &[String], mode: Mode, node_bytes: usize) -> Bytes {
     let request = match mode {
         Mode::Names => json!({"Pod": pod, "Nodes": null, "NodeNames": names}),
@@ -121,10 +122,10 @@ fn whole_node(name: &str, bytes: usize) -> Value {
     node
 }
 
-/// Asks for so long, or until `most` answers came per connection; the first answers, until all is warm, don't count.
+/// Sends requests for the time `time`. The first tenth warms up and isn't measured.
 ///
 /// # Errors
-/// The extender can't be reached, or hangs up.
+/// The extender can't be reached, or closes a connection.
 pub async fn ask(url: &str, verb: Verb, body: &Bytes, connections: usize, time: Duration) -> Result<Outcome> {
     let askers = (0..connections).map(|_| {
         let (url, body) = (format!("{}/{}", url.trim_end_matches('/'), verb.name()), body.clone());
@@ -154,7 +155,7 @@ async fn one_connection(url: &str, body: &Bytes, time: Duration) -> Result<Outco
     let connection = tokio::spawn(connection);
     let mut outcome = Outcome::default();
     let begin = Instant::now();
-    // A tenth to get warm.
+    // The first tenth of the time warms up.
     let (warm, end) = (begin + time / 10, begin + time);
     loop {
         let started = Instant::now();
@@ -183,7 +184,7 @@ async fn one_connection(url: &str, body: &Bytes, time: Duration) -> Result<Outco
     }
 }
 
-/// How many nodes an answer names.
+/// Number of nodes that an answer names.
 fn named(answer: &[u8]) -> Result<usize> {
     let answer: Value = serde_json::from_slice(answer).context("the answer is not JSON")?;
     let count = |list: &Value| list.as_array().map(Vec::len);

@@ -1,9 +1,9 @@
-//! From lines of JSON to rows of the table.
+//! Converts lines of JSON to rows of the table.
 
 use super::plan::{Measure, Path};
 use anyhow::{Context as _, Result};
 
-/// What one run of a program said.
+/// The result of one run of a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// Median within the run.
@@ -12,7 +12,7 @@ pub struct Sample {
     pub p99: Option<f64>,
 }
 
-/// The samples of one measure: of each path, one per round.
+/// The samples of one measure: one per round for each path.
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
     per_path: [Vec<Sample>; 4],
@@ -22,7 +22,7 @@ impl Sample {
     /// Reads the last line of a program's output.
     ///
     /// # Errors
-    /// It isn't JSON, or lacks a field of the measure.
+    /// The line isn't JSON, or lacks a field of the measure.
     pub fn parse(measure: &Measure, output: &str) -> Result<Self> {
         let line = output.lines().last().context("the program printed nothing")?;
         let value: serde_json::Value =
@@ -35,12 +35,12 @@ impl Sample {
 }
 
 impl Samples {
-    /// Adds what a run on `path` said.
+    /// Adds the result of a run on `path`.
     pub fn push(&mut self, path: Path, sample: Sample) {
         self.per_path[path as usize].push(sample);
     }
 
-    /// The median of the rounds on a path.
+    /// The median over the rounds on a path.
     pub fn median(&self, path: Path) -> f64 {
         middle(self.per_path[path as usize].iter().map(|sample| sample.median))
     }
@@ -70,7 +70,7 @@ pub fn header() -> String {
     )
 }
 
-/// One row: `path` against native.
+/// A row, which compares `path` with the native path.
 #[must_use]
 pub fn row(measure: &Measure, path: Path, samples: &Samples) -> String {
     let unit = measure.unit;

@@ -1,5 +1,5 @@
-//! The benchmark of the remote library: the same unmodified OpenCL program, natively and through a device manager,
-//! taking turns in one run on one machine, so that the ratios hold whatever else the machine does.
+//! The benchmark of remote OpenCL: the same unmodified OpenCL program runs natively and through a device manager, in
+//! turns on one machine, so that the ratio doesn't depend on other load.
 
 use super::floors::{self, Socket};
 use super::measurement::{self, Samples};
@@ -9,7 +9,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Round trips of tonic that are measured.
+/// Number of measured round trips of tonic.
 const ROUND_TRIPS: usize = 5000;
 
 /// Compares remote OpenCL with the native runtime, in one run.
@@ -21,22 +21,22 @@ pub struct Args {
     /// The folder with the built programs of tests/opencl-programs.
     #[arg(long, default_value = "build/opencl-programs")]
     programs: PathBuf,
-    /// The OpenCL runtimes below, separated by commas: pocl, intel-fpga, intel-cpu or an ICD's path. One that is not
-    /// installed is said to be so and left out.
+    /// The OpenCL runtimes, separated by commas: pocl, intel-fpga, intel-cpu or an ICD's path. A runtime that is not
+    /// installed is reported and left out.
     #[arg(long, env = "RUNTIME", default_value = "pocl,intel-cpu,intel-fpga", value_delimiter = ',')]
     runtime: Vec<String>,
-    /// How often each program runs on each path; the table has the median of the rounds.
+    /// Number of runs of each program on each path; the table has the median over these rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Only measures whose title has this in it.
+    /// Only measures whose title contains this text.
     #[arg(long, default_value = "")]
     only: String,
-    /// The device manager, if it does not lie beside this program.
+    /// The device manager [default: beside this program].
     #[arg(long)]
     device_manager: Option<PathBuf>,
 }
 
-/// What the transports cost by themselves.
+/// The cost of the transports without remote OpenCL.
 struct Floors {
     unix: Duration,
     tcp: Duration,

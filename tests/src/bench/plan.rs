@@ -1,44 +1,44 @@
-//! What is measured, and on which ways to the board.
+//! The measures and the paths to the board.
 
-/// How a program reaches the board.
+/// The path from a program to the board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     /// The vendor's runtime in the program's own process.
     Native,
     /// A device manager behind a unix socket, with shared memory and the command ring.
     Unix,
-    /// The same without the command ring: commands by gRPC.
+    /// The same without the command ring: commands use gRPC.
     Grpc,
     /// A device manager behind TCP on loopback.
     Tcp,
 }
 
-/// One figure: a program, its arguments, and the fields of its line of JSON.
+/// One measure: a program, its arguments, and the fields of its line of JSON.
 #[derive(Debug, Clone, Copy)]
 pub struct Measure {
-    /// What it is called in the table.
+    /// Title of the row in the table.
     pub title: &'static str,
-    /// Program of tests/opencl-programs.
+    /// Name of the program in tests/opencl-programs.
     pub program: &'static str,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: &'static [&'static str],
-    /// The field with the median of one run.
+    /// Name of the field with the median of a run.
     pub median: &'static str,
-    /// The field with the 99th percentile, if the program prints one.
+    /// Name of the field with the 99th percentile; `None` if the program prints none.
     pub p99: Option<&'static str>,
-    /// Unit of both.
+    /// Unit of both fields.
     pub unit: &'static str,
-    /// The ways on which it is measured.
+    /// The measured paths.
     pub paths: &'static [Path],
-    /// Most rounds of it.
+    /// Most rounds of this measure.
     pub rounds: u32,
 }
 
 impl Path {
-    /// All, in the order in which they take turns.
+    /// All paths, in the order in which they take turns.
     pub const ALL: &[Self] = &[Self::Native, Self::Unix, Self::Grpc, Self::Tcp];
 
-    /// Short name for the table.
+    /// Short name of the path in the table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,12 +51,12 @@ impl Path {
 }
 
 impl Measure {
-    /// A measure of the latency of something short.
+    /// A latency in microseconds, measured on all paths.
     const fn latency(title: &'static str, program: &'static str, args: &'static [&'static str]) -> Self {
         Self { p99: Some("p99_us"), paths: Path::ALL, ..Self::of(title, program, args, "p50_us", "µs") }
     }
 
-    /// Any measure.
+    /// A measure without a 99th percentile, on all paths but [`Path::Grpc`].
     const fn of(
         title: &'static str,
         program: &'static str,
@@ -76,25 +76,25 @@ impl Measure {
         }
     }
 
-    /// One that is not repeated more often than that: it takes long, or is a median of many by itself.
+    /// Limits the rounds of a measure that takes long, or is itself a median of many.
     const fn at_most(self, rounds: u32) -> Self {
         Self { rounds, ..self }
     }
 
-    /// One on the same node alone.
+    /// Measures only paths on the same node.
     const fn on_the_node(self) -> Self {
         Self { paths: &[Path::Native, Path::Unix], ..self }
     }
 }
 
-/// What the floors of the transports are compared with: the measures of a launch, and of bulk data.
+/// The measure of a launch, which is compared with a bare round trip.
 pub const LAUNCH: &Measure = &MEASURES[0];
-/// As above.
+/// The measure of bulk data, which is compared with a raw socket.
 pub const BULK: &Measure = &MEASURES[3];
-/// MiB that [`BULK`] moves, there and back.
+/// MiB that [`BULK`] moves in each direction.
 pub const BULK_MIB: usize = 64;
 
-/// The figures of the table, in its order.
+/// The measures in the order of the table.
 pub const MEASURES: &[Measure] = &[
     Measure::latency("null kernel + finish", "null_kernel", &[]),
     Measure::latency("pipelined launch", "null_kernel", &["--pipelined", "--iterations", "20000"]),

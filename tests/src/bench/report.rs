@@ -1,38 +1,38 @@
-//! Figures of many samples, and of processes.
+//! Statistics of samples, and memory of processes.
 
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
-/// Samples in order.
+/// Samples in ascending order.
 #[derive(Debug, Clone, Default)]
 pub struct Sorted(Vec<Duration>);
 
 impl Sorted {
-    /// Of samples in any order.
+    /// Sorts samples.
     pub fn new(mut samples: Vec<Duration>) -> Self {
         samples.sort_unstable();
         Self(samples)
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The value that `percent` of the samples don't exceed; zero if there are none.
+    /// The least sample that `percent` of the samples don't exceed; zero if there are none.
     pub fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
     }
 
-    /// Median, 99th percentile and the greatest, in milliseconds.
+    /// Median, 99th percentile and maximum, in milliseconds, as text.
     pub fn told(&self) -> String {
         let [p50, p99, max] = [50, 99, 100].map(|percent| self.percentile(percent).as_secs_f64() * 1e3);
         format!("p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  max {max:>8.2} ms  ({} samples)", self.len())
     }
 }
 
-/// The middle of some figures.
+/// The median of `figures`; NaN if there are none.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     match figures.len() {
@@ -42,10 +42,10 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     }
 }
 
-/// What a process has in memory, in MiB: `VmRSS` now, `VmHWM` at most.
+/// A field of a process's memory in MiB: `VmRSS` is the current amount, `VmHWM` the peak.
 ///
 /// # Errors
-/// There is no such process.
+/// There is no such process or field.
 pub fn memory_mib(pid: i32, field: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -53,10 +53,10 @@ pub fn memory_mib(pid: i32, field: &str) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Begins to note the most memory of a process anew.
+/// Resets the peak of a process's memory.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses.
 pub fn forget_most_memory(pid: i32) -> Result<()> {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").context("can't reset the process's peak memory")
 }

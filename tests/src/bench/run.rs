@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
 
-/// Where everything is.
+/// Paths of all programs, and the environment for native runs.
 #[derive(Debug)]
 pub struct Programs {
     folder: PathBuf,
@@ -16,7 +16,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks everything up before the first run, so that a missing part is told at once.
+    /// Checks all paths before the first run, so that a missing program is reported at once.
     ///
     /// # Errors
     /// A program or the runtime is missing.
@@ -45,13 +45,13 @@ impl Programs {
         Ok(Self { folder: folder.to_owned(), device_manager, runtime: runtime.to_owned(), native })
     }
 
-    /// Name of the runtime below.
+    /// Name of the OpenCL runtime.
     #[must_use]
     pub fn runtime(&self) -> &str {
         &self.runtime
     }
 
-    /// Runs one measure on every path, round after round.
+    /// Runs a measure on all its paths, round after round.
     ///
     /// # Errors
     /// A run fails or prints no measurement.
@@ -104,7 +104,7 @@ impl Programs {
     }
 }
 
-/// What makes the ICD loader load `runtime` and nothing else, in the folders that `make setup` uses.
+/// The environment with which the ICD loader loads only `runtime`, from the folders that `make setup` uses.
 fn native_environment(runtime: &str) -> Result<Vec<(&'static str, PathBuf)>> {
     let vendors = match runtime {
         "pocl" => {

@@ -1,6 +1,7 @@
-//! Pods per second of a real kube-scheduler over 1,000 nodes: with its defaults and no extender, with no extender but the
-//! sampling of the configuration that is shipped, with an extender that does nothing in that configuration, and with ours
-//! in the same. First the correctness gate: a wiring that loses candidates is fast, and useless.
+//! Pods per second of a real kube-scheduler over 1,000 nodes: with its defaults and no extender; with no extender but
+//! the shipped configuration's sampling; with a do-nothing extender in the shipped configuration; with our extender
+//! in the shipped configuration. A correctness gate comes first, because a configuration that loses candidates is
+//! fast and useless.
 
 use super::report::median;
 use super::start_nothing;
@@ -15,38 +16,38 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 const NOTHING_PORT: u16 = 9471;
-/// How long all pods of a run may take.
+/// Longest time for all pods of a run.
 const LONG: Duration = Duration::from_secs(120);
 const GATE_PODS: usize = 100;
 
-/// Measures how many pods a second kube-scheduler places, with and without extenders.
+/// Measures how many pods per second kube-scheduler places, with and without extenders.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench throughput --pods 1500 --rounds 3")]
 pub struct Args {
-    /// Pods that wait when kube-scheduler starts.
+    /// Number of pods that wait when kube-scheduler starts.
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u16).range(100..=20_000))]
     pods: u16,
-    /// How often everything is measured; the table has the medians.
+    /// Number of rounds; the table has the medians.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
     rounds: u16,
-    /// percentageOfNodesToScore with both extenders, instead of what is shipped; 0 lets kube-scheduler choose.
+    /// percentageOfNodesToScore with both extenders instead of the shipped value; 0 lets kube-scheduler choose.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     sampling: Option<u8>,
-    /// Only the rows whose title has this text, as in `--only ordinary`.
+    /// Only rows whose title contains this text, such as `--only ordinary`.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
 
-/// Who helps kube-scheduler.
+/// The extender and configuration of kube-scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Helper {
-    /// Nobody.
+    /// No extender, and kube-scheduler's defaults.
     Nobody,
-    /// Nobody, and it samples as it does with an extender.
+    /// No extender, and the sampling of the shipped configuration.
     Sampling,
-    /// An extender that does nothing.
+    /// The do-nothing extender.
     Nothing,
-    /// Ours.
+    /// Our extender.
     Ours,
 }
 
@@ -67,10 +68,10 @@ const CASES: [Case; 3] = [
 ];
 
 impl Args {
-    /// Lets pods through the gate, measures, and prints the table.
+    /// Checks the correctness gate, measures, and prints the table.
     ///
     /// # Errors
-    /// The gate fails, or something does not start.
+    /// The gate fails, or a program does not start.
     pub async fn run(self) -> Result<()> {
         let mut bed = ScaleBed::start(Ground::of_the_gate()).await?;
         bed.start_extender(&[]).await?;
@@ -124,7 +125,7 @@ impl Args {
         for round in 0..usize::from(self.rounds) {
             for (case, rates) in cases.iter().zip(&mut rates) {
                 for turn in 0..HELPERS.len() {
-                    // Each comes first sometimes.
+                    // Each helper comes first in some round.
                     let turn = (turn + round) % HELPERS.len();
                     let config = self.config(&bed, HELPERS[turn])?;
                     progress(&format!("{}, round {}, {:?}", case.title, round + 1, HELPERS[turn]));
@@ -163,14 +164,14 @@ impl Args {
     }
 }
 
-/// What is done now, to somebody who looks.
+/// Shows the current step, on a terminal only.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:80}\r");
     }
 }
 
-/// Pods per second of one run, from the first to the last that is bound.
+/// Pods per second of one run, from the first bound pod to the last.
 async fn one_run(bed: &mut ScaleBed, config: &SchedulerConfig, kind: Kind, count: usize) -> Result<f64> {
     const THE_BATCH: &str = "load";
     bed.create_pods(THE_BATCH, kind, count).await?;
@@ -188,7 +189,7 @@ fn nothing_url(bed: &ScaleBed) -> String {
     format!("http://{}:{NOTHING_PORT}", bed.plane().network().control_plane())
 }
 
-/// What kube-scheduler would swallow.
+/// Number of failed requests to our extender, which kube-scheduler would ignore.
 async fn errors(bed: &ScaleBed) -> Result<u64> {
     let metrics = bed.http().get(&bed.extender_url("/metrics")).await?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]

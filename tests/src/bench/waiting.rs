@@ -1,5 +1,5 @@
-//! A pod that waits because no board is healthy: how soon it is bound once one is. Real collector, extender, API server
-//! and kube-scheduler.
+//! The time from a board's recovery until a pod that waited for a healthy board is bound. Collector, extender, API
+//! server and kube-scheduler are real.
 
 use super::report::Sorted;
 use crate::testbed::control_plane::SchedulerConfig;
@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const LONG: Duration = Duration::from_secs(60);
-/// kube-scheduler tries a pod that it rejected once no earlier than after its backoff, a second the first time.
+/// Longest first backoff of kube-scheduler, after which it tries a rejected pod again.
 const BACKOFF: Duration = Duration::from_millis(1_500);
 
-/// Measures how soon a pod is bound that waited for a healthy board.
+/// Measures how soon a pod that waits for a healthy board is bound.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench waiting --rounds 10")]
 pub struct Args {
-    /// Pods, one after the other.
+    /// Number of pods, one after the other.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rounds: u16,
 }
 
 impl Args {
-    /// Measures and prints.
+    /// Measures and prints the results.
     ///
     /// # Errors
-    /// Something does not start, or a pod is never bound.
+    /// A program does not start, or a pod is never bound.
     pub async fn run(self) -> Result<()> {
         let ground = Ground { nodes: 2, boards: 0, pods_per_node: 110, advertised: Advertised::No };
         let mut bed = ScaleBed::start(ground).await?;
         bed.start_extender(&[]).await?;
-        // What takes boards away is no hurry; here it must not keep the next round waiting.
+        // An unhealthy board is not published at once; a short interval keeps the rounds short.
         let hurry = ["--min-write-interval", "1s"];
         let collectors = Collectors::start(&bed, ground.nodes, &[], &hurry).await?;
         let board = collectors.all.first().context("there is no collector")?;
@@ -48,7 +48,7 @@ impl Args {
             let batch = format!("waiting-{round}");
             bed.create_pods(&batch, Kind::FpgaWithoutAffinity, 1).await?;
             bed.why_pending(&batch).await?;
-            // By then its backoff is over: what is measured is ours.
+            // Wait until the pod's backoff is over, so that it isn't part of the measured time.
             sleep(BACKOFF).await;
             let (pods, of) = (bed.pods(), batch.clone());
             let watch = tokio::spawn(async move { bound::watch(&pods, &of, 1, LONG).await });

@@ -1,5 +1,5 @@
-//! The extender's answers while 5,000 nodes are watched and a thousand node states change in a second, beside those of an
-//! extender that does nothing; and what full-node mode needs in memory, beside the request's own size.
+//! Compares the extender's answers, while 5,000 nodes are watched and a thousand node states change per second, with
+//! those of a do-nothing extender. Compares memory for full-node requests with the requests' size.
 
 use super::extender::names;
 use super::fake_api::FakeApi;
@@ -22,25 +22,25 @@ const MIB: f64 = 1_048_576.0;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench watched --nodes 5000 --changes 1000")]
 pub struct Args {
-    /// Nodes that the extender watches, and that are in a request.
+    /// Number of nodes that the extender watches, and that are in a request.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     nodes: u32,
-    /// FPGA pods that it watches.
+    /// Number of FPGA pods that the extender watches.
     #[arg(long, default_value_t = 50_000)]
     pods: u32,
-    /// Node states that change in a second.
+    /// Number of node states that change per second.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(0..=50_000))]
     changes: u32,
-    /// For how many seconds each row is measured.
+    /// Length of the measurement of each row in seconds.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }
 
 impl Args {
-    /// Measures and prints.
+    /// Measures and prints the results.
     ///
     /// # Errors
-    /// Something does not start, or fails.
+    /// A program does not start, or a step fails.
     pub async fn run(self) -> Result<()> {
         let Self { nodes, pods, changes, seconds } = self;
         let run_dir = RunDir::new()?;
@@ -57,7 +57,7 @@ impl Args {
         let names = names(nodes as usize);
         for mode in [Mode::Names, Mode::Nodes] {
             let body = load::body(&load::pod(), &names, mode, 6_000);
-            // What is not given back after the first verb counts for the second, too.
+            // Memory that is not freed after the first verb counts for the second verb too.
             let before_all = memory_mib(extender.pid(), "VmRSS")?;
             for verb in [Verb::Filter, Verb::Prioritize] {
                 let time = Duration::from_secs(seconds);
@@ -127,7 +127,7 @@ async fn start_extender(api: &FakeApi, run_dir: &RunDir) -> Result<(Process, Str
     Ok((process, url))
 }
 
-/// States that the extender took so far.
+/// Number of states that the extender has received so far.
 async fn taken(url: &str) -> Result<f64> {
     Ok(HttpClient::new(LONG).get(&format!("{url}/metrics")).await?.metric("fpga_extender_states_total"))
 }

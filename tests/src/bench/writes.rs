@@ -1,5 +1,6 @@
-//! What a thousand busy collectors write to a real API server: with streams, where the extender dictates how far apart
-//! annotations are, and without. Every collector is the real program; writes are counted where they arrive, by a watch.
+//! The annotations that a thousand busy collectors write to a real API server: with streams, where the extender sets
+//! the interval between annotations, and without. All collectors are the real program; a watch counts the writes at
+//! the API server.
 
 use super::freshness::wait_for_streams;
 use super::report::memory_mib;
@@ -17,29 +18,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, sleep};
 
-/// Every node ends a task this often.
+/// Interval at which every node ends a task.
 const TASK_EVERY: Duration = Duration::from_secs(2);
-/// A collector takes its streams for gone after so long without an acknowledgement, and some seconds more to begin.
+/// Time without acknowledgements until collectors consider the streams gone, with some seconds in addition.
 const STREAMS_GONE: Duration = Duration::from_secs(30);
 
 /// Measures how many annotations many busy nodes write, with streams and without.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: fpga-bench writes --nodes 1000 --seconds 80")]
 pub struct Args {
-    /// Nodes, each with a collector, a process of some 5 MB.
+    /// Number of nodes, each with a collector, which is a process of about 5 MB.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(2..=5_000))]
     nodes: u16,
-    /// For how long writes are counted with streams: longer than the interval that is dictated, 60 s. Half as
-    /// long without.
+    /// Time for which writes are counted with streams, in seconds: longer than the extender's interval of 60 s.
+    /// Without streams it is half as long.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u64).range(5..=3_600))]
     seconds: u64,
 }
 
 impl Args {
-    /// Measures and prints.
+    /// Measures and prints the results.
     ///
     /// # Errors
-    /// Something does not start, or fails.
+    /// A program does not start, or a step fails.
     pub async fn run(self) -> Result<()> {
         let Self { nodes, seconds } = self;
         let count = usize::from(nodes);
@@ -58,7 +59,7 @@ impl Args {
         let writes = Arc::new(AtomicU64::new(0));
         let counting = tokio::spawn(count_writes(nodes, Arc::clone(&writes)));
         let measure = async {
-            // What every node writes when its board appears is over, and the first interval too.
+            // Wait until the writes for new boards and the first interval are over.
             sleep(pacing::write_interval(count).into()).await;
             let states = bed.metric("fpga_extender_states_total").await?;
             let (rate, most) = rate(&writes, Duration::from_secs(seconds)).await;
@@ -100,7 +101,7 @@ impl Args {
     }
 }
 
-/// Tasks end on all nodes, evenly spread, for ever; each node's take turns in being long and short.
+/// Ends tasks on all nodes at evenly spread times, without end; long and short tasks alternate on each node.
 async fn keep_busy(collectors: &[Collector]) -> Result<()> {
     let each = collectors.iter().enumerate().map(|(index, collector)| async move {
         let first = TASK_EVERY.mul_f64(index as f64 / collectors.len() as f64);
@@ -120,7 +121,7 @@ async fn count_writes(nodes: Api<Node>, writes: Arc<AtomicU64>) -> Result<()> {
     let mut version = list.metadata.resource_version.context("a list has no version")?;
     loop {
         let mut events = nodes.watch_metadata(&WatchParams::default(), &version).await?.boxed();
-        // An API server that is short of time ends watches; they go on where they were.
+        // A busy API server ends watches; the loop continues at the last version.
         while let Some(event) = events.try_next().await? {
             let node = match event {
                 WatchEvent::Modified(node) => node,
@@ -133,7 +134,7 @@ async fn count_writes(nodes: Api<Node>, writes: Arc<AtomicU64>) -> Result<()> {
     }
 }
 
-/// Per second on average, and in the worst second.
+/// Mean writes per second, and the most in one second.
 async fn rate(writes: &AtomicU64, time: Duration) -> (f64, u64) {
     let (begin, first) = (Instant::now(), writes.load(Ordering::Relaxed));
     let (mut before, mut most) = (first, 0);

@@ -1,4 +1,4 @@
-//! `make bench`; see [`fpga_tests::bench`].
+//! The program of `make bench`; see [`fpga_tests::bench`].
 
 use clap::Parser as _;
 use fpga_tests::bench::Args;

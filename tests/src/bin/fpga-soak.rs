@@ -1,4 +1,4 @@
-//! `make soak`; see [`fpga_tests::soak`].
+//! The program of `make soak`; see [`fpga_tests::soak`].
 
 use clap::Parser as _;
 use fpga_tests::soak::Args;

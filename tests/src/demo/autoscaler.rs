@@ -1,5 +1,5 @@
-//! Scales the functions by how many invocations are under way, as OpenFaaS or Knative would: up at once, down after a
-//! while.
+//! Scales the functions by the number of invocations in flight, like OpenFaaS or Knative: up at once, down after some
+//! time.
 
 use super::invoker::Tally;
 use crate::functions::Function;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// Invocations that one replica should have under way.
+/// Target number of invocations in flight per replica.
 const PER_REPLICA: usize = 3;
 const MOST_REPLICAS: usize = 3;
-/// How long less must be wanted before a function is scaled down.
+/// Time for which fewer replicas must suffice before a function is scaled down.
 const DOWN_AFTER: Duration = Duration::from_secs(6);
 
-/// Scales for ever.
+/// Scales until the task is aborted.
 pub(super) async fn run(deployments: Api<Deployment>, tally: Arc<Tally>) {
     let mut states =
         Function::ALL.map(|function| State { function, replicas: 1, enough_since: Instant::now() });
@@ -36,7 +36,7 @@ pub(super) async fn run(deployments: Api<Deployment>, tally: Arc<Tally>) {
 struct State {
     function: Function,
     replicas: usize,
-    /// Since when fewer replicas would do.
+    /// Last time at which all replicas were needed.
     enough_since: Instant,
 }
 
@@ -45,7 +45,7 @@ fn wanted(in_flight: usize) -> usize {
 }
 
 impl State {
-    /// The new number of replicas, if it is to change.
+    /// The new number of replicas, if it changes.
     fn decide(&mut self, wanted: usize, now: Instant) -> Option<usize> {
         if wanted >= self.replicas {
             self.enough_since = now;
@@ -57,7 +57,7 @@ impl State {
 
 async fn scale(deployments: &Api<Deployment>, state: &mut State, replicas: usize, tally: &Tally) {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    // Should it fail it is tried again in the next period.
+    // A failed request is repeated in the next period.
     if deployments.patch_scale(state.function.name(), &PatchParams::default(), &patch).await.is_err() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The demo's functions in the cluster: their Deployments, which of their pods are ready, and where each was placed.
+//! The demo's functions in the cluster: their Deployments, their ready pods, and the node of each pod.
 
 use super::snapshot::{Decision, decision};
 use crate::functions::Function;
@@ -20,17 +20,17 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 const PERIOD: Duration = Duration::from_millis(250);
-/// The first start includes the runtime's own, which compiles nothing but loads much.
+/// Longest time until a function is ready. The first start also loads the OpenCL runtime.
 const DEPLOY: Duration = Duration::from_secs(60);
 
-/// The deployed functions; the tracking of their pods ends when dropped.
+/// The deployed functions. Dropping this stops tracking their pods.
 pub(super) struct Functions {
     deployments: Api<Deployment>,
     endpoints: Endpoints,
     tracker: AbortHandle,
 }
 
-/// The addresses of the functions' ready pods, kept by a task; cheap to clone.
+/// The addresses of the functions' ready pods, updated by a task; cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Endpoints(Arc<Tracked>);
 
@@ -38,11 +38,11 @@ pub(super) struct Endpoints(Arc<Tracked>);
 struct Tracked {
     ready: Mutex<HashMap<Function, Vec<String>>>,
     turn: AtomicUsize,
-    /// Every pod ever seen placed, with its node.
+    /// Node of each pod that was ever bound.
     placed: Mutex<BTreeMap<String, String>>,
 }
 
-/// The photograph that Sobel works on.
+/// The photograph that Sobel processes.
 pub(super) fn photograph() -> Result<Picture> {
     let path = programs::repository().join("tests/functions/data/astronaut.png");
     let bytes = std::fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
@@ -50,8 +50,8 @@ pub(super) fn photograph() -> Result<Picture> {
 }
 
 impl Functions {
-    /// Deploys one replica of each. A function is ready, called and known to the extender before the next comes, so that
-    /// each placement has something to go by.
+    /// Deploys one replica of each function. Before the next function is deployed, each one is ready, has been called
+    /// and is known to the extender, so that each placement has measurements to go by.
     pub async fn deploy(
         cluster: &Cluster,
         runtime: Runtime,
@@ -96,7 +96,7 @@ impl Functions {
         .await
     }
 
-    /// Sends the photograph through Sobel, checks the result and writes it as PNG; returns its size.
+    /// Sends the photograph to Sobel, checks the result and writes it as PNG. Returns width and height.
     pub async fn sobel_picture(&self, cluster: &Cluster, path: &Path) -> Result<(usize, usize)> {
         let case = Case::with_input(Function::Sobel, photograph()?.to_netpbm())?;
         let address = self.endpoints.next(Function::Sobel).context("Sobel has no ready pod")?;
@@ -109,7 +109,7 @@ impl Functions {
         Ok((picture.width(), picture.height()))
     }
 
-    /// The Deployments.
+    /// The API for the functions' Deployments.
     pub fn deployments(&self) -> Api<Deployment> {
         self.deployments.clone()
     }
@@ -119,7 +119,7 @@ impl Functions {
         self.endpoints.clone()
     }
 
-    /// Every placement of the run, as the extender explains it.
+    /// All placements of the run, as the extender explains them.
     pub async fn decisions(&self, cluster: &Cluster) -> Result<Vec<Decision>> {
         let placed = self.endpoints.0.placed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut decisions = Vec::new();
@@ -137,7 +137,7 @@ impl Drop for Functions {
 }
 
 impl Endpoints {
-    /// The next address in turn.
+    /// The next address of a ready pod, in turn; `None` if no pod is ready.
     pub fn next(&self, function: Function) -> Option<String> {
         let ready = self.0.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = ready.get(&function).filter(|addresses| !addresses.is_empty())?;
@@ -169,7 +169,7 @@ impl Endpoints {
 
 async fn track(pods: Api<Pod>, endpoints: Endpoints) {
     loop {
-        // An error leaves what was known; the next look comes soon.
+        // After an error keep the last known pods and try again soon.
         if let Ok(list) = pods.list(&ListParams::default()).await {
             endpoints.update(&list.items);
         }

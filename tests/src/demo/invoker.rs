@@ -1,4 +1,4 @@
-//! Calls the functions as the plan says, verifies every answer, and counts.
+//! Calls the functions according to the plan, verifies all answers, and counts them.
 
 use super::functions::Endpoints;
 use super::plan::Plan;
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// A call may wait behind others: functions serve one at a time.
+/// Timeout of a call. A call may wait for others: functions serve one at a time.
 const CALL: Duration = Duration::from_secs(30);
-/// How often a call is tried: the pod may have been scaled away in between, as behind any load balancer.
+/// Number of attempts of a call: as behind any load balancer, the pod may just have been removed.
 const TRIES: u32 = 4;
 const BETWEEN_TRIES: Duration = Duration::from_millis(300);
 
-/// What has been counted.
+/// The counts of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     in_flight: [AtomicUsize; Function::ALL.len()],
@@ -29,22 +29,22 @@ pub(super) struct Tally {
 /// The counts so far.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Counts {
-    /// Per function its verified calls' times, in the order of their end.
+    /// The verified calls of each function, in the order of their end.
     pub verified: HashMap<Function, Vec<Invocation>>,
-    /// Calls that failed, or whose answer was wrong.
+    /// Number of calls that failed or whose answer was wrong.
     pub failed: usize,
-    /// Calls that were tried again, since their pod was gone.
+    /// Number of attempts that were repeated because the pod was gone.
     pub retried: usize,
-    /// What the first failure was.
+    /// The first failure.
     pub first_failure: Option<String>,
-    /// How often a function was scaled up, and down.
+    /// Number of times that a function was scaled up, and down.
     pub scaled: (usize, usize),
     /// The latest scalings, as text.
     pub scalings: Vec<String>,
 }
 
 impl Tally {
-    /// Calls under way or waiting.
+    /// Number of bursts of calls of `function` in flight.
     pub fn in_flight(&self, function: Function) -> usize {
         self.in_flight[function as usize].load(Ordering::Relaxed)
     }
@@ -60,7 +60,7 @@ impl Tally {
     }
 }
 
-/// Follows the plan to its end.
+/// Calls the functions until the plan ends.
 pub(super) async fn follow(plan: Plan, endpoints: Endpoints, tally: Arc<Tally>) -> Result<()> {
     let http = HttpClient::new(CALL);
     let cases = cases()?;
@@ -82,7 +82,7 @@ pub(super) async fn follow(plan: Plan, endpoints: Endpoints, tally: Arc<Tally>) 
     Ok(())
 }
 
-/// One input each, big enough for the board to have something to do, small enough for the CPU to check.
+/// One input for each function, large enough to use the board and small enough to be checked on the CPU.
 fn cases() -> Result<HashMap<Function, Arc<Case>>> {
     Function::ALL
         .into_iter()
@@ -107,7 +107,7 @@ async fn call(case: &Case, http: &HttpClient, endpoints: &Endpoints, tally: &Tal
         };
         match result {
             Ok(invocation) => {
-                // The output has been checked; thousands of them need not be kept.
+                // The output has been verified, so don't keep thousands of them.
                 let invocation = Invocation { output: Default::default(), ..invocation };
                 tally.count(|counts| counts.verified.entry(case.function).or_default().push(invocation));
                 return;

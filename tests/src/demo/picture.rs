@@ -1,5 +1,5 @@
-//! The live picture: per node usage, reconfiguration time and loaded bitstreams; per pod the decision, each node's score
-//! and why. Pure.
+//! The live picture: for each node its usage, reconfiguration time and loaded bitstreams; for each pod the decision
+//! with the scores of all nodes. Pure.
 
 use super::invoker::Tally;
 use super::snapshot::{Decision, Snapshot};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const BAR: u64 = 20;
 
-/// Draws one moment.
+/// Draws a snapshot.
 pub(super) fn draw(snapshot: &Snapshot, window: Duration, tally: &Tally) -> String {
     let mut text = String::new();
     // Writing to a string can't fail.

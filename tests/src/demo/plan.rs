@@ -1,4 +1,4 @@
-//! From a trace to what the demo calls when. Pure but for reading the file.
+//! Converts a trace to the calls of the demo. Pure except for reading the file.
 
 use crate::functions::Function;
 use anyhow::{Context as _, Result};
@@ -8,21 +8,21 @@ use std::path::Path;
 use std::time::Duration;
 
 const SAMPLE: &[u8] = include_bytes!("../../../simulator-traces/traces/azure-functions-2021-sample-200.csv");
-/// A traced invocation is a burst of calls: one for each such piece of its compressed duration.
+/// An invocation of the trace becomes a burst of calls: one call for each such part of its compressed duration.
 const PIECE: Duration = Duration::from_millis(250);
-/// Longest burst: some invocations of the trace run for minutes.
+/// Most calls of a burst; some invocations of the trace run for minutes.
 const LONGEST_BURST: u32 = 12;
 
-/// What happens when.
+/// The calls of the demo and their times.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// In the order of their start.
+    /// The invocations in the order of their start.
     pub invocations: Vec<Planned>,
-    /// How many functions the trace has.
+    /// Number of functions in the trace.
     pub trace_functions: usize,
     /// The time that the trace covers.
     pub span: Duration,
-    /// Where it is from.
+    /// Description of the trace's source.
     pub source: String,
     scale: f64,
 }
@@ -30,16 +30,16 @@ pub(super) struct Plan {
 /// One invocation of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Planned {
-    /// When it starts.
+    /// Time of the start, from the start of the demo.
     pub at: Duration,
-    /// What it calls.
+    /// The called function.
     pub function: Function,
-    /// How often, one after the other.
+    /// Number of calls, one after the other.
     pub calls: u32,
 }
 
 impl Plan {
-    /// Reads a trace, or the shipped sample, compressed into `time`.
+    /// Reads a trace, or the shipped sample, and compresses it into `time`.
     pub fn read(trace: Option<&Path>, time: Duration) -> Result<Self> {
         let (invocations, source) = match trace {
             Some(path) => {
@@ -52,7 +52,7 @@ impl Plan {
         Ok(Self::compress(&invocations, time, source))
     }
 
-    /// How much faster than the trace the plan is: 0.05 is twenty times as fast.
+    /// Compressed time divided by the trace's time: 0.05 is twenty times as fast as the trace.
     pub fn scale(&self) -> f64 {
         self.scale
     }
@@ -71,8 +71,8 @@ impl Plan {
     }
 }
 
-/// Which of our functions stands for which of the trace's: dealt out by how often they are called, so that each of ours
-/// gets its share of the load.
+/// The demo's function for each function of the trace. The trace's functions are assigned in turn, by descending
+/// number of invocations, so that each of ours gets a similar load.
 fn stand_ins(invocations: &[azure::Invocation]) -> HashMap<&str, Function> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for invocation in invocations {

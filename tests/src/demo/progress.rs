@@ -1,9 +1,9 @@
-//! What the demo says while it runs: steps with their time, and the picture, which replaces itself on a terminal.
+//! The demo's output: its steps with their times, and the picture, which is redrawn in place on a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// The demo's voice.
+/// Writes the demo's output.
 #[derive(Debug)]
 pub(super) struct Progress {
     start: Instant,
@@ -15,26 +15,26 @@ impl Progress {
         Self { start: Instant::now(), redraws: std::io::stdout().is_terminal() }
     }
 
-    /// The time since the start.
+    /// Time since the start of the demo.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Says something.
+    /// Writes a line.
     pub fn say(&self, text: &str) {
         let mut out = std::io::stdout().lock();
-        // If nobody listens any more the demo goes on all the same.
+        // The demo continues if nobody reads its output.
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     }
 
-    /// Says what comes next.
+    /// Announces the next step.
     pub fn step(&self, what: &str) {
         self.say(&format!("[{:5.1} s] {what}", self.elapsed().as_secs_f64()));
     }
 
     /// Shows the picture.
     pub fn draw(&self, picture: &str) {
-        // Home and clear, so that the new picture takes the old one's place.
+        // Move the cursor home and clear the terminal, so that the new picture replaces the old one.
         let clear = if self.redraws { "\x1b[H\x1b[2J" } else { "" };
         self.say(&format!("{clear}[{:5.1} s]\n{picture}", self.elapsed().as_secs_f64()));
     }

@@ -1,4 +1,5 @@
-//! What the running programs say at one moment: the nodes as the extender sees them, the pods, and why they are there.
+//! The state of the running programs at one time: the nodes as the extender sees them, the pods, and the reasons for
+//! their placement.
 
 use crate::testbed::cluster::Cluster;
 use anyhow::Result;
@@ -6,21 +7,21 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::Value;
 
-/// One moment.
+/// The state of the cluster at one time.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub nodes: Vec<NodeLine>,
     pub pods: Vec<PodLine>,
 }
 
-/// A node, as the extender sees it, and its board, as the device manager counts.
+/// A node as the extender sees it, and the counters of its device manager.
 #[derive(Debug)]
 pub(super) struct NodeLine {
     pub name: String,
     pub freshness: String,
     pub usage_ms: u64,
     pub reconfiguration_ms: u64,
-    /// What is in the slots.
+    /// Names of the bitstreams in the slots.
     pub loaded: Vec<String>,
     /// Counted by the device manager since its start.
     pub tasks: f64,
@@ -37,14 +38,14 @@ pub(super) struct PodLine {
     pub decision: Option<Decision>,
 }
 
-/// Why a pod is where it is.
+/// The node that was chosen for a pod, and the scores of all nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Decision {
     pub node: String,
     pub scores: Vec<Score>,
 }
 
-/// What the extender said of one node.
+/// The score of a node and its terms.
 #[derive(Debug, Clone)]
 pub(super) struct Score {
     pub node: String,
@@ -55,13 +56,13 @@ pub(super) struct Score {
 }
 
 impl Decision {
-    /// What was said of the node that it became.
+    /// The score of the chosen node.
     pub fn chosen(&self) -> Option<&Score> {
         self.scores.iter().find(|score| score.node == self.node)
     }
 }
 
-/// Asks everyone.
+/// Collects the state of all programs.
 pub(super) async fn take(cluster: &Cluster) -> Result<Snapshot> {
     let known = cluster.http().get(&cluster.extender_url("/nodes")).await?.json()?;
     let mut nodes = Vec::new();
@@ -106,7 +107,7 @@ fn loaded(state: &Value) -> Vec<String> {
     indexes.filter_map(name).collect()
 }
 
-/// The extender's explanation, if it remembers the pod.
+/// The extender's explanation; `None` if it doesn't remember the pod.
 pub(super) async fn decision(cluster: &Cluster, pod: &str, node: &str) -> Result<Option<Decision>> {
     let answer = cluster.http().get(&cluster.extender_url(&format!("/explain/default/{pod}"))).await?;
     if !answer.status.is_success() {

@@ -1,4 +1,4 @@
-//! The last word: what was called, verified, reconfigured and placed where.
+//! The summary: calls, verified results, reconfigurations and placements.
 
 use super::invoker::{Counts, Tally};
 use super::snapshot::{Decision, Snapshot};
@@ -16,15 +16,15 @@ pub(super) struct Summary {
     placements: Placements,
 }
 
-/// Where pods were placed.
+/// Numbers of placements by where the pod's bitstream was.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Placements {
     all: usize,
-    /// On a node that had the pod's bitstream.
+    /// Placements on a node that had the bitstream.
     local: usize,
-    /// Elsewhere, though some node had it.
+    /// Placements elsewhere, though some node had it.
     elsewhere: usize,
-    /// When no node had it.
+    /// Placements when no node had it.
     nowhere: usize,
 }
 
@@ -40,7 +40,7 @@ impl Summary {
         }
     }
 
-    /// Whether every call was verified, and there was one.
+    /// Whether no call failed and at least one was verified.
     pub fn is_good(&self) -> bool {
         self.counts.failed == 0 && self.counts.verified.values().any(|calls| !calls.is_empty())
     }

@@ -1,15 +1,15 @@
-//! Prices of European options after Black and Scholes: u32 count, then spot, strike, rate, volatility and years
-//! of each in; call and put of each out.
+//! Prices of European options by Black and Scholes. Input: u32 count, then spot, strike, rate, volatility and
+//! years of each option. Output: prices of the call and the put of each option.
 
 use super::{Function, FunctionError, Numbers, Tolerance, floats, take_u32};
 
-/// Name of program, kernel and bitstream.
+/// Name of the program, the kernel and the bitstream.
 pub const NAME: &str = "blackscholes";
 
-/// Floats per option in the input.
+/// Number of floats per option in the input.
 const FLOATS_IN: usize = 5;
 
-/// Prices are differences of numbers of some 100, in floats, on devices with relaxed exp and log.
+/// Prices are differences of floats of about 100, computed with the devices' relaxed exp and log.
 pub(super) const TOLERANCE: Tolerance = Tolerance { absolute: 5e-3, relative: 1e-4 };
 
 /// Random options with sensible parameters.
@@ -23,7 +23,7 @@ pub fn make_input(count: u16, numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The expected output.
+/// Computes the output for an input.
 ///
 /// # Errors
 /// The length does not fit the count.

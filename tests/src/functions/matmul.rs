@@ -1,14 +1,14 @@
-//! Product of two n × n matrices of floats (B-10): u32 n, A, B in; C out.
+//! Product of two n × n matrices of floats (B-10). Input: u32 n, A, B. Output: C.
 
 use super::{Function, FunctionError, Numbers, Tolerance, floats, take_u32};
 
-/// Name of program, kernel and bitstream.
+/// Name of the program, the kernel and the bitstream.
 pub const NAME: &str = "matmul";
 
-/// Largest n that the function takes.
+/// Greatest n that the function accepts.
 pub const MAX_N: u32 = 2048;
 
-/// Values lie in −1..1, so a sum of 2048 products is rounded by some 1e-4 at worst.
+/// Values lie in −1..1, so rounding errors of a sum of 2048 products are about 1e-4 at most.
 pub(super) const TOLERANCE: Tolerance = Tolerance { absolute: 1e-3, relative: 1e-4 };
 
 /// Two random matrices.
@@ -21,7 +21,7 @@ pub fn make_input(n: u16, numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The expected output.
+/// Computes the output for an input.
 ///
 /// # Errors
 /// The length does not fit n, or n is not in 1 to [`MAX_N`].

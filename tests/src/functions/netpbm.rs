@@ -1,5 +1,5 @@
-//! Binary netpbm pictures (P5 gray, P6 RGB, 8 bits per channel), the format in which the Sobel function takes and gives
-//! pictures, and PNG on the human side. Not a general netpbm library.
+//! Binary netpbm pictures (P5 gray, P6 RGB, 8 bits per channel), the Sobel function's format, and conversion from and
+//! to PNG. Not a general netpbm library.
 
 use std::io::Cursor;
 
@@ -12,7 +12,7 @@ pub struct Picture {
     pixels: Vec<u8>,
 }
 
-/// Why bytes are not a picture.
+/// The reasons for which bytes are not a picture.
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
     /// The size, the number of channels and the number of bytes do not fit together.
@@ -23,18 +23,18 @@ pub enum PictureError {
     /// Not a binary netpbm picture with a largest value of 255.
     #[error("not a P5 or P6 picture with a largest value of 255")]
     Netpbm,
-    /// A PNG that is neither gray nor RGB with 8 bits.
+    /// The PNG is neither gray nor RGB with 8 bits.
     #[error("the PNG is neither 8-bit gray nor 8-bit RGB")]
     Kind,
-    /// A PNG that cannot be read.
+    /// The PNG can't be read.
     #[error("cannot read the PNG")]
     Decode(#[from] png::DecodingError),
-    /// A PNG that cannot be written.
+    /// The PNG can't be written.
     #[error("cannot write the PNG")]
     Encode(#[from] png::EncodingError),
 }
 
-/// As in the function itself.
+/// Greatest width and height, the same as in the function.
 const MAX_SIDE: usize = 8192;
 
 impl Picture {
@@ -52,19 +52,20 @@ impl Picture {
         }
     }
 
-    /// Pixels from left to right.
+    /// Width in pixels.
     #[must_use]
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// Pixels from top to bottom.
+    /// Height in pixels.
     #[must_use]
     pub const fn height(&self) -> usize {
         self.height
     }
 
-    /// Gray value of a pixel; the border pixels go on outwards. The weights are those of the kernel.
+    /// Gray value of a pixel. Outside the picture it is the value of the nearest border pixel. The weights are the
+    /// kernel's.
     #[must_use]
     pub fn gray_at(&self, x: isize, y: isize) -> i32 {
         let inside = |at: isize, side: usize| usize::try_from(at).unwrap_or(0).min(side - 1);
@@ -73,7 +74,7 @@ impl Picture {
         if self.channels == 1 { value(0) } else { (77 * value(0) + 150 * value(1) + 29 * value(2)) >> 8 }
     }
 
-    /// As P5 or P6.
+    /// The picture as P5 or P6.
     #[must_use]
     pub fn to_netpbm(&self) -> Vec<u8> {
         let kind = if self.channels == 1 { 5 } else { 6 };
@@ -82,7 +83,7 @@ impl Picture {
         bytes
     }
 
-    /// From P5 or P6.
+    /// Reads P5 or P6.
     ///
     /// # Errors
     /// [`PictureError::Netpbm`] or [`PictureError::Shape`].
@@ -104,10 +105,10 @@ impl Picture {
         Self::new(width, height, channels, pixels.to_vec())
     }
 
-    /// From an 8-bit gray or RGB PNG.
+    /// Reads an 8-bit gray or RGB PNG.
     ///
     /// # Errors
-    /// What the PNG is instead.
+    /// The PNG can't be decoded, or has another format or too large a size.
     pub fn from_png(bytes: &[u8]) -> Result<Self, PictureError> {
         let mut reader = png::Decoder::new(Cursor::new(bytes)).read_info()?;
         let size = reader.output_buffer_size().ok_or(PictureError::Shape)?;
@@ -123,10 +124,10 @@ impl Picture {
         Self::new(side(frame.width)?, side(frame.height)?, channels, pixels)
     }
 
-    /// As a PNG.
+    /// The picture as PNG.
     ///
     /// # Errors
-    /// What the encoder says.
+    /// The encoder fails.
     pub fn to_png(&self) -> Result<Vec<u8>, PictureError> {
         let side = |length: usize| u32::try_from(length).map_err(|_| PictureError::Shape);
         let mut bytes = Vec::new();
@@ -138,7 +139,7 @@ impl Picture {
     }
 }
 
-/// Reads one number of the header, with the white space and comments before it.
+/// Reads a number of the header after skipping white space and comments.
 fn header_number(bytes: &[u8], at: &mut usize) -> Result<usize, PictureError> {
     let mut comment = false;
     while let Some(&byte) = bytes.get(*at) {

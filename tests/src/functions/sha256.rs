@@ -1,15 +1,16 @@
-//! SHA-256 of many messages of one size (P-8): u32 size, u32 count, the messages in; 32 bytes for each out.
+//! SHA-256 of many messages of the same size (P-8). Input: u32 size, u32 count, the messages. Output: 32 bytes for
+//! each message.
 
 use super::{Function, FunctionError, Numbers, take_u32};
 use sha2::{Digest, Sha256};
 
-/// Name of program, kernel and bitstream.
+/// Name of the program, the kernel and the bitstream.
 pub const NAME: &str = "sha256";
 
-/// Size of the messages of [`make_input`], in bytes: one that needs a second block for the padding.
+/// Size of the messages of [`make_input`] in bytes; the padding of this size needs a second block.
 const MESSAGE: u32 = 64;
 
-/// That many random messages of 64 bytes.
+/// `count` random messages of 64 bytes.
 #[must_use]
 pub fn make_input(count: u16, numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = MESSAGE.to_le_bytes().to_vec();
@@ -20,7 +21,7 @@ pub fn make_input(count: u16, numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The expected output.
+/// Computes the output for an input.
 ///
 /// # Errors
 /// The length does not fit size and count.

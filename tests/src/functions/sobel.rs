@@ -1,12 +1,13 @@
-//! Edges of a picture (B-10): netpbm in, gray netpbm of the same size out. Integers only, so exact.
+//! Edges of a picture (B-10). Input: netpbm. Output: gray netpbm of the same size. The computation uses integers
+//! only, so results are exact.
 
 use super::netpbm::Picture;
 use super::{Function, FunctionError, Numbers};
 
-/// Name of program, kernel and bitstream.
+/// Name of the program, the kernel and the bitstream.
 pub const NAME: &str = "sobel";
 
-/// A square RGB picture: coarse blocks of random colours with some noise, so that there are edges to find.
+/// A square RGB picture of coarse blocks in random colours with some noise, so that it has edges.
 #[must_use]
 pub fn make_input(side: u16, numbers: &mut Numbers) -> Vec<u8> {
     const BLOCK: usize = 16;
@@ -24,7 +25,7 @@ pub fn make_input(side: u16, numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The expected output.
+/// Computes the output for an input.
 ///
 /// # Errors
 /// The input is not a picture that the function accepts.

@@ -1,4 +1,4 @@
-//! The references against known answers, and the comparison against what must not pass.
+//! Tests the references with known results, and the comparison with outputs that must fail.
 
 use super::netpbm::Picture;
 use super::*;
@@ -94,7 +94,7 @@ fn matmul_multiplies_rows_by_columns() {
 
 #[test]
 fn blackscholes_gives_the_textbook_prices() {
-    // Hull's example: spot 42, strike 40, rate 10 %, volatility 20 %, half a year: call 4.76, put 0.81.
+    // Hull's example: spot 42, strike 40, rate 10 %, volatility 20 %, half a year. Call 4.76, put 0.81.
     let mut input = vec![1, 0, 0, 0];
     for value in [42.0_f32, 40.0, 0.1, 0.2, 0.5] {
         input.extend(value.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Programs that know nothing of all this, some of which are killed.
+//! The OpenCL programs of the soak test, which don't know about it. Some of them are killed.
 
 use super::Chance;
 use super::managers::Manager;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A program that runs longer hangs.
+/// A program that runs longer than this hangs.
 const TOO_LONG: Duration = Duration::from_secs(60);
-/// One program of so many means harm.
+/// One program in this many is hostile.
 const HOSTILE_SHARE: u64 = 8;
-/// What proves the hostile tenant.
+/// Token of the hostile tenant.
 pub const HOSTILE_TOKEN: &str = "token-of-the-hostile-tenant";
-/// How long a paused program stays so.
+/// Time for which a paused program is stopped.
 const PAUSE: Duration = Duration::from_millis(700);
 
-/// The programs and what they are told.
+/// The programs and their arguments.
 const PROGRAMS: &[(&str, &[&str])] = &[
     ("vector_add", &[]),
     ("vector_add", &["--size", "100"]),
@@ -39,24 +39,25 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("threads", &[]),
 ];
 
-/// What the hostile program is told: for all managers, and for those with a process for each tenant.
+/// Arguments of the hostile program: for all managers, and additional ones for managers that isolate tenants in
+/// processes.
 const HOSTILE: &[&str] = &["--memory", "--bytes", "--includes"];
 const HOSTILE_KERNELS: &[&str] = &["--endless", "--calls", "--threads"];
 
-/// What became of them.
+/// Numbers of programs by how they ended.
 #[derive(Debug, Default, Clone)]
 pub struct Outcomes {
     pub passed: u32,
     pub killed: u32,
-    /// Their manager was killed.
+    /// Programs whose manager was killed.
     pub lost: u32,
-    /// They meant harm, and ended in whatever way.
+    /// Hostile programs, however they ended.
     pub hostile: u32,
-    /// None of these, with what they said.
+    /// Descriptions and outputs of programs that failed in any other way.
     pub wrong: Vec<String>,
 }
 
-/// The programs that run.
+/// The running programs.
 #[derive(Debug)]
 pub struct Clients {
     programs: PathBuf,
@@ -80,7 +81,7 @@ struct Client {
     fate: Fate,
 }
 
-/// What a program means.
+/// Whether a program is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Intent {
     Good,
@@ -95,10 +96,10 @@ enum Fate {
 }
 
 impl Clients {
-    /// None yet.
+    /// No programs yet.
     ///
     /// # Errors
-    /// The driver isn't there.
+    /// The driver is missing, or the folder can't be written.
     pub fn new(programs: PathBuf, icd: &Path, folder: &Path, mark: &str) -> Result<Self> {
         let icd = icd.canonicalize().with_context(|| format!("{} is not built", icd.display()))?;
         let vendors = folder.join("vendors");
@@ -115,20 +116,20 @@ impl Clients {
         })
     }
 
-    /// How many run.
+    /// Number of running programs.
     pub fn count(&self) -> usize {
         self.running.len()
     }
 
-    /// What became of those that ended.
+    /// Outcomes of the programs that have ended.
     pub fn outcomes(&self) -> Outcomes {
         self.outcomes.clone()
     }
 
-    /// Starts one that chance chooses, at a manager that it chooses too.
+    /// Starts a random program at a random manager.
     ///
     /// # Errors
-    /// The system's.
+    /// The program can't be started.
     pub fn start(&mut self, managers: &[Manager], chance: &mut Chance) -> Result<()> {
         let at = usize::try_from(chance.below(u64::try_from(managers.len())?))?;
         let manager = managers.get(at).context("no manager")?;
@@ -149,7 +150,7 @@ impl Clients {
         command.args(args).env("OCL_ICD_VENDORS", &self.vendors).env("FPGA_DEVICE_MANAGERS", address);
         command.env("TMPDIR", &self.folder).env("SOAK_MARK", &self.mark);
         if intent == Intent::Harm {
-            // Another tenant than the others, who show no token.
+            // Hostile programs belong to another tenant than the others, which have no token.
             command.env("FPGA_TOKEN", HOSTILE_TOKEN);
         }
         if chance.below(4) == 0 {
@@ -171,10 +172,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Takes note of those that have ended, and ends those that hang.
+    /// Records programs that have ended, resumes paused ones whose time is over, and kills hanging ones.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call fails.
     pub fn look_after(&mut self, managers: &[Manager]) -> Result<()> {
         let mut left = Vec::new();
         for mut client in self.running.drain(..) {
@@ -201,10 +202,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Kills one.
+    /// Kills a random program.
     ///
     /// # Errors
-    /// The system's.
+    /// The system call fails.
     pub fn kill_one(&mut self, chance: &mut Chance) -> Result<()> {
         let count = u64::try_from(self.running.len())?;
         let at = usize::try_from(chance.below(count))?;
@@ -215,10 +216,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Stops one for a while: it reads nothing then.
+    /// Stops a random program for some time, in which it reads nothing.
     ///
     /// # Errors
-    /// The system's.
+    /// The system call fails.
     pub fn pause_one(&mut self, chance: &mut Chance) -> Result<()> {
         let count = u64::try_from(self.running.len())?;
         let at = usize::try_from(chance.below(count))?;
@@ -231,10 +232,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Nobody is paused any more.
+    /// Resumes all paused programs.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call fails.
     pub fn resume_all(&mut self) -> Result<()> {
         for client in &mut self.running {
             if matches!(client.fate, Fate::PausedUntil(_)) {
@@ -248,7 +249,7 @@ impl Clients {
 
 impl Client {
     fn signal(&self, signal: Signal) -> Result<()> {
-        // Not waited for yet: the id is its own.
+        // The child has not been waited for, so its process id is still its own.
         Ok(kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?)
     }
 }
@@ -270,7 +271,7 @@ impl Outcomes {
             _ if client.intent == Intent::Harm => self.hostile += 1,
             _ if status.success() => self.passed += 1,
             Fate::Killed if !hangs => self.killed += 1,
-            // An error is what it should have got: not a signal, and not nothing.
+            // A program whose manager was killed must exit with an error: not by a signal, and not by hanging.
             _ if !hangs && !same_manager && !by_signal => self.lost += 1,
             _ => {
                 let said = std::fs::read_to_string(&client.log).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Device managers that are killed and started again at the same address.
+//! Device managers that are killed and restarted at the same address.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(30);
 
-/// A manager, whichever process it is now.
+/// A device manager across its restarts.
 #[derive(Debug)]
 pub struct Manager {
     name: String,
@@ -24,16 +24,16 @@ pub struct Manager {
     metrics: SocketAddr,
     child: Child,
     addresses: Vec<String>,
-    /// How often it was started; a program that ran across two of them may have failed.
+    /// Number of starts. A program that ran across a restart may have failed.
     generation: u32,
     kills: u32,
 }
 
 impl Manager {
-    /// Starts one.
+    /// Starts a manager.
     ///
     /// # Errors
-    /// It doesn't get ready.
+    /// The manager does not become ready.
     pub fn start(
         program: &Path,
         folder: &Path,
@@ -42,7 +42,7 @@ impl Manager {
         mark: &str,
         args: &[&str],
     ) -> Result<Self> {
-        // Free a moment ago.
+        // A free port: the listener that found it is closed here.
         let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let listen = format!("unix:{}", folder.join(format!("{name}.sock")).display());
         let mut all = vec![
@@ -76,40 +76,40 @@ impl Manager {
         })
     }
 
-    /// What it is called.
+    /// Name of the manager.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens.
+    /// Addresses at which the manager listens.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// Counts its processes.
+    /// Number of starts so far.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether each tenant has a process.
+    /// Whether each tenant has its own process.
     pub fn isolates(&self) -> bool {
         self.args.windows(2).any(|pair| pair == ["--isolate", "process"])
     }
 
-    /// How often it was killed.
+    /// Number of restarts, by a kill or by SIGTERM.
     pub fn kills(&self) -> u32 {
         self.kills
     }
 
-    /// Its process.
+    /// Id of the manager's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, or asks it to end, and starts it again at the same address.
+    /// Kills the manager, or ends it by SIGTERM if `politely`, and starts it again at the same address.
     ///
     /// # Errors
-    /// It doesn't end or doesn't get ready.
+    /// The manager does not end, or does not become ready.
     pub fn restart(&mut self, politely: bool) -> Result<()> {
         if politely {
             self.stop()?;
@@ -124,10 +124,10 @@ impl Manager {
         Ok(())
     }
 
-    /// Asks it to end and waits; its exit status.
+    /// Ends the manager by SIGTERM and returns its exit status.
     ///
     /// # Errors
-    /// It doesn't end.
+    /// The manager does not end in time.
     pub fn stop(&mut self) -> Result<String> {
         kill(Pid::from_raw(i32::try_from(self.pid())?), Signal::SIGTERM)?;
         let until = Instant::now() + STOP;
@@ -140,10 +140,10 @@ impl Manager {
         bail!("manager {} does not end", self.name)
     }
 
-    /// A number of `/metrics`.
+    /// The value of a metric.
     ///
     /// # Errors
-    /// It isn't there.
+    /// `/metrics` can't be read or lacks the metric.
     pub fn metric(&self, name: &str) -> Result<i64> {
         let mut stream =
             TcpStream::connect(self.metrics).with_context(|| format!("metrics of {}", self.name))?;
@@ -155,10 +155,10 @@ impl Manager {
         Ok(line.with_context(|| format!("{name} is no metric of {}", self.name))?.parse()?)
     }
 
-    /// Whether it has no session.
+    /// Whether the manager has no session.
     ///
     /// # Errors
-    /// It can't be asked.
+    /// `/metrics` can't be read.
     pub fn is_idle(&self) -> Result<bool> {
         Ok(self.metric("sessions")? == 0)
     }
@@ -166,7 +166,7 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

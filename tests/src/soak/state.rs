@@ -1,4 +1,5 @@
-//! What is held against what: a process's descriptors, threads and memory, and what lies about.
+//! The compared resources: a process's descriptors, threads and memory, and files and processes that were left
+//! behind.
 
 use super::managers::Manager;
 use anyhow::{Context as _, Result};
@@ -6,33 +7,34 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-/// What the allocator of a manager keeps of freed memory, for reuse (the device manager's `memory.rs`). How much of it there is
-/// depends on the largest transfers that came together so far, so it grows for as long as chance finds larger ones; it
-/// tells nothing of leaks.
+/// Most freed memory that a manager's allocator keeps for reuse (the device manager's `memory.rs`). The amount
+/// depends on the largest transfers that happened at the same time so far, so it grows as long as chance produces
+/// larger ones, and does not indicate leaks.
 const MOST_KEPT_KIB: u64 = 512 << 10;
-/// What a manager at rest may have more in use than at an earlier rest: what the runtime keeps of programs that ran for the
-/// first time meanwhile, and for each session a little more than the 6 KiB that PoCL keeps of one (its kernels' code).
+/// Memory that a manager at rest may have in use beyond an earlier rest: what the runtime keeps of programs that ran
+/// for the first time in between, and per session slightly more than the 6 KiB that PoCL keeps of it (the code of its
+/// kernels).
 const MORE_IN_USE_KIB: u64 = 8 << 10;
 const OF_SESSION_KIB: u64 = 16;
-/// What it may have more that is no heap: stacks, the runtime's code.
+/// Memory outside the heap that may be added: stacks, the runtime's code.
 const MORE_BESIDE_KIB: u64 = 32 << 10;
 
-/// What a process has.
+/// The resources of a process.
 #[derive(Debug, Clone)]
 pub struct State {
     descriptors: Vec<String>,
     threads: usize,
     resident_kib: u64,
-    /// Of the heap, what is in use, and what was freed and is kept.
+    /// Heap memory in use, and freed heap memory that the allocator keeps.
     used_kib: u64,
     kept_kib: u64,
-    /// Sessions so far.
+    /// Number of sessions opened so far.
     sessions: u64,
-    /// Mapped segments.
+    /// Number of mapped segments.
     segments: usize,
 }
 
-/// What was looked at, and whether it is as it should be.
+/// The results of all checks.
 #[derive(Debug, Default)]
 pub struct Verdicts(Vec<Verdict>);
 
@@ -45,15 +47,15 @@ struct Verdict {
 }
 
 impl State {
-    /// That of a manager now.
+    /// The resources of a manager now.
     ///
     /// # Errors
-    /// It has gone.
+    /// The manager's process is gone, or its metrics can't be read.
     pub fn of(manager: &Manager) -> Result<Self> {
         let of = Path::new("/proc").join(manager.pid().to_string());
         let mut descriptors = Vec::new();
         for entry in std::fs::read_dir(of.join("fd"))? {
-            // One may close meanwhile: that of the metrics.
+            // A descriptor may be closed in the meantime, such as the connection for metrics.
             if let Ok(target) = std::fs::read_link(entry?.path()) {
                 let kind = target.to_string_lossy();
                 descriptors.push(kind.split(':').next().unwrap_or_default().to_owned());
@@ -76,22 +78,22 @@ impl State {
 }
 
 impl State {
-    /// Memory that the heap has not.
+    /// Resident memory outside the heap.
     fn beside_heap_kib(&self) -> u64 {
         self.resident_kib.saturating_sub(self.used_kib + self.kept_kib)
     }
 }
 
 impl Verdicts {
-    /// Notes one.
+    /// Records the result of a check.
     pub fn check(&mut self, what: String, wanted: &str, found: &str, good: bool) {
         self.0.push(Verdict { what, wanted: wanted.to_owned(), found: found.to_owned(), good });
     }
 
-    /// A manager at rest has nothing to do.
+    /// Checks that a manager has no session, no waiting task and no slot in use.
     ///
     /// # Errors
-    /// It can't be asked.
+    /// The metrics can't be read.
     pub fn idle(&mut self, manager: &Manager) -> Result<()> {
         for metric in ["sessions", "tasks_waiting", "slots_in_use"] {
             let found = manager.metric(metric)?;
@@ -100,7 +102,7 @@ impl Verdicts {
         Ok(())
     }
 
-    /// The manager that was never killed has no more than it had.
+    /// Checks that the manager which was never killed has no more resources than before.
     pub fn compare(&mut self, before: &State, after: &State) {
         let mut count = |what: &str, before: usize, after: usize| {
             let (wanted, found) = (format!("at most {before}"), after.to_string());
@@ -109,7 +111,7 @@ impl Verdicts {
         count("descriptors", before.descriptors.len(), after.descriptors.len());
         count("threads", before.threads, after.threads);
         count("segments", 0, after.segments);
-        // Like is held against like: both times no client is there, so what is in use is what is kept for nobody.
+        // Both measurements are without clients, so memory in use belongs to no session.
         let mut memory = |what: &str, more: u64, before: u64, after: u64| {
             let wanted = format!("at most {} MiB", (before + more) >> 10);
             let found = format!("{} MiB, after {} MiB", after >> 10, before >> 10);
@@ -125,7 +127,7 @@ impl Verdicts {
         }
     }
 
-    /// Whether everything is.
+    /// Whether all checks succeeded.
     pub fn all_good(&self) -> bool {
         self.0.iter().all(|verdict| verdict.good)
     }
@@ -141,16 +143,16 @@ impl fmt::Display for Verdicts {
     }
 }
 
-/// The files in /dev/shm.
+/// The names of the files in /dev/shm.
 pub fn shared_memory_files() -> BTreeSet<String> {
     let files = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// What the managers have left in their temporary folder; a runtime's own files don't count.
+/// The files that managers left in their temporary folder, without the runtime's own.
 ///
 /// # Errors
-/// The system's.
+/// The folder can't be read.
 pub fn files_of_ours(folder: &Path) -> Result<Vec<String>> {
     let mut left = Vec::new();
     for file in std::fs::read_dir(folder)? {
@@ -163,7 +165,7 @@ pub fn files_of_ours(folder: &Path) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// The processes that have this mark in their environment, or, as the processes of tenants, the folder.
+/// The processes with this mark in their environment, or with the folder, as tenants' processes have.
 pub fn processes_of(mark: &str, folder: &Path) -> Vec<String> {
     let mark = format!("SOAK_MARK={mark}\0");
     let folder = format!("={}/", folder.display());
@@ -185,7 +187,7 @@ mod tests {
 
     const MIB: u64 = 1 << 10;
 
-    /// A manager at rest after so many sessions.
+    /// The state of a manager at rest after `sessions` sessions.
     fn at_rest(sessions: u64, used_kib: u64, kept_kib: u64, beside_kib: u64) -> State {
         let resident_kib = used_kib + kept_kib + beside_kib;
         State { descriptors: Vec::new(), threads: 8, resident_kib, used_kib, kept_kib, sessions, segments: 0 }
