@@ -1,5 +1,5 @@
-//! What tests and the demo build for themselves, once, under build/: the C functions and programs, and bitstreams through
-//! the runtime's own compiler.
+//! Files that tests and the demo build once below build/: the C functions and programs, and bitstreams, which the
+//! runtime's own compiler builds.
 
 use super::cluster::Runtime;
 use super::programs::{built, repository};
@@ -10,26 +10,26 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the HTTP functions of tests/functions; returns their folder.
+/// Builds the HTTP functions of tests/functions and returns their folder.
 ///
 /// # Errors
-/// They don't compile.
+/// The build fails.
 pub fn functions() -> Result<PathBuf> {
     make("functions")
 }
 
-/// Builds the programs of tests/opencl-programs; returns their folder.
+/// Builds the programs of tests/opencl-programs and returns their folder.
 ///
 /// # Errors
-/// They don't compile.
+/// The build fails.
 pub fn opencl_programs() -> Result<PathBuf> {
     make("opencl-programs")
 }
 
-/// Builds the bitstreams (`NAME.bitstream`) of all functions for a runtime; returns their folder.
+/// Builds the bitstreams (`NAME.bitstream`) of all functions for a runtime and returns their folder.
 ///
 /// # Errors
-/// The runtime's compiler refuses one.
+/// A build fails.
 pub fn bitstreams(runtime: Runtime) -> Result<PathBuf> {
     let dir = repository().join("build/bitstreams").join(runtime.to_string());
     let _lock = lock()?;
@@ -57,7 +57,7 @@ fn make(name: &str) -> Result<PathBuf> {
     let _lock = lock()?;
     std::fs::create_dir_all(&out).context("can't make a folder under build/")?;
     let mut command = Command::new("make");
-    // Another make's flags (this program may run under `make test`) are not meant for this one.
+    // This program may run under `make test`, whose flags are not meant for this make.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
     command
         .arg("-s")
@@ -82,7 +82,7 @@ fn is_newer(file: &Path, than: &Path) -> bool {
     time(file).zip(time(than)).is_some_and(|(file, than)| file > than)
 }
 
-/// Tests of several programs may come here at once.
+/// Tests of several programs may build at the same time.
 fn lock() -> Result<Flock<File>> {
     let build = repository().join("build");
     std::fs::create_dir_all(&build).context("can't make the folder build/")?;

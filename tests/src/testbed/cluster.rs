@@ -1,5 +1,5 @@
-//! The whole loop on one machine: control plane, extender, and nodes with a collector and a device manager each, all of
-//! them real programs that a test can kill and start again.
+//! The whole loop on one machine: control plane, extender, and nodes with a collector and a device manager each. All
+//! of them are real programs, which a test can kill and restart.
 
 mod board;
 mod pods;
@@ -18,47 +18,47 @@ use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the extender listens.
+/// Port of the extender.
 const EXTENDER_PORT: u16 = 9461;
-/// How long anything may take to start.
+/// Longest time that a program may take to start.
 const START: Duration = Duration::from_secs(30);
-/// How long a program may take to end before it is killed.
+/// Longest time that a program may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(5);
 
-/// What a cluster is made of.
+/// The specification of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSpec {
     /// The nodes, each with a board.
     pub boards: Vec<BoardSpec>,
-    /// Weights of locality, usage and reconfiguration, as in `1-2-2`.
+    /// Weights of locality, usage and reconfiguration, such as `1-2-2`.
     pub weights: String,
-    /// What kube-scheduler sends to the extender.
+    /// The form of nodes in kube-scheduler's requests to the extender.
     pub node_cache: NodeCache,
-    /// What kube-scheduler does while the extender is away.
+    /// kube-scheduler's behaviour while the extender is away.
     pub extender_away: ExtenderAway,
-    /// Further arguments of the extender.
+    /// Additional arguments of the extender.
     pub extender_args: Vec<String>,
 }
 
-/// What kube-scheduler sends to the extender (`nodeCacheCapable`).
+/// The form of nodes in kube-scheduler's requests (`nodeCacheCapable`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeCache {
-    /// Node names.
+    /// Names of nodes.
     Capable,
     /// Whole nodes.
     FullNodes,
 }
 
-/// What kube-scheduler does while the extender is away (`ignorable`).
+/// kube-scheduler's behaviour while the extender is away (`ignorable`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtenderAway {
     /// FPGA pods wait.
     Wait,
-    /// FPGA pods are placed without it.
+    /// FPGA pods are placed without the extender.
     Ignore,
 }
 
-/// A running cluster. Dropped without [`Cluster::stop`], everything is killed.
+/// A running cluster. Dropping it without [`Cluster::stop`] kills all programs.
 pub struct Cluster {
     spec: ClusterSpec,
     /// The boards with their nodes, in the order of the specification.
@@ -69,10 +69,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything and waits until pods can be placed.
+    /// Starts all programs and waits until pods can be placed.
     ///
     /// # Errors
-    /// A part is missing or does not start.
+    /// A program is missing or does not start.
     pub async fn start(spec: ClusterSpec) -> Result<Self> {
         let names: Vec<&str> = spec.boards.iter().map(|board| board.name.as_str()).collect();
         let plane = ControlPlane::start(&names).await?;
@@ -93,7 +93,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until the extender knows the board from the collector's annotation.
+    /// Waits until the extender knows the board by the collector's annotation.
     async fn wait_until_known(&self, board: &Board) -> Result<()> {
         let spec = board.spec();
         if spec.runtime.is_none() || spec.collector == CollectorChoice::None {
@@ -118,10 +118,10 @@ impl Cluster {
             .with("ignorable", &ignorable.to_string())
     }
 
-    /// Starts kube-scheduler anew with another behaviour towards the extender.
+    /// Restarts kube-scheduler with another behaviour towards the extender.
     ///
     /// # Errors
-    /// It does not start.
+    /// kube-scheduler does not start.
     pub async fn reconfigure_scheduler(
         &mut self,
         node_cache: NodeCache,
@@ -139,10 +139,10 @@ impl Cluster {
         format!("http://{}:{EXTENDER_PORT}{path}", self.plane.network().control_plane())
     }
 
-    /// Starts the extender and waits until it is ready (its caches are filled).
+    /// Starts the extender and waits until it is ready, which means that its caches are filled.
     ///
     /// # Errors
-    /// It does not get ready.
+    /// The extender does not become ready.
     pub async fn start_extender(&mut self) -> Result<()> {
         let kubeconfig = self.plane.kubeconfig(&Identity::Extender)?;
         let name = "fpga-scheduler-extender";
@@ -152,7 +152,7 @@ impl Cluster {
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(["--weights", &self.spec.weights])
-            // Nobody is to turn away from it first.
+            // No client needs time to turn to another replica.
             .args(["--shutdown-delay", "0s"])
             .args(&self.spec.extender_args);
         let process = Process::start(&spec)?;
@@ -166,10 +166,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts the extender anew with other weights.
+    /// Restarts the extender with other weights.
     ///
     /// # Errors
-    /// It does not get ready.
+    /// The extender does not become ready.
     pub async fn set_weights(&mut self, weights: &str) -> Result<()> {
         weights.clone_into(&mut self.spec.weights);
         self.kill_extender().await;
@@ -189,38 +189,38 @@ impl Cluster {
         &self.plane
     }
 
-    /// An HTTP client.
+    /// The HTTP client of the cluster.
     #[must_use]
     pub fn http(&self) -> &HttpClient {
         &self.http
     }
 
-    /// The board with its node of this name.
+    /// The board whose node has this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such node.
     pub fn board(&mut self, name: &str) -> Result<&mut Board> {
         let board = self.boards.iter_mut().find(|board| board.spec().name == name);
         board.with_context(|| format!("there is no node {name}"))
     }
 
-    /// Where the logs are.
+    /// The folder of the logs.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.plane.run_dir().path().join("logs")
     }
 
-    /// Fails, with the end of its log, if a program that should run has ended.
+    /// Fails with the end of the log if a program that should run has ended.
     ///
     /// # Errors
-    /// One has.
+    /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
         self.plane.check_running()?;
         self.extender.iter().try_for_each(Process::check_running)?;
         self.boards.iter().try_for_each(Board::check_running)
     }
 
-    /// Stops everything, in order: pods, boards, extender, control plane.
+    /// Stops all programs in this order: pods, boards, extender, control plane.
     pub async fn stop(self) {
         let Self { boards, extender, plane, .. } = self;
         futures::future::join_all(boards.into_iter().map(Board::stop)).await;

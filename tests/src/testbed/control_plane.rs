@@ -1,5 +1,5 @@
-//! etcd, kube-apiserver and kube-controller-manager as child processes, with kubeconfigs per identity; kube-scheduler
-//! apart, since what it needs (its extender) comes in between.
+//! etcd, kube-apiserver and kube-controller-manager as child processes, with a kubeconfig for each identity.
+//! kube-scheduler starts separately, because its extender must start before it.
 //!
 //! All are the pinned, unmodified programs that `hack/control-plane.sh` builds.
 
@@ -22,14 +22,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a program may take to start; a loaded machine needs some seconds.
+/// Longest time that a program may take to start; a loaded machine needs some seconds.
 const START: Duration = Duration::from_secs(60);
-/// How long a program may take to end before it is killed.
+/// Longest time that a program may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(10);
 
-/// A running control plane. Dropped without [`ControlPlane::stop`], its programs are killed.
+/// A running control plane. Dropping it without [`ControlPlane::stop`] kills its programs.
 pub struct ControlPlane {
-    // In the order in which they must end when dropped: an API server whose etcd is gone doesn't end.
+    // Fields are dropped in this order: an API server whose etcd is gone doesn't end.
     scheduler: Option<Process>,
     controller_manager: Option<Process>,
     api_server: Process,
@@ -41,30 +41,31 @@ pub struct ControlPlane {
     client: Client,
 }
 
-/// Which parts of a control plane run.
+/// The parts of a control plane that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// All.
+    /// All programs.
     Whole,
-    /// API server and etcd: nodes and pods are objects that nobody looks after.
+    /// API server and etcd: no controller handles nodes and pods.
     ObjectsOnly,
 }
 
 impl ControlPlane {
-    /// Starts all but the scheduler and waits until pods can be created. `nodes` are the names of the nodes that will
-    /// join: they need identities.
+    /// Starts all programs but the scheduler and waits until pods can be created. `nodes` are the names of the nodes
+    /// that will join, which need identities.
     ///
     /// # Errors
-    /// A program is missing, or does not start.
+    /// A program is missing or does not start.
     pub async fn start(nodes: &[&str]) -> Result<Self> {
         Self::start_as(Extent::Whole, nodes).await
     }
 
-    /// Starts an API server for thousands of nodes and pods that are objects and nothing else: no controllers (a node
-    /// stays as it was written, though nobody renews its lease), no service accounts, no limits on who asks how often.
+    /// Starts an API server for thousands of nodes and pods that exist as objects only. There are no controllers (a
+    /// node stays as it was written, though no lease is renewed), no service accounts, and no limits on the rate of
+    /// requests.
     ///
     /// # Errors
-    /// A program is missing, or does not start.
+    /// A program is missing or does not start.
     pub async fn start_objects_only() -> Result<Self> {
         Self::start_as(Extent::ObjectsOnly, &[]).await
     }
@@ -138,10 +139,10 @@ impl ControlPlane {
         })
     }
 
-    /// Starts kube-scheduler with this configuration, in place of the one that runs.
+    /// Starts kube-scheduler with this configuration, after stopping the running one.
     ///
     /// # Errors
-    /// It does not start, or refuses the configuration (the error has the end of its log).
+    /// kube-scheduler does not start, or refuses the configuration; the error has the end of its log.
     pub async fn start_scheduler(&mut self, config: &SchedulerConfig) -> Result<()> {
         self.stop_scheduler().await;
         let kubeconfig = self.kubeconfig(&Identity::Scheduler)?.to_owned();
@@ -156,7 +157,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Stops kube-scheduler, if it runs.
+    /// Stops kube-scheduler if it runs.
     pub async fn stop_scheduler(&mut self) {
         if let Some(scheduler) = self.scheduler.take() {
             scheduler.stop(STOP).await;
@@ -172,7 +173,7 @@ impl ControlPlane {
     /// A client with the rights of `identity`.
     ///
     /// # Errors
-    /// There is no such identity here.
+    /// The control plane has no such identity.
     pub async fn client_of(&self, identity: &Identity) -> Result<Client> {
         client_from(self.kubeconfig(identity)?).await
     }
@@ -180,7 +181,7 @@ impl ControlPlane {
     /// The kubeconfig file of `identity`.
     ///
     /// # Errors
-    /// There is no such identity here.
+    /// The control plane has no such identity.
     pub fn kubeconfig(&self, identity: &Identity) -> Result<&Path> {
         let path = self.kubeconfigs.get(identity);
         Ok(path.with_context(|| {
@@ -194,13 +195,13 @@ impl ControlPlane {
         &self.network
     }
 
-    /// The folder of this run.
+    /// The folder of this run's files.
     #[must_use]
     pub fn run_dir(&self) -> &RunDir {
         &self.run_dir
     }
 
-    /// The `kubectl` of the same version.
+    /// Path of the `kubectl` with the same version.
     #[must_use]
     pub fn kubectl(&self) -> PathBuf {
         self.programs.kubectl()
@@ -212,10 +213,10 @@ impl ControlPlane {
         std::fs::read_to_string(self.run_dir.log("kube-scheduler")).unwrap_or_default()
     }
 
-    /// Fails, with the end of its log, if one of the programs has ended.
+    /// Fails with the end of the log if one of the programs has ended.
     ///
     /// # Errors
-    /// One has.
+    /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
         [&self.etcd, &self.api_server]
             .into_iter()
@@ -224,7 +225,7 @@ impl ControlPlane {
             .try_for_each(Process::check_running)
     }
 
-    /// Stops everything, in order.
+    /// Stops all programs in order.
     pub async fn stop(mut self) {
         self.stop_scheduler().await;
         if let Some(manager) = &self.controller_manager {

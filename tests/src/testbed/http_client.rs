@@ -1,4 +1,4 @@
-//! The little HTTP that tests and the demo speak to our programs and to functions.
+//! The HTTP client with which tests and the demo call our programs and functions.
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -9,17 +9,17 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use std::time::Duration;
 
-/// A client; cheap to clone.
+/// An HTTP client; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     client: Client<HttpConnector, Full<Bytes>>,
     time: Duration,
 }
 
-/// An answer with its whole body.
+/// An answer with its complete body.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Status.
+    /// Status code.
     pub status: StatusCode,
     /// Headers.
     pub headers: HeaderMap,
@@ -28,34 +28,34 @@ pub struct Answer {
 }
 
 impl HttpClient {
-    /// A client whose requests may take `time` each.
+    /// A client with the timeout `time` for each request.
     #[must_use]
     pub fn new(time: Duration) -> Self {
-        // No idle connections are kept: the functions serve one connection after another.
+        // Functions serve one connection after another, so keep no idle connections.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
         Self { client, time }
     }
 
-    /// GET.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// There was no answer; any status is one.
+    /// There was no answer; an answer with any status is a success.
     pub async fn get(&self, url: &str) -> Result<Answer> {
         self.send(Method::GET, url, Bytes::new()).await
     }
 
-    /// POST with a body.
+    /// Sends a POST request with a body.
     ///
     /// # Errors
-    /// There was no answer; any status is one.
+    /// There was no answer; an answer with any status is a success.
     pub async fn post(&self, url: &str, body: impl Into<Bytes>) -> Result<Answer> {
         self.send(Method::POST, url, body.into()).await
     }
 
-    /// PUT with a body.
+    /// Sends a PUT request with a body.
     ///
     /// # Errors
-    /// There was no answer; any status is one.
+    /// There was no answer; an answer with any status is a success.
     pub async fn put(&self, url: &str, body: impl Into<Bytes>) -> Result<Answer> {
         self.send(Method::PUT, url, body.into()).await
     }
@@ -85,12 +85,12 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Errors
-    /// It is none.
+    /// The body is not JSON.
     pub fn json(&self) -> Result<serde_json::Value> {
         serde_json::from_slice(&self.body).with_context(|| format!("not JSON: {}", self.text()))
     }
 
-    /// The value of an unlabelled, or the sum of a labelled, Prometheus metric in the body; 0 if it is not there.
+    /// The value of an unlabelled Prometheus metric in the body, or the sum of a labelled one; 0 if there is none.
     #[must_use]
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.text();

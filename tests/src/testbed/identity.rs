@@ -1,16 +1,16 @@
-//! Who speaks to the API server: static tokens, one per identity, with the rights that a real cluster gives each.
+//! The identities of the API server's clients: one static token each, with the rights that a real cluster gives them.
 //!
-//! Our own programs get the service accounts of manifests/ and the same rights; nodes are real node identities, held to
-//! their own pods by the node authorizer.
+//! Our own programs have the service accounts of manifests/ and the same rights; nodes are real node identities,
+//! which the node authorizer restricts to their own pods.
 
 use anyhow::{Context as _, Result};
 use ring::rand::SecureRandom as _;
 use std::fmt::Write as _;
 
-/// Somebody who may speak to the API server.
+/// An identity of a client of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// The tests and the demo themselves.
+    /// The tests and the demo.
     Admin,
     /// kube-scheduler.
     Scheduler,
@@ -18,14 +18,14 @@ pub enum Identity {
     ControllerManager,
     /// The scheduler extender.
     Extender,
-    /// The collector (all of them share one service account, as in a DaemonSet).
+    /// The collector; all collectors share one service account, as in a DaemonSet.
     Collector,
     /// The stand-in kubelet of the named node.
     Node(String),
 }
 
 impl Identity {
-    /// A name that is good as a file name.
+    /// The identity as the name of a file.
     #[must_use]
     pub fn file_name(&self) -> String {
         match self {
@@ -62,17 +62,17 @@ impl Identity {
 /// An identity with its token.
 #[derive(Debug, Clone)]
 pub struct Credential {
-    /// Who.
+    /// The identity.
     pub identity: Identity,
-    /// What proves it.
+    /// Token that authenticates the identity.
     pub token: String,
 }
 
 impl Credential {
-    /// Makes up a token for `identity`.
+    /// Generates a token for `identity`.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system has no random bytes.
     pub fn new(identity: Identity) -> Result<Self> {
         let mut bytes = [0u8; 16];
         ring::rand::SystemRandom::new().fill(&mut bytes).ok().context("no random bytes")?;

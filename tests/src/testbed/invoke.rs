@@ -1,4 +1,4 @@
-//! Calling a function over HTTP and checking its answer against the CPU.
+//! Calls a function over HTTP and compares its answer with the CPU's.
 
 use super::http_client::HttpClient;
 use crate::functions::Function;
@@ -6,44 +6,44 @@ use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
 
-/// The port that all functions listen on.
+/// Port of all functions.
 pub const FUNCTION_PORT: u16 = 8080;
 
-/// An input with the output that belongs to it, so that the CPU works it out only once.
+/// An input with its expected output, which the CPU computes only once.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Whose.
+    /// The function that is called.
     pub function: Function,
-    /// What is sent.
+    /// Body of the request.
     pub input: Bytes,
-    /// What should come back.
+    /// Body of the expected answer.
     pub expected: Bytes,
 }
 
 /// A successful, verified call.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// From the first byte sent to the last received.
+    /// Time from sending the first byte to receiving the last.
     pub took: Duration,
-    /// What the function says its OpenCL part took.
+    /// Time of the OpenCL part, as the function reports it.
     pub opencl: Option<Duration>,
-    /// The output.
+    /// Body of the answer.
     pub output: Bytes,
 }
 
 impl Case {
-    /// An input made from a seed; see [`Function::make_input`].
+    /// A case with an input generated from a seed; see [`Function::make_input`].
     ///
     /// # Errors
-    /// Never for inputs that the function itself made.
+    /// None for inputs that the function generated.
     pub fn new(function: Function, size: u16, seed: u64) -> Result<Self> {
         Self::with_input(function, function.make_input(size, seed))
     }
 
-    /// A given input.
+    /// A case with this input.
     ///
     /// # Errors
-    /// The function would refuse it.
+    /// The function would refuse the input.
     pub fn with_input(function: Function, input: Vec<u8>) -> Result<Self> {
         let expected = function.reference(&input)?.into();
         Ok(Self { function, input: input.into(), expected })
@@ -52,7 +52,7 @@ impl Case {
     /// Sends the input to the function at `address` and checks the output.
     ///
     /// # Errors
-    /// No answer, another status than 200 (with what the function says), or a wrong output.
+    /// No answer, another status than success (with the function's message), or a wrong output.
     pub async fn invoke(&self, http: &HttpClient, address: &str) -> Result<Invocation> {
         let url = format!("http://{address}:{FUNCTION_PORT}/");
         let start = Instant::now();

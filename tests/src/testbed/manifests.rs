@@ -1,4 +1,5 @@
-//! What users apply, on a real API server: the manifests, and the tokens that the kubelet would give to their pods.
+//! Applies the manifests to a real API server as users do, and creates the tokens that a kubelet would give to their
+//! pods.
 
 use super::control_plane::ControlPlane;
 use super::identity::Identity;
@@ -11,13 +12,13 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
 
-/// Where the manifests put everything.
+/// Namespace of the manifests.
 pub const NAMESPACE: &str = "kube-fpga";
 
-/// What kubectl says to the administrator, warnings included.
+/// Runs kubectl as the administrator. Returns its output, including warnings.
 ///
 /// # Errors
-/// It fails; the error has its words.
+/// kubectl fails; the error has its message.
 pub async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String> {
     let output = tokio::process::Command::new(plane.kubectl())
         .arg("--kubeconfig")
@@ -33,17 +34,17 @@ pub async fn kubectl(plane: &ControlPlane, arguments: &[&str]) -> Result<String>
 /// Applies a folder of manifests/.
 ///
 /// # Errors
-/// The API server refuses something of it.
+/// The API server refuses a part of it.
 pub async fn apply(plane: &ControlPlane, folder: &str) -> Result<String> {
     let folder = repository().join("manifests").join(folder);
     let folder = folder.to_str().context("the repository's path is not UTF-8")?;
     kubectl(plane, &["apply", "--server-side", "--validate=strict", "-k", folder]).await
 }
 
-/// Creates a pod of that service account, on that node if one is named.
+/// Creates a pod with this service account, on `node` if there is one.
 ///
 /// # Errors
-/// The API server refuses it.
+/// The API server refuses the pod.
 pub async fn create_pod(client: &Client, name: &str, account: &str, node: Option<&str>) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let container = json!([{"name": "c", "image": "none"}]);
@@ -56,10 +57,10 @@ pub async fn create_pod(client: &Client, name: &str, account: &str, node: Option
     Ok(())
 }
 
-/// The token of a service account for the API server, bound to a pod as the kubelet's are, or to none.
+/// A token of a service account for the API server. It is bound to `pod`, like a kubelet's tokens, if there is one.
 ///
 /// # Errors
-/// The API server makes none.
+/// The API server creates no token.
 pub async fn token(client: &Client, account: &str, pod: Option<&str>) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     let bound = pod.map(|name| json!({"apiVersion": "v1", "kind": "Pod", "name": name}));
@@ -69,10 +70,10 @@ pub async fn token(client: &Client, account: &str, pod: Option<&str>) -> Result<
     answer.status.and_then(|status| status.token).context("no token")
 }
 
-/// The administrator's kubeconfig with this token instead of his credentials.
+/// The administrator's kubeconfig with this token instead of the administrator's credentials.
 ///
 /// # Errors
-/// It can't be read.
+/// The kubeconfig can't be read.
 pub fn kubeconfig(plane: &ControlPlane, token: &str) -> Result<Kubeconfig> {
     let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig(&Identity::Admin)?)?;
     for user in &mut kubeconfig.auth_infos {
@@ -84,7 +85,7 @@ pub fn kubeconfig(plane: &ControlPlane, token: &str) -> Result<Kubeconfig> {
 /// A client with this token.
 ///
 /// # Errors
-/// There can be none.
+/// The client can't be created.
 pub async fn client(plane: &ControlPlane, token: &str) -> Result<Client> {
     let kubeconfig = kubeconfig(plane, token)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -1,30 +1,32 @@
-//! A loopback network for one test bed: 127.N.0.0/16. All of 127/8 is this machine, so every program, node and pod gets
-//! an address of its own and the usual port, and nothing can take a port between its choice and its use.
+//! A loopback network for one test bed: 127.N.0.0/16. All addresses of 127/8 belong to this machine, so each program,
+//! node and pod has its own address and can use the usual port, and no other program can take a port between its
+//! choice and its use.
 
 use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Where the claim on a network is held.
+/// Port that is bound to claim a network.
 const CLAIM_PORT: u16 = 29999;
 
-/// How many test beds a machine can have: 127.10 to 127.249.
+/// Most test beds on a machine: 127.10 to 127.249.
 const NETWORKS: u32 = 240;
 
-/// The network of one test bed; released when dropped.
+/// The network of a test bed, released when dropped.
 #[derive(Debug)]
 pub struct Network {
     octet: u8,
-    /// Held open: who binds it owns the network, and the kernel gives it back when the program ends.
+    /// The listener that claims the network. The kernel releases the port when the program ends.
     _claim: TcpListener,
 }
 
 impl Network {
-    /// Takes a network that nobody has.
+    /// Claims a free network.
     ///
     /// # Errors
-    /// All are taken.
+    /// All networks are claimed.
     pub fn claim() -> Result<Self> {
-        // Start somewhere else in each process, so that one that died a moment ago is not met again.
+        // Processes start their search at different networks, so that the network of a process that ended a moment
+        // ago is not used again at once.
         let start = std::process::id() % NETWORKS;
         (0..NETWORKS)
             .filter_map(|step| u8::try_from(10 + (start + step) % NETWORKS).ok())
@@ -37,33 +39,33 @@ impl Network {
             )
     }
 
-    /// The address of the control plane.
+    /// Address of the control plane.
     #[must_use]
     pub fn control_plane(&self) -> Ipv4Addr {
         Ipv4Addr::new(127, self.octet, 0, 1)
     }
 
-    /// The addresses of a node (counted from 0): its own, and those of its pods.
+    /// The addresses of the node with this index (from 0): its own and those of its pods.
     #[must_use]
     pub fn node(&self, index: u8) -> NodeNetwork {
         NodeNetwork { octets: [127, self.octet, index.saturating_add(1)] }
     }
 }
 
-/// The part of a test bed's network that a node has: 127.N.M.0/24.
+/// The part of a test bed's network that belongs to a node: 127.N.M.0/24.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeNetwork {
     octets: [u8; 3],
 }
 
 impl NodeNetwork {
-    /// The node itself.
+    /// Address of the node itself.
     #[must_use]
     pub fn host(&self) -> Ipv4Addr {
         self.address(1)
     }
 
-    /// The addresses for pods.
+    /// Addresses for pods.
     pub fn pods(self) -> impl Iterator<Item = Ipv4Addr> {
         (10..=250).map(move |last| self.address(last))
     }

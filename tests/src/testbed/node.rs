@@ -1,8 +1,8 @@
-//! A stand-in for the kubelet: a node that runs the pods bound to it as local processes, and tells the truth about them.
+//! A stand-in for the kubelet: a node that runs its pods as local processes, and reports their true status.
 //!
-//! It registers its Node, renews its Lease, and keeps pod status: phase, readiness, exit codes, restarts, graceful
-//! deletion. It knows no images, volumes, cgroups or probes: a container is its `command` with `args` and `env`, and it
-//! is ready when its declared ports accept connections. Each pod has a loopback address of its own.
+//! The node registers its Node, renews its Lease, and maintains the status of pods: phase, readiness, exit codes,
+//! restarts, graceful deletion. There are no images, volumes, cgroups or probes: a container is its `command` with
+//! `args` and `env`, and is ready when its declared ports accept connections. Each pod has its own loopback address.
 
 mod command;
 mod pod;
@@ -24,22 +24,22 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, info, warn};
 
-/// What a node is.
+/// The specification of a node.
 #[derive(Debug, Clone)]
 pub struct NodeSpec {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its labels, besides the usual ones.
+    /// Labels besides the usual ones.
     pub labels: BTreeMap<String, String>,
-    /// Its addresses.
+    /// Addresses of the node and its pods.
     pub network: NodeNetwork,
-    /// What each of its containers finds in its environment, unless the pod says otherwise.
+    /// Environment of all containers; a pod's own variables replace these.
     pub env: BTreeMap<String, String>,
-    /// Where its pods' logs go: `DIR/POD/CONTAINER.log`.
+    /// Folder for the logs of pods: `DIR/POD/CONTAINER.log`.
     pub pods_dir: PathBuf,
 }
 
-/// A running node. Dropped without [`Node::stop`], its processes are killed.
+/// A running node. Dropping it without [`Node::stop`] kills its processes.
 #[derive(Debug)]
 pub struct Node {
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ pub struct Node {
     tasks: JoinSet<()>,
 }
 
-/// What the node's pods share.
+/// State that the node's pods share.
 struct Shared {
     spec: NodeSpec,
     client: Client,
@@ -61,8 +61,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Node {
-    /// Registers the node and begins to run what is bound to it; `client` has the node's own identity. It is Ready, and
-    /// rid of its not-ready taint, a moment later: see [`Node::wait_ready`].
+    /// Registers the node and starts to run its pods; `client` has the node's identity. The node becomes ready, and
+    /// loses its not-ready taint, a moment later: see [`Node::wait_ready`].
     ///
     /// # Errors
     /// The API server refuses the node.
@@ -78,22 +78,22 @@ impl Node {
         Ok(Self { shared, shutdown, tasks })
     }
 
-    /// Its name.
+    /// Name of the node.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.spec.name
     }
 
-    /// Where the logs of the named pod are.
+    /// Folder with the logs of the named pod.
     #[must_use]
     pub fn pod_dir(&self, pod: &str) -> PathBuf {
         self.shared.spec.pods_dir.join(pod)
     }
 
-    /// Waits until pods can be placed here.
+    /// Waits until pods can be placed on the node.
     ///
     /// # Errors
-    /// They can't within the time.
+    /// The node does not become ready in time.
     pub async fn wait_ready(&self, time: Duration) -> Result<()> {
         let nodes: Api<KubeNode> = Api::all(self.shared.client.clone());
         super::wait::until(&format!("the node {} to be ready", self.name()), time, async || {
@@ -104,23 +104,23 @@ impl Node {
         .await
     }
 
-    /// Ends its pods' processes and leaves the cluster to find out, as a machine does that is switched off.
+    /// Ends the pods' processes without telling the cluster, like a machine that is switched off.
     pub async fn stop(mut self) {
         self.shutdown.send_replace(true);
-        // The lease task never ends by itself; the pods' task does when all processes have ended.
+        // The lease's task runs until it is aborted; the pods' task ends when all processes have ended.
         self.tasks.join_next().await;
         self.tasks.shutdown().await;
     }
 }
 
-/// What a pod's task is told.
+/// The desired state of a pod, for the pod's task.
 #[derive(Debug, Clone)]
 enum Desired {
-    /// To run this pod, or to end it if it is marked as deleted.
+    /// Run this pod, or end it if it is marked as deleted.
     Pod(Box<Pod>),
-    /// The pod is gone from the API server: its processes must go at once.
+    /// The pod is gone from the API server: kill its processes at once.
     Gone,
-    /// The node stops: end the processes, tell nobody.
+    /// The node stops: end the processes without reporting.
     NodeStops,
 }
 
@@ -134,13 +134,13 @@ async fn run_pods(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
             event = events.try_next() => match event {
                 Ok(Some(event)) => pods.handle(event),
                 Ok(None) => break,
-                // The watcher begins anew by itself; without a pause it would do so in a tight loop.
+                // The watcher restarts by itself; a pause prevents a tight loop.
                 Err(error) => {
                     warn!(%error, "Watching pods failed");
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             },
-            // It changes once, to true; an error means that the node was dropped.
+            // The value changes once, to true; an error means that the node was dropped.
             _ = stopping.changed() => break,
         }
     }
@@ -151,11 +151,11 @@ async fn run_pods(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
     info!("Stopped");
 }
 
-/// The pods of a node, by UID.
+/// The pods of a node by UID.
 struct Pods {
     shared: Arc<Shared>,
     known: HashMap<String, watch::Sender<Desired>>,
-    /// UIDs seen since a listing began.
+    /// UIDs in the current listing.
     listed: Vec<String>,
     tasks: JoinSet<()>,
 }
@@ -203,7 +203,7 @@ impl Shared {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    /// Back to the end of the queue, so that an address rests before it is used again.
+    /// Appends the address to the queue, so that it isn't used again soon.
     fn give_address_back(&self, address: Ipv4Addr) {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner).push_back(address);
     }

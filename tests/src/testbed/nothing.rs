@@ -1,5 +1,5 @@
-//! The extender that does nothing, against which ours is measured: it keeps all nodes, scores them all 0, and reads no
-//! more of a request than the names that it has to repeat.
+//! The do-nothing extender, the reference for ours: it keeps all nodes, scores them all 0, and reads only the names
+//! that it must repeat from a request.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -74,13 +74,13 @@ struct PreemptAnswer<'a> {
     node_name_to_meta_victims: Option<&'a RawValue>,
 }
 
-/// Serves until the listener fails.
+/// Serves requests until the listener fails.
 ///
 /// # Errors
-/// It did.
+/// The listener failed.
 pub async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
     let listener = listener.tap_io(|stream| {
-        // Without it, it would only be slower.
+        // Without this option the extender would only be slower.
         let _ = stream.set_nodelay(true);
     });
     let router = Router::new()

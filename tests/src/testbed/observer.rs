@@ -1,5 +1,5 @@
-//! Stands between kube-scheduler and extenders as a Service would (each request to the next replica that is there), and
-//! keeps what was asked about whom.
+//! A proxy between kube-scheduler and the replicas of an extender. Like a Service, it sends each request to the next
+//! available replica; it records the requests and the answers.
 
 use super::http_client::HttpClient;
 use anyhow::{Context as _, Result};
@@ -16,22 +16,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// An exchange between kube-scheduler and an extender.
+/// A request of kube-scheduler with the extender's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// `filter`, `prioritize` or `preempt`.
     pub verb: String,
-    /// The pod that it was about.
+    /// Name of the request's pod.
     pub pod: String,
-    /// The nodes that kube-scheduler named.
+    /// The nodes in the request.
     pub candidates: Vec<String>,
-    /// The nodes that the extender named in its answer.
+    /// The nodes in the answer.
     pub answered: Vec<String>,
-    /// Which replica answered.
+    /// Index of the replica that answered.
     pub replica: usize,
 }
 
-/// The observer; it ends when dropped, but for exchanges in the making.
+/// The running proxy. It ends when dropped, except for requests in progress.
 #[derive(Debug)]
 pub struct Observer {
     shared: Arc<Shared>,
@@ -81,10 +81,10 @@ struct Scored {
 }
 
 impl Observer {
-    /// Listens on `address`, in front of the extenders at these URLs.
+    /// Listens on `address` and passes requests to the extenders at these URLs.
     ///
     /// # Errors
-    /// The address is taken.
+    /// The address can't be bound.
     pub async fn start(address: SocketAddr, replicas: Vec<String>) -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(address)
             .await
@@ -100,27 +100,27 @@ impl Observer {
             .layer(DefaultBodyLimit::disable())
             .with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
-            // It ends with the task.
+            // The server runs until its task is aborted.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { shared, url: format!("http://{address}"), server })
     }
 
-    /// What to write into kube-scheduler's configuration.
+    /// The URL for kube-scheduler's configuration.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Stops listening; returns what was asked, in order, with answers.
+    /// Stops listening, and returns the recorded calls in order.
     pub async fn stop(mut self) -> Vec<Call> {
         self.server.abort();
-        // Cancelled, which is what was asked for.
+        // The result is the cancellation requested above.
         let _ = (&mut self.server).await;
         self.calls()
     }
 
-    /// What was asked so far.
+    /// The calls recorded so far.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()

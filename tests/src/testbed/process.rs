@@ -1,7 +1,8 @@
-//! A supervised child process: its own process group, its output in a file, ended with the test bed whatever happens.
+//! A supervised child process in its own process group, with its output in a file. It ends with the test bed in any
+//! case.
 //!
-//! The kernel kills a child when the *thread* that forked it ends (PR_SET_PDEATHSIG), so one thread that lives as long
-//! as the program does all the forking. A panic, Ctrl-C or SIGKILL of the program leaves nothing behind.
+//! The kernel kills a child when the *thread* that forked it ends (PR_SET_PDEATHSIG), so a single thread that lives
+//! as long as the program forks all children. A panic, Ctrl-C or SIGKILL of the program leaves no process behind.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -19,38 +20,38 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a drop waits for the end of a process that was killed.
+/// Longest time that a drop waits for the end of the killed process.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// The specification of a process.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
-    /// What to call it in messages.
+    /// Name of the process in messages.
     pub name: String,
     /// The program: a path, or a name that is looked up in `PATH`.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<OsString>,
-    /// Variables added to, or replaced in, the environment.
+    /// Variables that are added to the environment or replaced in it.
     pub env: BTreeMap<String, String>,
-    /// Whether it sees the caller's environment at all.
+    /// Whether the process inherits the caller's environment.
     pub inherit_env: InheritEnv,
-    /// Where its standard output and error go (appended).
+    /// File to which standard output and standard error are appended.
     pub log: PathBuf,
-    /// Working directory, if not the caller's.
+    /// Working directory; `None` for the caller's.
     pub working_dir: Option<PathBuf>,
 }
 
-/// Whether a child sees the caller's environment.
+/// Whether a child inherits the caller's environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InheritEnv {
-    /// All of it.
+    /// The child inherits all variables.
     Yes,
-    /// Nothing of it.
+    /// The child inherits no variable.
     No,
 }
 
-/// A running, or ended, child. Dropping it kills the whole process group.
+/// A running or ended child. Dropping it kills its whole process group.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -62,14 +63,14 @@ pub struct Process {
 #[derive(Debug)]
 struct Shared {
     pid: Pid,
-    /// Held while a signal is sent, so that a reaped pid is never signalled.
+    /// Locked while a signal is sent, so that a reaped pid is never signalled.
     reaped: Mutex<bool>,
-    /// Notified when it has been reaped.
+    /// Notified when the child has been reaped.
     ended: Condvar,
 }
 
 impl ProcessSpec {
-    /// Runs `program` with the caller's environment, and its output in `log`.
+    /// A process that runs `program` with the caller's environment and its output in `log`.
     pub fn new(name: impl Into<String>, program: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
         Self {
             name: name.into(),
@@ -82,7 +83,7 @@ impl ProcessSpec {
         }
     }
 
-    /// Adds one argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
@@ -96,7 +97,7 @@ impl ProcessSpec {
         self
     }
 
-    /// Sets one variable.
+    /// Sets a variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
@@ -126,7 +127,7 @@ impl Process {
     /// Starts the process.
     ///
     /// # Errors
-    /// The log can't be written or the program can't be started.
+    /// The log can't be written, or the program can't be started.
     pub fn start(spec: &ProcessSpec) -> Result<Self> {
         let name = spec.name.clone();
         let child = fork_on_the_spawner(spec.command()?)
@@ -142,40 +143,40 @@ impl Process {
         Ok(Self { name, log: spec.log.clone(), shared, exit })
     }
 
-    /// Its name.
+    /// Name of the process.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id.
+    /// Id of the process.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.shared.pid.as_raw()
     }
 
-    /// How it ended, if it has.
+    /// The exit status; `None` while the process runs.
     #[must_use]
     pub fn exit_status(&self) -> Option<ExitStatus> {
         *self.exit.borrow()
     }
 
-    /// Its log file.
+    /// Path of the log.
     #[must_use]
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines of its log.
+    /// The last bytes of the log as text.
     #[must_use]
     pub fn log_tail(&self) -> String {
         tail_of(&self.log)
     }
 
-    /// Fails, with the end of the log, if the process has ended.
+    /// Fails with the end of the log if the process has ended.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn check_running(&self) -> Result<()> {
         match self.exit_status() {
             None => Ok(()),
@@ -183,23 +184,24 @@ impl Process {
         }
     }
 
-    /// Sends a signal: SIGKILL to the whole process group, others to the process alone, as container runtimes do.
-    /// Nothing happens if it has ended.
+    /// Sends a signal: SIGKILL to the whole process group, other signals to the process only, like container
+    /// runtimes. Does nothing if the process has ended.
     pub fn signal(&self, signal: Signal) {
         self.shared.signal(signal);
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub async fn wait(&self) -> ExitStatus {
         let mut exit = self.exit.clone();
         match exit.wait_for(Option::is_some).await {
             Ok(status) => status.unwrap_or_else(|| ExitStatus::from_raw(0)),
-            // The waiter thread never goes without a status; were it to, the process is gone all the same.
+            // The waiter thread always sends a status before it ends. If it ever didn't, the process would be gone
+            // too.
             Err(_) => ExitStatus::from_raw(Signal::SIGKILL as i32),
         }
     }
 
-    /// Asks it to end (SIGTERM), and kills it if it hasn't after `grace`.
+    /// Sends SIGTERM, and SIGKILL if the process hasn't ended after `grace`.
     pub async fn stop(&self, grace: Duration) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         if let Ok(status) = tokio::time::timeout(grace, self.wait()).await {
@@ -208,7 +210,7 @@ impl Process {
         self.kill().await
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
+    /// Sends SIGKILL and waits until the process ends.
     pub async fn kill(&self) -> ExitStatus {
         self.signal(Signal::SIGKILL);
         self.wait().await
@@ -218,7 +220,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
-        // The folder that it writes to is often removed next.
+        // The folder with the process's files is often removed next.
         let reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.shared.ended.wait_timeout_while(reaped, LAST_BREATH, |reaped| !*reaped);
     }
@@ -228,13 +230,13 @@ impl Shared {
     fn signal(&self, signal: Signal) {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
-            // ESRCH, the only error that can be, means that it has ended by itself.
+            // The only possible error is ESRCH: the process has ended by itself.
             let _ = if signal == Signal::SIGKILL { killpg(self.pid, signal) } else { kill(self.pid, signal) };
         }
     }
 }
 
-/// The end of a text file, for error messages.
+/// The last 2000 bytes of a text file, for error messages.
 #[must_use]
 pub fn tail_of(path: &Path) -> String {
     const BYTES: u64 = 2000;
@@ -250,7 +252,7 @@ pub fn tail_of(path: &Path) -> String {
 }
 
 fn wait_for(mut child: Child, shared: &Shared, exit: &watch::Sender<Option<ExitStatus>>) {
-    // First without reaping, so that the process group still exists when its left-overs are killed.
+    // Wait without reaping first, so that the process group still exists when its remaining processes are killed.
     while let Err(nix::errno::Errno::EINTR) =
         waitid(Id::Pid(shared.pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
     {}
@@ -265,7 +267,7 @@ fn wait_for(mut child: Child, shared: &Shared, exit: &watch::Sender<Option<ExitS
 
 type ForkOrder = (Command, mpsc::SyncSender<std::io::Result<Child>>);
 
-/// The thread that forks; it never ends before the program.
+/// The thread that forks all children; it lives as long as the program.
 static SPAWNER: LazyLock<Mutex<mpsc::Sender<ForkOrder>>> = LazyLock::new(|| {
     let (send, receive) = mpsc::channel::<ForkOrder>();
     // If the thread can't be started, `receive` is dropped and every order fails.
@@ -291,14 +293,14 @@ fn end_with_this_thread(command: &mut Command) {
     let parent = nix::unistd::getpid();
     let set = move || {
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // Were the parent gone already, the signal would never come.
+        // If the parent has already ended, the signal would never be sent.
         if nix::unistd::getppid() != parent {
             return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; `set` makes two system calls
-    // (prctl, getppid), allocates nothing and takes no lock.
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; `set` makes two system calls (prctl,
+    // getppid), allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(set);
     }

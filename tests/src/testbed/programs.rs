@@ -1,4 +1,4 @@
-//! Where our own programs are: beside the test's or the demo's own binary, in cargo's target folder.
+//! Paths of our own programs: they lie beside the binary of the test or the demo, in cargo's target folder.
 
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ pub fn repository() -> PathBuf {
     package.parent().unwrap_or(package).to_owned()
 }
 
-/// A file that `cargo build --workspace` makes, for example `fpga-collector` or `libfpga_opencl_icd.so`.
+/// The path of a file that `cargo build --workspace` builds, for example `fpga-collector` or `libfpga_opencl_icd.so`.
 ///
 /// # Errors
-/// It is not there.
+/// The file is missing.
 pub fn built(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program's own path is unknown")?;
     let dir = own.parent().context("this program lies in no folder")?;
-    // Tests lie one folder deeper, in deps/.
+    // Binaries of tests lie one folder deeper, in deps/.
     let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
     let path = dir.join(name);
     if !path.exists() {

@@ -1,9 +1,10 @@
-//! The folder of one test bed's run: sockets, data, logs. Removed at the end, but kept, and named, when something failed.
+//! The folder of a test bed's run: sockets, data, logs. It is removed at the end. After a failure it is kept, and its
+//! path is printed.
 
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 
-/// A temporary folder with a short path (a unix socket's may have 107 bytes).
+/// A temporary folder with a short path, because paths of unix sockets are limited to 107 bytes.
 #[derive(Debug)]
 pub struct RunDir {
     dir: Option<tempfile::TempDir>,
@@ -11,10 +12,10 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes one in the system's folder for temporary files.
+    /// Creates the folder in the system's folder for temporary files.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The folder can't be created.
     pub fn new() -> Result<Self> {
         let dir =
             tempfile::Builder::new().prefix("fpga-").tempdir().context("can't make a temporary folder")?;
@@ -23,13 +24,13 @@ impl RunDir {
         Ok(Self { dir: Some(dir), path })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the log of the named program goes.
+    /// Path of the log of the named program.
     #[must_use]
     pub fn log(&self, name: &str) -> PathBuf {
         self.path.join("logs").join(format!("{name}.log"))

@@ -1,5 +1,6 @@
-//! A cluster of a thousand nodes that are API objects and nothing else: written by the test, some of them with boards.
-//! A real API server, a real kube-scheduler and a real extender don't see the difference, for pods are only placed.
+//! A cluster with a thousand nodes that exist as API objects only, some of them with boards. API server,
+//! kube-scheduler and extender are real; to them the nodes look like any others, because pods are placed and never
+//! run.
 
 pub mod bound;
 pub mod collectors;
@@ -26,19 +27,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the first replica of the extender listens, and where for streams; the others ten further each.
+/// Ports of the first replica of the extender, for requests and for streams; each further replica adds ten.
 const EXTENDER_PORT: u16 = 9461;
 const STREAM_PORT: u16 = 9463;
-/// What collectors show to replicas.
+/// Token of the streams from collectors to replicas.
 const TOKEN: &str = "a-token-for-this-test-bed-only";
-/// Requests to the API server at once.
+/// Number of concurrent requests to the API server.
 const AT_ONCE: usize = 40;
-/// How long anything may take.
+/// Longest time that a step may take.
 const LONG: Duration = Duration::from_secs(60);
-/// How often a state is written again while pods are waited for: longer than pods take that are not rejected.
+/// Interval between writes of a state while pods are waited for. It exceeds the time in which a pod is placed that is
+/// not rejected.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// A running cluster of that kind. Dropped without [`ScaleBed::stop`], its programs are killed.
+/// A running cluster. Dropping it without [`ScaleBed::stop`] kills its programs.
 pub struct ScaleBed {
     plane: ControlPlane,
     ground: Ground,
@@ -47,14 +49,14 @@ pub struct ScaleBed {
 }
 
 impl ScaleBed {
-    /// Starts an API server and writes the nodes; neither scheduler nor extender run yet.
+    /// Starts an API server and creates the nodes; scheduler and extender don't run yet.
     ///
     /// # Errors
     /// A program is missing or does not start, or the API server refuses a node.
     pub async fn start(ground: Ground) -> Result<Self> {
         let plane = ControlPlane::start_objects_only().await?;
         let nodes: Api<Node> = Api::all(plane.client().clone());
-        // The extender takes a state's age at first sight from the time at which its field manager wrote.
+        // At first sight the extender computes a state's age from the time at which this field manager wrote it.
         let written_by = PostParams {
             field_manager: Some(fpga_core::node_state::FIELD_MANAGER.to_owned()),
             ..PostParams::default()
@@ -80,13 +82,13 @@ impl ScaleBed {
         &self.plane
     }
 
-    /// What the nodes are.
+    /// The specification of the nodes.
     #[must_use]
     pub const fn ground(&self) -> &Ground {
         &self.ground
     }
 
-    /// An HTTP client.
+    /// The HTTP client of the cluster.
     #[must_use]
     pub const fn http(&self) -> &HttpClient {
         &self.http
@@ -98,7 +100,7 @@ impl ScaleBed {
         self.replica_url(0, path)
     }
 
-    /// The URL of a path on a replica of the extender, counted from 0.
+    /// The URL of a path on the replica with this index, from 0.
     #[must_use]
     pub fn replica_url(&self, replica: u16, path: &str) -> String {
         format!("http://{}{path}", self.on_control_plane(EXTENDER_PORT + 10 * replica))
@@ -108,30 +110,30 @@ impl ScaleBed {
         SocketAddr::from((self.plane.network().control_plane(), port))
     }
 
-    /// The file with the token of the streams.
+    /// Path of the file with the token of the streams.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
         self.plane.run_dir().path().join("token")
     }
 
-    /// Where a replica takes streams, as collectors are told.
+    /// The URL for streams to a replica, as collectors get it.
     #[must_use]
     pub fn stream_url(&self, replica: u16) -> String {
         format!("http://{}", self.on_control_plane(STREAM_PORT + 10 * replica))
     }
 
-    /// Starts the extender, in place of the one that runs, and waits until it is ready.
+    /// Starts the extender, after killing the running one, and waits until it is ready.
     ///
     /// # Errors
-    /// It does not get ready.
+    /// The extender does not become ready.
     pub async fn start_extender(&mut self, args: &[&str]) -> Result<()> {
         self.start_replica(0, args).await
     }
 
-    /// The same for a replica. It takes streams.
+    /// Starts a replica, which also takes streams, after killing the running one. Waits until it is ready.
     ///
     /// # Errors
-    /// It does not get ready.
+    /// The replica does not become ready.
     pub async fn start_replica(&mut self, replica: u16, args: &[&str]) -> Result<()> {
         self.kill_replica(replica).await;
         let program = "fpga-scheduler-extender";
@@ -162,31 +164,31 @@ impl ScaleBed {
         self.kill_replica(0).await;
     }
 
-    /// The same for a replica.
+    /// Kills a replica, as a crash would.
     pub async fn kill_replica(&mut self, replica: u16) {
         if let Some(extender) = self.extenders.remove(&replica) {
             extender.kill().await;
         }
     }
 
-    /// The process of the extender, if it runs.
+    /// Process id of the extender, if it runs.
     #[must_use]
     pub fn extender_pid(&self) -> Option<i32> {
         self.extenders.get(&0).map(Process::pid)
     }
 
-    /// A metric of the extender.
+    /// The value of a metric of the extender.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The extender does not answer.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         Ok(self.http.get(&self.extender_url("/metrics")).await?.metric(name))
     }
 
-    /// Waits until something holds for what the extender knows of a node.
+    /// Waits until `holds` returns true for the extender's knowledge of a node.
     ///
     /// # Errors
-    /// It doesn't, in time.
+    /// The time is over.
     pub async fn wait_until_known(
         &self,
         node: &str,
@@ -202,29 +204,29 @@ impl ScaleBed {
         .await
     }
 
-    /// Starts kube-scheduler, in place of the one that runs.
+    /// Starts kube-scheduler, after stopping the running one.
     ///
     /// # Errors
-    /// It does not start.
+    /// kube-scheduler does not start.
     pub async fn start_scheduler(&mut self, config: &SchedulerConfig) -> Result<()> {
         self.plane.start_scheduler(config).await
     }
 
-    /// Stops kube-scheduler.
+    /// Stops kube-scheduler if it runs.
     pub async fn stop_scheduler(&mut self) {
         self.plane.stop_scheduler().await;
     }
 
-    /// The pods.
+    /// The API for pods.
     #[must_use]
     pub fn pods(&self) -> Api<Pod> {
         Api::default_namespaced(self.plane.client().clone())
     }
 
-    /// Creates `count` pods called BATCH-N.
+    /// Creates `count` pods named BATCH-N.
     ///
     /// # Errors
-    /// The API server refuses one.
+    /// The API server refuses a pod.
     pub async fn create_pods(&self, batch: &str, kind: Kind, count: usize) -> Result<()> {
         let pods = self.pods();
         futures::stream::iter((0..count).map(Ok))
@@ -239,15 +241,15 @@ impl ScaleBed {
             .await
     }
 
-    /// Deletes a batch and waits until it is gone.
+    /// Deletes a batch of pods and waits until they are gone.
     ///
     /// # Errors
-    /// It does not go.
+    /// The time is over.
     pub async fn delete_pods(&self, batch: &str) -> Result<()> {
         let of_batch = ListParams::default().labels(&format!("{BATCH}={batch}"));
         let pods = self.pods();
         wait::until(&format!("the pods of {batch} to be gone"), LONG, async || {
-            // Nobody is there to end them, so no grace.
+            // No node ends the pods, so they need no grace period.
             pods.delete_collection(&DeleteParams::default().grace_period(0), &of_batch).await?;
             let left = pods.list_metadata(&of_batch.clone().limit(1)).await?;
             Ok(left.items.is_empty().then_some(()))
@@ -255,7 +257,7 @@ impl ScaleBed {
         .await
     }
 
-    /// The nodes of a batch's pods that are placed, by pod.
+    /// The node of each placed pod of a batch.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -265,7 +267,7 @@ impl ScaleBed {
         Ok(pods.filter_map(|pod| Some((pod.metadata.name?, pod.spec?.node_name?))).collect())
     }
 
-    /// How often kube-scheduler said why a pod of the batch is not placed, with one of the messages.
+    /// The messages of kube-scheduler's events about pods of the batch that it could not place.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -280,10 +282,10 @@ impl ScaleBed {
         Ok(of_batch.map(|event| event.message.unwrap_or_default()).collect())
     }
 
-    /// Waits until kube-scheduler said of some pod of the batch why it is not placed.
+    /// Waits for an event that says why a pod of the batch is not placed, and returns its message.
     ///
     /// # Errors
-    /// It doesn't, in time.
+    /// The time is over.
     pub async fn why_pending(&self, batch: &str) -> Result<String> {
         wait::until(&format!("an event about pods of {batch}"), LONG, async || {
             Ok(self.failed_attempts(batch).await?.pop())
@@ -294,7 +296,7 @@ impl ScaleBed {
     /// Waits until all `count` pods of a batch are placed.
     ///
     /// # Errors
-    /// They are not, in time.
+    /// The time is over.
     pub async fn wait_until_placed(&self, batch: &str, count: usize) -> Result<()> {
         let placed = bound::watch(&self.pods(), batch, count, LONG).await?;
         if placed.len() < count {
@@ -304,12 +306,12 @@ impl ScaleBed {
         self.plane.check_running()
     }
 
-    /// Writes the state of the node that holds the bitstream again and again, as its collector does once a minute at least.
-    /// kube-scheduler looks at a pod that the extender rejected again when something happens in the cluster, or after five
-    /// minutes: where nothing else happens any more, such a write is what wakes the last one.
+    /// Writes the state of the node with the bitstream again and again, as its collector does at least once a minute.
+    /// kube-scheduler tries a rejected pod again when something in the cluster changes, or after five minutes.
+    /// Without other changes these writes wake the last pods.
     ///
     /// # Errors
-    /// The API server refuses it; else it does not end.
+    /// The API server refuses a write; otherwise the function never returns.
     pub async fn heartbeats(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.plane.client().clone());
         let holder = nodes::name(self.ground.holder());
@@ -324,7 +326,7 @@ impl ScaleBed {
         Ok(())
     }
 
-    /// Stops everything, in order.
+    /// Stops all programs in order.
     pub async fn stop(mut self) {
         self.stop_scheduler().await;
         for extender in self.extenders.values() {

@@ -1,7 +1,8 @@
-//! The containers of the shipped manifests as local processes, with the commands, variables and files that the API server
-//! has for them. What a kubelet and a container runtime give a pod has stand-ins here: a folder per volume in place of mounts,
-//! a loopback address in place of the pod's own network (there 127.0.0.1 and 0.0.0.0 are the pod itself), a kubeconfig with the
-//! pod's token in place of the in-cluster configuration, and the built program in place of an image.
+//! Runs the containers of the shipped manifests as local processes, with the commands, variables and files that the
+//! API server has for them. There are stand-ins for what a kubelet and a container runtime provide: a folder for each
+//! volume instead of mounts, a loopback address instead of the pod's own network (in which 127.0.0.1 and 0.0.0.0 are
+//! the pod itself), a kubeconfig with the pod's token instead of the in-cluster configuration, and the built program
+//! instead of an image.
 
 use super::control_plane::ControlPlane;
 use super::manifests::{self, NAMESPACE, kubectl};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// A pod of a Deployment or DaemonSet that was applied.
+/// A pod of an applied Deployment or DaemonSet.
 #[derive(Debug)]
 pub struct ShippedPod {
     spec: Value,
@@ -25,19 +26,19 @@ pub struct ShippedPod {
     uid: String,
     node: String,
     address: Ipv4Addr,
-    /// The pod's own folder, and that which stands for the root of its node.
+    /// The pod's own folder, and the folder that stands for its node's root.
     own: PathBuf,
     node_root: PathBuf,
     kubeconfig: PathBuf,
-    /// Per volume its folder.
+    /// The folder of each volume.
     volumes: BTreeMap<String, PathBuf>,
 }
 
 impl ShippedPod {
-    /// A pod of `workload` (for example `daemonset/fpga-collector`) on a node, with an object and a token of its own.
+    /// Creates a pod of `workload` (for example `daemonset/fpga-collector`) on a node, with its own object and token.
     ///
     /// # Errors
-    /// The API server has no such workload, or one of its volumes has no content.
+    /// The API server has no such workload, or a volume has no content.
     pub async fn create(
         plane: &ControlPlane,
         workload: &str,
@@ -69,7 +70,7 @@ impl ShippedPod {
         Ok(pod)
     }
 
-    /// The folder that a volume is, with its content.
+    /// The folder of a volume, with its content.
     async fn folder_of(
         &self,
         plane: &ControlPlane,
@@ -99,10 +100,10 @@ impl ShippedPod {
         Ok(folder)
     }
 
-    /// The process that a container of the pod is.
+    /// The process for a container of the pod.
     ///
     /// # Errors
-    /// The pod has no such container, or it says what has no stand-in here.
+    /// The pod has no such container, or the container uses something without a stand-in.
     pub async fn process(&self, plane: &ControlPlane, container: &str) -> Result<ProcessSpec> {
         let lists = [&self.spec["containers"], &self.spec["initContainers"]];
         let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
@@ -135,7 +136,8 @@ impl ShippedPod {
         let log = plane.run_dir().log(&format!("{}-{container}", self.name));
         let program = self.program(plane, found["image"].as_str().unwrap_or_default())?;
         let mut spec = ProcessSpec::new(format!("{container} of {}", self.name), program, log);
-        // An image's entry point is its program; a command takes its place, and here names the same one.
+        // The entry point of an image is its program. A container's command replaces it, and names the same program
+        // here.
         spec = spec.args(words("args"));
         for (name, value) in &env {
             spec = spec.env(name, local(value));
@@ -143,7 +145,7 @@ impl ShippedPod {
         Ok(spec.env("FPGA_KUBECONFIG", self.kubeconfig.display().to_string()))
     }
 
-    /// The folder that is mounted for the volume of this name.
+    /// The folder of the volume with this name.
     ///
     /// # Errors
     /// There is no such volume.
@@ -151,7 +153,7 @@ impl ShippedPod {
         Ok(self.volumes.get(name).with_context(|| format!("{} has no volume {name}", self.name))?)
     }
 
-    /// Its kubeconfig.
+    /// Path of the pod's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
@@ -178,14 +180,14 @@ impl ShippedPod {
         })
     }
 
-    /// In the pod's own network these two are the pod.
+    /// Replaces the two addresses that mean the pod itself in its own network.
     fn localised(&self, text: &str) -> String {
         let address = self.address.to_string();
         text.replace("127.0.0.1", &address).replace("0.0.0.0", &address)
     }
 }
 
-/// `text` with the path in it, if there is one, where its mount is.
+/// Replaces the path in `text`, if it has one, by the path below the folder of its mount.
 fn mounted(text: &str, mounts: &BTreeMap<String, PathBuf>) -> String {
     let Some(start) = text.find('/') else { return text.to_owned() };
     let (before, path) = text.split_at(start);
@@ -201,7 +203,7 @@ fn mounted(text: &str, mounts: &BTreeMap<String, PathBuf>) -> String {
     }
 }
 
-/// `$(NAME)` becomes the variable's value.
+/// Replaces `$(NAME)` by the variable's value.
 fn expanded(text: &str, env: &BTreeMap<String, String>) -> String {
     let replace =
         |text: String, (name, value): (&String, &String)| text.replace(&format!("$({name})"), value);

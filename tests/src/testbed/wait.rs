@@ -1,16 +1,17 @@
-//! Waiting for a condition, with a deadline that says what did not come true. Nothing in the test bed sleeps and hopes.
+//! Waits for a condition, with a deadline and an error that names the condition. The test bed doesn't rely on fixed
+//! sleeps.
 
 use anyhow::{Result, bail};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long between two looks.
+/// Pause between two probes.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks again and again until `probe` gives `Some`, or the time is up.
+/// Calls `probe` until it returns `Some`, or the time is over.
 ///
 /// # Errors
-/// The time is up (with the last error of `probe`, if it had one): an error of `probe` is not final.
+/// The time is over; an error of `probe` is not final, and the last one is included.
 pub async fn until<T>(
     what: &str,
     time: Duration,

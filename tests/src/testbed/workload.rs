@@ -1,10 +1,10 @@
-//! Pods and Deployments that want a board, as a user would write them: labels and annotation for what they need, the
-//! managed resource so that kube-scheduler asks the extender.
+//! Pods and Deployments that want a board, as users write them: labels and an annotation for their requirements, and
+//! the managed resource, for which kube-scheduler asks the extender.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A pod that wants a board (or, without requirements, an ordinary one).
+/// A pod that wants a board, or an ordinary pod.
 #[derive(Debug, Clone)]
 pub struct Workload {
     name: String,
@@ -45,62 +45,62 @@ impl Workload {
         Self { accelerated: true, ..Self::ordinary(name, command) }
     }
 
-    /// Its name.
+    /// Name of the pod or Deployment.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Requires `fpga-scheduling.io/KEY` to be `value`.
+    /// Requires the value `value` for `fpga-scheduling.io/KEY`.
     #[must_use]
     pub fn requires(mut self, key: &str, value: &str) -> Self {
         self.requirements.insert(format!("fpga-scheduling.io/{key}"), value.to_owned());
         self
     }
 
-    /// Names the bitstreams that it uses, separated by commas.
+    /// Names the bitstreams that the pod uses, separated by commas.
     #[must_use]
     pub fn bitstreams(mut self, names: &str) -> Self {
         self.bitstreams = Some(names.to_owned());
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Declares the port that it listens on.
+    /// Declares the port on which the pod listens.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Runs once: it is not started again.
+    /// Never restarts the pod's container.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.restart_policy = "Never";
         self
     }
 
-    /// Requests so much CPU, which here only counts when pods are placed.
+    /// Requests this amount of CPU, which only affects placement here.
     #[must_use]
     pub fn cpu(mut self, amount: &str) -> Self {
         self.cpu = Some(amount.to_owned());
         self
     }
 
-    /// Has this priority class.
+    /// Sets the priority class.
     #[must_use]
     pub fn priority_class(mut self, name: &str) -> Self {
         self.priority_class = Some(name.to_owned());
         self
     }
 
-    /// Is on this node from the start, whatever any scheduler thinks.
+    /// Binds the pod to this node from the start, without a scheduler.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         self.node = Some(node.to_owned());

@@ -1,4 +1,5 @@
-//! A node with a board: the stand-in kubelet, the collector and the device manager, each to be killed and started again.
+//! A node with a board: stand-in kubelet, collector and device manager. Collector and device manager can be killed
+//! and restarted.
 
 use super::{Runtime, START, STOP};
 use crate::testbed::control_plane::ControlPlane;
@@ -16,39 +17,39 @@ const COLLECTOR_PORT: u16 = 9460;
 const MANAGER_METRICS_PORT: u16 = 9464;
 const MANAGER_TCP_PORT: u16 = 9465;
 
-/// What a board is.
+/// The specification of a board and its node.
 #[derive(Debug, Clone)]
 pub struct BoardSpec {
-    /// The node's name.
+    /// Name of the node.
     pub name: String,
-    /// The OpenCL runtime that stands for the board; `None` leaves the device manager out.
+    /// The OpenCL runtime that stands for the board; without one there is no device manager.
     pub runtime: Option<Runtime>,
-    /// Its board type, as in the label.
+    /// Board type in the node's label.
     pub board: String,
-    /// Its shell, as in the label.
+    /// Shell version in the node's label.
     pub shell: String,
-    /// Its slots.
+    /// Number of slots.
     pub slots: u32,
-    /// The modelled time of a reconfiguration.
+    /// Modelled time of a reconfiguration.
     pub reconfiguration: Duration,
-    /// The catalogue of bitstreams (`NAME.bitstream`), if there is one.
+    /// Folder with bitstreams (`NAME.bitstream`), if there is one.
     pub bitstreams: Option<PathBuf>,
     /// Whether a collector runs.
     pub collector: CollectorChoice,
-    /// Further arguments of the collector.
+    /// Additional arguments of the collector.
     pub collector_args: Vec<String>,
-    /// Further arguments of the device manager.
+    /// Additional arguments of the device manager.
     pub device_manager_args: Vec<String>,
-    /// Further variables of the device manager.
+    /// Additional environment variables of the device manager.
     pub device_manager_env: Vec<(String, String)>,
 }
 
 /// Whether a collector runs on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollectorChoice {
-    /// One does.
+    /// A collector runs.
     Run,
-    /// None does: the test writes the node's annotation itself.
+    /// No collector runs: the test writes the node's annotation itself.
     None,
 }
 
@@ -70,7 +71,7 @@ pub struct Board {
 }
 
 impl BoardSpec {
-    /// A board like the demo's: 4 slots, 10 ms for a reconfiguration.
+    /// A board like the demo's: 4 slots, 10 ms per reconfiguration.
     #[must_use]
     pub fn new(name: &str, runtime: Option<Runtime>) -> Self {
         Self {
@@ -145,25 +146,25 @@ impl Board {
         Ok(board)
     }
 
-    /// What it was started from.
+    /// The specification of the board.
     #[must_use]
     pub fn spec(&self) -> &BoardSpec {
         &self.spec
     }
 
-    /// The node's folder.
+    /// Path of the node's folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The device manager's socket.
+    /// Path of the device manager's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.join("dm0.sock")
     }
 
-    /// The device manager's TCP address, as in `FPGA_DEVICE_MANAGERS`.
+    /// The device manager's TCP address, in the form of `FPGA_DEVICE_MANAGERS`.
     #[must_use]
     pub fn tcp_address(&self) -> &str {
         &self.tcp_address
@@ -175,7 +176,7 @@ impl Board {
         format!("http://{}{path}", self.collector_address)
     }
 
-    /// The device manager's metrics.
+    /// The URL of the device manager's metrics.
     #[must_use]
     pub fn manager_metrics_url(&self) -> String {
         format!("http://{}/metrics", self.metrics_address)
@@ -184,7 +185,7 @@ impl Board {
     /// Starts the collector and waits until it is ready.
     ///
     /// # Errors
-    /// It does not get ready.
+    /// The collector does not become ready.
     pub async fn start_collector(&mut self) -> Result<()> {
         let spec = self
             .process("fpga-collector")?
@@ -215,7 +216,7 @@ impl Board {
     /// Starts the device manager and waits until it listens.
     ///
     /// # Errors
-    /// It does not, or the board has no runtime.
+    /// The device manager does not listen in time, or the board has no runtime.
     pub async fn start_device_manager(&mut self) -> Result<()> {
         let runtime = self.spec.runtime.context("this board has no runtime")?;
         let ready = self.dir.join("dm0.ready");
@@ -268,10 +269,10 @@ impl Board {
         Ok(ProcessSpec::new(format!("{name} of {}", self.spec.name), programs::built(name)?, log))
     }
 
-    /// Fails, with the end of its log, if a program that should run has ended.
+    /// Fails with the end of the log if a program that should run has ended.
     ///
     /// # Errors
-    /// One has.
+    /// A program has ended.
     pub fn check_running(&self) -> Result<()> {
         self.collector.iter().chain(&self.device_manager).try_for_each(Process::check_running)
     }

@@ -1,4 +1,4 @@
-//! What tests do with pods: create, wait until placed, ready or ended, delete.
+//! Operations of tests on pods: creating, deleting, and waiting until they are placed, ready or ended.
 
 use super::Cluster;
 use crate::testbed::wait;
@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use std::time::Duration;
 
-/// How long anything about a pod may take.
+/// Longest time that an operation may take.
 const LONG: Duration = Duration::from_secs(40);
 
 impl Cluster {
@@ -28,7 +28,7 @@ impl Cluster {
     /// Creates a pod.
     ///
     /// # Errors
-    /// The API server refuses it.
+    /// The API server refuses the pod.
     pub async fn create(&self, workload: &Workload) -> Result<()> {
         let pod = serde_json::from_value(workload.pod()).context("the workload is no pod")?;
         self.pods().create(&PostParams::default(), &pod).await?;
@@ -38,17 +38,17 @@ impl Cluster {
     /// Deletes a pod and waits until it is gone.
     ///
     /// # Errors
-    /// It does not go.
+    /// The time is over.
     pub async fn delete(&self, pod: &str) -> Result<()> {
         self.pods().delete(pod, &DeleteParams::default().grace_period(1)).await?;
         let gone = async || Ok(self.pods().get_opt(pod).await?.is_none().then_some(()));
         wait::until(&format!("the pod {pod} to be gone"), LONG, gone).await
     }
 
-    /// Waits until the pod is placed; returns its node.
+    /// Waits until the pod is placed and returns its node.
     ///
     /// # Errors
-    /// It is not placed in time.
+    /// The time is over.
     pub async fn node_of(&self, pod: &str) -> Result<String> {
         let look = async || {
             self.check_running()?;
@@ -57,10 +57,10 @@ impl Cluster {
         wait::until(&format!("the pod {pod} to be placed"), LONG, look).await
     }
 
-    /// Waits until the pod is ready; returns its address.
+    /// Waits until the pod is ready and returns its address.
     ///
     /// # Errors
-    /// It does not get ready; the error has its status.
+    /// The time is over; the error has the pod's status.
     pub async fn ready_address(&self, pod: &str) -> Result<String> {
         let ready = |pod: &Pod| {
             let conditions = pod.status.as_ref()?.conditions.as_ref()?;
@@ -70,10 +70,10 @@ impl Cluster {
         pod.status.and_then(|status| status.pod_ip).context("a ready pod has no address")
     }
 
-    /// Waits until the pod's only container has ended; returns its exit code.
+    /// Waits until the pod's only container has ended and returns its exit code.
     ///
     /// # Errors
-    /// It does not end; the error has its status.
+    /// The time is over; the error has the pod's status.
     pub async fn exit_code(&self, pod: &str) -> Result<i32> {
         let code = |pod: &Pod| {
             let container = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
@@ -83,10 +83,10 @@ impl Cluster {
         code(&pod).context("an ended pod has no exit code")
     }
 
-    /// Waits until something holds for the pod.
+    /// Waits until `holds` returns true for the pod.
     ///
     /// # Errors
-    /// It does not in time; the error has the pod's status.
+    /// The time is over; the error has the pod's status.
     pub async fn wait_for_pod(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) -> Result<Pod> {
         let mut last = None;
         let look = async || {

@@ -1,11 +1,10 @@
-//! The rights of our own programs: the very files of manifests/ that grant them on a real cluster.
+//! Grants our own programs their rights, with the files of manifests/ that do so on a real cluster.
 
 use crate::testbed::control_plane::ControlPlane;
 use crate::testbed::identity::Identity;
 use crate::testbed::programs::repository;
 use anyhow::{Context as _, Result, ensure};
 
-/// Grants them.
 pub(super) async fn grant(plane: &ControlPlane) -> Result<()> {
     let file = |name: &str| repository().join("manifests/base").join(name).display().to_string();
     apply(plane, &["-f", &file("namespace.yaml")]).await?;

@@ -1,5 +1,5 @@
-//! Which OpenCL runtime is below the device managers: `RUNTIME=pocl` (default), `intel-fpga` or `intel-cpu`; or, in tests
-//! of faults, the emulated board.
+//! The OpenCL runtime below the device managers: `RUNTIME=pocl` (default), `intel-fpga` or `intel-cpu`; tests of
+//! faults use the emulated board.
 
 use crate::testbed::programs;
 use anyhow::{Result, bail};
@@ -15,15 +15,15 @@ pub enum Runtime {
     IntelFpga,
     /// Intel's CPU runtime, from PyPI.
     IntelCpu,
-    /// The board over PoCL that fails when told to.
+    /// The emulated board over PoCL, which fails when a test asks for it.
     EmulatedBoard,
 }
 
 impl Runtime {
-    /// What `RUNTIME` says.
+    /// The runtime in the variable `RUNTIME`.
     ///
     /// # Errors
-    /// It is unknown, or not installed.
+    /// The runtime is unknown or not installed.
     pub fn from_env() -> Result<Self> {
         let runtime = match std::env::var("RUNTIME") {
             Ok(name) if !name.is_empty() => name.parse()?,
@@ -35,7 +35,7 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Whether it can be used.
+    /// Whether the runtime is installed.
     #[must_use]
     pub fn is_installed(self) -> bool {
         let intel = programs::repository().join("build/intel-opencl/lib");
@@ -46,7 +46,7 @@ impl Runtime {
         }
     }
 
-    /// The vendor in the label `fpga-scheduling.io/fpga-vendor` of nodes with such boards.
+    /// The value of the label `fpga-scheduling.io/fpga-vendor` on nodes with such boards.
     #[must_use]
     pub fn vendor(self) -> &'static str {
         match self {
@@ -55,10 +55,10 @@ impl Runtime {
         }
     }
 
-    /// What a device manager takes as `--runtime`.
+    /// The runtime as the device manager's `--runtime`.
     ///
     /// # Errors
-    /// The library is not built.
+    /// The emulated board's library is not built.
     pub fn argument(self) -> Result<String> {
         match self {
             Self::EmulatedBoard => Ok(programs::built("libfpga_emulated_board.so")?.display().to_string()),

@@ -1,4 +1,4 @@
-//! Where the control plane's programs are, and the arguments that each is started with.
+//! Paths of the control plane's programs, and their arguments.
 
 use super::Extent;
 use super::scheduler::SchedulerConfig;
@@ -15,7 +15,7 @@ const ETCD_PORT: u16 = 2379;
 const ETCD_PEER_PORT: u16 = 2380;
 const API_SERVER_PORT: u16 = 6443;
 const CONTROLLER_MANAGER_PORT: u16 = 10257;
-/// Where kube-scheduler serves its health and metrics.
+/// Port of kube-scheduler for health and metrics.
 pub const SCHEDULER_PORT: u16 = 10259;
 
 /// The folder with the control plane's programs.
@@ -29,13 +29,13 @@ pub fn api_server_url(network: &Network) -> String {
     format!("https://{}:{API_SERVER_PORT}", network.control_plane())
 }
 
-/// The certificate that the API server makes for itself.
+/// Path of the certificate that the API server generates for itself.
 pub fn api_server_certificate(run_dir: &RunDir) -> PathBuf {
     run_dir.path().join("apiserver-certs/apiserver.crt")
 }
 
 impl Programs {
-    /// Finds what `hack/control-plane.sh` built.
+    /// Finds the programs that `hack/control-plane.sh` built.
     pub fn find() -> Result<Self> {
         let dir = repository().join("build/control-plane/bin");
         for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
@@ -86,7 +86,7 @@ impl Programs {
             .spec("kube-apiserver", run_dir)
             .arg(format!("--etcd-servers=http://{ip}:{ETCD_PORT}"))
             .args([format!("--bind-address={ip}"), format!("--secure-port={API_SERVER_PORT}")])
-            // A loopback address can't be an endpoint of the service `kubernetes`, which nobody needs here.
+            // A loopback address can't be an endpoint of the service `kubernetes`, which no test needs.
             .args([format!("--advertise-address={ip}"), "--endpoint-reconciler-type=none".to_owned()])
             .arg(format!("--cert-dir={}", certificates.display()))
             .arg(format!("--service-account-key-file={}", key.public.display()))

@@ -1,31 +1,32 @@
-//! kube-scheduler's configuration: the shipped file, with this test bed's addresses in place of the cluster's.
+//! kube-scheduler's configuration: the shipped file with the addresses of this test bed.
 
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 
-/// The file that users get, with some of its values replaced.
+/// A shipped configuration with some values replaced.
 #[derive(Debug, Clone)]
 pub struct SchedulerConfig {
     text: String,
     verbosity: u8,
 }
 
-/// V(5) is the only place where kube-scheduler tells that a prioritize call failed.
+/// Log verbosity at which kube-scheduler reports failed prioritize calls.
 const TELLS_EVERYTHING: u8 = 5;
 
 impl SchedulerConfig {
     /// The shipped configuration with the extender at `url`.
     ///
     /// # Errors
-    /// The file is not there, or has no extender.
+    /// The file is missing, or has no extender.
     pub fn shipped(url: &str) -> Result<Self> {
         Self::read("kube-scheduler.yaml", url)
     }
 
-    /// The same for an extender elsewhere at `url`, by HTTPS: with the files of manifests/certificates.sh in `certificates`.
+    /// The shipped configuration for an extender outside of the pod, at `url` over HTTPS. `certificates` has the
+    /// files of manifests/certificates.sh.
     ///
     /// # Errors
-    /// The file is not there, or has no extender.
+    /// The file is missing, or has no extender.
     pub fn https(url: &str, certificates: &Path) -> Result<Self> {
         let file = |name: &str| certificates.join(name).display().to_string();
         Self::read("kube-scheduler.https.yaml", url)?
@@ -34,10 +35,10 @@ impl SchedulerConfig {
             .with("keyFile", &file("kube-scheduler.key"))
     }
 
-    /// The other wiring that is shipped, by labels only, with the extender at `url`.
+    /// The shipped configuration for the wiring by labels only, with the extender at `url`.
     ///
     /// # Errors
-    /// The file is not there, or has no extender.
+    /// The file is missing, or has no extender.
     pub fn label_only(url: &str) -> Result<Self> {
         Self::read("kube-scheduler.label-only.yaml", url)
     }
@@ -46,12 +47,12 @@ impl SchedulerConfig {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler-config").join(file);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
-        // There is one, and it is not to wait for the lease of the one before.
+        // Only one kube-scheduler runs, and it must not wait for the lease of the one before.
         let config = Self { text, verbosity: TELLS_EVERYTHING }.with("leaderElect", "false")?;
         config.with("urlPrefix", url)
     }
 
-    /// No extender at all.
+    /// A configuration without an extender.
     #[must_use]
     pub fn without_extender() -> Self {
         let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
@@ -62,7 +63,7 @@ impl SchedulerConfig {
     /// Replaces the value of a key.
     ///
     /// # Errors
-    /// The configuration does not have the key exactly once.
+    /// The key does not appear exactly once.
     pub fn with(self, key: &str, value: &str) -> Result<Self> {
         Ok(Self { text: rewrite_scheduler_config(&self.text, key, value)?, ..self })
     }
@@ -70,21 +71,21 @@ impl SchedulerConfig {
     /// The value of a key at the top level.
     ///
     /// # Errors
-    /// The configuration has no such key.
+    /// There is no such key.
     pub fn value(&self, key: &str) -> Result<String> {
         let of_key = |line: &str| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned());
         let value = self.text.lines().find_map(of_key);
         value.with_context(|| format!("the scheduler's configuration has no {key}"))
     }
 
-    /// Adds a setting at the top level.
+    /// Adds a key at the top level.
     #[must_use]
     pub fn and(self, key: &str, value: &str) -> Self {
         Self { text: format!("{}{key}: {value}\n", self.text), ..self }
     }
 
-    /// For measuring how fast pods are placed: kube-scheduler's own limit on its requests to the API server (50 a
-    /// second) is far away, and its log says little.
+    /// Raises kube-scheduler's limit on its requests to the API server (50 per second) and reduces its log, to
+    /// measure how fast pods are placed.
     ///
     /// # Errors
     /// The configuration has no client connection.
@@ -97,18 +98,18 @@ impl SchedulerConfig {
         Ok(Self { text, verbosity: 1 })
     }
 
-    /// How much it logs.
+    /// Verbosity of the log.
     pub(super) const fn verbosity(&self) -> u8 {
         self.verbosity
     }
 
-    /// The whole text, for the identity of `kubeconfig`.
+    /// The text of the configuration, for the identity of `kubeconfig`.
     pub(super) fn text(&self, kubeconfig: &Path) -> Result<String> {
         rewrite_scheduler_config(&self.text, "kubeconfig", &kubeconfig.display().to_string())
     }
 }
 
-/// Replaces the value of `key`, wherever it is in the YAML `text`, keeping everything else.
+/// Replaces the value of `key` in the YAML `text`, at any level, and keeps everything else.
 fn rewrite_scheduler_config(text: &str, key: &str, value: &str) -> Result<String> {
     let mut found = 0;
     let lines = text.lines().map(|line| {

@@ -1,29 +1,30 @@
-//! The key pair that signs service-account tokens, made anew for each run (ECDSA P-256), in the PEM that Kubernetes reads.
+//! The key pair that signs service-account tokens (ECDSA P-256), generated for each run, in the PEM format that
+//! Kubernetes reads.
 
 use anyhow::{Context as _, Result};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use std::path::{Path, PathBuf};
 
-/// DER in front of the 65 bytes of an uncompressed P-256 point: SubjectPublicKeyInfo { id-ecPublicKey, prime256v1 }.
+/// DER prefix of the 65 bytes of an uncompressed P-256 point: SubjectPublicKeyInfo { id-ecPublicKey, prime256v1 }.
 const PUBLIC_KEY_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The two files of a key pair.
+/// Paths of the two files of a key pair.
 #[derive(Debug)]
 pub struct SigningKey {
-    /// Signs.
+    /// Path of the private key, which signs.
     pub private: PathBuf,
-    /// Checks.
+    /// Path of the public key, which verifies.
     pub public: PathBuf,
 }
 
 impl SigningKey {
-    /// Makes a key pair in `dir`.
+    /// Generates a key pair in `dir`.
     ///
     /// # Errors
-    /// No random bytes, or the files can't be written.
+    /// There are no random bytes, or the files can't be written.
     pub fn write(dir: &Path) -> Result<Self> {
         let random = ring::rand::SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).ok();

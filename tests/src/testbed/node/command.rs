@@ -1,4 +1,5 @@
-//! From a container to a process: command, arguments and environment, with `$(NAME)` and field references resolved.
+//! Converts a container to a process: command, arguments and environment, with `$(NAME)` and field references
+//! resolved.
 
 use crate::testbed::process::{InheritEnv, ProcessSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// Why a container can't be run here.
+/// The reasons for which a container can't be run.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum CommandError {
     #[error(
@@ -22,7 +23,7 @@ pub(super) enum CommandError {
     UnknownField { name: String, path: String },
 }
 
-/// What a container needs to know of its surroundings.
+/// The surroundings of a container, to which its variables may refer.
 pub(super) struct Surroundings<'a> {
     pub pod: &'a Pod,
     pub pod_ip: Ipv4Addr,
@@ -31,7 +32,7 @@ pub(super) struct Surroundings<'a> {
     pub node_env: &'a BTreeMap<String, String>,
 }
 
-/// The process that `container` is, its output going to `log`.
+/// The process for `container`, with its output in `log`.
 pub(super) fn process_of(
     container: &Container,
     around: &Surroundings<'_>,
@@ -95,7 +96,8 @@ fn value_of(
     }
 }
 
-/// Kubernetes' own expansion: `$(NAME)` becomes the value, if there is one; `$$(NAME)` becomes `$(NAME)`.
+/// Expands references as Kubernetes does: `$(NAME)` becomes the value if the variable is set; `$$(NAME)` becomes
+/// `$(NAME)`.
 fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let mut result = String::new();
     let mut rest = text;

@@ -26,13 +26,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// How often processes and ports are looked at.
+/// Interval at which processes and ports are checked.
 const TICK: Duration = Duration::from_millis(50);
-/// What the processes get to end in when the node itself stops.
+/// Time that processes have to end when the node itself stops.
 const NODE_STOP_GRACE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Runs the pod until it is gone from the API server, or the node stops.
+/// Runs the pod until it is gone from the API server or the node stops.
 pub(super) async fn run(shared: Arc<Shared>, mut desired: watch::Receiver<Desired>) {
     let Desired::Pod(pod) = desired.borrow_and_update().clone() else { return };
     if status::is_final(&pod) {
@@ -55,13 +55,13 @@ struct PodRun {
     started: Timestamp,
     init: Vec<ContainerRun>,
     containers: Vec<ContainerRun>,
-    /// When SIGKILL follows the SIGTERM that was sent.
+    /// Time at which SIGKILL follows SIGTERM.
     kill_at: Option<Instant>,
     reported: Option<Value>,
     report_after: Instant,
 }
 
-/// Whether there is anything left to do.
+/// Whether the pod's task continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Continue,
@@ -72,7 +72,7 @@ impl PodRun {
     fn new(shared: Arc<Shared>, pod: Pod, address: Ipv4Addr) -> Self {
         let dir = shared.spec.pods_dir.join(pod.name_any());
         if let Err(error) = std::fs::create_dir_all(&dir) {
-            // Starting a container will then say that its log can't be written.
+            // Starting a container will report that its log can't be written.
             warn!(%error, dir = %dir.display(), "No folder for logs");
         }
         let spec = pod.spec.clone().unwrap_or_default();
@@ -108,7 +108,7 @@ impl PodRun {
             if self.step().await == Progress::Finished {
                 return;
             }
-            // A closed channel means that the node's task is gone, and with it this one, at the next await.
+            // If the channel is closed, the node's task is gone, and this one is cancelled at the next await.
             let _ = tokio::time::timeout(TICK, desired.changed()).await;
         }
     }
@@ -156,7 +156,7 @@ impl PodRun {
         }
     }
 
-    /// SIGTERM once, SIGKILL when the grace period is over. A second deletion can shorten the period.
+    /// Sends SIGTERM once, and SIGKILL when the grace period is over. A second deletion can shorten the period.
     fn terminate(&mut self, now: Instant) {
         let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
         let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
@@ -176,7 +176,7 @@ impl PodRun {
         }
     }
 
-    /// Writes the status if it has changed; `Finished` if there is no such pod any more.
+    /// Writes the status if it has changed. Returns `Finished` if the pod doesn't exist any more.
     async fn report(&mut self, now: Instant) -> Progress {
         let view = PodView {
             pod: &self.pod,
@@ -217,7 +217,7 @@ impl PodRun {
         if self.containers.iter().all(ContainerRun::has_succeeded) { Phase::Succeeded } else { Phase::Failed }
     }
 
-    /// Takes the pod, whose processes have ended, out of the API server.
+    /// Deletes the pod, whose processes have ended, from the API server.
     async fn remove(&mut self) -> Progress {
         match delete(&self.pods, &self.pod).await {
             Ok(()) => Progress::Finished,
@@ -239,7 +239,7 @@ impl PodRun {
     }
 }
 
-/// A pod that ended before this node knew it (or that it never ran) can only be deleted.
+/// Waits until a pod is deleted that had ended before this node saw it, and removes it.
 async fn remove_when_deleted(shared: &Shared, mut pod: Pod, mut desired: watch::Receiver<Desired>) {
     let pods = Api::namespaced(shared.client.clone(), &pod.namespace().unwrap_or_default());
     loop {
@@ -268,7 +268,7 @@ async fn reject(shared: &Shared, pod: &Pod, reason: &str, message: &str) {
 }
 
 async fn patch_status(pods: &Api<Pod>, pod: &Pod, status: &Value) -> kube::Result<()> {
-    // The UID makes the API server refuse a status that is meant for a former pod of the same name.
+    // The UID makes the API server refuse a status for an earlier pod of the same name.
     let patch = json!({"metadata": {"uid": pod.uid()}, "status": status});
     pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await?;
     Ok(())

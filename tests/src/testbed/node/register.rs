@@ -1,4 +1,4 @@
-//! A node's own objects: the Node with its status, and the Lease that keeps it Ready.
+//! A node's own objects: the Node with its status, and the Lease that keeps it ready.
 
 use super::Shared;
 use crate::testbed::wait;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// As the kubelet does: a lease of 40 s, renewed every 10 s.
+/// The kubelet's values: a lease of 40 s, renewed every 10 s.
 const LEASE: Duration = Duration::from_secs(40);
 const RENEWAL: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(500);
 const FIELD_MANAGER: &str = "stand-in-kubelet";
 
-/// Makes, or takes over, the Node, and says that it is Ready.
+/// Creates or takes over the Node, and reports that it is ready.
 pub(super) async fn register(shared: &Shared) -> Result<KubeNode> {
     let spec = &shared.spec;
     let nodes: Api<KubeNode> = Api::all(shared.client.clone());
@@ -32,7 +32,7 @@ pub(super) async fn register(shared: &Shared) -> Result<KubeNode> {
         ("kubernetes.io/arch".to_owned(), "amd64".to_owned()),
     ]);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": spec.name, "labels": labels}});
-    // Right after the API server's start the rights of nodes may not be there yet.
+    // Right after the start of the API server, nodes may not have their rights yet.
     let node = wait::until("the API server to accept the node", Duration::from_secs(20), async || {
         Ok(Some(nodes.patch(&spec.name, &apply, &Patch::Apply(&node)).await?))
     })
@@ -64,7 +64,7 @@ pub(super) async fn register(shared: &Shared) -> Result<KubeNode> {
     Ok(node)
 }
 
-/// Renews the Lease for ever.
+/// Renews the Lease until the task is aborted.
 pub(super) async fn renew_lease(shared: Arc<Shared>, node: KubeNode) {
     let leases: Api<Lease> = Api::namespaced(shared.client.clone(), "kube-node-lease");
     let apply = PatchParams::apply(FIELD_MANAGER).force();

@@ -1,4 +1,4 @@
-//! A pod's status as the API server should have it, from what the node knows. Pure.
+//! Computes the status of a pod for the API server from the node's knowledge. Pure.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodCondition};
 use k8s_openapi::jiff::Timestamp;
@@ -14,7 +14,7 @@ pub(super) enum Phase {
     Failed,
 }
 
-/// What the node knows of a pod.
+/// The node's knowledge of a pod.
 pub(super) struct PodView<'a> {
     pub pod: &'a Pod,
     pub phase: Phase,
@@ -25,7 +25,7 @@ pub(super) struct PodView<'a> {
     pub containers: Vec<ContainerView<'a>>,
 }
 
-/// What the node knows of a container.
+/// The node's knowledge of a container.
 pub(super) struct ContainerView<'a> {
     pub container: &'a Container,
     pub state: StateView<'a>,
@@ -34,14 +34,14 @@ pub(super) struct ContainerView<'a> {
     pub last: Option<&'a Ended>,
 }
 
-/// Where a container is in its life.
+/// The state of a container.
 pub(super) enum StateView<'a> {
     Waiting { reason: &'a str, message: &'a str },
     Running { since: Timestamp },
     Ended(&'a Ended),
 }
 
-/// How a container ended.
+/// The end of a container.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
     pub code: i32,
@@ -52,13 +52,13 @@ pub(super) struct Ended {
     pub until: Timestamp,
 }
 
-/// Whether the pod has ended already, according to its status.
+/// Whether the pod's status says that it has ended.
 pub(super) fn is_final(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// The whole status, as JSON for a merge patch.
+/// The complete status, as JSON for a merge patch.
 pub(super) fn build(view: &PodView<'_>) -> Value {
     json!({
         "phase": format!("{:?}", view.phase),
@@ -73,7 +73,8 @@ pub(super) fn build(view: &PodView<'_>) -> Value {
     })
 }
 
-/// Ours, after those of others (the scheduler's PodScheduled), which a merge patch would otherwise drop.
+/// All conditions: those of others first, such as the scheduler's PodScheduled, which a merge patch would otherwise
+/// drop.
 fn conditions(view: &PodView<'_>) -> Vec<Value> {
     let before: &[PodCondition] =
         view.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -89,14 +90,14 @@ fn conditions(view: &PodView<'_>) -> Vec<Value> {
         let same = before.iter().find(|condition| condition.type_ == kind && condition.status == status);
         let since =
             same.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| json!(time));
-        // Compared by status alone, so that the time does not make every report a new one.
+        // Conditions are compared by status only, so that the time alone doesn't change a report.
         let since = since.unwrap_or_else(|| seconds(transition(view, holds)));
         all.push(json!({"type": kind, "status": status, "lastTransitionTime": since}));
     }
     all
 }
 
-/// A time for a condition that has just changed: that of the latest change of a container.
+/// The time for a condition that has changed: the latest change of a container.
 fn transition(view: &PodView<'_>, holds: bool) -> Timestamp {
     let times = view.containers.iter().map(|container| match &container.state {
         StateView::Running { since } => *since,
@@ -137,7 +138,7 @@ fn terminated(ended: &Ended) -> Value {
     })
 }
 
-/// Kubernetes' times have whole seconds.
+/// Times of Kubernetes have whole seconds.
 fn seconds(time: Timestamp) -> Value {
     json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }

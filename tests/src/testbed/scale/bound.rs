@@ -1,5 +1,5 @@
-//! Sees when pods are bound, by a watch that costs the API server little: metadata only, and a pod enters it when it
-//! gets a node.
+//! Observes when pods are bound, with a watch that costs the API server little: it has metadata only, and a pod
+//! appears in it when the pod gets a node.
 
 use super::pods::BATCH;
 use anyhow::{Result, bail};
@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When each pod of a batch was seen bound: until `count` are, or the time is up. Those that were bound before count as
-/// bound now.
+/// The times at which the pods of a batch were seen bound, until `count` are bound or the time is over. Pods that
+/// were bound earlier count as bound now.
 ///
 /// # Errors
 /// The watch fails.
@@ -21,7 +21,7 @@ pub async fn watch(pods: &Api<Pod>, batch: &str, count: usize, time: Duration) -
     let params = WatchParams::default().fields("spec.nodeName!=").labels(&format!("{BATCH}={batch}"));
     let mut seen = HashMap::with_capacity(count);
     'watches: while seen.len() < count && Instant::now() < deadline {
-        // From version 0 on: first all that there are. An API server that is short of time ends watches.
+        // Version 0 starts with all existing pods. A busy API server ends watches.
         let mut events = pods.watch_metadata(&params, "0").await?.boxed();
         while seen.len() < count {
             match tokio::time::timeout_at(deadline, events.next()).await {
@@ -43,7 +43,7 @@ pub async fn watch(pods: &Api<Pod>, batch: &str, count: usize, time: Duration) -
     Ok(times)
 }
 
-/// Pods per second from the first to the last that was bound.
+/// Pods per second from the first bound pod to the last.
 #[must_use]
 pub fn rate(seen: &[Instant]) -> f64 {
     match seen {

@@ -1,4 +1,5 @@
-//! Real collectors of nodes that are objects only: a process each, fed over HTTP as a device runtime would.
+//! Real collectors for nodes that exist as objects only: one process each, which gets events over HTTP as from a
+//! device runtime.
 
 use super::ScaleBed;
 use super::nodes::{VENDOR, name};
@@ -20,24 +21,24 @@ use std::time::Duration;
 
 const PORT: u16 = 9460;
 const LONG: Duration = Duration::from_secs(60);
-/// Addresses in the last part of a collector's address.
+/// Number of addresses that differ only in their last byte.
 const PER_NETWORK: usize = 250;
-/// Processes that start at once.
+/// Number of processes that start at the same time.
 const AT_ONCE: usize = 16;
 
-/// Collectors, each of its own node. Dropped, they are killed.
+/// Collectors, one for each node; killed when dropped.
 #[derive(Debug)]
 pub struct Collectors {
-    /// In the order of the nodes.
+    /// The collectors in the order of the nodes.
     pub all: Vec<Collector>,
-    /// Their checkpoints, in memory where possible: on one disk a thousand nodes would wait for each other.
+    /// The checkpoints, in memory where possible: a thousand nodes would wait for each other's writes to one disk.
     _checkpoints: tempfile::TempDir,
 }
 
-/// One of them.
+/// A collector and its node.
 #[derive(Debug)]
 pub struct Collector {
-    /// Its node's name.
+    /// Name of the node.
     pub node: String,
     url: String,
     process: Process,
@@ -46,10 +47,10 @@ pub struct Collector {
 }
 
 impl Collectors {
-    /// Starts the collectors of the first `count` nodes; with `extenders`, they stream to those.
+    /// Starts the collectors of the first `count` nodes. If there are `extenders`, the collectors stream to them.
     ///
     /// # Errors
-    /// One does not get ready.
+    /// A collector does not become ready.
     pub async fn start(bed: &ScaleBed, count: usize, extenders: &[String], args: &[&str]) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let root = if memory.is_dir() { memory } else { bed.plane().run_dir().path() };
@@ -90,17 +91,17 @@ impl Collectors {
         Ok(Self { all, _checkpoints: checkpoints })
     }
 
-    /// Each has a healthy board from now on.
+    /// Reports a healthy board to each collector.
     ///
     /// # Errors
-    /// One does not take it.
+    /// A collector refuses it.
     pub async fn have_boards(&self) -> Result<()> {
         futures::stream::iter(self.all.iter().map(Ok))
             .try_for_each_concurrent(AT_ONCE, |collector| collector.board("a10", Health::Healthy))
             .await
     }
 
-    /// Kills all at once.
+    /// Kills all collectors at once.
     pub async fn kill(self) {
         futures::future::join_all(self.all.iter().map(|collector| collector.process.kill())).await;
     }
@@ -108,7 +109,8 @@ impl Collectors {
 
 fn address(bed: &ScaleBed, index: usize) -> Ipv4Addr {
     let [a, b, ..] = bed.plane().network().control_plane().octets();
-    // At most 1,000 nodes or so; were there more, two would want one address and the second would not start.
+    // With more than about 60,000 nodes two collectors would get the same address, and the second one would not
+    // start.
     let part = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
     Ipv4Addr::new(a, b, part(1 + index / PER_NETWORK), part(1 + index % PER_NETWORK))
 }
@@ -123,20 +125,20 @@ impl Collector {
         .await
     }
 
-    /// The node's only device is this board.
+    /// Reports this board as the only device of the node.
     ///
     /// # Errors
-    /// The collector does not take it.
+    /// The collector refuses it.
     pub async fn board(&self, board: &str, health: Health) -> Result<()> {
         self.board_with(board, health, &[]).await
     }
 
-    /// The same with what its slots hold: names of bitstreams.
+    /// Like [`Self::board`], with the names of the bitstreams in its slots.
     ///
     /// # Errors
-    /// The collector does not take it.
+    /// The collector refuses it.
     pub async fn board_with(&self, board: &str, health: Health, loaded: &[&str]) -> Result<()> {
-        // One digest for all: nobody asks by digest here.
+        // All bitstreams have the same digest, because no test asks by digest.
         let bitstream = |name: &&str| {
             anyhow::Ok(LoadedBitstream { id: name.parse()?, digest: Digest::from_bytes([7; 32]) })
         };
@@ -157,10 +159,10 @@ impl Collector {
         Ok(())
     }
 
-    /// A task ends now that held a slot for so long.
+    /// Reports a task that ends now and held a slot for `duration`.
     ///
     /// # Errors
-    /// The collector does not take it.
+    /// The collector refuses it.
     pub async fn end_task(&self, duration: Duration) -> Result<()> {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let event = json!({

@@ -1,5 +1,5 @@
-//! The correctness gate, before any figure about speed: every pod is bound at its first attempt, and the node that has
-//! its bitstream is always among the candidates. A configuration that loses candidates is fast, and useless.
+//! The correctness gate, which precedes any measurement of speed: every pod is bound at its first attempt, and the
+//! node with its bitstream is always among the candidates. A configuration that loses candidates is fast and useless.
 
 use super::ScaleBed;
 use super::nodes::name;
@@ -10,35 +10,35 @@ use anyhow::{Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// Where the observer listens.
+/// Port of the observer.
 const OBSERVER_PORT: u16 = 9470;
 
-/// What was seen of a batch of pods.
+/// Observations of a batch of pods.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// How many pods there were.
+    /// Number of pods.
     pub pods: usize,
-    /// Pods that the extender was asked about in exactly one filter call.
+    /// Pods with exactly one filter call.
     pub asked_once: usize,
-    /// Pods of whose filter calls each had the holder of the bitstream among its candidates, and kept it.
+    /// Pods whose filter calls all had the holder of the bitstream among the candidates and in the answer.
     pub holder_offered: usize,
-    /// Pods that were scored: in one prioritize call, with an answer about each candidate.
+    /// Pods with exactly one prioritize call whose answer scores every candidate.
     pub scored: usize,
-    /// Pods that are on a node with a board.
+    /// Pods on a node with a board.
     pub on_boards: usize,
-    /// Pods that are on the holder.
+    /// Pods on the holder.
     pub on_holder: usize,
-    /// Nodes named per filter call, at most.
+    /// Most candidates of a call.
     pub most_candidates: usize,
-    /// What kube-scheduler said of pods that were not placed at once.
+    /// kube-scheduler's messages about pods that it did not place at the first attempt.
     pub failures: Vec<String>,
 }
 
 impl Seen {
-    /// Whether it is as it must be.
+    /// Checks all properties of the gate.
     ///
     /// # Errors
-    /// What is not.
+    /// Names the first property that does not hold.
     pub fn check(&self) -> Result<()> {
         let Self { pods, asked_once, holder_offered, scored, on_boards, .. } = self;
         ensure!(
@@ -60,11 +60,11 @@ impl Seen {
     }
 }
 
-/// Lets pods come and tells what happened to them, by what lies between kube-scheduler and the extender. Afterwards
-/// neither they nor kube-scheduler are there.
+/// Creates pods, and observes the calls between kube-scheduler and the extender. Deletes the pods and stops
+/// kube-scheduler afterwards.
 ///
 /// # Errors
-/// Not all are placed, or something does not start. [`Seen::check`] tells what else is wrong.
+/// Not all pods are placed, or a program does not start. [`Seen::check`] checks the rest.
 pub async fn observe(
     bed: &mut ScaleBed,
     config: impl FnOnce(&str) -> Result<SchedulerConfig>,

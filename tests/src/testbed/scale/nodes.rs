@@ -1,63 +1,64 @@
-//! The nodes: equal machines, of which some have a board, and one board has the bitstream that all pods want.
+//! The nodes: equal machines, some of which have a board. One board has the bitstream that all pods want.
 
 use fpga_core::node_state::ANNOTATION;
 use serde_json::{Value, json};
 
-/// The bitstream that pods want.
+/// Name of the bitstream that the pods want.
 pub const BITSTREAM: &str = "sobel";
-/// The vendor of all boards.
+/// Vendor of all boards.
 pub const VENDOR: &str = "intel";
 
-/// What the nodes are.
+/// The specification of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ground {
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them have a board, evenly spread among the others.
+    /// Number of nodes with a board, spread evenly.
     pub boards: usize,
-    /// How many pods a node takes.
+    /// Most pods per node.
     pub pods_per_node: usize,
-    /// Whether nodes with boards advertise the managed resource. They need not: in the shipped wiring kube-scheduler
-    /// doesn't look. Without an extender it does.
+    /// Whether nodes with boards advertise the managed resource. In the shipped wiring kube-scheduler ignores it;
+    /// without an extender kube-scheduler needs it.
     pub advertised: Advertised,
 }
 
 /// Whether nodes with boards advertise the managed resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advertised {
-    /// As much of it as pods fit there.
+    /// The nodes advertise one unit for each pod that fits.
     Yes,
-    /// None.
+    /// The nodes advertise nothing.
     No,
 }
 
-/// The name of a node.
+/// The name of the node with this index.
 #[must_use]
 pub fn name(index: usize) -> String {
     format!("node-{index:04}")
 }
 
 impl Ground {
-    /// 1,000 nodes, 20 with boards: what the correctness gate is about.
+    /// The nodes of the correctness gate: 1,000, of which 20 have boards.
     #[must_use]
     pub const fn of_the_gate() -> Self {
         Self { nodes: 1_000, boards: 20, pods_per_node: 110, advertised: Advertised::No }
     }
 
-    /// Whether that node has a board.
+    /// Whether the node with this index has a board.
     #[must_use]
     pub const fn has_board(&self, index: usize) -> bool {
-        // As many multiples of nodes/boards as there are boards, whether or not it divides evenly.
+        // This holds for as many nodes as there are boards, even if the division leaves a remainder.
         (index * self.boards) % self.nodes < self.boards
     }
 
-    /// The nodes that have a board, in order.
+    /// Indices of the nodes with a board, in order.
     pub fn with_boards(&self) -> impl Iterator<Item = usize> {
         let ground = *self;
         (0..self.nodes).filter(move |index| ground.has_board(*index))
     }
 
-    /// The one whose board has the bitstream: in the middle, so that it is neither first nor last in anyone's order.
+    /// Index of the node whose board has the bitstream. It is in the middle, so that it is neither first nor last in
+    /// any order.
     #[must_use]
     pub fn holder(&self) -> usize {
         self.with_boards().nth(self.boards / 2).unwrap_or_default()
@@ -89,7 +90,7 @@ impl Ground {
         })
     }
 
-    /// What the collector of that node would say: usages that differ, and the bitstream on one that is idle.
+    /// The state that the node's collector would publish. Usages differ; the bitstream is on a node that is idle.
     #[must_use]
     pub fn state(&self, index: usize, seq: u64) -> Value {
         let (usage, bitstreams) = if index == self.holder() {

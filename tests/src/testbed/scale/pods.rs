@@ -1,21 +1,21 @@
-//! The pods that a thousand nodes are offered, in batches that are told apart by a label.
+//! The pods of a test with a thousand nodes, in batches that have a common label.
 
 use super::nodes::{BITSTREAM, VENDOR};
 use serde_json::{Value, json};
 
-/// The label that a batch has in common.
+/// The label with the batch's name.
 pub const BATCH: &str = "batch";
 
-/// What a pod asks for.
+/// The requirements of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A board, as scheduler-config/README.md says: resource, label, and required node affinity.
+    /// A board, as scheduler-config/README.md describes: resource, label, and required node affinity.
     Fpga,
-    /// The same without the node affinity, which is how not to do it in a large cluster.
+    /// The same without the node affinity, which is a mistake in a large cluster.
     FpgaWithoutAffinity,
     /// A board by label and node affinity, without the resource, as in the label-only wiring.
     FpgaByLabel,
-    /// Nothing of ours.
+    /// No board.
     Ordinary,
 }
 

@@ -1,4 +1,4 @@
-//! One container of a pod: its process, its ends and restarts, its readiness.
+//! A container of a pod: its process, restarts and readiness.
 
 use crate::testbed::node::command::{Surroundings, process_of};
 use crate::testbed::node::status::{ContainerView, Ended, StateView};
@@ -15,15 +15,16 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::info;
 
-/// The kubelet waits 10 s before the second restart, doubling up to 5 min; tests have less time.
+/// Limits of the pause before a restart. The kubelet waits 10 s before the second restart and doubles up to 5 min;
+/// tests need shorter pauses.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
-/// How long one attempt to connect may take.
+/// Timeout of one attempt to connect.
 const PROBE_TIME: Duration = Duration::from_millis(200);
-/// How often a container that is ready is asked again.
+/// Interval at which a ready container is probed again.
 const PROBE_PERIOD: Duration = Duration::from_secs(2);
 
-/// When a container that ended is started again.
+/// Whether a container that has ended is restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestartPolicy {
     Always,
@@ -31,7 +32,7 @@ pub(super) enum RestartPolicy {
     Never,
 }
 
-/// A container and what has become of it.
+/// A container and its current state.
 pub(super) struct ContainerRun {
     container: Container,
     policy: RestartPolicy,
@@ -42,7 +43,7 @@ pub(super) struct ContainerRun {
 }
 
 enum State {
-    /// Not running; to be started at `due`, if ever.
+    /// Not running; started at `due` if that is set.
     Waiting {
         reason: &'static str,
         message: String,
@@ -54,7 +55,7 @@ enum State {
         ready: bool,
         next_probe: Instant,
     },
-    /// Not running, and not to be started again.
+    /// Ended, and never restarted.
     Ended(Ended),
 }
 
@@ -67,7 +68,7 @@ impl RestartPolicy {
         }
     }
 
-    /// An init container that succeeded is never run again.
+    /// The policy for init containers: one that succeeded is never restarted.
     pub(super) fn for_init(self) -> Self {
         if self == Self::Always { Self::OnFailure } else { self }
     }
@@ -89,7 +90,7 @@ impl ContainerRun {
         Self { container, policy, log, state, restarts: 0, last: None }
     }
 
-    /// Notices that the process has ended, and plans the restart if there is to be one.
+    /// Checks whether the process has ended, and plans the restart if there is one.
     pub(super) fn notice_end(&mut self) {
         if let State::Running { process, since, .. } = &self.state
             && let Some(status) = process.exit_status()
@@ -143,7 +144,7 @@ impl ContainerRun {
         }
     }
 
-    /// Asks the declared ports whether they accept connections.
+    /// Probes whether the declared ports accept connections.
     pub(super) async fn probe(&mut self, address: Ipv4Addr, now: Instant) {
         let State::Running { ready, next_probe, .. } = &mut self.state else { return };
         if now < *next_probe {
@@ -159,7 +160,7 @@ impl ContainerRun {
         *next_probe = if answers { now + PROBE_PERIOD } else { now };
     }
 
-    /// No restart any more: the pod is to end.
+    /// Prevents restarts, because the pod is to end.
     pub(super) fn give_up(&mut self) {
         self.policy = RestartPolicy::Never;
         if let State::Waiting { due, .. } = &mut self.state {
@@ -218,7 +219,7 @@ impl ContainerRun {
 }
 
 fn ended(status: ExitStatus, since: Timestamp, log: &Path) -> Ended {
-    // As a shell, and every container runtime, counts it.
+    // The exit code after a signal is the one that shells and container runtimes use.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     let (reason, message) = if code == 0 { ("Completed", String::new()) } else { ("Error", tail_of(log)) };
     Ended { code, signal: status.signal(), reason, message, since, until: Timestamp::now() }
