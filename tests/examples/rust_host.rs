@@ -1,4 +1,5 @@
-//! An OpenCL host in Rust, by way of `opencl3`: it knows nothing of kube-fpga and runs on whatever the loader lists first.
+//! An OpenCL host in Rust with `opencl3`. It doesn't know about kube-fpga and uses the first device that the loader
+//! lists.
 //!
 //! Example: `fpga-device-manager exec -- target/debug/examples/rust_host`
 #![expect(
@@ -32,16 +33,17 @@ fn main() -> anyhow::Result<()> {
 
     let given: Vec<i32> = (0..).take(LENGTH).collect();
     let mut found = vec![0; LENGTH];
-    // SAFETY: no host pointer is given, so none must live on.
+    // SAFETY: no host pointer is passed, so none needs to stay valid.
     let (mut from, to) = unsafe {
         (
             Buffer::<i32>::create(&context, CL_MEM_READ_ONLY, LENGTH, null_mut())?,
             Buffer::<i32>::create(&context, CL_MEM_WRITE_ONLY, LENGTH, null_mut())?,
         )
     };
-    // SAFETY: `given` has the buffer's length and lives until the blocking read below, which comes after the write.
+    // SAFETY: `given` has the length of the buffer and lives until the blocking read below, which comes after the
+    // write.
     let written = unsafe { queue.enqueue_write_buffer(&mut from, CL_NON_BLOCKING, 0, &given, &[])? };
-    // SAFETY: the arguments are the kernel's own in number and type, and its indices stay below LENGTH.
+    // SAFETY: the arguments have the number and types of the kernel's parameters, and its indices stay below LENGTH.
     let scaled = unsafe {
         ExecuteKernel::new(&kernel)
             .set_arg(&from)
@@ -51,7 +53,7 @@ fn main() -> anyhow::Result<()> {
             .set_wait_event(&written)
             .enqueue_nd_range(&queue)?
     };
-    // SAFETY: `found` has the buffer's length, and the read blocks.
+    // SAFETY: `found` has the length of the buffer, and the read blocks.
     unsafe { queue.enqueue_read_buffer(&to, CL_BLOCKING, 0, &mut found, &[scaled.get()])? };
     ensure!(
         given.iter().map(|value| FACTOR * value).eq(found.iter().copied()),

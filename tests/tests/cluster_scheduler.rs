@@ -1,5 +1,6 @@
-//! The cluster's own kube-scheduler asks the extender of manifests/overlays/cluster-scheduler, wired by the files that are shipped
-//! for that: the overlay, the certificates' script, and the configuration. See `testbed::shipped` for what stands in for a kubelet.
+//! The cluster's own kube-scheduler calls the extender of manifests/overlays/cluster-scheduler. All files are the
+//! shipped ones: the overlay, the certificates' script, and the configuration. `testbed::shipped` has the stand-ins
+//! for a kubelet.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -21,11 +22,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const LONG: Duration = Duration::from_secs(60);
-/// What the extender's certificate is for, as kube-scheduler's configuration says.
+/// The name in the extender's certificate, which kube-scheduler's configuration names.
 const NAME: &str = "fpga-scheduler-extender.kube-fpga.svc";
 const REFUSED: &str = "fpga_extender_connections_refused_total{port=\"http\",reason=\"handshake\"}";
 
-/// Applies what manifests/certificates.sh says for an extender at that address.
+/// Applies the output of manifests/certificates.sh for an extender at this address.
 async fn make_certificates(bed: &ScaleBed, folder: &Path, address: Ipv4Addr) {
     let kubectl = bed.plane().kubectl();
     let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -43,7 +44,7 @@ async fn make_certificates(bed: &ScaleBed, folder: &Path, address: Ipv4Addr) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What is answered to a request for /filter by somebody who shows this identity; nothing if there is no answer.
+/// The answer to a request for /filter from a caller with this identity; `None` if there is no answer.
 async fn ask(address: Ipv4Addr, files: &ClientFiles) -> Option<String> {
     let stream = TcpStream::connect((address, 9461)).await.unwrap();
     let mut stream = files.connect(stream, NAME, HTTP_1).await.ok()?;
@@ -76,7 +77,7 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     })
     .await
     .unwrap();
-    // The Service leads to the port that the extender has.
+    // The Service refers to the port of the extender.
     let service = ["get", "service/fpga-scheduler-extender-verbs", "-n", "kube-fpga", "-o", "json"];
     let service: serde_json::Value =
         serde_json::from_str(&kubectl(bed.plane(), &service).await.unwrap()).unwrap();
@@ -85,7 +86,7 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
 
     let config = SchedulerConfig::https(&format!("https://{address}:9461"), &certificates).unwrap();
     bed.start_scheduler(&config).await.unwrap();
-    // Of twenty idle nodes with boards one has the bitstream.
+    // One of twenty idle nodes with boards has the bitstream.
     bed.create_pods("by-bitstream", Kind::Fpga, 1).await.unwrap();
     bed.wait_until_placed("by-bitstream", 1).await.unwrap();
     let placed = bed.placements("by-bitstream").await.unwrap();
@@ -99,7 +100,7 @@ async fn the_clusters_own_scheduler_places_by_bitstream_and_nobody_without_its_c
     let file = |name: &str| certificates.join(name);
     let mut caller = ClientFiles { ca: file("ca.crt"), identity: None };
     assert_eq!(ask(address, &caller).await, None, "who shows no certificate");
-    // The port for streams has a certificate of another authority.
+    // The certificate of the port for streams is issued by another authority.
     caller.identity = Some((file("tls.crt"), file("tls.key")));
     assert_eq!(ask(address, &caller).await, None, "who shows another one");
     assert!(metric(REFUSED).await >= 2.0);

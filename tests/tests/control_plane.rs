@@ -1,4 +1,4 @@
-//! The control plane of the test bed itself: it starts, knows its identities, and leaves nothing behind.
+//! The control plane of the test bed: it starts, knows its identities, and leaves no process behind.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 

@@ -1,4 +1,4 @@
-//! The demo, shortened: it succeeds, and however it ends it leaves no process behind.
+//! The demo, shortened: it succeeds, and leaves no process behind however it ends.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -21,7 +21,7 @@ impl Demo {
         let spec = ProcessSpec::new("fpga-demo", env!("CARGO_BIN_EXE_fpga-demo"), dir.path().join("log"))
             .args(["--seconds", "5", "--picture"])
             .arg(dir.path().join("sobel.png"))
-            // For the run's own folder, so that what belongs to it can be told by its path.
+            // Put the run's folder below this one, so that its processes are recognized by their paths.
             .env("TMPDIR", dir.path().display().to_string());
         Self { process: Process::start(&spec).unwrap(), dir }
     }
@@ -41,7 +41,7 @@ impl Demo {
     }
 }
 
-/// The processes that were told a path in `dir`, by arguments or environment.
+/// The processes with a path in `dir` in their arguments or environment.
 fn processes_of(dir: &Path) -> Vec<String> {
     let dir = dir.display().to_string();
     let mentions = |process: &PathBuf, file: &str| {
@@ -76,7 +76,7 @@ async fn interrupted_or_killed_it_leaves_no_process() {
         let demo = Demo::start();
         demo.wait_until_it_says("following the trace").await;
         assert!(processes_of(demo.dir.path()).len() >= 15, "{:?}", processes_of(demo.dir.path()));
-        // As Ctrl-C does, to the demo alone: its children are in groups of their own.
+        // Signal only the demo, as Ctrl-C does: its children are in their own process groups.
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(demo.process.pid()), signal).unwrap();
         let status = tokio::time::timeout(Duration::from_secs(20), demo.process.wait()).await.unwrap();
         assert_eq!(status.code(), code, "{signal}");

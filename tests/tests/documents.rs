@@ -1,4 +1,4 @@
-//! What documents say of the code is so: tests that they name are there.
+//! Checks that the tests which documents name exist.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -6,11 +6,11 @@ use fpga_tests::testbed::programs::repository;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Documents that name tests, in backquotes.
+/// Documents that name tests in backquotes.
 const DOCUMENTS: [&str; 2] =
     ["scheduler-extender/docs/operators-complaints.md", "scheduler-extender/docs/promises.md"];
 
-/// Rust files below a folder, but for what was built.
+/// Collects the Rust files below a folder, without build outputs.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -23,7 +23,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The functions of a file that are tests and are run by `make test`, by name.
+/// The names of the tests in a file that `make test` runs.
 fn tests_of(text: &str) -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     let (mut is_test, mut is_ignored) = (false, false);
@@ -58,7 +58,7 @@ fn every_test_that_a_document_names_is_there_and_run() {
     for document in DOCUMENTS {
         let text = std::fs::read_to_string(repository().join(document)).unwrap();
         let quoted = text.split('`').skip(1).step_by(2);
-        // Names of tests are sentences.
+        // Names of tests are sentences, with several underscores.
         let named: Vec<&str> = quoted
             .filter(|word| {
                 word.matches('_').count() >= 2 && !word.starts_with("fpga_") && !word.contains(' ')

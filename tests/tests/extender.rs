@@ -1,6 +1,6 @@
-//! A real kube-scheduler asks the real extender: where pods go, and what happens when something is wrong.
+//! A real kube-scheduler calls the real extender: where pods are placed, and the behaviour under faults.
 //!
-//! The nodes' annotations are written by the test, so that every placement can be foretold.
+//! The tests write the nodes' annotations, so that every placement is predictable.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -26,7 +26,7 @@ struct Bed {
     seq: u64,
 }
 
-/// What a test says of a node.
+/// The state that a test publishes for a node.
 #[derive(Clone, Copy, Default)]
 struct State {
     usage: u64,
@@ -72,7 +72,7 @@ impl Bed {
             weights: weights.to_owned(),
             node_cache,
             extender_away: ExtenderAway::Wait,
-            // By measurements alone: what is expected of pods that were just placed has tests of its own (herd.rs).
+            // Score by measurements only; herd.rs tests expected usage.
             extender_args: ["--anti-herd", "off"]
                 .iter()
                 .chain(extender_args)
@@ -83,7 +83,7 @@ impl Bed {
         Self { cluster, seq: 0 }
     }
 
-    /// Publishes the three nodes' states as their collectors would, and waits until the extender knows.
+    /// Publishes the states of the three nodes as their collectors would, and waits until the extender knows them.
     async fn publish(&mut self, states: [State; 3]) {
         self.seq += 1;
         for (node, state) in NODES.into_iter().zip(states) {
@@ -143,17 +143,17 @@ fn sleeper(name: &str) -> Workload {
 async fn pods_go_where_the_numbers_say(node_cache: NodeCache) {
     let mut bed = Bed::start("1-2-2", node_cache, &[]).await;
 
-    // Usage alone tells them apart.
+    // The nodes differ only in usage.
     bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
     assert_eq!(bed.place("by-usage", "sobel").await, "n2");
-    // It changed: so does the answer.
+    // Another usage leads to another node.
     bed.publish([State::used(1_000), State::used(9_000), State::used(5_000)]).await;
     assert_eq!(bed.place("by-new-usage", "sobel").await, "n1");
-    // At equal usage the node that has the bitstream wins, ...
+    // At equal usage the node with the bitstream wins.
     let equal = State::used(5_000);
     bed.publish([equal, equal, equal.loaded("sobel")]).await;
     assert_eq!(bed.place("by-locality", "sobel").await, "n3");
-    // ... but weights of 1-2-2 let idleness win over locality.
+    // With the weights 1-2-2, low usage wins over locality.
     bed.publish([State::used(9_000).loaded("sobel"), State::used(5_000), State::used(0)]).await;
     assert_eq!(bed.place("idle-wins", "sobel").await, "n3");
     // Reconfiguration time counts like usage.
@@ -167,7 +167,7 @@ async fn pods_go_where_the_numbers_say(node_cache: NodeCache) {
     assert_eq!(scored.len(), NODES.len(), "{explained}");
     let best = scored.iter().max_by_key(|node| node["score"].as_u64()).unwrap();
     assert_eq!(best["node"], "n2", "{explained}");
-    // kube-scheduler tells a failed prioritize call at V(5) only, and goes on without the scores.
+    // kube-scheduler logs a failed prioritize call only at V(5), and continues without the scores.
     let log = bed.cluster.plane().scheduler_log();
     assert!(!log.contains("Failed to run extender's priority function"), "a prioritize call failed");
     bed.cluster.stop().await;
@@ -193,7 +193,7 @@ async fn only_a_board_that_fits_will_do(node_cache: NodeCache) {
     bed.cluster.create(&sleeper("impossible").requires("board", "nobody-has-it")).await.unwrap();
     let why = bed.why_pending("impossible").await;
     assert!(why.contains("0/3 nodes are available"), "{why}");
-    // The board appears: the node's annotation wakes the pod without anyone asking.
+    // When a node gets the board, its annotation wakes the pod.
     bed.publish([State::used(0), State { board: Some("nobody-has-it"), ..State::used(0) }, other]).await;
     assert_eq!(bed.cluster.node_of("impossible").await.unwrap(), "n2");
     bed.cluster.stop().await;
@@ -224,7 +224,7 @@ async fn preemption_evicts_only_where_the_board_fits(node_cache: NodeCache) {
     }
     assert_eq!(low.len(), NODES.len());
 
-    // In-tree any of them could make room; only one has the board.
+    // By kube-scheduler's own filters any node could be preempted, but only one has the board.
     let important = sleeper("important").requires("board", "alveo").cpu("60").priority_class("high");
     bed.cluster.create(&important).await.unwrap();
     assert_eq!(bed.cluster.node_of("important").await.unwrap(), "n3");
@@ -251,18 +251,18 @@ async fn a_dead_extender_is_what_the_configuration_says_and_recovers() {
     bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
     bed.cluster.kill_extender().await;
 
-    // ignorable: false. FPGA pods wait and say why; others don't notice.
+    // ignorable: false. FPGA pods wait, with an event that says why; other pods are not affected.
     bed.cluster.create(&sleeper("waits")).await.unwrap();
     let why = bed.why_pending("waits").await;
     assert!(why.contains("connection refused"), "{why}");
     bed.cluster.create(&Workload::ordinary("ordinary", ["sleep", "1000"])).await.unwrap();
     bed.cluster.node_of("ordinary").await.unwrap();
-    // It is back: the pod is tried again, and goes where the numbers say.
+    // When the extender is back, the pod is tried again and placed by its measurements.
     bed.cluster.start_extender().await.unwrap();
     bed.publish([State::used(9_000), State::used(1_000), State::used(5_000)]).await;
     assert_eq!(bed.cluster.node_of("waits").await.unwrap(), "n2");
 
-    // ignorable: true. They are placed without it.
+    // ignorable: true. FPGA pods are placed without the extender.
     bed.cluster.reconfigure_scheduler(NodeCache::Capable, ExtenderAway::Ignore).await.unwrap();
     bed.cluster.kill_extender().await;
     bed.cluster.create(&sleeper("placed-all-the-same")).await.unwrap();
@@ -293,7 +293,7 @@ async fn garbage_is_answered_and_counted() {
 
     assert!(bed.metric("fpga_extender_errors_total").await >= 15.0);
 
-    // A node whose annotation is garbage, were it ever so idle before, is never the best.
+    // A node whose annotation is garbage is never the best, however idle it was before.
     let unreadable = "fpga_extender_unreadable_states_total";
     let before = bed.metric(unreadable).await;
     for garbage in ["not JSON", "{}", "{\"v\":99}", "[]", &"x".repeat(100_000)] {

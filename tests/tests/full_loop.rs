@@ -1,7 +1,8 @@
-//! The whole loop with nothing simulated but the boards: unmodified OpenCL programs in pods, through the remote library,
-//! over a real runtime; their timing decides where the next pod goes. And what happens when a part of it dies.
+//! The whole loop, in which only the boards are simulated: pods run unmodified OpenCL programs through the remote
+//! library over a real runtime, and the programs' timing decides where the next pod is placed. Other tests kill a
+//! part of the loop.
 //!
-//! `RUNTIME=intel-fpga` runs the same over Intel's FPGA emulator.
+//! `RUNTIME=intel-fpga` runs the tests over Intel's FPGA emulator.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -58,13 +59,13 @@ impl Bed {
     }
 
     fn program(&self, pod: &str, program: &str, arguments: &[&str]) -> Workload {
-        // An absolute path replaces the folder.
+        // Joining an absolute path replaces the folder.
         let path = self.programs.join(program).display().to_string();
         let words = std::iter::once(path.as_str()).chain(arguments.iter().copied());
         Workload::accelerated(pod, words).once()
     }
 
-    /// Runs a workload to its end, which must be a good one; returns its output.
+    /// Runs a workload to its end, which must be a success, and returns its output.
     async fn run(&self, workload: &Workload) -> String {
         self.cluster.create(workload).await.unwrap();
         let code = self.cluster.exit_code(workload.name()).await.unwrap();
@@ -74,7 +75,7 @@ impl Bed {
         output
     }
 
-    /// Creates a function that has answered: its address, and what it was asked.
+    /// Creates a function and calls it once. Returns its address and the verified case.
     async fn answering_function(&self, pod: &str) -> (String, Case) {
         self.cluster.create(&self.function(pod, Function::Sobel)).await.unwrap();
         let address = self.cluster.ready_address(pod).await.unwrap();
@@ -93,7 +94,7 @@ impl Bed {
         .unwrap();
     }
 
-    /// What the collector of a node says of it.
+    /// The state of a node by its collector.
     async fn state(&mut self, node: &str) -> Value {
         let url = self.cluster.board(node).unwrap().collector_url("/v1/state");
         self.cluster.http().get(&url).await.unwrap().json().unwrap()
@@ -135,7 +136,7 @@ async fn the_next_pod_goes_where_the_boards_timing_says() {
         case.invoke(bed.cluster.http(), &address).await.unwrap();
     }
 
-    // Events → window → annotation.
+    // Events reach the window and the annotation.
     let state = bed.wait_until_annotated(&busy, "used, with the bitstream", |state| {
         usage(state) > 0 && knows(state, "sobel")
     });
@@ -143,7 +144,8 @@ async fn the_next_pod_goes_where_the_boards_timing_says() {
     assert!(state["reconfigurationMs"].as_u64().unwrap() >= 10, "one reconfiguration of 10 ms: {state}");
     assert_eq!(usage(&bed.wait_until_annotated(idle, "there", |_| true).await), 0);
 
-    // kube-scheduler's own scores are for the busy node: a large pod is on the idle one. Where our scores are all equal, that decides.
+    // A large pod on the idle node makes kube-scheduler's own scores prefer the busy node. They decide where our
+    // scores are equal.
     bed.cluster.create(&Workload::ordinary("large", ["sleep", "1000"]).cpu("48").on(idle)).await.unwrap();
     bed.cluster.set_weights("0-0-0").await.unwrap();
     bed.cluster.create(&bed.function("matmul-0", Function::Matmul)).await.unwrap();
@@ -151,13 +153,14 @@ async fn the_next_pod_goes_where_the_boards_timing_says() {
     bed.cluster.delete("matmul-0").await.unwrap();
     bed.cluster.set_weights("1-2-2").await.unwrap();
 
-    // Annotation → score → placement: another function goes to the idle node, for usage and reconfiguration.
+    // Annotation, score, placement: another function is placed on the idle node, by usage and reconfiguration.
     bed.cluster.create(&bed.function("matmul-1", Function::Matmul)).await.unwrap();
     assert_eq!(bed.cluster.node_of("matmul-1").await.unwrap(), idle);
     let address = bed.cluster.ready_address("matmul-1").await.unwrap();
     Case::new(Function::Matmul, 64, 2).unwrap().invoke(bed.cluster.http(), &address).await.unwrap();
 
-    // With weights that favour locality the same function goes where its bitstream is, busy or not.
+    // With weights that favour locality, the same function is placed on the node with its bitstream, though that is
+    // busy.
     bed.wait_until_annotated(idle, "used, with the bitstream", |state| knows(state, "matmul")).await;
     bed.cluster.delete("large").await.unwrap();
     bed.cluster.create(&Workload::ordinary("large-2", ["sleep", "1000"]).cpu("48").on(&busy)).await.unwrap();
@@ -189,8 +192,8 @@ async fn a_killed_collector_loses_nothing_and_counts_nothing_twice() {
     for _ in 0..5 {
         case.invoke(&http, &address).await.unwrap();
     }
-    // Events of a reporter of the test's own, whose sum is known to the millisecond: one after the other, because more at
-    // once than there are slots would be cut to what the slots can do.
+    // The test reports events of its own, whose sum is known to the millisecond. They don't overlap: the window
+    // limits overlapping events to what the slots can do.
     let now = k8s_openapi::jiff::Timestamp::now().as_millisecond();
     let events: Vec<Value> = (1..=100)
         .map(|seq| {
@@ -205,7 +208,7 @@ json!({
     let answer = http.post(&url, body.clone()).await.unwrap();
     assert!(answer.status.is_success(), "{}", answer.text());
     assert_eq!(answer.json().unwrap()["accepted"], 100);
-    // What is no event is refused with a reason, counts nothing and breaks nothing.
+    // An invalid event is refused with a reason and counts nothing.
     for garbage in ["", "{", "7", "[{}]", "{\"timestamp_ms\": -1}"] {
         let answer = http.post(&url, garbage).await.unwrap();
         assert_eq!(answer.status.as_u16(), 400, "{garbage:?}: {}", answer.text());
@@ -226,7 +229,7 @@ json!({
     let answer = http.post(&url, body).await.unwrap().json().unwrap();
     assert_eq!((&answer["accepted"], &answer["duplicates"]), (&json!(0), &json!(100)));
 
-    // In the end the collector has counted what the device manager has: nothing lost, nothing twice.
+    // In the end the collector's sum equals the device manager's: no event is lost or counted twice.
     let manager = bed.cluster.boards[0].manager_metrics_url();
     let collector = bed.cluster.boards[0].collector_url("/v1/state");
     let mut last = (0.0, 0.0);
@@ -234,7 +237,7 @@ json!({
         let held = http.get(&manager).await?.metric("fpga_device_manager_slot_seconds_total") * 1000.0;
         let state = http.get(&collector).await?.json()?;
         last = (f64::from(u32::try_from(usage(&state))?) - 700.0, held);
-        // Events have whole milliseconds, whose sum is exact to one.
+        // Events have whole milliseconds, so the sums may differ by one.
         Ok(((last.0 - last.1).abs() < 2.0).then_some(()))
     };
     let result = wait::until("the collector's sum to be the device manager's", LONG, equal).await;
@@ -263,7 +266,7 @@ async fn a_killed_client_harms_nobody_else() {
     let metrics = bed.cluster.boards[0].manager_metrics_url();
     let sessions = async || anyhow::Ok(http.get(&metrics).await?.metric("fpga_device_manager_sessions"));
     assert_eq!(sessions().await.unwrap().to_string(), "2");
-    // Grace 0 is SIGKILL at once, in the middle of a task.
+    // Grace period 0 sends SIGKILL at once, in the middle of a task.
     let force = kube::api::DeleteParams::default().grace_period(0);
     bed.cluster.pods().delete("victim", &force).await.unwrap();
     for _ in 0..10 {
@@ -283,7 +286,7 @@ async fn a_killed_device_manager_is_an_opencl_error_and_not_a_hang() {
     let mut bed = Bed::start(&["n1"]).await;
     let (address, case) = bed.answering_function("sobel-1").await;
     let http = bed.cluster.http().clone();
-    // A C program with default signal handling, which works until an error comes back and then exits with 3.
+    // A C program with default signal handling; it works until it gets an error and then exits with 3.
     bed.cluster.create(&bed.program("watcher", "error_exit", &[])).await.unwrap();
     bed.has_printed("watcher", "the watcher to work").await;
 
@@ -292,7 +295,7 @@ async fn a_killed_device_manager_is_an_opencl_error_and_not_a_hang() {
     let error = case.invoke(&http, &address).await.unwrap_err();
     assert!(!format!("{error:#}").contains("did not answer in"), "{error:#}");
 
-    // It is back: the function's process is started again by the kubelet, and works.
+    // When the device manager is back, the kubelet restarts the function's process, and the function works.
     bed.cluster.board("n1").unwrap().start_device_manager().await.unwrap();
     wait::until("the function to work again", LONG, async || {
         let address = bed.cluster.ready_address("sobel-1").await?;
@@ -319,7 +322,7 @@ async fn the_programs_that_must_end_end() {
         let pod = program.replace('_', "-");
         bed.run(&bed.program(&pod, program, &[])).await;
     }
-    // The same over TCP, and what everybody tries first.
+    // Some programs over TCP, and clinfo, which users try first.
     let over_tcp =
         |workload: Workload| workload.env("FPGA_DEVICE_MANAGERS", bed.cluster.boards[0].tcp_address());
     for program in ["vector_add", "map_unmap"] {

@@ -1,5 +1,6 @@
-//! From a fault of a board to where pods go, and back: the emulated board hangs, its device manager says so, the collector
-//! writes it into the node's annotation, and the extender's filter rejects the node until the board works again.
+//! From a fault of a board to the placement of pods and back: the emulated board hangs, its device manager reports
+//! that, the collector writes it to the node's annotation, and the extender's filter rejects the node until the board
+//! works again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -14,10 +15,10 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(40);
 const NODE: &str = "n1";
 
-/// What a board is told to do, or to do no more.
+/// Switches a fault of the board on or off.
 type Fault = fn(Controls, bool);
 
-/// A node with an emulated board, and what steers that board.
+/// A node with an emulated board, and the controls of the board.
 struct Bed {
     cluster: Cluster,
     controls: Controls,
@@ -62,7 +63,8 @@ impl Bed {
         }
     }
 
-    /// What the extender's filter answers for a pod on that node, without kube-scheduler: why not, or nothing.
+    /// The reason for which the extender's filter rejects the node for a pod; `None` if the node passes.
+    /// kube-scheduler is not involved.
     async fn rejection(&self, pod: &Workload) -> Option<String> {
         let body = serde_json::json!({"Pod": pod.pod(), "NodeNames": [NODE]});
         let url = self.cluster.extender_url("/filter");
@@ -77,7 +79,7 @@ impl Bed {
     }
 }
 
-/// Why kube-scheduler has not placed the pod.
+/// The reason for which kube-scheduler has not placed the pod.
 fn why_not_placed(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "PodScheduled")?.message.as_deref()

@@ -1,5 +1,5 @@
-//! 200 pods at once through a real kube-scheduler on unequal ground: usages that differ and stay as they are, and one node
-//! that has the bitstream. By measurements alone they herd there; with what is expected of them they spread.
+//! 200 pods arrive at once at a real kube-scheduler. The nodes' usages differ and don't change, and one node has the
+//! bitstream. By measurements alone the pods herd on that node; with expected usage they spread.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -17,16 +17,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(90);
-/// At one rank for a pod that nothing is known of, 200 pods fill the 20 least used of any number of nodes like a
-/// staircase: on more nodes than that, twice the mean can be kept to only where something is known.
+/// Number of nodes in tests without knowledge of pods. A pod of unknown usage costs one rank, so 200 pods fill the 20
+/// least used nodes like a staircase. On more nodes the limit of twice the mean needs known usage.
 const NODES: usize = 10;
-/// Where something is known.
+/// Number of nodes in the test with known usage.
 const MORE_NODES: usize = 20;
 const PODS: usize = 200;
-/// As in the ConfigMap of the manifests.
+/// The weights in the ConfigMap of the manifests.
 const SHIPPED_WEIGHTS: &str = "0.5-2-2-1-0-0";
 
-/// Where the 200 pods went, with the shipped weights: per node how many, the least used node first.
+/// The cluster, and the number of pods on each node, the least used node first.
 struct Herd {
     cluster: Cluster,
     pods: Vec<usize>,
@@ -36,7 +36,7 @@ fn name(index: usize) -> String {
     format!("n{index}")
 }
 
-/// A node's usage grows with its index, faster and faster, in milliseconds of the window.
+/// Usage of a node in the window in milliseconds. It grows quadratically with the index.
 fn usage(index: usize) -> usize {
     index * 2_000 + index * index * 700
 }
@@ -44,7 +44,7 @@ fn usage(index: usize) -> usize {
 fn node_state(index: usize, has_bitstream: bool) -> Value {
     let bitstreams = if has_bitstream { json!([{"name": "sobel", "lastUsedAgoMs": 0}]) } else { json!([]) };
     let usage = usage(index);
-    // The newest slices first, each with as much as four slots can do in it.
+    // The newest slices first, each with at most as much as four slots can do in it.
     let slices: Vec<usize> = (0..=usage / 40_000).map(|slice| (usage - slice * 40_000).min(40_000)).collect();
     json!({
         "v": 1, "boot": 1, "seq": 1, "heartbeatMs": 60_000, "windowMs": 300_000,
@@ -58,7 +58,7 @@ fn node_state(index: usize, has_bitstream: bool) -> Value {
 }
 
 impl Herd {
-    /// Starts a cluster in which the node `with_bitstream` has the pods' bitstream, and lets the pods come.
+    /// Starts a cluster in which the node `with_bitstream` has the pods' bitstream, and creates the pods.
     async fn of(with_bitstream: usize, anti_herd: &str) -> Self {
         let mut herd = Self::start(NODES, anti_herd).await;
         herd.publish(with_bitstream).await;
@@ -80,14 +80,14 @@ impl Herd {
         Self { cluster: Cluster::start(spec).await.unwrap(), pods: vec![0; nodes] }
     }
 
-    /// Where the pods are, in words.
+    /// The distribution of the pods as text.
     fn told(&self) -> String {
         let most = *self.pods.iter().max().unwrap() as f64;
         let mean = PODS as f64 / self.pods.len() as f64;
         format!("{:?}, most {:.2} x the mean", self.pods, most / mean)
     }
 
-    /// Writes the nodes' annotations as their collectors would, and waits until the extender knows.
+    /// Writes the nodes' annotations as their collectors would, and waits until the extender knows them.
     async fn publish(&self, with_bitstream: usize) {
         for index in 0..self.pods.len() {
             let state = node_state(index, index == with_bitstream).to_string();
@@ -131,12 +131,13 @@ impl Herd {
             *pods = placed.get(&name(index)).copied().unwrap_or_default();
         }
         assert_eq!(self.pods.iter().sum::<usize>(), PODS);
-        // kube-scheduler tells a failed prioritize call at V(5) only, and goes on without the scores.
+        // kube-scheduler logs a failed prioritize call only at V(5), and continues without the scores.
         let log = self.cluster.plane().scheduler_log();
         assert!(!log.contains("Failed to run extender's priority function"), "a prioritize call failed");
     }
 
-    /// On each node a pod that has been there for longer than the window, to whoever sees it for the first time.
+    /// Creates a pod on each node whose binding is longer ago than the window, for an extender that sees it for the
+    /// first time.
     async fn let_one_have_been_there(&self) {
         let pods = self.cluster.pods();
         for index in 0..self.pods.len() {
@@ -163,14 +164,14 @@ impl Herd {
     }
 }
 
-/// At most twice the mean.
+/// Most pods on a node: twice the mean.
 const MOST: usize = 2 * PODS / NODES;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_measurements_alone_two_hundred_pods_at_once_herd_on_one_node() {
     let herd = Herd::of(0, "off").await;
     let most = *herd.pods.iter().max().unwrap();
-    // The stand-in node takes 110 pods, as kubelets do.
+    // A stand-in node has room for 110 pods, like a kubelet's.
     assert!(most >= 5 * PODS / NODES, "{:?}", herd.pods);
     assert!((herd.metric("fpga_extender_placed_pods").await).abs() < 0.5, "pods are not even watched");
     herd.cluster.stop().await;
@@ -181,7 +182,7 @@ async fn with_what_is_expected_of_them_two_hundred_pods_at_once_spread() {
     let herd = Herd::of(0, "on").await;
     assert!(herd.pods.iter().all(|pods| *pods <= MOST), "{:?}", herd.pods);
 
-    // The extender knows them all, waits for none, and explains what it expected where.
+    // The extender knows all pods, waits for no binding, and explains the expected usage of each node.
     let watched = async || {
         let placed = herd.metric("fpga_extender_placed_pods").await;
         let awaited = herd.metric("fpga_extender_awaited_bindings").await;

@@ -1,4 +1,4 @@
-//! The real extender among callers that mean harm: what it takes of the machine's memory, and whether it still answers.
+//! The real extender under hostile callers: how much memory it uses, and whether it still answers.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -18,19 +18,19 @@ use tokio::net::TcpStream;
 
 const LONG: Duration = Duration::from_secs(60);
 const NODES: usize = 500;
-/// The most memory that the extender may ever have had.
+/// Most memory that the extender may ever use, in MiB.
 const MOST_MIB: f64 = 128.0;
-/// Slow uploads at once, and connections that send requests which nobody's scheduler made.
+/// Number of concurrent slow uploads, and of connections with forged requests.
 const UPLOADS: usize = 8;
 const FORGERS: usize = 4;
-/// Connections that ask for all nodes and never read the answer.
+/// Number of connections that request all nodes and don't read the answer.
 const READERS: usize = 16;
-/// Calls of the real scheduler while all that goes on.
+/// Number of the real scheduler's calls during the attack.
 const REAL_CALLS: usize = 200;
-/// So many uploads have been cut off before the test ends.
+/// Number of uploads that must have been cut off before the test ends.
 const CUT_OFF: usize = 2 * UPLOADS;
 
-/// What the attackers have done so far.
+/// The attackers' counters.
 #[derive(Default)]
 struct Attack {
     uploaded: AtomicUsize,
@@ -50,7 +50,7 @@ fn request(uid: &str) -> Value {
     })
 }
 
-/// Sends the largest body that is taken, but for its end, and then waits; again and again.
+/// Sends the largest accepted body except for its end, and then waits, in a loop.
 async fn upload_slowly(address: String, bytes: usize, attack: Arc<Attack>) {
     loop {
         let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -64,34 +64,34 @@ async fn upload_slowly(address: String, bytes: usize, attack: Arc<Attack>) {
             }
             std::io::Result::Ok(())
         };
-        // An upload that was refused fails here, or is told so below.
+        // A refused upload fails here, or gets an answer below.
         let _ = upload.await;
         let mut answer = [0; 1024];
-        // Nothing comes until the extender is fed up with it.
+        // No answer comes until the extender ends the connection.
         let _ = stream.read(&mut answer).await;
         attack.cut_off.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Asks for all nodes, and reads no more of the answer than its begin, until the extender is fed up with it.
+/// Requests all nodes and reads only the beginning of the answer, in a loop.
 async fn read_slowly(address: String) {
     loop {
         let mut stream = TcpStream::connect(&address).await.unwrap();
         let mut begin = [0; 16];
-        // Refused or answered: what is asked is that nobody else suffers.
+        // The request may be refused or answered; the test checks that others are served.
         let _ = stream.write_all(b"GET /nodes HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let _ = stream.read(&mut begin).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
-/// Scores nodes for pods that nobody created, one after the other.
+/// Requests scores for pods that don't exist, in a loop.
 async fn forge(url: String, number: usize, attack: Arc<Attack>) {
     let http = HttpClient::new(LONG);
     loop {
         let forged = attack.forged.fetch_add(1, Ordering::Relaxed);
         let body = request(&format!("forged-{number}-{forged}")).to_string();
-        // Whatever becomes of it.
+        // The answer doesn't matter.
         let _ = http.post(&format!("{url}/prioritize"), body).await;
     }
 }
@@ -132,7 +132,7 @@ async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_c
     .unwrap();
     let url = format!("http://{address}");
 
-    // What the longest body is, the extender says.
+    // Find the limit of bodies by requests.
     let longest_body = longest(&address).await;
     let attack = Arc::<Attack>::default();
     let mut attackers = tokio::task::JoinSet::new();
@@ -173,7 +173,7 @@ async fn slow_uploads_and_forged_decisions_take_little_memory_and_keep_no_real_c
     extender.stop(LONG).await;
 }
 
-/// The longest body that the extender takes, found by asking: it refuses a longer one by its head alone.
+/// The longest body that the extender accepts, found by bisection: the extender refuses a longer one after its head.
 async fn longest(address: &str) -> usize {
     let is_taken = async |bytes: usize| {
         let mut stream = TcpStream::connect(address).await.unwrap();

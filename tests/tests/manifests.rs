@@ -1,4 +1,5 @@
-//! What users apply, on a real API server and a real kube-scheduler: manifests/ and scheduler-config/.
+//! The manifests and configurations that users apply, on a real API server and a real kube-scheduler: manifests/ and
+//! scheduler-config/.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic")]
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 const COLLECTOR: &str = "fpga-collector";
 const STATE: &str = "fpga-scheduling.io/node-state";
 
-/// A client with the token of a pod of the collector on that node, as the DaemonSet makes it.
+/// A client with the token of a collector's pod on this node, as the DaemonSet creates it.
 async fn collector_on(plane: &ControlPlane, node: &str) -> Result<Client> {
     let pod = format!("collector-on-{node}");
     manifests::create_pod(plane.client(), &pod, COLLECTOR, Some(node)).await?;
@@ -28,7 +29,7 @@ fn owner(name: &str) -> Value {
     json!({"apiVersion": "cluster.example/v1", "kind": "Machine", "name": name, "uid": name})
 }
 
-/// Creates a node that already has an annotation, a label and an owner, all of somebody else.
+/// Creates a node that already has an annotation, a label and an owner of others.
 async fn create_node(client: &Client, name: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = json!({"metadata": {
@@ -46,7 +47,7 @@ async fn publish(client: &Client, node: &str, annotations: Value) -> kube::Resul
     nodes.patch(node, &PatchParams::apply(COLLECTOR).force(), &Patch::Apply(&patch)).await
 }
 
-/// The API server needs a moment to learn of a policy.
+/// Waits until the API server enforces a new policy, which takes a moment.
 async fn until_policy_holds(nodes: &Api<Node>) -> Result<()> {
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let label = json!({"metadata": {"labels": {"any": "label"}}});
@@ -74,12 +75,12 @@ async fn a_real_api_server_takes_all_manifests_and_warns_of_nothing() {
     plane.stop().await;
 }
 
-/// What the program that a container runs says to `--help`.
+/// The `--help` text of the program that a container runs.
 async fn help(container: &Value) -> String {
     let image = container["image"].as_str().unwrap();
     let program = image.strip_prefix("kube-fpga/").unwrap().split(':').next().unwrap();
     let mut command = tokio::process::Command::new(built(program).unwrap());
-    // The commands of a program with several are the first argument.
+    // A program with several commands takes the command as its first argument.
     let first = container["args"][0].as_str().filter(|argument| !argument.starts_with('-'));
     let output = command.args(first).arg("--help").output().await.unwrap();
     String::from_utf8(output.stdout).unwrap()
@@ -244,7 +245,7 @@ fn the_shipped_configurations_of_kube_scheduler_ask_the_extender_alike_and_elect
     let own = read("manifests/base/extender/kube-scheduler.yaml");
     let cluster = read("scheduler-config/kube-scheduler.yaml");
     assert_eq!(lines(&own), lines(&cluster));
-    // By HTTPS: the same but for where it is, and how it is known.
+    // For HTTPS only the extender's address and its authentication differ.
     let https = read("scheduler-config/kube-scheduler.https.yaml");
     let (after, other) = (lines(&https), lines(&cluster));
     assert_eq!(after.split_at(7).1, other.split_at(1).1, "{after:?}");

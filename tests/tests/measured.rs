@@ -1,5 +1,5 @@
-//! From what boards do to where pods go, on a real API server, kube-scheduler and extender, with real collectors: by the
-//! stream alone, and for pods that wait until a board can take them.
+//! From the work of boards to the placement of pods, with real collectors on a real API server, kube-scheduler and
+//! extender: by the stream alone, and for pods that wait until a board can take them.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
-/// Without labels: only what collectors say makes a node one with a board.
+/// Nodes without labels: only their collectors say that they have boards.
 const GROUND: Ground = Ground { nodes: 2, boards: 0, pods_per_node: 110, advertised: Advertised::No };
 
-/// By measurements alone: what is expected of pods that were just placed has tests of its own (herd.rs).
+/// Starts extender and scheduler. The extender scores by measurements only; herd.rs tests expected usage.
 async fn start(extender_args: &[&str]) -> ScaleBed {
     let mut bed = ScaleBed::start(GROUND).await.unwrap();
     bed.start_extender(&[&["--anti-herd", "off"], extender_args].concat()).await.unwrap();
@@ -32,11 +32,11 @@ async fn place(bed: &ScaleBed, batch: &str) -> String {
     bed.placements(batch).await.unwrap().remove(&format!("{batch}-0")).unwrap()
 }
 
-/// What may pass from the moment at which a pod can be taken until it is bound: 2 s of ours, and what kube-scheduler pauses
-/// between two attempts for one pod, which grows to 10 s.
+/// Longest time from the moment at which a pod can be placed until it is bound: 2 s for our programs, and
+/// kube-scheduler's backoff between two attempts, which grows to 10 s.
 const BOUND_WITHIN: Duration = Duration::from_secs(2 + 10);
 
-/// Waits until the batch's only pod is placed, on that node and within the time since `since`.
+/// Waits until the only pod of the batch is placed; it must be on this node and within the time since `since`.
 async fn assert_bound_in_time(bed: &ScaleBed, batch: &str, node: &str, since: Instant) {
     bed.wait_until_placed(batch, 1).await.unwrap();
     let took = since.elapsed();
@@ -45,13 +45,13 @@ async fn assert_bound_in_time(bed: &ScaleBed, batch: &str, node: &str, since: In
     assert_eq!(bed.placements(batch).await.unwrap()[&format!("{batch}-0")], node);
 }
 
-/// The administrator's word: the bitstream that pods want is valid on that board and no other.
+/// Writes a configuration in which the pods' bitstream is valid on this board only.
 fn list(config: &Path, board: &str) {
     let text = format!("bitstreams: {{valid: [{{name: sobel, boards: [{{board: {board}}}]}}]}}\n");
     std::fs::write(config, text).unwrap();
 }
 
-/// Creates a pod that wants that bitstream to be there already.
+/// Creates a pod that requires a loaded bitstream.
 async fn create_pod_that_wants_loaded(bed: &ScaleBed, batch: &str, bitstream: &str) {
     let mut pod = Kind::FpgaWithoutAffinity.pod(batch, 0);
     pod["metadata"]["annotations"] = json!({"fpga-scheduling.io/loaded-bitstreams": bitstream});
@@ -69,7 +69,7 @@ fn has_unhealthy_board(known: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_ends_sends_the_next_pod_elsewhere_by_the_stream_alone() {
     let bed = start(&[]).await;
-    // After the boards' own, no annotation is due within this test.
+    // After the boards' own annotations, no annotation is due within this test.
     let rarely = ["--min-write-interval", "10m", "--heartbeat", "10m"];
     let collectors = Collectors::start(&bed, 2, &[bed.stream_url(0)], &rarely).await.unwrap();
     collectors.have_boards().await.unwrap();
@@ -77,13 +77,13 @@ async fn a_task_that_ends_sends_the_next_pod_elsewhere_by_the_stream_alone() {
         let streamed = |known: &Value| has_healthy_board(known) && known["source"] == "stream";
         bed.wait_until_known(&collector.node, "streamed", streamed).await.unwrap();
     }
-    // Both have the bitstream that pods ask for: on locality they are equal.
+    // Both nodes have used the bitstream of the pods: they are equal in locality.
     for collector in &collectors.all {
         collector.end_task(Duration::from_millis(1)).await.unwrap();
         let local = |known: &Value| known["known"]["state"]["bitstreams"][0]["name"] == "sobel";
         bed.wait_until_known(&collector.node, "known for its bitstream", local).await.unwrap();
     }
-    // Each time it is the other one that has done more.
+    // In each turn the other node has done more.
     for (turn, busier) in [(1, 0), (2, 1), (3, 0)] {
         let task = Duration::from_secs(turn);
         collectors.all[busier].end_task(task).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     let collectors = Collectors::start(&bed, 2, &[], &hurry).await.unwrap();
     let [first, second] = &collectors.all[..] else { unreachable!("two were started") };
 
-    // Added: nobody has a board yet.
+    // No node has a board; then one is added.
     bed.create_pods("before", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("before").await.unwrap();
     assert!(why.contains("no FPGA device") || why.contains("no FPGA label"), "{why}");
@@ -111,7 +111,7 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     first.board("a10", Health::Healthy).await.unwrap();
     assert_bound_in_time(&bed, "before", &first.node, since).await;
 
-    // Healthy again; meanwhile the pod says why it waits.
+    // The board is unhealthy, and the pod's event says so; then the board is healthy again.
     first.board("a10", Health::Unhealthy).await.unwrap();
     bed.wait_until_known(&first.node, "unhealthy", has_unhealthy_board).await.unwrap();
     bed.create_pods("during", Kind::FpgaWithoutAffinity, 1).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_pod_without_a_healthy_board_waits_until_one_is_healthy_again_or_added
     first.board("a10", Health::Healthy).await.unwrap();
     assert_bound_in_time(&bed, "during", &first.node, since).await;
 
-    // Added elsewhere while the first is away.
+    // A board is added elsewhere while the first one is unhealthy.
     first.board("a10", Health::Unhealthy).await.unwrap();
     bed.wait_until_known(&first.node, "unhealthy", has_unhealthy_board).await.unwrap();
     bed.create_pods("after", Kind::FpgaWithoutAffinity, 1).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_m
     let collectors = Collectors::start(&bed, 2, &[], &[]).await.unwrap();
     let [first, second] = &collectors.all[..] else { unreachable!("two were started") };
 
-    // There is a board, but not one that the administrator lists for the bitstream. Then one is added.
+    // The only board is not listed for the bitstream; then a listed board is added.
     first.board("a10", Health::Healthy).await.unwrap();
     bed.wait_until_known(&first.node, "healthy", has_healthy_board).await.unwrap();
     bed.create_pods("unlisted", Kind::FpgaWithoutAffinity, 1).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_m
     second.board("s10", Health::Healthy).await.unwrap();
     assert_bound_in_time(&bed, "unlisted", &second.node, since).await;
 
-    // The board that was good for it gets another one's shell, and back.
+    // The listed board becomes another board, and then itself again.
     second.board("a10", Health::Healthy).await.unwrap();
     let is_a10 = |known: &Value| known["known"]["state"]["devices"][0]["board"] == "a10";
     bed.wait_until_known(&second.node, "an a10", is_a10).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_pod_waits_until_its_bitstream_is_valid_somewhere_or_loaded_where_it_m
     second.board("s10", Health::Healthy).await.unwrap();
     assert_bound_in_time(&bed, "changed", &second.node, since).await;
 
-    // A bitstream that must be there already is loaded.
+    // The required bitstream is loaded.
     create_pod_that_wants_loaded(&bed, "loaded", "mm").await;
     let why = bed.why_pending("loaded").await.unwrap();
     assert!(why.contains("has not loaded the bitstream"), "{why}");
@@ -188,7 +188,8 @@ async fn a_bitstream_that_the_administrator_lists_lets_waiting_pods_in_with_the_
     let why = bed.why_pending("listed").await.unwrap();
     assert!(why.contains("bitstream is not valid on the FPGA device"), "{why}");
 
-    // A file changes no API object: kube-scheduler tries again when any node's annotation is written, within a heartbeat.
+    // A file changes no API object: kube-scheduler tries again when a node's annotation is written, which happens
+    // within a heartbeat.
     list(&config, "a10");
     wait::until("the list to be in force", LONG, async || {
         let taken = r#"fpga_extender_config_changes_total{outcome="taken"} 1"#;
@@ -207,7 +208,7 @@ async fn a_bitstream_that_the_administrator_lists_lets_waiting_pods_in_with_the_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_waits_for_a_node_that_is_fresh_again_where_others_are_excluded() {
     let bed = start(&["--stale-usage", "exclude"]).await;
-    // Three heartbeats of silence make it stale.
+    // A state is stale after three heartbeats without an update.
     let short = ["--min-write-interval", "1s", "--heartbeat", "1s"];
     let collectors = Collectors::start(&bed, 1, &[], &short).await.unwrap();
     collectors.have_boards().await.unwrap();
@@ -218,7 +219,7 @@ async fn a_pod_waits_for_a_node_that_is_fresh_again_where_others_are_excluded() 
     bed.create_pods("waiting", Kind::FpgaWithoutAffinity, 1).await.unwrap();
     let why = bed.why_pending("waiting").await.unwrap();
     assert!(why.contains("not fresh"), "{why}");
-    // It comes back, as after a reboot, with the window that its annotation still tells.
+    // The collector returns, as after a reboot, with the window in its annotation.
     let collectors = Collectors::start(&bed, 1, &[], &[]).await.unwrap();
     collectors.have_boards().await.unwrap();
     bed.wait_until_placed("waiting", 1).await.unwrap();

@@ -1,8 +1,8 @@
-//! The programs of tests/opencl-programs, which know nothing of kube-fpga: natively, and through the remote library over
-//! a unix socket, with
-//! shared memory and without, and over TCP. What passes natively must pass remotely.
+//! Runs the programs of tests/opencl-programs, which don't know about kube-fpga, natively and through the remote
+//! library: over a unix socket with and without shared memory, and over TCP. Programs that succeed natively must
+//! succeed remotely.
 //!
-//! `RUNTIME=intel-fpga` runs the same over Intel's FPGA emulator.
+//! `RUNTIME=intel-fpga` runs the tests over Intel's FPGA emulator.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -14,20 +14,20 @@ use std::process::Output;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The programs end by themselves when they hang; this is for the rest.
+/// Timeout for programs that don't detect by themselves that they hang.
 const TOO_LONG: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Native,
-    /// Bulk data goes through shared memory.
+    /// Bulk data uses shared memory.
     Unix,
-    /// All data goes through the socket.
+    /// All data uses the socket.
     UnixWithoutSharedMemory,
     Tcp,
 }
 
-/// A command that runs `program` that way; arguments are to follow.
+/// A command that runs `program` in this way; the caller adds arguments.
 fn command(way: Way, runtime: Runtime, program: &Path) -> Command {
     if way == Way::Native {
         let mut command = Command::new(program);
@@ -61,7 +61,7 @@ async fn run(way: Way, program: PathBuf, arguments: &[&str]) -> Output {
     }
 }
 
-/// Runs a program of tests/opencl-programs in all ways; each must exit with 0.
+/// Runs a program of tests/opencl-programs in all ways; each run must exit with 0.
 async fn passes(program: &str, arguments: &[&str]) {
     runs_in_all_ways(artifacts::opencl_programs().unwrap().join(program), arguments).await;
 }
@@ -76,7 +76,7 @@ async fn runs_in_all_ways(path: PathBuf, arguments: &[&str]) {
     }
 }
 
-/// A test for each program.
+/// Defines a test for each program.
 macro_rules! programs {
     ($($test:ident: $program:literal [$($argument:literal),*];)*) => {
         $(#[tokio::test]
@@ -115,7 +115,7 @@ async fn a_host_in_rust_needs_no_change_either() {
     runs_in_all_ways(built("examples/rust_host").unwrap(), &[]).await;
 }
 
-/// Where runtimes differ from the standard, or among each other, and what the standard says.
+/// Calls for which a runtime returns another code than the standard, with the standard's code.
 const BY_THE_STANDARD: [(&str, i32); 4] = [
     // CL_INVALID_WORK_GROUP_SIZE
     ("local size 0", -54),
@@ -153,7 +153,7 @@ async fn wrong_and_empty_enqueue_calls_get_the_same_codes_natively_and_remotely(
     }
 }
 
-/// `FPGA_DIFFERENTIAL_CASES` asks for more programs, `FPGA_DIFFERENTIAL_SEED` for others.
+/// `FPGA_DIFFERENTIAL_CASES` sets the number of programs, `FPGA_DIFFERENTIAL_SEED` the first seed.
 #[tokio::test]
 async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely() {
     let program = artifacts::opencl_programs().unwrap().join("random_program");
@@ -163,7 +163,7 @@ async fn random_programs_leave_the_same_bytes_and_events_natively_and_remotely()
     };
     let cases = number("FPGA_DIFFERENTIAL_CASES", 40);
     let first = number("FPGA_DIFFERENTIAL_SEED", 1);
-    // A process each for so many, which end in time.
+    // One process runs 20 programs, so that it ends within the timeout.
     for seed in (first..first + cases).step_by(20) {
         let count = 20.min(first + cases - seed);
         let arguments = ["--seed", &seed.to_string(), "--cases", &count.to_string()];

@@ -1,4 +1,4 @@
-//! What an operator has at hand, on a real control plane: the kubectl plugin, and recordings.
+//! The operators' tools on a real control plane: the kubectl plugin, and recordings.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -44,11 +44,11 @@ impl Bed {
         Self { cluster: Cluster::start(spec).await.unwrap(), dir, seq: 0 }
     }
 
-    /// Publishes the nodes' usage as their collectors would, and waits until the extender knows.
+    /// Publishes the nodes' usage as their collectors would, and waits until the extender knows it.
     async fn publish(&mut self, usage: [u64; 3]) {
         self.seq += 1;
         for (node, usage) in NODES.into_iter().zip(usage) {
-            // The newest slices first, each with as much as four slots can do in it.
+            // The newest slices first, each with at most as much as four slots can do in it.
             let slices: Vec<u64> =
                 (0..=usage / 40_000).map(|slice| (usage - slice * 40_000).min(40_000)).collect();
             let state = json!({
@@ -93,7 +93,7 @@ impl Bed {
         self.cluster.node_of(name).await.unwrap()
     }
 
-    /// What `kubectl fpga` says: kubectl itself finds the plugin.
+    /// Success and output of `kubectl fpga`; kubectl itself finds the plugin.
     async fn kubectl(&self, args: &[&str]) -> (bool, String) {
         let output = self.command(args).output().await.unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -113,7 +113,7 @@ impl Bed {
         command
     }
 
-    /// `top --watch` shows a change at its next look, and ends with Ctrl-C as if all was well.
+    /// `top --watch` shows a change at its next update, and exits with success after Ctrl-C.
     async fn top_follows_what_boards_do(&mut self) {
         let mut top = self
             .command(&["top", "--by", "node", "--count", "1", "--watch=1"])
@@ -144,7 +144,7 @@ impl Bed {
         self.publish([1_000, 900_000, 600_000]).await;
     }
 
-    /// The shipped configuration with this extender's address, and some text replaced.
+    /// The shipped configuration with the given texts replaced.
     fn scheduler_config(&self, changes: &[(&str, &str)]) -> PathBuf {
         let shipped = programs::repository().join("scheduler-config/kube-scheduler.yaml");
         let mut text = std::fs::read_to_string(shipped).unwrap();
@@ -157,7 +157,7 @@ impl Bed {
         path
     }
 
-    /// What the doctor finds, per check its worst finding; and whether it says that all is well.
+    /// The doctor's findings, and whether it reports success.
     async fn doctor(&self, config: &Path) -> (bool, Vec<Value>) {
         let config = config.display().to_string();
         let (well, text) = self.kubectl(&["doctor", "-o", "json", "--scheduler-config", &config]).await;
@@ -180,7 +180,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     let second = bed.place("second").await;
     assert_eq!(second, "n1");
 
-    // Why it went there.
+    // The reasons for the placement.
     let (well, text) = bed.kubectl(&["explain", "default/second"]).await;
     assert!(well, "{text}");
     for part in [
@@ -197,7 +197,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     let (well, text) = bed.kubectl(&["explain", "nobody"]).await;
     assert!(!well && text.contains("There is no such pod"), "{text}");
 
-    // What the boards do.
+    // The boards' work.
     let (well, text) = bed.kubectl(&["nodes"]).await;
     let busy = text.lines().find(|line| line.starts_with("n2 ")).unwrap_or_default();
     assert!(
@@ -209,19 +209,19 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
 
     bed.top_follows_what_boards_do().await;
 
-    // A healthy cluster: the configuration says where the extender is.
+    // A healthy cluster, with the extender's address in the configuration.
     let (as_shipped, here) = ("http://127.0.0.1:9461", bed.cluster.extender_url(""));
     let (well, findings) = bed.doctor(&bed.scheduler_config(&[(as_shipped, &here)])).await;
     assert!(well && of_severity(&findings, "problem").is_empty(), "{findings:#?}");
-    // One replica; and nothing else that could break.
+    // The only warning is about the single replica.
     assert_eq!(of_severity(&findings, "warning"), ["replicas"], "{findings:#?}");
     assert_eq!(of_severity(&findings, "unknown"), [""; 0], "{findings:#?}");
 
-    // doctor says that nobody answers at the configured URL.
+    // The configured URL leads to no extender, which doctor reports.
     let (_, findings) = bed.doctor(&bed.scheduler_config(&[])).await;
     assert_eq!(of_severity(&findings, "unknown"), ["reach"], "{findings:#?}");
 
-    // A kube-scheduler that serves another name than these pods have: nobody asks about them.
+    // kube-scheduler serves another scheduler name than the pods have, so no scheduler handles them.
     let profile = ("\nextenders:", "\nprofiles: [{schedulerName: kube-fpga}]\nextenders:");
     let (well, findings) = bed.doctor(&bed.scheduler_config(&[(as_shipped, &here), profile])).await;
     assert!(!well);
@@ -231,7 +231,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     assert!(what.contains("default/first (default-scheduler), default/second (default-scheduler)"), "{what}");
     assert!(mend.contains("`schedulerName: kube-fpga`"), "{mend}");
 
-    // The same with much that is wrong.
+    // Several faults at the same time.
     bed.cluster.set_weights("4-1-1").await.unwrap();
     bed.annotate("n3", "garbage").await;
     let bindings: Api<ClusterRoleBinding> = Api::all(bed.cluster.plane().client().clone());
@@ -256,7 +256,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     let mended = findings.iter().filter(|finding| finding["severity"] == "problem");
     assert!(mended.clone().all(|finding| !finding["mend"].as_str().unwrap().is_empty()), "{findings:#?}");
 
-    // What was decided before the extender was started anew, and after, is decided again.
+    // Replay repeats the decisions before and after the extender's restart.
     assert!(["n1", "n2"].contains(&bed.place("third").await.as_str()));
     let Bed { cluster, dir, .. } = bed;
     cluster.stop().await;
@@ -270,7 +270,7 @@ async fn what_the_scheduler_was_told_is_explained_diagnosed_and_decided_again() 
     };
     let (same, text) = replay(&[]).await;
     assert!(same && text.contains(" for 3 pods on 3 nodes ") && text.contains(" 0 otherwise"), "{text}");
-    // Equal nodes for everybody: kube-scheduler alone would have decided.
+    // With weights of 0 all nodes are equal to the extender, so kube-scheduler alone would have decided.
     let (_, text) = replay(&["--weights", "0-0-0"]).await;
     assert!(text.contains("default/second") && text.contains("maybe elsewhere"), "{text}");
 }

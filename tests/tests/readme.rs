@@ -1,6 +1,6 @@
-//! The README's way onto a cluster of one's own, followed literally: its commands are taken from the page and run, and what
-//! they leave in the API server is started as it stands there. See `testbed::shipped` for what stands in for kubelet and
-//! container runtime, and for cluster DNS below.
+//! Follows the README's way onto one's own cluster literally: the test runs the commands in the page, and starts the
+//! objects that they create in the API server. `testbed::shipped` has the stand-ins for kubelet and container
+//! runtime; the stand-in for cluster DNS is below.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -30,10 +30,10 @@ const LONG: Duration = Duration::from_secs(60);
 const NODES: [&str; 2] = ["n1", "n2"];
 /// The node that gets the bitstream.
 const CHOSEN: &str = "n2";
-/// So many pods that ask for the bitstream: kube-scheduler alone would spread them over both nodes.
+/// Number of pods that ask for the bitstream: kube-scheduler alone would spread them over both nodes.
 const PODS: usize = 4;
 
-/// The commands of the README's section on one's own cluster, one block after the other.
+/// The commands in the README's section on one's own cluster, one string per block.
 fn commands() -> Vec<String> {
     let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let section = text.split("\n## On your own cluster").nth(1).unwrap();
@@ -45,7 +45,7 @@ fn commands() -> Vec<String> {
 struct Bed {
     plane: ControlPlane,
     nodes: Vec<Node>,
-    /// What runs of the manifests.
+    /// The running processes of the manifests.
     processes: Vec<Process>,
     http: HttpClient,
 }
@@ -75,13 +75,13 @@ impl Bed {
         self.plane.run_dir().path().join(node)
     }
 
-    /// An address for a pod of the manifests; the stand-in kubelet gives the first ones to its own.
+    /// An address for a pod of the manifests. The stand-in kubelet uses the first addresses for its own pods.
     fn address(&self, node: &str, place: usize) -> Ipv4Addr {
         let index = NODES.iter().position(|name| *name == node).unwrap();
         self.plane.network().node(u8::try_from(index).unwrap()).pods().nth(200 + place).unwrap()
     }
 
-    /// Runs a block of the README in a shell, as an administrator does at the top of the repository.
+    /// Runs a block of the README in a shell at the top of the repository, as the administrator.
     async fn shell(&self, block: &str) -> String {
         let kubectl = self.plane.kubectl();
         let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -91,7 +91,7 @@ impl Bed {
             .env("PATH", path)
             .env("HOME", self.plane.run_dir().path())
             .env("KUBECONFIG", self.plane.kubeconfig(&Identity::Admin).unwrap())
-            // The extender has no name in a DNS here; its address is one that the certificate is for.
+            // There is no DNS for the extender here, so its certificate is for an address.
             .env("NAMES", format!("IP:{}", self.address(NODES[0], 0)))
             .output()
             .await
@@ -106,7 +106,7 @@ impl Bed {
         self.processes.push(Process::start(spec).unwrap());
     }
 
-    /// Starts the pod of the scheduler: the extender first, as a sidecar is, and then kube-scheduler.
+    /// Starts the processes of the scheduler's pod: first the extender, which is a sidecar, then kube-scheduler.
     async fn start_scheduler(&mut self) {
         let (node, address) = (NODES[0], self.address(NODES[0], 0));
         let workload = "deployment/fpga-scheduler-extender";
@@ -119,7 +119,7 @@ impl Bed {
         })
         .await
         .unwrap();
-        // There is no in-cluster configuration outside of a container, and no network of the pod's own to bind in.
+        // Outside of a container there is no in-cluster configuration, and no network of the pod in which to bind.
         let file = pod.volume("kube-scheduler").unwrap().join("kube-scheduler.yaml");
         let config = std::fs::read_to_string(&file).unwrap();
         let kubeconfig = pod.kubeconfig().display();
@@ -152,8 +152,8 @@ impl Bed {
         }
     }
 
-    /// What cluster DNS and the Service make of `dns:SERVICE.NAMESPACE.svc:PORT`: the addresses of the pods that the Service
-    /// selects, and the port that it leads to there.
+    /// Resolves `dns:SERVICE.NAMESPACE.svc:PORT` like cluster DNS and the Service: to the address of the pod that the
+    /// Service selects, and its target port.
     async fn resolved(&self, target: &str) -> String {
         let (host, port) = target.strip_prefix("dns:").unwrap().rsplit_once(':').unwrap();
         let [service, namespace, "svc"] = host.split('.').collect::<Vec<_>>()[..] else {
@@ -186,7 +186,7 @@ impl Bed {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Runs a function on the node, as a pod of its does, until its bitstream has been used.
+    /// Runs a function on the node, as one of its pods would, until the bitstream has been used.
     async fn use_bitstream(&mut self, node: &str) {
         let (root, address) = (self.root(node), self.address(node, 3));
         let icd = root.join("icd");
@@ -212,14 +212,14 @@ impl Bed {
         .unwrap();
     }
 
-    /// Where the pod is bound to.
+    /// Waits until the pod is bound and returns its node.
     async fn node_of(&self, pods: &Api<Pod>, name: &str) -> String {
         let look = async || Ok(pods.get(name).await?.spec.and_then(|spec| spec.node_name));
         wait::until(&format!("{name} to be placed"), LONG, look).await.unwrap()
     }
 }
 
-/// Where the README says that bitstreams are put on a node.
+/// The folder on a node where the README puts bitstreams.
 fn bitstreams(root: &Path) -> PathBuf {
     let text = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let place = "/var/lib/kube-fpga/bitstreams";
@@ -241,7 +241,7 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
         bed.start_board(node).await;
     }
 
-    // The managers run. Now the bitstream comes, to one node.
+    // While the device managers run, the bitstream is added to one node.
     let folder = bitstreams(&bed.root(CHOSEN));
     let source = artifacts::bitstreams(Runtime::Pocl).unwrap().join("sobel.bitstream");
     let partial = folder.join(".sobel");
@@ -249,7 +249,7 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
     std::fs::rename(partial, folder.join("sobel.bitstream")).unwrap();
     bed.use_bitstream(CHOSEN).await;
 
-    // The example as it is: its pods are placed, by a scheduler that they name.
+    // The example's pods name their scheduler and are placed by it.
     let output = bed.shell(&function.replace("NODE", CHOSEN)).await;
     assert!(output.contains("deployment.apps/sobel created"), "{output}");
     let pods: Api<Pod> = Api::namespaced(bed.plane.client().clone(), "fpga-functions");
@@ -263,7 +263,8 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
         bed.node_of(&pods, &pod.name_any()).await;
     }
 
-    // By the bitstream's name, which only the manager's folder tells: whoever asks for a board that holds it gets that node.
+    // The name of the bitstream comes from the manager's folder. Pods that require a board with this bitstream are
+    // placed on that node.
     wait::until("the state to name the bitstream", LONG, async || {
         let state = bed.state(CHOSEN).await;
         let known =
@@ -286,7 +287,7 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
     }
     bed.processes.iter().try_for_each(Process::check_running).unwrap();
 
-    // Nobody reaches the verbs but who is in that pod.
+    // The verbs are reachable only from within the pod.
     let service = kubectl(&bed.plane, &["get", "service", "-n", "kube-fpga", "-o", "json"]).await.unwrap();
     assert!(!service.contains("9461"), "{service}");
     let Bed { plane, nodes, processes, .. } = bed;

@@ -1,5 +1,6 @@
-//! Two replicas of the extender at once, behind what stands for their Service: kube-scheduler's requests go to one after
-//! the other, the filter of a pod to one and its prioritize to the other. They share nothing and agree all the same.
+//! Two replicas of the extender behind a stand-in for their Service. kube-scheduler's requests alternate between
+//! them: the filter request of a pod goes to one, its prioritize request to the other. The replicas share nothing,
+//! and yet agree.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -41,7 +42,7 @@ async fn two_replicas_place_pods_together_and_one_goes_on_alone() {
         let answered = calls.iter().filter(|call| call.replica == replica).count();
         assert!(answered >= PODS / 2, "replica {replica} answered {answered} of {} calls", calls.len());
     }
-    // Each sees what the other decided when it is bound: they don't herd.
+    // Each replica sees the other's decisions when pods are bound, so the pods don't herd.
     let placements = bed.placements("both").await.unwrap();
     let counts = per_node(&placements);
     println!("two replicas: {counts:?}");

@@ -1,4 +1,4 @@
-//! Who may do what, on a real API server that goes by RBAC: our service accounts, and whoever uses the kubectl plugin.
+//! Rights on a real API server with RBAC: of our service accounts, and of users of the kubectl plugin.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 type Rules = BTreeSet<String>;
 
-/// What the bearer of the token may do in the namespace, a line per verb and resource.
+/// The rights of the token's bearer in the namespace, as one line per verb and resource.
 async fn rules(plane: &ControlPlane, token: &str, namespace: &str) -> Rules {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(manifests::client(plane, token).await.unwrap());
     let review = serde_json::from_value(json!({"spec": {"namespace": namespace}})).unwrap();
@@ -44,7 +44,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     apply(&plane, "base").await.unwrap();
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "nobody"]).await.unwrap();
     let nobody = manifests::token(plane.client(), "nobody", None).await.unwrap();
-    // kube-scheduler is in the extender's pod, with what every kube-scheduler may.
+    // The extender's pod contains kube-scheduler, so it needs the rights of every kube-scheduler.
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "scheduler"]).await.unwrap();
     for role in ["kube-scheduler", "volume-scheduler"] {
         let (binding, role) = (format!("as-{role}"), format!("--clusterrole=system:{role}"));
@@ -76,7 +76,7 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
         let token = manifests::token(plane.client(), account, None).await.unwrap();
         for (namespace, may) in [("default", everywhere), ("kube-system", everywhere), (NAMESPACE, at_home)] {
             let all = rules(&plane, &token, namespace).await;
-            // Less what everybody may, for example ask what he may.
+            // Without the rights of every account, for example to ask for its own rights.
             let of_everybody = rules(&plane, &nobody, namespace).await;
             let own: Rules = all.difference(&of_everybody).cloned().collect();
             let mut due = expected(may);
@@ -91,14 +91,14 @@ async fn each_service_account_may_do_what_it_must_and_nothing_else() {
     plane.stop().await;
 }
 
-/// The plugin in the hands of somebody who is no administrator.
+/// A user of the plugin without an administrator's rights.
 struct Operator {
     plane: ControlPlane,
     dir: TempDir,
 }
 
 impl Operator {
-    /// What it says, and whether it succeeded.
+    /// Success and output of the plugin.
     async fn plugin(&self, args: &[&str]) -> (bool, String) {
         let output = tokio::process::Command::new(programs::built("kubectl-fpga").unwrap())
             .args(args)
@@ -119,7 +119,7 @@ impl Operator {
     }
 }
 
-/// Findings that are about the asker's own rights.
+/// The findings about the user's own rights.
 fn refused(findings: &[Value]) -> Vec<String> {
     let texts = findings.iter().map(Value::to_string);
     texts.filter(|text| text.contains("kubectl create") || text.contains("forbidden")).collect()
@@ -129,7 +129,7 @@ fn refused(findings: &[Value]) -> Vec<String> {
 async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told() {
     let plane = ControlPlane::start(&[]).await.unwrap();
     apply(&plane, "base").await.unwrap();
-    // A replica that has no address: whether the question is allowed comes before whether it can be asked.
+    // A replica without a reachable address: the API server checks the right before it connects.
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "by-hand", "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "fpga-scheduler-extender"}},
@@ -143,13 +143,13 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
     manifests::create_pod(plane.client(), "extender-1", "fpga-scheduler-extender", None).await.unwrap();
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     kubectl(&plane, &["apply", "-f", &path(&dir.path().join("slice.json"))]).await.unwrap();
-    // A token is the simplest way to be somebody.
+    // A token of a service account is the simplest identity.
     kubectl(&plane, &["-n", NAMESPACE, "create", "serviceaccount", "operator"]).await.unwrap();
     let token = manifests::token(plane.client(), "operator", None).await.unwrap();
     write("kubeconfig", serde_json::to_string(&manifests::kubeconfig(&plane, &token).unwrap()).unwrap());
     let operator = Operator { plane, dir };
 
-    // Without rights: each thing that it can't look at is told with the command that allows it.
+    // Without rights, doctor reports each refused request with the command that grants the right.
     let without = operator.doctor().await;
     let told = refused(&without).join("\n");
     for resource in ["endpointslices", "nodes", "pods", "subjectaccessreviews"] {
@@ -158,7 +158,7 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
     let (well, text) = operator.plugin(&["nodes"]).await;
     assert!(!well && text.contains("kubectl create"), "{text}");
 
-    // With those of the file, given as its first lines say.
+    // With the rights of the file, granted as its first lines describe.
     let plane = &operator.plane;
     let rights = path(&programs::repository().join("kubectl-fpga/rights.yaml"));
     kubectl(plane, &["apply", "-f", &rights]).await.unwrap();
@@ -175,7 +175,7 @@ async fn the_plugins_rights_file_is_enough_for_all_that_it_does_and_less_is_told
         let (_, text) = operator.plugin(command).await;
         assert!(!text.contains("forbidden") && !text.contains("kubectl create"), "{command:?}: {text}");
     }
-    // And it is no more than that: it only reads.
+    // The file grants read access only.
     let of_operator = rules(plane, &token, NAMESPACE).await;
     let writes = of_operator.iter().filter(|rule| {
         let reads = ["get ", "list ", "watch "].iter().any(|verb| rule.starts_with(verb));

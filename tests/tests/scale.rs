@@ -1,5 +1,5 @@
-//! A thousand nodes, twenty with boards, one of which has the bitstream: both wirings that are shipped, on a real
-//! kube-scheduler, with the extender alive and dead. Pods are placed and not run.
+//! A thousand nodes, twenty with boards, of which one has the bitstream. Both shipped wirings on a real
+//! kube-scheduler, with the extender running and dead. Pods are placed and never run.
 
 #![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
 
@@ -39,16 +39,17 @@ async fn in_the_shipped_wiring_every_pod_is_offered_the_node_with_its_bitstream_
     println!("shipped wiring: {seen:?}");
     seen.check().unwrap();
     assert!(seen.on_holder > 0, "the best node got none: {seen:?}");
-    // kube-scheduler narrowed before it asked.
+    // kube-scheduler's own filters reduce the candidates before it calls the extender.
     assert_eq!(seen.most_candidates, bed.ground().boards);
 
-    // The gate can fail: without the node affinity kube-scheduler samples first, and loses the holder for many.
+    // The gate can fail: without the node affinity kube-scheduler samples nodes first, and loses the holder for many
+    // pods.
     let seen = observe(&mut bed, SchedulerConfig::shipped, Kind::FpgaWithoutAffinity, PODS).await.unwrap();
     println!("shipped wiring, pods without node affinity: {seen:?}");
     assert!(seen.check().is_err() && seen.holder_offered < PODS, "{seen:?}");
     assert_eq!(seen.on_boards, PODS, "{seen:?}");
 
-    // Ordinary pods: nobody asks about them, and nobody misses the extender.
+    // kube-scheduler doesn't call the extender for ordinary pods, and places them without it.
     let url = bed.extender_url("");
     bed.start_scheduler(&SchedulerConfig::shipped(&url).unwrap()).await.unwrap();
     let before = asked(&bed).await;
@@ -78,13 +79,13 @@ async fn in_the_label_only_wiring_every_pod_pays_and_a_dead_extender_concerns_al
     println!("label-only wiring: {seen:?}");
     seen.check().unwrap();
 
-    // The price: the extender is asked about each ordinary pod, by a hundred names and more.
+    // The price of this wiring: the extender is called for each ordinary pod, with a hundred or more names.
     let seen = observe(&mut bed, SchedulerConfig::label_only, Kind::Ordinary, PODS).await.unwrap();
     println!("label-only wiring, ordinary pods: {seen:?}");
     assert_eq!((seen.asked_once, seen.scored), (PODS, PODS), "{seen:?}");
     assert!(seen.most_candidates >= 100 && seen.failures.is_empty(), "{seen:?}");
 
-    // Dead and ignorable, as shipped: all are placed, FPGA pods by their node affinity alone.
+    // Dead and ignorable, as shipped: all pods are placed, FPGA pods by their node affinity alone.
     bed.kill_extender().await;
     let label_only = SchedulerConfig::label_only(&bed.extender_url("")).unwrap();
     bed.start_scheduler(&label_only).await.unwrap();
@@ -94,7 +95,7 @@ async fn in_the_label_only_wiring_every_pod_pays_and_a_dead_extender_concerns_al
     bed.wait_until_placed("affine", PODS).await.unwrap();
     assert!(all_on_boards(&bed, "affine").await);
 
-    // Dead and not ignorable: nothing is placed in the whole cluster.
+    // Dead and not ignorable: no pod in the cluster is placed.
     bed.start_scheduler(&label_only.with("ignorable", "false").unwrap()).await.unwrap();
     bed.create_pods("blocked", Kind::Ordinary, PODS).await.unwrap();
     let why = bed.why_pending("blocked").await.unwrap();

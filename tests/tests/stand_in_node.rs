@@ -1,4 +1,4 @@
-//! The stand-in kubelet against the real control plane: what a pod's status says is what its process does.
+//! The stand-in kubelet with the real control plane: a pod's status is what its process does.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::time::Duration;
 
-// In a container's command `$$` is Kubernetes' way to write `$`, so a shell's pid is `$$$$`.
+// In a container's command Kubernetes replaces `$$` by `$`, so a shell's pid is `$$$$`.
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -120,7 +120,7 @@ async fn pod_status_is_what_the_process_does() {
         bed.wait_for("imaginary", "refused", |pod| format!("{pod:?}").contains("has no command")).await;
     assert!(phase_is("Pending")(&imaginary));
 
-    // Not ready before the port answers, and not a moment longer than it does.
+    // The pod is ready only when its port accepts connections.
     let serve = "test -e $OPEN || sleep 1; exec python3 -m http.server 8080 --bind $POD_IP";
     let ports = json!({"ports": [{"containerPort": 8080}], "restartPolicy": "Always"});
     bed.create("server", serve, ports).await;

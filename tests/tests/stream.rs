@@ -1,5 +1,5 @@
-//! Fresh and quiet at once: collectors tell extender replicas of a task a moment after it ended, and hardly write to the
-//! API server meanwhile. Real programs, a real API server; replicas and nodes die and come back.
+//! Streams are fast and spare the API server: collectors report a task to the extender's replicas a moment after its
+//! end, and write few annotations. Programs and API server are real; replicas and nodes die and return.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(60);
 const NODE: &str = "n1";
 const TOKEN: &str = "a-token-for-this-test-only";
-/// Writes of the annotation are counted for so long.
+/// Length of the time in which writes of the annotation are counted.
 const COUNTED: Duration = Duration::from_secs(4);
 
 /// A control plane with one node, two replicas of the extender, and the node's collector.
@@ -31,7 +31,7 @@ struct Bed {
     task: u64,
 }
 
-/// Where something listens on the control plane's address.
+/// Port of a replica on the control plane's address.
 fn port(replica: usize) -> u16 {
     9471 + u16::try_from(replica).unwrap()
 }
@@ -106,7 +106,7 @@ impl Bed {
         self.replicas[replica].take().unwrap().kill().await;
     }
 
-    /// Starts the collector, with a board.
+    /// Starts the collector with a board.
     async fn start_collector(&mut self, token_file: PathBuf, args: &[&str]) {
         let host = self.plane.network().control_plane();
         let replicas = [0, 1].map(|replica| format!("http://{host}:{}", stream_port(replica)));
@@ -140,7 +140,7 @@ impl Bed {
         format!("http://{}:{}{path}", self.plane.network().control_plane(), port(replica))
     }
 
-    /// What a replica knows of the node.
+    /// A replica's knowledge of the node.
     async fn known(&self, replica: usize) -> Value {
         let url = self.replica_url(replica, "/nodes");
         let nodes = self.http.get(&url).await.unwrap().json().unwrap();
@@ -156,12 +156,12 @@ impl Bed {
         self.http.get(&self.collector_url("/metrics")).await.unwrap().metric(name)
     }
 
-    /// Annotations written so far.
+    /// Number of annotations written so far.
     async fn writes(&self) -> f64 {
         self.metric("fpga_collector_publications_total").await
     }
 
-    /// A task ends now that took so long; its bitstream is one of its own.
+    /// Ends a task of this length now, and returns the name of its bitstream, which no other task has.
     async fn end_task(&mut self, millis: u64) -> String {
         self.task += 1;
         let name = format!("task-{}", self.task);
@@ -175,7 +175,7 @@ impl Bed {
         name
     }
 
-    /// Ends a task and waits until decisions of all `replicas` see it; the time that this took.
+    /// Ends a task and returns the time until decisions of all `replicas` reflect it.
     async fn task_to_decision(&mut self, replicas: &[usize]) -> Duration {
         let ended = Instant::now();
         let name = self.end_task(7).await;
@@ -191,7 +191,7 @@ impl Bed {
         ended.elapsed()
     }
 
-    /// Annotations that are written in [`COUNTED`] while tasks end that matter.
+    /// Number of annotations written in [`COUNTED`] while tasks with a considerable usage end.
     async fn writes_while_busy(&mut self) -> f64 {
         let (before, begin) = (self.writes().await, Instant::now());
         while begin.elapsed() < COUNTED {
@@ -226,14 +226,14 @@ async fn a_task_is_seen_by_every_replica_at_once_and_the_annotation_rests() {
     times.sort_unstable();
     eprintln!("task end → both replicas: median {:?}, slowest of {} {:?}", times[10], times.len(), times[19]);
 
-    // The board's own write and its echo may still fall into this time.
+    // The annotation for the new board may be written within this time.
     let streaming = bed.writes_while_busy().await;
     assert!(streaming <= 2.0, "{streaming} annotations in {COUNTED:?} beside the streams");
     let age = "fpga_extender_state_age_seconds";
     let shown = bed.http.get(&bed.replica_url(0, "/metrics")).await.unwrap().text();
     assert!(shown.contains(&format!("{age}{{source=\"stream\",rank=\"p99\"}}")), "{shown}");
 
-    // One replica dies: the other hears on, and nobody writes more for it.
+    // When one replica dies, the other still gets the stream, and no more annotations are written.
     bed.kill_replica(0).await;
     let alone = bed.task_to_decision(&[1]).await;
     eprintln!("task end → the other replica, while one is dead: {alone:?}");
@@ -242,7 +242,7 @@ async fn a_task_is_seen_by_every_replica_at_once_and_the_annotation_rests() {
     bed.task_to_decision(&[0, 1]).await;
     assert!(bed.writes_while_busy().await <= 2.0);
 
-    // Both die: the annotation is written as often as it would be without streams.
+    // When both replicas are dead, annotations are written as often as without streams.
     bed.kill_replica(0).await;
     bed.kill_replica(1).await;
     let before = bed.writes().await;
@@ -254,7 +254,7 @@ async fn a_task_is_seen_by_every_replica_at_once_and_the_annotation_rests() {
     let without = bed.writes_while_busy().await;
     assert!(without >= 4.0, "{without} annotations in {COUNTED:?} without streams");
 
-    // Replicas that come back know the node from the annotation at once, and by its stream soon after.
+    // Replicas that return know the node from its annotation at once, and by its stream soon after.
     for replica in 0..2 {
         bed.start_replica(replica).await;
         assert_eq!(bed.known(replica).await["freshness"], "fresh");
@@ -313,14 +313,15 @@ async fn without_the_token_or_for_another_node_object_nobody_is_believed() {
     assert_eq!(bed.known(0).await["source"], "none");
     bed.collector.take().unwrap().kill().await;
 
-    // Token and UID are right: the node is known without any annotation.
+    // With the right token and UID the node is known without any annotation.
     bed.start_collector(bed.token_file(), &["--no-publish", "--node-uid", &uid]).await;
     for replica in 0..2 {
         bed.wait_until_streamed(replica).await;
     }
     bed.task_to_decision(&[0, 1]).await;
     assert_eq!(bed.annotation().await, None);
-    // Killed in the middle and started on its checkpoint: a later boot, so that it is believed at once.
+    // After a kill the collector continues from its checkpoint with a later boot number, so that it is believed at
+    // once.
     bed.collector.take().unwrap().kill().await;
     bed.start_collector(bed.token_file(), &["--no-publish", "--node-uid", &uid]).await;
     let again = bed.task_to_decision(&[0, 1]).await;

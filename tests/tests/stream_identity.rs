@@ -1,5 +1,5 @@
-//! Streams as the manifests wire them: certificates of manifests/certificates.sh, tokens that a real API server makes for
-//! pods and checks. A collector speaks for the node that its pod runs on, and for no other.
+//! Streams with the identities of the manifests: certificates of manifests/certificates.sh, and tokens that a real
+//! API server creates for pods and checks. A collector reports for the node of its pod and for no other node.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -77,7 +77,7 @@ impl Bed {
         format!("http://{}:{PORT}{path}", self.plane.network().control_plane())
     }
 
-    /// A pod of this account on this node.
+    /// Creates a pod with the collector's account on this node.
     async fn create_pod(&self, name: &str, node: &str) {
         let pods: Api<Pod> = Api::namespaced(self.plane.client().clone(), NAMESPACE);
         let pod = json!({
@@ -87,7 +87,7 @@ impl Bed {
         pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     }
 
-    /// A file with the token that the kubelet would give to the pod.
+    /// A file with the token that a kubelet would give to the pod.
     async fn token(&self, pod: Option<&str>, audience: &str) -> PathBuf {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.plane.client().clone(), NAMESPACE);
         let bound = pod.map(|pod| json!({"apiVersion": "v1", "kind": "Pod", "name": pod}));
@@ -136,7 +136,7 @@ impl Bed {
     }
 }
 
-/// What manifests/certificates.sh says.
+/// The output of manifests/certificates.sh.
 fn certificates(dir: &Path, names: &str) -> Vec<u8> {
     let script = programs::repository().join("manifests/certificates.sh");
     let output = std::process::Command::new(script).arg(dir).env("NAMES", names).output().unwrap();
@@ -165,11 +165,11 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
         .await
         .unwrap_or_else(|error| panic!("{error:#}\n{}\n{}", bed.extender.log_tail(), collector.log_tail()));
 
-    // The same token in the hands of who would speak for another node.
+    // The same token is used to report for another node.
     let liar = bed.start_collector("other", &token).await;
     bed.until_refused("other_node", 1.0).await;
     liar.kill().await;
-    // Tokens for another purpose, of no pod, and of nobody.
+    // A token for another audience, a token without a pod, and an invalid token.
     let mut refused = 0.0;
     let nonsense = bed.plane.run_dir().path().join("token-nonsense");
     std::fs::write(&nonsense, "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.c2lnbmF0dXJl").unwrap();
@@ -186,7 +186,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     assert!(!bed.is_streamed("other").await);
     assert!(bed.is_streamed("mine").await);
 
-    // A new certificate of the same authority: the collector comes back by it after the extender's connection is gone.
+    // The extender loads a new certificate of the same authority.
     certificates(&bed.authority, &format!("IP:{}", bed.plane.network().control_plane()));
     wait::until("the new certificate", LONG, async || {
         let text = bed.http.get(&bed.url("/metrics")).await?.text();
@@ -196,7 +196,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
     .await
     .unwrap();
     collector.kill().await;
-    // The pod is gone, and with it what its token was worth.
+    // The token is invalid when its pod is gone.
     let pods: Api<Pod> = Api::namespaced(bed.plane.client().clone(), NAMESPACE);
     pods.delete("on-mine", &DeleteParams::default().grace_period(0)).await.unwrap();
     wait::until("the pod to be gone", LONG, async || {
@@ -209,7 +209,7 @@ async fn a_collector_streams_for_the_node_of_its_pod_and_for_no_other() {
         anyhow::Ok(metrics.metric("fpga_extender_streams_refused_total"))
     };
     let before = refusals().await.unwrap();
-    // The API server remembers for some seconds what it found of a token.
+    // The API server caches its check of a token for some seconds.
     wait::until("the dead pod's token to be refused", LONG, async || {
         let late = bed.start_collector("mine", &token).await;
         let soon = wait::until("a refusal", Duration::from_secs(3), async || {

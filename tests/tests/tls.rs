@@ -1,5 +1,5 @@
-//! A real kube-scheduler over HTTPS with certificates on both sides: who is believed, and certificates that change while
-//! pods are placed.
+//! A real kube-scheduler uses HTTPS with certificates on both sides: which peers are accepted, and certificates that
+//! change while pods are placed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is a panic")]
 
@@ -79,7 +79,7 @@ impl Bed {
         Self { plane, nodes, http, authority, server, scheduler, extender }
     }
 
-    /// Starts kube-scheduler anew, which trusts `ca` and shows `identity`.
+    /// Restarts kube-scheduler, which trusts `ca` and presents `identity`.
     async fn start_scheduler(&mut self, ca: &Path, identity: Option<&Certificate>) {
         let url = format!("https://{}:{PORT}", self.plane.network().control_plane());
         let mut tls = format!("5s\n    enableHTTPS: true\n    tlsConfig:\n      caFile: {}", ca.display());
@@ -118,7 +118,7 @@ impl Bed {
         wait::until(line, LONG, look).await.unwrap();
     }
 
-    /// The names in the certificate that new connections are shown.
+    /// The names in the certificate that new connections get.
     async fn shown(&self) -> Vec<String> {
         let host = self.plane.network().control_plane().to_string();
         let stream = tokio::net::TcpStream::connect((&*host, PORT)).await.unwrap();
@@ -127,11 +127,11 @@ impl Bed {
         stream.get_ref().1.peer_certificates().unwrap().first().map(dns_names).unwrap()
     }
 
-    /// What the kubectl plugin says when it asks the extender at its address, with these options beside.
+    /// Success and output of the kubectl plugin, which calls the extender at its address with these options.
     async fn plugin(&self, more: &[&Path]) -> (bool, String) {
         let url = format!("https://{}:{PORT}", self.plane.network().control_plane());
         let mut command = tokio::process::Command::new(programs::built("kubectl-fpga").unwrap());
-        // In the order of the options, as many as are given.
+        // `more` has the values of the first of these options.
         let options = ["--extender-ca", "--extender-cert", "--extender-key"];
         for (option, value) in options.into_iter().zip(more) {
             command.arg(option).arg(value);
@@ -187,7 +187,7 @@ async fn kube_scheduler_asks_over_mutual_tls_while_certificates_change() {
     bed.until_placed("first").await;
     assert_eq!(bed.shown().await, ["first.svc"]);
 
-    // The certificate is renewed under a scheduler that keeps its connection; then the files are broken.
+    // The certificate is renewed while the scheduler keeps its connection; then the files become invalid.
     bed.authority.issue("server", &["second.svc", &host]);
     bed.until_metric("fpga_extender_certificate_reloads_total{port=\"http\",outcome=\"loaded\"}", 1.0).await;
     bed.create("second").await;
@@ -195,7 +195,7 @@ async fn kube_scheduler_asks_over_mutual_tls_while_certificates_change() {
     assert_eq!(bed.shown().await, ["second.svc"]);
     std::fs::write(&bed.server.key, "nonsense").unwrap();
     bed.until_metric("fpga_extender_certificate_unused{port=\"http\"}", 1.0).await;
-    // A scheduler that starts now has no connection yet.
+    // A restarted scheduler needs a new connection.
     bed.start_scheduler(&ca, Some(&scheduler)).await;
     bed.create("third").await;
     bed.until_placed("third").await;
@@ -207,13 +207,13 @@ async fn kube_scheduler_asks_over_mutual_tls_while_certificates_change() {
     let text = bed.plane.scheduler_log();
     assert!(!text.contains("x509"), "{text}");
 
-    // Without a certificate the scheduler gets no answer; with one of the same authority the pod is placed after all.
+    // Without a certificate the scheduler gets no answer. The pod is placed below, when the scheduler has one again.
     bed.start_scheduler(&ca, None).await;
     bed.create("fourth").await;
     bed.until_metric("fpga_extender_connections_refused_total{port=\"http\",reason=\"handshake\"}", 1.0)
         .await;
     assert_eq!(bed.pods().get("fourth").await.unwrap().spec.unwrap().node_name, None);
-    // A scheduler that trusts somebody else does not even ask.
+    // A scheduler that trusts another authority sends no request.
     let strangers = Authority::new(bed.plane.run_dir().path(), "strangers");
     let refused =
         bed.metric("fpga_extender_connections_refused_total{port=\"http\",reason=\"handshake\"}").await;
