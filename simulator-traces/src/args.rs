@@ -3,7 +3,7 @@
 use crate::commands::{compare, generate, plot, replay_cluster, reproduce, run, scenario, sweep};
 use clap::{Parser, Subcommand};
 
-/// Asks before hardware: with my trace, my boards and these weights, what changes?
+/// Simulates clusters with FPGA boards: with my trace, my boards and these weights, what changes?
 #[derive(Debug, Parser)]
 #[command(
     name = "fpga-sim",

@@ -28,7 +28,7 @@ impl Scenario {
     /// Runs the command.
     ///
     /// # Errors
-    /// None.
+    /// Never; all commands have this signature.
     pub fn run(&self) -> anyhow::Result<()> {
         print!("{}", self.kind.text());
         Ok(())

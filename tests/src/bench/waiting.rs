@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const LONG: Duration = Duration::from_secs(60);
-/// Longest first backoff of kube-scheduler, after which it tries a rejected pod again.
+/// A wait beyond kube-scheduler's first backoff of 1 s, during which it doesn't try a rejected pod again.
 const BACKOFF: Duration = Duration::from_millis(1_500);
 
 /// Measures how soon a pod that waits for a healthy board is bound.

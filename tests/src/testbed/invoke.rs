@@ -35,7 +35,7 @@ impl Case {
     /// A case with an input generated from a seed; see [`Function::make_input`].
     ///
     /// # Errors
-    /// None for inputs that the function generated.
+    /// The function would refuse the input, which it doesn't for generated ones.
     pub fn new(function: Function, size: u16, seed: u64) -> Result<Self> {
         Self::with_input(function, function.make_input(size, seed))
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 
-/// A shipped configuration with some values replaced.
+/// A configuration: a shipped one with some values replaced, or one without an extender.
 #[derive(Debug, Clone)]
 pub struct SchedulerConfig {
     text: String,
@@ -22,8 +22,8 @@ impl SchedulerConfig {
         Self::read("kube-scheduler.yaml", url)
     }
 
-    /// The shipped configuration for an extender outside of the pod, at `url` over HTTPS. `certificates` has the
-    /// files of manifests/certificates.sh.
+    /// The shipped configuration for an extender in another pod, at `url` over HTTPS. `certificates` has the files of
+    /// manifests/certificates.sh.
     ///
     /// # Errors
     /// The file is missing, or has no extender.
