@@ -65,13 +65,13 @@ impl SimTime {
         Self::BEGIN + Micros::from_secs(seconds)
     }
 
-    /// Seconds since the begin.
+    /// Seconds since the beginning.
     #[must_use]
     pub fn secs(self) -> f64 {
         (self - Self::BEGIN).secs()
     }
 
-    /// Whole milliseconds since the begin, rounded.
+    /// Whole milliseconds since the beginning, rounded.
     #[must_use]
     pub fn millis(self) -> Millis {
         (self - Self::BEGIN).millis()
