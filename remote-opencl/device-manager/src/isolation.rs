@@ -1,11 +1,13 @@
-//! `--isolate process`: each tenant's vendor context lives in a process of its own, a *tenant process*, so that a vendor
-//! library that dies, or a kernel that reads and writes what it likes, harms that tenant's sessions only.
+//! `--isolate process`: each tenant's vendor context lives in a process of its own, a *tenant process*. A
+//! vendor library that crashes, or a kernel that reads and writes arbitrary memory, then harms the sessions
+//! of that tenant only.
 //!
-//! The manager stays the front door: connections, TLS, tokens, quotas of sessions, and the one dispatch of the slots are
-//! its own, and it calls the vendor for no tenant. A session's messages are relayed ([`relay`]); tasks ask for slots and
-//! get them over the process's control socket ([`packets`]). What a tenant process says is a stranger's word: it can
-//! name its own sessions and tasks only, for its own tenant, within bounds. It is not a place for the one who wants no
-//! cost: each message on the stream takes another two hops.
+//! The manager keeps connections, TLS, tokens, quotas of sessions, and the one dispatch of the slots, and
+//! calls the vendor for no tenant. It relays a session's messages ([`relay`]); tasks ask for slots and get
+//! them over the process's control socket ([`packets`]). The manager does not trust a tenant process: the
+//! process can name only its own sessions and tasks, for its own tenant, within bounds.
+//!
+//! The mode has a cost: each message on the stream takes two more hops.
 
 pub mod child;
 pub mod folder;
@@ -23,7 +25,7 @@ pub mod tenant_process;
 
 use clap::ValueEnum;
 
-/// What keeps tenants apart.
+/// How tenants are isolated from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Isolate {
     /// The protocol: all vendor contexts are in the manager's process.

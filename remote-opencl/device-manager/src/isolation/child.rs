@@ -1,8 +1,9 @@
-//! A tenant process: sessions of one tenant over a vendor context of its own, as the manager tells it.
+//! A tenant process: it serves the sessions of one tenant over its own vendor context, as the manager
+//! directs.
 //!
-//! It decides nothing about the device: its dispatcher asks the manager for slots and hears of them. Before it loads the
-//! vendor it gives up the manager's files (Landlock), its capabilities, and all system calls but those of an OpenCL runtime
-//! ([`seccomp`]). It ends with the control socket.
+//! The process decides nothing about the device: its dispatcher asks the manager for slots and gets grants.
+//! Before it loads the vendor it gives up the manager's files (Landlock), its capabilities, and all system
+//! calls but those of an OpenCL runtime ([`seccomp`]). The process ends when the control socket is closed.
 
 use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
@@ -40,9 +41,9 @@ use std::thread;
 use std::time::Duration;
 use tonic::Status;
 
-/// How often the manager hears what was counted.
+/// Interval at which the process sends its counters to the manager.
 const COUNTED_INTERVAL: Duration = Duration::from_secs(1);
-/// The highest `oom_score_adj`.
+/// The greatest `oom_score_adj`: the kernel kills this process first.
 const FIRST_TO_END: &str = "1000";
 
 /// Serves the sessions of one tenant for `serve --isolate process`, which starts it.
@@ -56,11 +57,12 @@ pub struct TenantProcessArgs {
     log: LogArgs,
 }
 
-/// The way to the manager, what it was asked, and how the kernels of tasks ended. Clones are the same.
+/// The connection to the manager, the questions that are open there, and the health signs of tasks' kernels.
+/// Clones share all three.
 #[derive(Debug, Clone)]
 struct ToManager(Arc<Control>, AskManager, Health);
 
-/// The manager's gate: it decides.
+/// The gate of a tenant process: it forwards each question to the manager.
 #[derive(Debug, Clone)]
 struct AskManager {
     control: Arc<Control>,
@@ -73,7 +75,7 @@ struct Asked {
     open: HashMap<u64, Sender<Verdict>>,
 }
 
-/// What the manager has given, until this is dropped.
+/// Bytes or a build place that the manager has granted; dropping the value gives them back.
 #[derive(Debug)]
 struct FromManager {
     control: Arc<Control>,
@@ -82,7 +84,7 @@ struct FromManager {
 
 impl Drop for FromManager {
     fn drop(&mut self) {
-        // A manager that has gone ends this process too.
+        // If the manager has gone, this process ends too.
         let _ = self.control.send(&Up::GiveBack { question: self.question }, None, Room::Awaited);
     }
 }
@@ -104,7 +106,7 @@ impl governor::Above for AskManager {
 impl builds::Above for AskManager {
     fn enter(&self) -> Box<dyn builds::PlaceAbove> {
         let (question, answer) = self.ask(|question| Up::Build { question });
-        // Without an answer the manager has gone, and this process ends, too.
+        // Without an answer the manager has gone, and this process ends too.
         let _ = answer.recv();
         Box::new(FromManager { control: self.control.clone(), question })
     }
@@ -121,7 +123,7 @@ impl Gate for AskManager {
 }
 
 impl AskManager {
-    /// Asks, and gets the question's number and its answer.
+    /// Sends a question and returns its number and the channel for its answer.
     fn ask(&self, question: impl FnOnce(u64) -> Up) -> (u64, Receiver<Verdict>) {
         let (sender, answer) = channel();
         let number = {
@@ -131,14 +133,14 @@ impl AskManager {
             asked.open.insert(number, sender);
             number
         };
-        // A manager that has gone ends this process too.
+        // If the manager has gone, this process ends too.
         let _ = self.control.send(&question(number), None, Room::Awaited);
         (number, answer)
     }
 
     fn answered(&self, question: u64, refused: Option<String>) {
         if let Some(sender) = lock(&self.asked).open.remove(&question) {
-            // Who asked may have gone.
+            // The thread that asked may have gone.
             let _ = sender.send(refused.map_or(Verdict::Allowed, Verdict::Refused));
         }
     }
@@ -146,7 +148,7 @@ impl AskManager {
 
 impl ToManager {
     fn say(&self, packet: &Up) {
-        // A manager that has gone ends this process too.
+        // If the manager has gone, this process ends too.
         let _ = self.0.send(packet, None, Room::Awaited);
     }
 }
@@ -176,10 +178,10 @@ impl Above for ToManager {
 }
 
 impl TenantProcessArgs {
-    /// Serves until the manager hangs up.
+    /// Serves until the manager closes the control socket.
     ///
     /// # Errors
-    /// What keeps it from starting.
+    /// The reason why the process cannot start, or a packet of the manager that cannot be decoded.
     pub fn run(self) -> anyhow::Result<()> {
         let Self { runtime, log } = self;
         memory::keep_freed();
@@ -198,7 +200,7 @@ impl TenantProcessArgs {
             Some(folder) => Catalogue::read(folder, &store).context("--bitstreams")?,
             None => Catalogue::default(),
         });
-        // For builds: less than what the process may, which has threads of the vendor's.
+        // Builds are confined further than this process, which also has the threads of the vendor's runtime.
         let (confinement, includes) = if setup.common.confine == ConfineBuilds::Off {
             (Confinement::off(), Includes::ignored())
         } else {
@@ -209,10 +211,11 @@ impl TenantProcessArgs {
         };
         let listener = confine(&setup, &runtime)?;
         manager.0.send(&Up::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
-        // The manager alone answers.
+        // The manager alone answers the requests of the kernel.
         drop(listener);
         entered.load()?;
-        // Names are the manager's; the bytes of a new file are not to be uploaded here either.
+        // The manager decides about names. Watching here loads new files, so that clients need not upload
+        // them.
         catalogue.watch(store.clone(), || {}).context("cannot start a thread")?;
         let built = (confinement, includes);
         let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
@@ -225,13 +228,13 @@ impl TenantProcessArgs {
                 Err(error) => return Err(error).context("the manager can't be understood"),
             }
         }
-        // No destructors: a vendor's runtime may wait in them for kernels that don't end.
+        // No destructors: those of a vendor's runtime may wait for kernels that don't end.
         // SAFETY: `_exit` takes any status and touches no memory of ours.
         unsafe { libc::_exit(0) }
     }
 }
 
-/// The control socket, which came as standard input; that is nothing from now on.
+/// Takes the control socket from standard input, and puts `/dev/null` in its place.
 fn control() -> io::Result<Control> {
     let control = io::stdin().as_fd().try_clone_to_owned()?;
     nix::sys::socket::getsockopt(&control, nix::sys::socket::sockopt::SockType)?;
@@ -240,10 +243,10 @@ fn control() -> io::Result<Control> {
     Ok(Control::of(control))
 }
 
-/// Gives up what the process doesn't need, for good; the descriptor over which the kernel asks for new threads and
-/// processes, where it does.
+/// Gives up what the process does not need, for good. Returns the descriptor over which the kernel reports
+/// new threads and processes, if the kernel has such filters.
 fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<Option<OwnedFd>> {
-    // Where memory runs out it is a tenant's process that ends, the one with most memory, and never the manager.
+    // When memory runs out, the kernel is to kill a tenant process and never the manager.
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", FIRST_TO_END) {
         tracing::warn!(%error, "The process can't be made the first to end where memory runs out");
     }
@@ -287,7 +290,8 @@ fn shared(
     });
     let gate = manager.1.clone();
     let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
-    // The process has one tenant, which may use all of its memory as far as all tenants' processes together may.
+    // The process has one tenant, which may use all the memory of the process. The manager bounds the lasting
+    // bytes of all tenants together.
     let governor = Governor::below(Box::new(gate.clone()), setup.memory);
     let config = Config {
         catalogue,
@@ -329,7 +333,8 @@ fn heard(
             }
         }
         Down::Granted(granted) => {
-            // No session of this process has that id: it goes to its session, or back.
+            // No session of this process has the id 0, so the router delivers the grant to the task's session
+            // or returns it.
             shared.router.deliver(vec![granted.into()], SessionId(0), &shared.config.dispatcher);
         }
         Down::Answer { question, refused } => gate.answered(question, refused),
@@ -341,7 +346,7 @@ fn heard(
     Ok(())
 }
 
-/// All of a session's life, on its own thread.
+/// Serves a session to its end, on a thread of its own.
 fn session_of(
     shared: &Arc<Shared>,
     id: SessionId,
@@ -367,13 +372,13 @@ fn session_of(
         let (outgoing, mut messages) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
         let who = Who { id, tenant, account, locality };
         let (session, input) = Session::new(shared.clone(), who, budget, outgoing);
-        // Where the link fails the messages are dropped, which ends the session.
+        // If the link fails, the messages are dropped, which ends the session.
         let upwards = async move {
             let mut last = Frame::End;
             while let Some(item) = messages.next().await {
                 match item {
                     Ok(message) => write_up(&mut write, &Frame::Message(Box::new(message))).await?,
-                    // The last word, which waits for no task that never ends.
+                    // The session's final status does not wait for tasks that never end.
                     Err(status) => {
                         last = Frame::Status(status);
                         break;
@@ -387,7 +392,7 @@ fn session_of(
     })
 }
 
-/// Tells the manager what is counted here.
+/// Starts the thread that sends changes of the counters to the manager.
 fn count(shared: &Arc<Shared>, manager: &ToManager) -> io::Result<()> {
     let (metrics, manager) = (shared.config.metrics.clone(), manager.clone());
     let told = Mutex::new(Counted::default());

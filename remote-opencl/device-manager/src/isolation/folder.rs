@@ -1,5 +1,5 @@
-//! The folder that a manager's tenant processes have theirs in: locked while the manager lives, so that the next manager
-//! removes what a killed one has left.
+//! The folder that contains the folders of a manager's tenant processes. It is locked while the manager
+//! lives, so that the next manager can remove the folder of one that was killed.
 
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "fpga-tenants-";
 const LOCK: &str = "lock";
 
-/// The folder; it goes with the value.
+/// A locked folder; dropping the value removes it.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -17,10 +17,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new one among temporary files, in place of those of managers that are no more.
+    /// Makes a new folder among the temporary files, and removes the folders of managers that have ended.
     ///
     /// # Errors
-    /// The system's.
+    /// The folder or its lock can't be made.
     pub fn make() -> io::Result<Self> {
         Self::make_in(&std::env::temp_dir())
     }
@@ -28,14 +28,15 @@ impl Folder {
     fn make_in(temporary: &Path) -> io::Result<Self> {
         remove_stale(temporary);
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(temporary)?;
-        // It gets its name when it is locked: one that can be locked is nobody's.
+        // The lock file gets its final name after it is locked: a folder whose lock can be taken belongs to
+        // no manager.
         let new = folder.path().join("new");
         let lock = lock(File::create(&new)?)?;
         std::fs::rename(new, folder.path().join(LOCK))?;
         Ok(Self { path: folder.keep(), _lock: lock })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -44,7 +45,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The next manager would do it too.
+        // If this fails, the next manager removes the folder.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
@@ -57,7 +58,7 @@ fn remove_stale(temporary: &Path) {
     for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
         let is_one = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
         if is_one && File::open(entry.path().join(LOCK)).and_then(lock).is_ok() {
-            // Somebody else may be removing it too.
+            // Another manager may be removing the folder at the same time.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -71,7 +72,7 @@ mod tests {
     fn what_a_killed_manager_left_is_removed_and_what_a_living_one_has_is_not() {
         let temporary = tempfile::tempdir().unwrap();
         let living = Folder::make_in(temporary.path()).unwrap();
-        // Nobody holds its lock.
+        // No manager holds the lock of this folder.
         let left = temporary.path().join(format!("{PREFIX}killed"));
         std::fs::create_dir(&left).unwrap();
         std::fs::write(left.join(LOCK), "").unwrap();

@@ -1,4 +1,4 @@
-//! The manager's side of a tenant process that says what it likes, for fuzz targets.
+//! The manager's side of a tenant process that sends arbitrary packets, for fuzz targets.
 
 use super::packets::{Common, Control, Up};
 use super::pool::{Plan, TenantProcesses};
@@ -21,23 +21,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is left in the dispatch when the process has gone, whose neighbour has one task that runs.
+/// Tasks that are left in the dispatcher after the process has gone. A neighbour of the process has one
+/// running task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantPackets {
-    /// Tasks that run.
+    /// Number of running tasks.
     pub running: usize,
-    /// Tasks that wait.
+    /// Number of waiting tasks.
     pub waiting: usize,
 }
 
 impl TenantPackets {
-    /// Those of the neighbour alone.
+    /// The tasks of the neighbour alone.
     pub const OF_NEIGHBOUR: Self = Self { running: 1, waiting: 0 };
 
-    /// Hears a process with two sessions that says these packets and ends.
+    /// Serves a process with two sessions that sends `packets` and ends.
     ///
     /// # Errors
-    /// There is no OpenCL runtime, or the system refuses something.
+    /// There is no OpenCL runtime, or a call of the system fails.
     pub fn hear(packets: &[&[u8]]) -> Result<Self, String> {
         let shared = shared()?;
         let failed = |error: &dyn std::fmt::Display| error.to_string();
@@ -60,12 +61,13 @@ impl TenantPackets {
         }
         let confined = serde_json::to_vec(&Up::Confined).map_err(|error| failed(&error))?;
         for packet in std::iter::once(confined.as_slice()).chain(packets.iter().copied()) {
-            // An empty one would be the end; one for which there is no room is not said.
+            // An empty packet would mean the end of the socket. A packet for which there is no room is not
+            // sent.
             if !packet.is_empty() {
                 let _ = send(theirs.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
             }
         }
-        // What it was told stays unread: closing the socket would take back what it has said.
+        // The manager's packets stay unread: closing the socket would discard the packets that were sent.
         shutdown(theirs.as_raw_fd(), Shutdown::Write).map_err(|error| failed(&error))?;
         process.serve(0, &all, &shared);
         process.leave_nothing(&shared);
@@ -76,10 +78,10 @@ impl TenantPackets {
     }
 }
 
-/// How many frames come out of a session's link that carries these bytes, and how long the longest is.
+/// The number of frames in a session's link that carries `bytes`, and the length of the longest.
 ///
 /// # Errors
-/// The system's.
+/// The socket pair or the runtime can't be made.
 pub fn link_frames(bytes: &[u8]) -> std::io::Result<(usize, usize)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -88,7 +90,7 @@ pub fn link_frames(bytes: &[u8]) -> std::io::Result<(usize, usize)> {
         let mut frames = Frames::of(read);
         let (mut count, mut longest) = (0, 0);
         let write = async move {
-            // A reader that has heard enough hangs up.
+            // Writing fails where the reader stops early.
             let _ = tokio::io::AsyncWriteExt::write_all(&mut theirs, bytes).await;
         };
         let read = async {

@@ -1,8 +1,9 @@
-//! The manager's answers to a tenant process that wants another thread or process: the kernel asks before it makes one.
+//! The manager's decision whether a tenant process may start another thread or process: the kernel asks
+//! before it makes one.
 //!
-//! Counted are the process's own threads and the processes of its session, which none of them can leave
-//! ([`super::seccomp`] refuses `setsid` and `setpgid`). Requests that are under way are not counted yet, so that as many
-//! more than the limit may come to be as threads ask at that moment.
+//! The count covers the process's own threads and the processes of its session, which none of them can leave
+//! ([`super::seccomp`] refuses `setsid` and `setpgid`). Requests that are being answered are not counted yet,
+//! so the limit may be exceeded by as many as there are threads that ask at that moment.
 
 use libc::{seccomp_notif, seccomp_notif_resp};
 use nix::errno::Errno;
@@ -12,18 +13,18 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::thread;
 
-/// Most threads of a tenant process: far more than its sessions, their builds and a runtime's workers are.
+/// Most threads of a tenant process: far more than its sessions, their builds, and a runtime's workers need.
 const MAX_THREADS: u64 = 2048;
-/// Most threads of a program that it has started, a linker.
+/// Most threads of a program that the tenant process has started (a linker).
 const MAX_LINKER_THREADS: u64 = 64;
-/// Most processes of a tenant: its own and linkers.
+/// Most processes of a tenant: the tenant process and linkers.
 const MAX_PROCESSES: usize = 17;
 
-/// Answers for the process `leader` over the descriptor that [`super::seccomp::restrict`] gave, on a thread of its own, until
-/// all of its processes have ended.
+/// Starts a thread that answers for the process `leader`, over the descriptor that
+/// [`super::seccomp::restrict`] returned, until all processes of its session have ended.
 ///
 /// # Errors
-/// There is no thread.
+/// The thread can't be started.
 pub(super) fn start(leader: u32, listener: OwnedFd) -> io::Result<()> {
     let answers = move || {
         if let Err(error) = answer(leader, &listener) {
@@ -63,13 +64,14 @@ fn answer(leader: u32, listener: &OwnedFd) -> io::Result<()> {
         let flags = if error == 0 { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE } else { 0 };
         let mut answer =
             seccomp_notif_resp { id: request.id, val: 0, error, flags: u32::try_from(flags).unwrap_or(0) };
-        // SAFETY: the kernel reads the structure, whose layout is its own, during the call. Who asked may have gone
-        // meanwhile, which is no error of this process.
+        // SAFETY: the kernel reads the structure, whose layout is its own, during the call. An error means
+        // that the asking thread has gone meanwhile; it concerns nothing in this process.
         unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
     }
 }
 
-/// Whether the thread `asks` may make what these flags of `clone` say. What can't be counted is refused.
+/// Whether the thread `asks` may call `clone` with these flags. A request is refused if the threads or
+/// processes can't be counted.
 fn may(leader: u32, asks: u32, flags: u64) -> bool {
     if flags & flag(libc::CLONE_THREAD) == 0 {
         return processes_of(leader).is_some_and(|count| count < MAX_PROCESSES);
@@ -82,7 +84,7 @@ fn flag(value: libc::c_int) -> u64 {
     u64::from(value.unsigned_abs())
 }
 
-/// The process of a thread, and how many threads it has.
+/// The process that a thread belongs to, and the number of its threads.
 fn threads_beside(thread: u32) -> Option<(u32, u64)> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let field = |name: &str| {
@@ -92,23 +94,23 @@ fn threads_beside(thread: u32) -> Option<(u32, u64)> {
     Some((u32::try_from(field("Tgid:")?).ok()?, field("Threads:")?))
 }
 
-/// How many processes belong to the session of `leader`.
+/// Number of processes in the session of `leader`.
 fn processes_of(leader: u32) -> Option<usize> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     Some(numbers.filter(|process| session_of(*process) == Some(leader)).count())
 }
 
-/// The session that a process belongs to, by the number of its leader.
+/// The session that a process belongs to: the id of its leader.
 pub(super) fn session_of(process: u32) -> Option<u32> {
     let session = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(i32::try_from(process).ok()?))).ok()?;
     u32::try_from(session.as_raw()).ok()
 }
 
-/// The parent of a process.
+/// Id of a process's parent.
 pub(super) fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name, which is in parentheses, may have any letters.
+    // The name of the process stands in parentheses and may contain any character.
     let (_, after_name) = stat.rsplit_once(") ")?;
     after_name.split(' ').nth(1)?.parse().ok()
 }

@@ -1,8 +1,9 @@
-//! Holds the manager and all tenants' processes together to the memory that they may use.
+//! Keeps the manager and all tenant processes together within their memory limit.
 //!
-//! Each process has a bound of its own, but several of them could fill what there is, and memory that is shared is in no
-//! such bound. The kernel's answer is to end processes, in Kubernetes all of the container's. So the manager looks how much is
-//! in use, and ends the process that has most before the limit is reached. How often it looks depends on how much is left.
+//! Each process has a limit of its own, but several processes could exhaust the total, and no such limit
+//! counts shared memory. The kernel would then kill processes; in Kubernetes it kills all of the container.
+//! So the manager measures the memory in use and kills the process that has most before the limit is reached.
+//! The less memory is left, the shorter is the interval between measurements.
 
 use super::guard::session_of;
 use super::pool::TenantProcesses;
@@ -14,20 +15,22 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Faster than tenants' processes can fill memory, in bytes a second: each page is zeroed first.
+/// Upper bound of the rate at which tenant processes fill memory, in bytes per second: each page is zeroed
+/// first.
 const FASTEST: u64 = 16 << 30;
-/// How long the manager waits between two looks.
+/// Bounds of the pause between two measurements.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// One part of so many is left for what is not counted: page tables, sockets, files in memory.
+/// Divisor of the limit: this part is reserved for memory that is not counted (page tables, sockets, files in
+/// memory).
 const RESERVE: u64 = 16;
-/// Unit of `st_blocks`.
+/// Unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// Looks at these processes until they are dropped, on a thread of its own.
+/// Starts a thread that watches these processes until they are dropped.
 ///
 /// # Errors
-/// There is no thread.
+/// The thread can't be started.
 pub(super) fn watch(processes: &Arc<TenantProcesses>, limit: u64) -> io::Result<()> {
     let processes = Arc::downgrade(processes);
     let limit = limit - limit / RESERVE;
@@ -42,7 +45,8 @@ pub(super) fn watch(processes: &Arc<TenantProcesses>, limit: u64) -> io::Result<
     Ok(())
 }
 
-/// Ends the process that has most where all have more than `limit`. How much is left.
+/// Measures once. If all processes together use more than `limit`, kills the one that uses most. Returns the
+/// bytes that are left.
 fn look(all: &TenantProcesses, limit: u64) -> u64 {
     let running = all.running();
     if running.is_empty() {
@@ -60,7 +64,7 @@ fn look(all: &TenantProcesses, limit: u64) -> u64 {
     limit.saturating_sub(sum)
 }
 
-/// How much memory each of these leaders and the programs that it has started use.
+/// Memory in use, in bytes, of each leader and the programs that it has started.
 fn of_tenants(leaders: impl Iterator<Item = u32>) -> BTreeMap<u32, u64> {
     let mut used: BTreeMap<u32, u64> = leaders.map(|leader| (leader, 0)).collect();
     let own = fs::read_link("/proc/self/exe").ok();
@@ -68,7 +72,7 @@ fn of_tenants(leaders: impl Iterator<Item = u32>) -> BTreeMap<u32, u64> {
     for process in numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
         let Some(leader) = session_of(process) else { continue };
         let Some(bytes) = used.get_mut(&leader) else { continue };
-        // A linker that has not begun yet shares all of its parent's memory.
+        // A linker shares all memory of its parent until it calls `execve`.
         let begun = || fs::read_link(format!("/proc/{process}/exe")).ok() != own;
         if process == leader || begun() {
             *bytes += in_use(&process.to_string()) + unmapped(process);
@@ -77,7 +81,7 @@ fn of_tenants(leaders: impl Iterator<Item = u32>) -> BTreeMap<u32, u64> {
     used
 }
 
-/// Memory of a process that is no file's, in bytes; 0 where it has ended.
+/// Anonymous and shared memory of a process, in bytes, without mapped files; 0 if the process has ended.
 fn in_use(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let of = |name: &str| {
@@ -87,7 +91,7 @@ fn in_use(process: &str) -> u64 {
     1024 * (of("RssAnon:").unwrap_or(0) + of("RssShmem:").unwrap_or(0))
 }
 
-/// Shared memory of which a process has a descriptor: it need not be mapped anywhere.
+/// Bytes of shared memory that a process has descriptors of, whether it is mapped or not.
 fn unmapped(process: u32) -> u64 {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let memory = descriptors.filter(|entry| {

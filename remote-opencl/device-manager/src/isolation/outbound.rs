@@ -1,7 +1,8 @@
-//! What the manager says to a tenant process: sent at once where the control socket has room, else queued, in order.
+//! Packets from the manager to a tenant process: sent at once if the control socket has room, otherwise
+//! queued, in order.
 //!
-//! A socket of packets takes few hundred of them, and a process that is busy reads none for a moment; a burst of grants is
-//! no reason to end it. The queue is bounded: a process that reads nothing while the queue fills up does not listen.
+//! A socket takes a few hundred packets, and a busy process reads none for a moment; a burst of grants must
+//! not end the process. The queue is bounded: a process that lets it fill up counts as not reading.
 
 use super::packets::{Control, Received, Room, encode};
 use crate::objects::lock;
@@ -13,7 +14,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Most packets that wait: a grant has about 200 bytes, so these are a few MiB.
+/// Most packets in the queue. A grant has about 200 bytes, so a full queue takes a few MiB.
 const MAX_WAITING: usize = 1 << 14;
 
 /// The manager's end of a control socket. Clones share it.
@@ -23,7 +24,7 @@ pub struct Outbound(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     control: Control,
-    /// The first is being sent by a thread of its own, which ends with the last.
+    /// Packets in order. A thread sends the first; the thread ends when the queue is empty.
     waiting: Mutex<VecDeque<Arc<Waiting>>>,
 }
 
@@ -34,16 +35,16 @@ struct Waiting {
 }
 
 impl Outbound {
-    /// Over this socket.
+    /// Sends over `control`.
     #[must_use]
     pub fn new(control: Control) -> Self {
         Self(Arc::new(Shared { control, waiting: Mutex::default() }))
     }
 
-    /// Sends a packet after all those before; never blocks.
+    /// Sends a packet after all earlier ones; never blocks.
     ///
     /// # Errors
-    /// The system's; that the packet is too long; that the process does not read what waits for it.
+    /// The socket's error; the packet is too long; or the queue is full.
     pub fn send(&self, packet: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = encode(packet)?;
         let mut waiting = lock(&self.0.waiting);
@@ -65,30 +66,30 @@ impl Outbound {
         Ok(())
     }
 
-    /// The next packet of the process.
+    /// Receives the next packet of the process.
     ///
     /// # Errors
-    /// As [`Control::receive`].
+    /// Like [`Control::receive`].
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
         self.0.control.receive()
     }
 
-    /// The next packet of the process with what came beside it.
+    /// Receives the next packet of the process and its descriptor.
     ///
     /// # Errors
-    /// As [`Control::receive_with_descriptor`].
+    /// Like [`Control::receive_with_descriptor`].
     pub fn receive_with_descriptor<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
         self.0.control.receive_with_descriptor()
     }
 
-    /// Ends both directions, for both ends; what waits is dropped.
+    /// Ends both directions, for both ends; queued packets are dropped.
     pub fn hang_up(&self) {
         self.0.control.hang_up();
     }
 }
 
 impl Shared {
-    /// Sends what waits, until there is nothing more or the other end has gone.
+    /// Sends the queued packets until the queue is empty or the other end has gone.
     fn drain(&self) {
         while let Some(first) = self.first() {
             let descriptor = first.descriptor.as_ref().map(OwnedFd::as_fd);
@@ -107,8 +108,8 @@ impl Shared {
         lock(&self.waiting).front().cloned()
     }
 
-    /// The first packet has been sent. Whether there is another: under the same lock, so that who finds none sends by
-    /// itself.
+    /// Removes the first packet, which has been sent, and returns whether there is another. Both happen under
+    /// one lock, so that a sender that finds an empty queue sends directly.
     fn has_more(&self) -> bool {
         let mut waiting = lock(&self.waiting);
         waiting.pop_front();
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_burst_of_packets_waits_for_a_process_that_is_busy_and_arrives_in_order_with_its_descriptors() {
-        // A socket takes about 277.
+        // A socket takes about 277 packets.
         const PACKETS: u64 = 3000;
         let (outbound, process) = pair();
         let file = tempfile::tempfile().unwrap();

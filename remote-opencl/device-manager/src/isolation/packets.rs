@@ -1,7 +1,8 @@
-//! What the manager and a tenant process say to each other over their control socket.
+//! The packets between the manager and a tenant process, over their control socket.
 //!
-//! Packets are JSON, which is read with bounds and without trust. Descriptors go down only, but for the one beside the
-//! first packet that comes up, before any code of the tenant's runs.
+//! Packets are JSON; the receiver bounds them and does not trust them. Descriptors go to the tenant process
+//! only, except for the one with the first packet to the manager, which is sent before any code of the tenant
+//! runs.
 
 mod control;
 
@@ -19,161 +20,162 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// To a tenant process.
+/// A packet to a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Down {
-    /// The first one.
+    /// The first packet.
     Setup(Box<Setup>),
     /// A session begins; the descriptor is its link.
     Open {
-        /// Its id.
+        /// Id of the session.
         session: u64,
-        /// The client's process, where memory can be shared with it.
+        /// The client's process, if memory can be shared with it.
         shares_memory_with: Option<Credentials>,
     },
-    /// The session's client has connected for descriptors; the descriptor is that socket.
+    /// The session's client has connected to the side socket; the descriptor is that connection.
     Side {
-        /// Whose.
+        /// Id of the session.
         session: u64,
     },
     /// A task may start.
     Granted(Granted),
-    /// Whether the process may what it has asked for: reconfigure the device, hold bytes, build.
+    /// The answer to a question: whether the process may reconfigure the device, hold bytes, or build.
     Answer {
-        /// To which question.
+        /// Number of the question.
         question: u64,
-        /// Why not; nothing if it may.
+        /// Reason of the refusal; `None` if the answer is yes.
         refused: Option<String>,
     },
-    /// The tenant's quota from now on.
+    /// The tenant's new quota.
     Quota(Quota),
     /// All sessions end.
     End,
 }
 
-/// From a tenant process.
+/// A packet from a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Up {
-    /// The first one: the process has given up what it doesn't need. The descriptor beside it, where the kernel has filters
-    /// of system calls, is the one over which the kernel asks for new threads and processes.
+    /// The first packet: the process has given up what it does not need. If the kernel has filters of system
+    /// calls, the descriptor is the one over which the kernel reports new threads and processes.
     Confined,
     /// A task wants to start.
     Submit {
-        /// Whose it is.
+        /// Session of the task.
         session: u64,
-        /// Its id.
+        /// Id of the task.
         task: u64,
-        /// What it runs.
+        /// Kind of the task.
         kind: Option<u64>,
-        /// What it needs.
+        /// Slots that the task needs.
         demand: Wanted,
-        /// On which queues it has commands; nothing where it may run beside any other.
+        /// Queues on which the task has commands; `None` if it may run beside any other task.
         lanes: Option<Vec<u64>>,
     },
     /// A task has ended.
     Finished {
-        /// Which.
+        /// Id of the task.
         task: u64,
-        /// How its last kernel ended; nothing where it had none, or where that is the program's own affair.
+        /// How the last kernel of the task ended; `None` if the task had no kernel, or if the outcome is not
+        /// a sign of the device's health.
         launches: Option<LaunchOutcome>,
     },
-    /// What a granted task was to load is not loaded.
+    /// Loading the bitstreams of a granted task has failed.
     LoadFailed {
-        /// The number of the task that was granted.
+        /// Id of the granted task.
         task: u64,
     },
-    /// A session has gone.
+    /// A session has ended.
     Cancelled {
-        /// Which.
+        /// Id of the session.
         session: u64,
     },
-    /// A slot was loaded for a task that was granted so.
+    /// A slot was loaded for a granted task.
     Reconfigured {
-        /// Which.
+        /// Index of the slot.
         slot: u32,
-        /// With what.
+        /// Bitstream that was loaded.
         bitstream: Digest,
-        /// How long that took, in µs.
+        /// Time that loading took, in µs.
         took_us: u64,
     },
-    /// May a session have the device reconfigured to a bitstream?
+    /// The question whether a session may have the device reconfigured to a bitstream.
     Ask {
-        /// Names the question in its answer.
+        /// Number of the question, which the answer repeats.
         question: u64,
-        /// Whose it is.
+        /// Session that wants the bitstream.
         session: u64,
-        /// What is to be loaded.
+        /// Bitstream to load.
         bitstream: Digest,
     },
-    /// May the tenant hold so many lasting bytes?
+    /// The question whether the tenant may hold lasting bytes.
     Hold {
-        /// Names the question in its answer, and what is held then.
+        /// Number of the question, which the answer and [`Up::GiveBack`] repeat.
         question: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// May a program be built? The answer is yes, when there is a place.
+    /// A request to build a program. The answer is always yes and comes when there is a place.
     Build {
-        /// Names the question in its answer, and the place.
+        /// Number of the question, which the answer and [`Up::GiveBack`] repeat.
         question: u64,
     },
-    /// What was held, or a place for a build, is given back.
+    /// Lasting bytes or a place for a build are given back.
     GiveBack {
-        /// What it was asked for by.
+        /// Number of the question that they were asked for by.
         question: u64,
     },
-    /// What was counted since it was last told.
+    /// Increments of the counters since the last such packet.
     Counted(Counted),
 }
 
-/// What a tenant process counts for the manager's metrics.
+/// Counters of a tenant process for the manager's metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Bytes in messages and in shared memory, received and sent.
     pub bytes: [[u64; 2]; 2],
     /// Bytes of buffers in shared memory and with the vendor.
     pub buffer_bytes: [u64; 2],
-    /// Refusals of the quotas.
+    /// Refusals, by quota.
     pub refused: [u64; 6],
 }
 
-/// What a tenant process is to know.
+/// Settings of one tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setup {
-    /// Whose it is.
+    /// Name of the tenant.
     pub tenant: String,
     /// Id of the device on its node.
     pub device: String,
-    /// What the tenant may have.
+    /// The tenant's quota.
     pub quota: Quota,
-    /// How many bytes its clients may make the process hold.
+    /// Limits of the bytes that clients may make the process hold.
     pub memory: Limits,
-    /// What the ids of its tasks begin after.
+    /// Ids of the process's tasks are greater than this.
     pub first_task: u64,
-    /// A folder of its own.
+    /// Folder of this process alone.
     pub folder: PathBuf,
-    /// What all are told alike.
+    /// Settings that all tenant processes share.
     pub common: Common,
 }
 
-/// What all tenant processes of a manager are to know.
+/// Settings of all tenant processes of a manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Common {
-    /// Slots of the device.
+    /// Number of slots of the device.
     pub slots: std::num::NonZeroU32,
-    /// In the model.
+    /// Time that a reconfiguration takes in the model.
     pub reconfiguration_time: Duration,
     /// Whether programs from source count as bitstreams.
     pub source_as_bitstream: bool,
-    /// Folder of accelerators.
+    /// Folder of bitstreams.
     pub bitstreams: Option<PathBuf>,
-    /// Most bytes of bitstreams that each keeps.
+    /// Most bytes of bitstreams that each process keeps.
     pub store_limit: u64,
-    /// Whether they give up the manager's files, as builds do.
+    /// Whether the processes give up the manager's files, as builds do.
     pub confine: ConfineBuilds,
-    /// How many programs each builds at a time, as far as the manager has places.
+    /// Most programs that each process builds at a time, within the places of the manager.
     pub builds: usize,
-    /// Whether they offer command rings.
+    /// Whether the processes offer command rings.
     pub command_ring: CommandRing,
 }
 
@@ -184,7 +186,7 @@ pub enum Wanted {
     Nothing,
     /// Any slot.
     AnySlot,
-    /// A slot for each of these.
+    /// A slot for each of these bitstreams.
     Bitstreams(Vec<Digest>),
 }
 
@@ -198,7 +200,7 @@ pub struct Granted {
 }
 
 impl Counted {
-    /// What came since `before`.
+    /// The increments from `before` to `self`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: u64, then: u64| now.saturating_sub(then);
@@ -260,7 +262,7 @@ impl From<Granted> for Grant {
     }
 }
 
-/// The number of a kind in a packet, and back.
+/// The kind with this number in a packet.
 #[must_use]
 pub fn kind(number: Option<u64>) -> Option<Kind> {
     number.map(Kind)

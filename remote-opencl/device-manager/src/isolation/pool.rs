@@ -1,7 +1,8 @@
 //! The manager's tenant processes: one per tenant with sessions, bounded in number.
 //!
-//! A thread for each process starts it, hears it, and waits for its end; so it lives as long as the process, which the
-//! kernel ends with that thread (`PR_SET_PDEATHSIG`). What a process says is the business of [`TenantProcess`].
+//! A thread for each process starts it, receives its packets, and waits for its end. The thread lives as long
+//! as the process: the kernel kills the process with that thread (`PR_SET_PDEATHSIG`). [`TenantProcess`]
+//! handles the packets.
 
 use super::guard;
 use super::memory;
@@ -23,27 +24,27 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long processes may take to go when the manager ends.
+/// Time that the processes have to end when the manager ends.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How far up parents are looked at.
+/// Most generations of parents that [`TenantProcesses::have`] looks at.
 const MAX_GENERATIONS: usize = 64;
 
-/// How tenant processes are.
+/// Settings by which tenant processes are started.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Their vendor.
+    /// Vendor runtime of the processes.
     pub runtime: Runtime,
-    /// Their log.
+    /// Log settings of the processes.
     pub log: LogArgs,
-    /// Most of them at a time.
+    /// Most processes at a time.
     pub most: usize,
-    /// How much memory each may have.
+    /// Memory limits of each process.
     pub memory: MemoryLimits,
-    /// How much all of them and the manager may have together.
+    /// Bytes of memory that all processes and the manager may use together.
     pub memory_of_all: u64,
-    /// Where each gets a folder.
+    /// Folder in which each process gets a folder.
     pub folder: PathBuf,
-    /// What they are told.
+    /// Settings that the processes get in their first packet.
     pub common: Common,
 }
 
@@ -52,28 +53,28 @@ pub struct Plan {
 pub struct TenantProcesses {
     plan: Plan,
     by_tenant: Mutex<BTreeMap<Tenant, Arc<TenantProcess>>>,
-    /// The processes by their numbers; each leads the session of all that it starts.
+    /// The processes by their ids; each leads the session of all processes that it starts.
     leaders: Mutex<BTreeMap<u32, Arc<TenantProcess>>>,
-    /// Counts them.
+    /// Number of processes started so far.
     last: AtomicU64,
 }
 
-/// Why a session gets no process.
+/// The reason why a session gets no process.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There are as many as there may be, and all have sessions.
+    /// The greatest number of processes is reached, and all have sessions.
     #[error("{0} tenants use the device, each in a process of its own; no more can at a time")]
     TooMany(usize),
-    /// The system refuses.
+    /// The process can't be started.
     #[error("the tenant's process can't be started: {0}")]
     System(#[from] io::Error),
 }
 
 impl TenantProcesses {
-    /// None yet; from now on all of them are held to the memory that they may use together.
+    /// An empty pool, with a thread that keeps its processes within their common memory limit.
     ///
     /// # Errors
-    /// There is no thread.
+    /// The thread can't be started.
     pub fn watched(plan: Plan) -> io::Result<Arc<Self>> {
         let memory_of_all = plan.memory_of_all;
         let processes = Arc::new(Self::new(plan));
@@ -81,7 +82,7 @@ impl TenantProcesses {
         Ok(processes)
     }
 
-    /// None yet.
+    /// An empty pool.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self { plan, by_tenant: Mutex::default(), leaders: Mutex::default(), last: AtomicU64::new(0) }
@@ -90,7 +91,7 @@ impl TenantProcesses {
     /// Begins a session in its tenant's process, which is started if there is none.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`], if there are too many processes or the process can't be started.
     pub fn open(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -158,7 +159,7 @@ impl TenantProcesses {
                 Err(error) => tracing::error!(%error, "A tenant's process can't be started"),
             }
             process.leave_nothing(&shared);
-            // What is left of the folder is removed with the manager's.
+            // The manager removes the rest of the folder with its own.
             let _ = std::fs::remove_dir_all(&folder);
             let mut by_tenant = lock(&all.by_tenant);
             if by_tenant.get(process.tenant()).is_some_and(|known| Arc::ptr_eq(known, &process)) {
@@ -168,12 +169,13 @@ impl TenantProcesses {
         Ok(process)
     }
 
-    /// Whether a process, as the kernel names the other end of a connection, is one of these or was started by one: what
-    /// connects from there is a tenant's kernel under the manager's own user. 0 is none of this machine's view.
+    /// Whether the process at the other end of a connection, as the kernel identifies it, is a tenant process
+    /// or was started by one. A connection from there is made by a tenant's kernel under the manager's own
+    /// user. The id 0 stands for a process outside this PID namespace.
     #[must_use]
     pub fn have(&self, pid: u32) -> bool {
         let leaders = lock(&self.leaders);
-        // Where the kernel has no seccomp a process can leave its session, but not change who its parents are.
+        // Without seccomp a process can leave its session, but it cannot change its parents.
         let family =
             std::iter::successors(Some(pid), |child| guard::parent_of(*child).filter(|parent| *parent > 1));
         pid != 0
@@ -182,13 +184,14 @@ impl TenantProcesses {
                 || family.take(MAX_GENERATIONS).any(|process| leaders.contains_key(&process)))
     }
 
-    /// Whether the process has had nothing to do for long, and so retires. Under this lock nobody gives it a session.
+    /// Whether the process has been idle for long, and so retires. The lock keeps [`Self::open`] from giving
+    /// it a session meanwhile.
     pub(super) fn retires(&self, process: &TenantProcess) -> bool {
         let _by_tenant = lock(&self.by_tenant);
         process.retires_if_idle()
     }
 
-    /// The processes that run, by their numbers.
+    /// The running processes by their ids.
     pub(super) fn running(&self) -> BTreeMap<u32, Arc<TenantProcess>> {
         lock(&self.leaders).clone()
     }
@@ -197,7 +200,7 @@ impl TenantProcesses {
         lock(&self.by_tenant).values().cloned().collect()
     }
 
-    /// The quotas have changed.
+    /// Sends the changed quotas to all processes.
     pub fn settings_changed(&self, shared: &Shared) {
         let current = shared.config.settings.current();
         for process in self.all() {
@@ -205,14 +208,14 @@ impl TenantProcesses {
         }
     }
 
-    /// All their sessions end from now on.
+    /// Tells all processes to end their sessions.
     pub fn end_sessions(&self) {
         for process in self.all() {
             process.tell(&Down::End);
         }
     }
 
-    /// Ends them all, whatever they do, and waits for that.
+    /// Ends all processes, whatever they run, and waits for their end, at most 2 s.
     pub async fn end(&self) {
         let deadline = Instant::now() + END_TIMEOUT;
         for process in self.all() {
@@ -224,11 +227,11 @@ impl TenantProcesses {
     }
 }
 
-/// Ends a tenant's process and all that it has started, which are of its session and so of its group. It may have ended by
-/// itself, but is waited for by the caller only: the number is still its own.
+/// Kills a tenant process and all processes of its group, which are those that it has started. The process
+/// may already have ended, but only the caller waits for it, so its id is not reused yet.
 fn end_all(child: &mut Child) {
     if let Ok(group) = i32::try_from(child.id()) {
-        // An error says that no process of the group is left.
+        // An error means that no process of the group is left.
         let _ =
             nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
     }

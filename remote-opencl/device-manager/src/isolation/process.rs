@@ -1,5 +1,5 @@
-//! Starting a tenant process: this same program, bound to the manager, with bounds of its own and an environment of
-//! what a runtime needs.
+//! Starts tenant processes: this same program, bound to the manager's life, with its own limits and an
+//! environment that contains only what a runtime needs.
 
 use crate::log::LogArgs;
 use crate::process::{Inherited, Terminal, bind_to_parent};
@@ -13,8 +13,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Variables that it gets, beside those that begin as [`KEPT_PREFIXES`] say: what the dynamic linker, the ICD loader and the
-/// C library look at. All others may be secrets of the manager's or of whoever started it.
+/// Variables that a tenant process inherits, besides those with a prefix of [`KEPT_PREFIXES`]: the ones that
+/// the dynamic linker, the ICD loader, and the C library read. All others may be secrets.
 const KEPT: &[&str] = &[
     "PATH",
     "LANG",
@@ -28,23 +28,24 @@ const KEPT: &[&str] = &[
     "INTELFPGAOCLSDKROOT",
     "XILINX_XRT",
 ];
-/// Settings of runtimes.
+/// Prefixes of the variables that configure runtimes.
 const KEPT_PREFIXES: &[&str] =
     &["LC_", "OCL_ICD_", "POCL_", "CL_", "AOCL_", "ACL_", "XCL_", "XRT_", "OMP_", "TBB_", "KMP_"];
 
-/// How much memory a tenant process may have, in bytes.
+/// Memory limits of a tenant process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryLimits {
-    /// What it writes to and shares with nobody (`RLIMIT_DATA`).
+    /// Private writable memory (`RLIMIT_DATA`).
     pub private: u64,
-    /// Its address space (`RLIMIT_AS`), where that is bounded.
+    /// Address space (`RLIMIT_AS`); `None` if unlimited.
     pub address_space: Option<u64>,
 }
 
-/// Starts it; call it from a thread that lives as long as the process is to. The control socket is its standard input.
+/// Starts a tenant process whose standard input is the control socket. The calling thread must live as long
+/// as the process is to live.
 ///
 /// # Errors
-/// The system's.
+/// The process can't be started.
 pub fn start(
     runtime: &Runtime,
     log: &LogArgs,
@@ -56,7 +57,7 @@ pub fn start(
     command.arg0("fpga-device-manager").arg("tenant-process");
     command.arg("--runtime").arg(runtime.to_string()).args(log.to_arguments());
     command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
-    // What a runtime keeps of one tenant's programs is no other tenant's.
+    // A runtime caches programs; the cache of one tenant must not serve another.
     for variable in ["TMPDIR", "HOME", "XDG_CACHE_HOME", "POCL_CACHE_DIR"] {
         command.env(variable, folder);
     }

@@ -1,7 +1,9 @@
-//! A session whose vendor context is in a tenant process: its messages go to and fro, its grants and descriptors down.
+//! A session whose vendor context is in a tenant process: relays its messages in both directions, and passes
+//! its grants and descriptors to the process.
 //!
-//! Frames on the link are a length (4 bytes, little end first), then a message of the client's; up there is one byte
-//! more in between, which says what it is. Where the client is slow the link waits, and so does the process.
+//! A frame on the link is a length (4 bytes, little-endian) and a message; a frame from the process has one
+//! byte in between, which is the type of the frame. If the client is slow, the relay stops reading the link,
+//! and so the process waits.
 
 use super::pool::TenantProcesses;
 use super::tenant_process::pass_on;
@@ -24,21 +26,21 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::unbounded_channel;
 use tonic::{Code, Status};
 
-/// Longest frame.
+/// Longest frame, in bytes.
 const MAX_FRAME: usize = 2 * MAX_MESSAGE_BYTES;
-/// A length.
+/// Bytes of the length of a frame.
 const LENGTH_BYTES: usize = 4;
-/// Read at a time, at least.
+/// Least number of bytes that a read asks for.
 const READ_BYTES: usize = 64 << 10;
 
-/// What comes up a link.
+/// A frame from a tenant process.
 #[derive(Debug)]
 pub enum Up {
     /// A message for the client.
     Message(Box<Said>),
-    /// With what the session ends.
+    /// The status with which the session fails.
     Status(Status),
-    /// It ends well.
+    /// The session ends well.
     End,
 }
 
@@ -50,16 +52,16 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Those of this link.
+    /// Reads the frames of `link`.
     #[must_use]
     pub fn of(link: OwnedReadHalf) -> Self {
         Self { link, buffer: BytesMut::new() }
     }
 
-    /// The next one; nothing at the end. Can be dropped and called again without losing one.
+    /// The next frame; `None` at the end of the link. The future can be dropped without losing a frame.
     ///
     /// # Errors
-    /// The link's, and that a frame is too long or cut off.
+    /// The link's error, or a frame is too long or cut off.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             let mut wanted = READ_BYTES;
@@ -75,7 +77,8 @@ impl Frames {
                 } else {
                     self.buffer.advance(LENGTH_BYTES);
                     if length < READ_BYTES {
-                        // Copied: who keeps a short frame would keep all that was read with it.
+                        // Copied: a short frame that is kept would otherwise keep all bytes that were read
+                        // with it.
                         let frame = Bytes::copy_from_slice(&self.buffer[..length]);
                         self.buffer.advance(length);
                         return Ok(Some(frame));
@@ -101,20 +104,20 @@ impl Incoming for Frames {
     }
 }
 
-/// Writes a message of the client, which nobody here decodes.
+/// Writes a client's message without decoding it.
 ///
 /// # Errors
-/// The link's.
+/// The link's error.
 pub async fn write_down(link: &mut OwnedWriteHalf, message: Bytes) -> io::Result<()> {
     let length = u32::try_from(message.len()).map_err(io::Error::other)?.to_le_bytes();
-    // Both by one call of the system.
+    // One system call writes both.
     link.write_all_buf(&mut Buf::chain(length.as_slice(), message)).await
 }
 
 /// Writes a frame for the client.
 ///
 /// # Errors
-/// The link's.
+/// The link's error.
 pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
     let mut frame = BytesMut::new();
     frame.put_u32_le(0);
@@ -139,7 +142,7 @@ pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
     link.write_all(&frame).await
 }
 
-/// What a frame that came up says.
+/// Decodes a frame of a tenant process.
 fn read_up(mut frame: Bytes) -> io::Result<Up> {
     match frame.try_get_u8()? {
         0 => Ok(Up::Message(Box::new(Said::Encoded(frame)))),
@@ -166,7 +169,7 @@ pub async fn run(
     let (sender, mut inputs) = unbounded_channel();
     let inbox = Inbox(sender);
     let opened = link().and_then(|(ours, theirs)| {
-        // Before the process can want anything.
+        // Registered before the process can ask for a slot.
         shared.router.add(session, inbox.clone());
         let process = processes.open(shared, &tenant, session, locality, &theirs);
         process.map(|process| (ours, process)).map_err(io::Error::other)
@@ -183,7 +186,7 @@ pub async fn run(
     let last = {
         let abandoned = async {
             downwards(client, to_process, &outgoing).await;
-            // A build takes no slot, and may take its time.
+            // The session may be building, which takes no slot and may last long.
             loop {
                 tokio::time::sleep(shared.config.abandoned_grace).await;
                 if process.runs_tasks_of(session) {
@@ -207,7 +210,7 @@ pub async fn run(
                 process.is_stuck();
                 None
             }
-            // The future that takes inputs never completes.
+            // The future that passes inputs on never completes.
             () = inputs => None,
         }
     };
@@ -221,14 +224,14 @@ pub async fn run(
     }
 }
 
-/// Both ends of a link; ours for this thread's runtime.
+/// Both ends of a link; the first is for the async runtime of this thread.
 fn link() -> io::Result<(tokio::net::UnixStream, OwnedFd)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     Ok((tokio::net::UnixStream::from_std(ours)?, theirs.into()))
 }
 
-/// The client's messages to the process, until one of them has gone.
+/// Relays the client's messages to the process, until the client or the process has gone.
 async fn downwards(mut client: impl Incoming, mut link: OwnedWriteHalf, outgoing: &Outgoing) {
     loop {
         let message = tokio::select! {
@@ -240,11 +243,12 @@ async fn downwards(mut client: impl Incoming, mut link: OwnedWriteHalf, outgoing
             break;
         }
     }
-    // The process hears the end of the link; what runs comes to its end there.
+    // The process learns the end of the link, and finishes what is running.
     let _ = link.shutdown().await;
 }
 
-/// The process's messages to the client, until the session ends there; with what, unless it ends well.
+/// Relays the process's messages to the client, until the session ends there. Returns the status of a session
+/// that fails.
 async fn upwards(
     mut frames: Frames,
     outgoing: &Outgoing,
@@ -259,7 +263,7 @@ async fn upwards(
             Err(error) => Err(error),
         };
         match up {
-            // The first one is the only one that is looked into.
+            // Only the first message is decoded.
             Ok(Up::Message(said)) if !greeted => match welcome(*said) {
                 Some(welcome) => {
                     if let Some(key) = Key::of(&welcome.side_key) {
@@ -281,7 +285,7 @@ async fn upwards(
                 return Some(died());
             }
         }
-        // The link waits, and so does the process.
+        // The link waits until the client has read, and so does the process.
         let _watch = budget.watch();
         loop {
             let freed = budget.freed();

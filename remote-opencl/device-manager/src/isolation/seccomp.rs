@@ -1,11 +1,13 @@
-//! The system calls that a tenant process may make (seccomp), from before its vendor's runtime is loaded to its end.
+//! The system calls that a tenant process may make (seccomp). The filter holds from before the vendor's
+//! runtime is loaded until the process ends.
 //!
-//! A kernel on a processor's runtime is machine code in that process. It gets what OpenCL runtimes use: files (Landlock says
-//! which), memory, threads, descriptors that are there. It gets no new socket, no signal to another process, no look into
-//! or setting of another process, no namespace, no io_uring (whose operations no filter sees), and no shared memory that
-//! would outlive it. New threads and, where a runtime calls a linker, new processes are counted by the manager, which
-//! answers each request ([`super::guard`]): `RLIMIT_NPROC` counts all processes of a user together, so one tenant could
-//! use up the other tenants' share.
+//! On a runtime that uses the processor, an OpenCL kernel is machine code in that process. It gets what
+//! OpenCL runtimes use: files (as Landlock permits), memory, threads, existing descriptors. It gets no new
+//! socket, no signal to another process, no access to another process or its settings, no namespace, no
+//! io_uring (whose operations no filter sees), and no shared memory that would outlive the process. The
+//! manager counts new threads and, where a runtime calls a linker, new processes, and answers each request
+//! ([`super::guard`]): `RLIMIT_NPROC` counts all processes of a user together, so one tenant could use up the
+//! share of the others.
 
 use crate::runtime::Runtime;
 use libc::{c_long, sock_filter, sock_fprog};
@@ -19,46 +21,47 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-/// Whether a runtime starts other programs.
+/// The programs that a runtime starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Programs {
-    /// A linker, while it builds: PoCL; what is not known may do so, too.
+    /// A linker during builds (PoCL). Unknown runtimes are treated alike.
     Linker,
-    /// None: Intel's runtimes build in the process.
+    /// No program: Intel's runtimes build within the process.
     None,
 }
 
-/// Why there is no filter.
+/// The reason why there is no filter.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
     /// The rules can't be compiled.
     #[error("the rules for system calls can't be compiled: {0}")]
     Rules(#[from] seccompiler::Error),
-    /// The kernel refuses.
+    /// The kernel refuses the filter.
     #[error("the kernel takes no filter of system calls: {0}")]
     Kernel(#[from] io::Error),
 }
 
-/// Rules for one number: one of them must match; none in the list means that all calls match.
+/// Rules by system call. A call is allowed if one of its rules matches, or if its list is empty.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Flags of `clone` that a thread has.
+/// Flag of `clone` for a thread.
 const THREAD: u64 = 0x1_0000; // CLONE_THREAD
 /// Flags of `clone` for new namespaces.
 const NAMESPACES: u64 = 0x7E02_0000;
 /// Flags of `clone` of the C library's `posix_spawn`: the caller waits until the child calls `execve` or ends.
 const SPAWN: u64 = 0x4100; // CLONE_VM, CLONE_VFORK
-/// The signal at the child's end, in the flags of `clone`.
+/// Mask of the signal at the child's end, in the flags of `clone`.
 const EXIT_SIGNAL: u64 = 0xFF;
-/// The type of a socket without its flags.
+/// Mask of the type of a socket, without its flags.
 const SOCKET_TYPE: u64 = 0xF;
 
-/// Operations of `fcntl` that have a signal sent to whoever is named.
+/// Operations of `fcntl` by which another process can be sent a signal.
 const SIGNALLING_FCNTL: [u64; 3] = [8, 10, 15]; // F_SETOWN, F_SETSIG, F_SETOWN_EX
-/// The same of `ioctl`, and putting input into a terminal.
+/// Operations of `ioctl` by which another process can be sent a signal, and the one that puts input into a
+/// terminal.
 const FOREIGN_IOCTL: [u64; 3] = [0x8901, 0x8902, 0x5412]; // FIOSETOWN, SIOCSPGRP, TIOCSTI
 
-/// Operations of `prctl` that concern the thread alone.
+/// Operations of `prctl` that affect only the calling thread or process.
 const OWN_PRCTL: &[libc::c_int] = &[
     libc::PR_GET_DUMPABLE,
     libc::PR_SET_NAME,
@@ -73,7 +76,7 @@ const OWN_PRCTL: &[libc::c_int] = &[
     libc::PR_SET_VMA,
 ];
 
-/// Calls that are allowed whatever their arguments are.
+/// System calls that are allowed with any arguments.
 const ALLOWED: &[c_long] = &[
     // Files and descriptors.
     libc::SYS_read,
@@ -141,7 +144,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_timerfd_settime,
     libc::SYS_timerfd_gettime,
     libc::SYS_signalfd4,
-    // What goes over sockets that are there.
+    // Data over existing sockets.
     libc::SYS_sendmsg,
     libc::SYS_sendmmsg,
     libc::SYS_recvmsg,
@@ -173,7 +176,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_mbind,
     libc::SYS_get_mempolicy,
     libc::SYS_set_mempolicy,
-    // Threads, time and signals of its own.
+    // Threads, time, and signals of the process itself.
     libc::SYS_futex,
     libc::SYS_futex_waitv,
     libc::SYS_set_robust_list,
@@ -216,9 +219,10 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sigaltstack,
     libc::SYS_wait4,
     libc::SYS_waitid,
-    // Answered by a filter of its own, so that the C library takes `clone`, whose flags a filter can see.
+    // A filter of its own answers this call, so that the C library falls back to `clone`, whose flags a
+    // filter can see.
     libc::SYS_clone3,
-    // What it is, and the machine.
+    // The identity of the process, and the machine.
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_gettid,
@@ -235,13 +239,13 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sysinfo,
     libc::SYS_uname,
     libc::SYS_getrandom,
-    // Builds give up more than the process has.
+    // Builds drop more rights than the process has dropped.
     libc::SYS_landlock_create_ruleset,
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_restrict_self,
 ];
 
-/// Calls that newer architectures have in another form only.
+/// System calls that newer architectures have in another form only.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[c_long] = &[
     libc::SYS_open,
@@ -280,7 +284,7 @@ const OLD: &[c_long] = &[
 const OLD: &[c_long] = &[];
 
 impl Programs {
-    /// Of a runtime.
+    /// The programs that `runtime` starts.
     #[must_use]
     pub fn of(runtime: &Runtime) -> Self {
         match runtime {
@@ -293,7 +297,7 @@ impl Programs {
 /// Whether this kernel has filters that ask another process.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel has no such filters.
 pub fn is_there() -> io::Result<()> {
     let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
     // SAFETY: the kernel reads the number during the call.
@@ -302,31 +306,31 @@ pub fn is_there() -> io::Result<()> {
     if there == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Restricts the calling thread, and all that it starts, for good. Returns the descriptor over which the kernel asks for
-/// each new thread and process; whoever has it answers.
+/// Restricts the calling thread and everything that it starts, for good. Returns the descriptor over which
+/// the kernel asks for each new thread and process; the owner of the descriptor answers.
 ///
 /// # Errors
-/// [`FilterError`]; the process must not go on then.
+/// [`FilterError`]; the process must not continue then.
 pub fn restrict(programs: Programs) -> Result<OwnedFd, FilterError> {
     let refuse = |errno: libc::c_int| SeccompAction::Errno(errno.unsigned_abs());
     let no_struct =
         filter([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, refuse(libc::ENOSYS))?;
-    // Runtimes set the affinity of their own threads, by numbers that no filter can tell from other processes'. They
-    // take it for done.
+    // Runtimes set the affinity of their own threads by ids that no filter can tell from those of other
+    // processes. The call changes nothing and reports success.
     let of_others = vec![rule(&[(0, Dword, Ne, 0)])?];
     let unset = filter([(libc::SYS_sched_setaffinity, of_others)].into(), SeccompAction::Allow, refuse(0))?;
     let allowed = filter(allowed(programs)?, refuse(libc::EPERM), SeccompAction::Allow)?;
     let asked = asked()?;
-    // Sets that nothing can be gained by `execve`, which the kernel wants first.
+    // Applying the first filter sets `no_new_privs`, which the kernel requires for the second.
     seccompiler::apply_filter(&no_struct)?;
     let listener = apply_with_listener(&asked)?;
     seccompiler::apply_filter(&unset)?;
-    // The last one: it allows no more filters.
+    // The last one, since it allows no further filters.
     seccompiler::apply_filter(&allowed)?;
     Ok(listener)
 }
 
-/// What is allowed; all else is refused.
+/// The allowed system calls; all others are refused.
 fn allowed(programs: Programs) -> Result<Rules, seccompiler::Error> {
     let mut rules: Rules = ALLOWED.iter().chain(OLD).map(|number| (*number, Vec::new())).collect();
     let own = u64::from(std::process::id());
@@ -342,7 +346,7 @@ fn allowed(programs: Programs) -> Result<Rules, seccompiler::Error> {
     };
     rules.insert(libc::SYS_fcntl, vec![without(&SIGNALLING_FCNTL)?]);
     rules.insert(libc::SYS_ioctl, vec![without(&FOREIGN_IOCTL)?]);
-    // A stream of two ends goes nowhere else.
+    // A connected pair of stream sockets cannot reach anything else.
     let of_streams = (1, Dword, MaskedEq(SOCKET_TYPE), flag(libc::SOCK_STREAM));
     rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Dword, Eq, flag(libc::AF_UNIX)), of_streams])?]);
     rules.insert(libc::SYS_sendto, vec![rule(&[(4, Qword, Eq, 0)])?]);
@@ -356,9 +360,10 @@ fn allowed(programs: Programs) -> Result<Rules, seccompiler::Error> {
     Ok(rules)
 }
 
-/// Has the kernel ask for each `clone`.
+/// The filter by which the kernel asks for each `clone`.
 fn asked() -> Result<BpfProgram, seccompiler::Error> {
-    // The library knows no such action: one that is used for nothing else stands for it.
+    // The library has no such action: an action that is used for nothing else stands for it and is replaced
+    // below.
     const STANDS_FOR: u16 = 1;
     let rules = [(libc::SYS_clone, Vec::new())].into();
     let mut program = filter(rules, SeccompAction::Allow, SeccompAction::Trace(STANDS_FOR.into()))?;
@@ -392,7 +397,7 @@ fn filter(
 
 fn apply_with_listener(program: &BpfProgram) -> io::Result<OwnedFd> {
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
-    // The kernel only reads it.
+    // The kernel only reads the program, so the mutable pointer is never written through.
     let program = sock_fprog { len: length, filter: program.as_ptr().cast::<sock_filter>().cast_mut() };
     // SAFETY: the structure and the instructions live during the call; their types have the kernel's layout.
     let listener = unsafe {
@@ -404,7 +409,7 @@ fn apply_with_listener(program: &BpfProgram) -> io::Result<OwnedFd> {
         )
     };
     match i32::try_from(listener) {
-        // SAFETY: a descriptor that the kernel has just made, with close-on-exec, and nobody else has.
+        // SAFETY: the kernel has just made the descriptor, with close-on-exec, and nothing else owns it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

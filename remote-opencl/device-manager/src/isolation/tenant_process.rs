@@ -1,6 +1,7 @@
-//! The manager's side of one tenant process: its sessions, its tasks, and what is left of them when it has ended.
+//! The manager's side of one tenant process: its sessions, its tasks, and the cleanup after its end.
 //!
-//! It is believed in nothing. When it ends its sessions are over and what they held of the device is others'.
+//! The manager trusts nothing that the process sends. When the process ends, its sessions end, and other
+//! sessions get what they held of the device.
 
 mod heard;
 
@@ -24,20 +25,20 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tonic::Status;
 
-/// A process without sessions ends after this.
+/// Time after which a process without sessions ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often that is looked at.
+/// Interval at which idleness is checked.
 pub(super) const IDLE_TICK: Duration = Duration::from_secs(1);
-/// Ids of tasks of one process.
+/// Number of task ids that one process has.
 pub(super) const TASK_IDS: u64 = 1 << 40;
-/// Sessions are counted from 1.
+/// An id that no session has: sessions are counted from 1.
 const NO_SESSION: SessionId = SessionId(0);
 
-/// A tenant's process, as the manager sees it.
+/// A tenant process, as the manager sees it.
 #[derive(Debug)]
 pub struct TenantProcess {
     tenant: Tenant,
-    /// Ids of its tasks come after this.
+    /// Ids of the process's tasks are greater than this.
     first_task: u64,
     control: Outbound,
     account: TenantAccount,
@@ -49,19 +50,19 @@ struct State {
     life: Life,
     sessions: BTreeSet<SessionId>,
     tasks: HashMap<TaskId, Task>,
-    /// Those of them that have slots, or run without.
+    /// Tasks that have been granted, with slots or without.
     granted: HashSet<TaskId>,
-    /// Which bitstreams the sessions may have the device reconfigured to.
+    /// The bitstreams that each session may have loaded.
     allowed: HashSet<(SessionId, Digest)>,
-    /// Questions about that which have no answer yet.
+    /// Number of questions about bitstreams that have no answer yet.
     questions: usize,
-    /// Lasting bytes and places for builds, by the questions that they were asked for by.
+    /// Lasting bytes and places for builds, by the number of the question that asked for them.
     held: HashMap<u64, Held>,
-    /// Builds that have a place or wait for one.
+    /// Number of builds that have a place or wait for one.
     builds: usize,
-    /// Loads that were granted and not told of yet.
+    /// Number of granted loads whose outcome has not been reported yet.
     loads: usize,
-    /// Since when there is no session.
+    /// Start of the time without any session.
     idle_since: Instant,
 }
 
@@ -69,19 +70,19 @@ struct State {
 #[derive(Debug)]
 struct Task {
     session: SessionId,
-    /// What it needs on the board.
+    /// The bitstreams that the task needs.
     bitstreams: Vec<Digest>,
     load: TaskLoad,
 }
 
-/// Whether a task loads the board.
+/// Whether a task loads a bitstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TaskLoad {
-    /// Not as far as is known.
+    /// No load is known.
     None,
-    /// It was granted so.
+    /// The grant includes a load.
     Granted,
-    /// Its process says that it could not.
+    /// The process reports that the load failed.
     Failed,
 }
 
@@ -89,29 +90,30 @@ enum TaskLoad {
 enum Life {
     Lives,
     Over,
-    /// Over, for commands that don't end.
+    /// Over, because commands do not end.
     Stuck,
-    /// Over, for memory: the process had most of all.
+    /// Over, because the process used most memory of all.
     TooLarge,
 }
 
 /// How a process ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// It had nothing to do, or the manager ends.
+    /// The process was idle, or the manager ends.
     Retired,
-    /// By itself, or by its tenant's kernels.
+    /// The process ended by itself or by a fault of its tenant's kernels.
     Died,
-    /// Its tenant's commands don't end, and their client has gone.
+    /// Commands of the tenant do not end, and their client has gone.
     Stuck,
-    /// It had most of the memory that all may use together.
+    /// The process used most of the memory that all may use together.
     TooLarge,
-    /// It broke the rules.
+    /// The process broke the protocol.
     Broke(Violation),
 }
 
 impl TenantProcess {
-    /// One that is to be started, with the manager's end of its control socket, and the account of what lasts.
+    /// The state of a process that is yet to be started. `control` is the manager's end of its control
+    /// socket; `account` is charged for lasting bytes.
     pub(super) fn new(tenant: Tenant, first_task: u64, control: Control, account: TenantAccount) -> Self {
         let state = State {
             life: Life::Lives,
@@ -128,12 +130,12 @@ impl TenantProcess {
         Self { tenant, first_task, control: Outbound::new(control), account, state: Mutex::new(state) }
     }
 
-    /// Whose it is.
+    /// The tenant of the process.
     pub(super) fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// Begins a session, unless the process is over.
+    /// Begins a session; returns false if the process is over.
     pub(super) fn begin(&self, session: SessionId, locality: Locality, link: &OwnedFd) -> io::Result<bool> {
         let mut state = lock(&self.state);
         if state.life != Life::Lives {
@@ -153,7 +155,7 @@ impl TenantProcess {
         lock(&self.state).sessions.is_empty()
     }
 
-    /// Whether it has had no session for long; then it gets none any more.
+    /// Whether the process has had no session for long; it then gets no more sessions.
     pub(super) fn retires_if_idle(&self) -> bool {
         let mut state = lock(&self.state);
         let idle = state.sessions.is_empty() && state.idle_since.elapsed() >= IDLE_TIMEOUT;
@@ -163,7 +165,8 @@ impl TenantProcess {
         idle
     }
 
-    /// It gets no more sessions, and is told so; its thread does the rest.
+    /// Gives the process no more sessions and closes its control socket; the thread of the process does the
+    /// rest.
     pub(super) fn retire(&self) {
         let mut state = lock(&self.state);
         if state.life == Life::Lives {
@@ -173,25 +176,27 @@ impl TenantProcess {
         self.control.hang_up();
     }
 
-    /// Whether tasks of the session run.
+    /// Whether any task of the session runs.
     pub(super) fn runs_tasks_of(&self, session: SessionId) -> bool {
         let state = lock(&self.state);
         state.granted.iter().any(|task| state.tasks.get(task).is_some_and(|task| task.session == session))
     }
 
-    /// Commands of a session whose client has gone don't end: nothing but the end of the process ends them.
+    /// Ends the process because commands of a session whose client has gone do not end. Nothing else can end
+    /// them.
     pub(super) fn is_stuck(&self) {
         lock(&self.state).life = Life::Stuck;
         self.control.hang_up();
     }
 
-    /// All processes together use what they may, and this one has most.
+    /// Ends the process because all processes together have reached their memory limit and this one uses
+    /// most.
     pub(super) fn is_too_large(&self) {
         lock(&self.state).life = Life::TooLarge;
         self.control.hang_up();
     }
 
-    /// What its clients are told, where it was ended for another reason than its own end.
+    /// The status for the process's clients, if the manager ended the process for using too much memory.
     pub(super) fn why_it_was_ended(&self) -> Option<Status> {
         (lock(&self.state).life == Life::TooLarge).then(|| {
             Status::resource_exhausted(
@@ -201,22 +206,22 @@ impl TenantProcess {
         })
     }
 
-    /// Says something.
+    /// Sends a packet to the process.
     ///
     /// # Errors
-    /// That the process doesn't listen.
+    /// The process does not read its packets.
     pub(super) fn say(&self, packet: &Down) -> io::Result<()> {
         self.control.send(packet, None)
     }
 
-    /// Says something; a process that doesn't listen ends.
+    /// Sends a packet to the process, and retires the process if it does not read its packets.
     pub(super) fn tell(&self, packet: &Down) {
         if self.say(packet).is_err() {
             self.retire();
         }
     }
 
-    /// A task of the session may start.
+    /// Lets a task start.
     pub fn grant(&self, grant: &Grant) {
         {
             let mut state = lock(&self.state);
@@ -231,14 +236,14 @@ impl TenantProcess {
         self.tell(&Down::Granted(grant.into()));
     }
 
-    /// The session's client has connected for descriptors.
+    /// Passes a client's connection to the side socket on to the process.
     pub fn side(&self, session: SessionId, side: &Side) {
         if self.control.send(&Down::Side { session: session.0 }, Some(side.as_fd())).is_err() {
             self.retire();
         }
     }
 
-    /// The session has ended, in whatever way: what it held of the device is others'.
+    /// Cleans up after a session that has ended in any way: its tasks are removed from the dispatcher.
     pub fn close(&self, session: SessionId, shared: &Shared) {
         let tasks: Vec<TaskId> = {
             let mut state = lock(&self.state);
@@ -270,7 +275,7 @@ impl TenantProcess {
             if state.life != Life::TooLarge {
                 state.life = Life::Over;
             }
-            // With the lock given back: others wait for what is dropped.
+            // Dropped after the lock is released, since dropping notifies waiters.
             (state.sessions.clone(), std::mem::take(&mut state.held))
         };
         drop(held);
@@ -279,7 +284,7 @@ impl TenantProcess {
         }
     }
 
-    /// Hears the process `pid` until it ends, breaks the rules, or has nothing to do.
+    /// Handles the packets of the process `pid` until it ends, breaks the protocol, or retires.
     pub(super) fn serve(self: &Arc<Self>, pid: u32, all: &TenantProcesses, shared: &Shared) -> Ending {
         let mut confined = false;
         loop {
@@ -289,7 +294,7 @@ impl TenantProcess {
                 self.control.receive_with_descriptor::<Up>()
             };
             let result = match received {
-                // Before this nothing of the tenant's runs in the process.
+                // No code of the tenant runs in the process before this packet.
                 Ok(Received::Packet(Up::Confined, listener)) if !confined => {
                     confined = true;
                     listener.map_or(Ok(()), |listener| guard::start(pid, listener)).map_err(Violation::from)
@@ -320,7 +325,7 @@ impl TenantProcess {
         }
     }
 
-    /// Tells why it has ended, if somebody should know.
+    /// Logs why the process has ended.
     pub(super) fn say_end(&self, ending: &Ending, status: io::Result<ExitStatus>, shared: &Shared) {
         let tenant = self.tenant.as_str();
         let status = status.map(|status| status.to_string()).unwrap_or_default();
@@ -345,12 +350,12 @@ impl TenantProcess {
     }
 }
 
-/// What relays and sides get as [`Input`] that is the process's.
+/// Passes an [`Input`] of a relay or a side socket on to the process.
 pub fn pass_on(process: &TenantProcess, session: SessionId, input: Input) {
     match input {
         Input::Granted(grant) => process.grant(&grant),
         Input::Side(side) => process.side(session, &side),
-        // The manager runs no command of such a session.
+        // The manager runs no commands of such a session.
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! The control socket: packets are sent and received whole, with a descriptor beside some of them.
+//! The control socket: each packet is sent and received whole, some with a descriptor.
 
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -12,47 +12,47 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Longest packet.
+/// Longest packet, in bytes.
 const MAX_PACKET_BYTES: usize = 64 << 10;
 
 /// One end of a control socket.
 #[derive(Debug)]
 pub struct Control(OwnedFd);
 
-/// Whether a sender waits for room.
+/// Whether a sender waits for room in the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// Until there is some.
+    /// Wait until there is room.
     Awaited,
-    /// Not at all: an error where there is none.
+    /// Fail at once if there is no room.
     Now,
 }
 
-/// What came.
+/// The result of receiving.
 #[derive(Debug)]
 pub enum Received<T> {
-    /// A packet, and its descriptor.
+    /// A packet, and the descriptor that came with it.
     Packet(T, Option<OwnedFd>),
-    /// Nothing within the socket's timeout.
+    /// No packet came within the socket's timeout.
     Nothing,
-    /// The other end has gone.
+    /// The other end is closed.
     End,
 }
 
-/// A packet as it is sent.
+/// Encodes a packet.
 ///
 /// # Errors
-/// That it is too long.
+/// The packet is too long.
 pub fn encode(packet: &impl Serialize) -> io::Result<Vec<u8>> {
     let bytes = serde_json::to_vec(packet)?;
     if bytes.len() > MAX_PACKET_BYTES { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(bytes) }
 }
 
 impl Control {
-    /// This end and the other.
+    /// A connected pair: this end, and the one for the other process.
     ///
     /// # Errors
-    /// The system's.
+    /// The sockets can't be made.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let kind = SockType::SeqPacket;
         let (ours, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
@@ -65,10 +65,10 @@ impl Control {
         Self(end)
     }
 
-    /// How long [`Self::receive`] waits.
+    /// Sets how long [`Self::receive`] waits.
     ///
     /// # Errors
-    /// The system's.
+    /// The socket refuses the timeout.
     pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         let timeout = nix::sys::time::TimeVal::new(timeout.as_secs().try_into().unwrap_or(1), 0);
         Ok(nix::sys::socket::setsockopt(&self.0, nix::sys::socket::sockopt::ReceiveTimeout, &timeout)?)
@@ -76,14 +76,14 @@ impl Control {
 
     /// Ends both directions, for both ends.
     pub fn hang_up(&self) {
-        // Who has gone already hears nothing.
+        // An error means that the other end has already gone.
         let _ = nix::sys::socket::shutdown(self.0.as_raw_fd(), nix::sys::socket::Shutdown::Both);
     }
 
     /// Sends a packet whole.
     ///
     /// # Errors
-    /// The system's; that it is too long; that there is no room now.
+    /// The socket's error; the packet is too long; or, with [`Room::Now`], there is no room.
     pub fn send(&self, packet: &impl Serialize, fd: Option<BorrowedFd<'_>>, room: Room) -> io::Result<()> {
         self.send_encoded(&encode(packet)?, fd, room)
     }
@@ -91,7 +91,7 @@ impl Control {
     /// Sends a packet that [`encode`] made, whole.
     ///
     /// # Errors
-    /// The system's; that there is no room now.
+    /// The socket's error, or, with [`Room::Now`], no room.
     pub fn send_encoded(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>, room: Room) -> io::Result<()> {
         let fds: Vec<RawFd> = fd.iter().map(|fd| fd.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&fds)];
@@ -109,19 +109,19 @@ impl Control {
         }
     }
 
-    /// The next packet with what came beside it: for a tenant process.
+    /// Receives the next packet and its descriptor.
     ///
     /// # Errors
-    /// The system's; that it is no packet.
+    /// The socket's error, or the bytes are not a packet.
     pub fn receive_with_descriptor<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
         let mut beside = cmsg_space!(RawFd);
         self.take(Some(beside.as_mut_slice()))
     }
 
-    /// The next packet; the system drops descriptors that came beside it.
+    /// Receives the next packet; the system drops a descriptor that came with it.
     ///
     /// # Errors
-    /// The system's; that it is no packet.
+    /// The socket's error, or the bytes are not a packet.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
         self.take(None)
     }
@@ -140,7 +140,8 @@ impl Control {
         if let Ok(messages) = received.cmsgs() {
             for message in messages {
                 if let ControlMessageOwned::ScmRights(raw) = message {
-                    // SAFETY: the system has just made these descriptors for this process; nobody else has them.
+                    // SAFETY: the system has just made these descriptors for this process, and nothing else
+                    // owns them.
                     fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
                 }
             }

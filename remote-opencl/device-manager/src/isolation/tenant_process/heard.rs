@@ -1,4 +1,5 @@
-//! What a tenant process says: a stranger's word, which can name its own sessions and tasks only, within bounds.
+//! Handles the packets of a tenant process. They are not trusted: a packet can name only the process's own
+//! sessions and tasks, within bounds.
 
 use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
 use crate::builds::Place;
@@ -18,19 +19,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Most tasks of a process that have not ended: far more than its own quota lets it have.
+/// Most unfinished tasks of a process: far more than its own quota allows.
 const MAX_TASKS: usize = 1 << 17;
-/// Most questions of a process to the gate without an answer, and bitstreams that its sessions may have.
+/// Most unanswered questions of a process about bitstreams.
 const MAX_QUESTIONS: usize = 1 << 12;
 const MAX_ALLOWED: usize = 1 << 16;
-/// Most that a process holds of what it is given: far more than its sessions have segments.
+/// Most grants of bytes and build places that a process holds: far more than its sessions have segments.
 const MAX_HELD: usize = 1 << 16;
-/// How long a build may keep its place while other tenants' builds wait.
+/// Time after which a build loses its place if builds of other tenants wait.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest reconfiguration that is believed.
+/// Longest reconfiguration time that is accepted from a process.
 const MAX_RECONFIGURATION: Duration = Duration::from_secs(600);
 
-/// How a process breaks the rules; it ends with that.
+/// A breach of the protocol, which ends the process.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::isolation) enum Violation {
     #[error("its first packet is another than it should be, or comes again")]
@@ -55,12 +56,12 @@ pub(in crate::isolation) enum Violation {
     Deaf(#[from] io::Error),
 }
 
-/// What a process was given and gives back.
+/// A grant that the process gives back.
 #[derive(Debug)]
 pub(super) enum Held {
     /// Lasting bytes.
     Bytes(#[expect(dead_code, reason = "held until it is dropped")] Lasting),
-    /// A place for a build, and since when.
+    /// A place for a build, and the time when it was given.
     Build(#[expect(dead_code, reason = "held until it is dropped")] Place, Instant),
 }
 
@@ -75,7 +76,7 @@ impl TenantProcess {
                     return Err(Violation::Task);
                 }
                 let mut state = lock(&self.state);
-                // One that is over already may still be heard of.
+                // The session may have ended before this packet arrived.
                 if !state.sessions.contains(&session) {
                     return Ok(());
                 }
@@ -100,7 +101,7 @@ impl TenantProcess {
                     lanes: lanes.map_or(Lanes::Any, |lanes| Lanes::of(lanes.into_iter().map(Some))),
                     kind: kind(number),
                 };
-                // Under the lock: when the session closes it is known what it has.
+                // Submitted under the lock, so that the task is known when the session closes.
                 let granted = dispatcher.submit(request)?;
                 state.tasks.insert(id, Task { session, bitstreams, load: TaskLoad::None });
                 drop(state);
@@ -147,7 +148,7 @@ impl TenantProcess {
         Ok(())
     }
 
-    /// The tenant wants to hold bytes that last: it may as far as all tenants together may.
+    /// Grants lasting bytes to the tenant if the limit of all tenants together allows it.
     fn wants_bytes(&self, question: u64, bytes: u64) -> Result<(), Violation> {
         let refused = {
             let mut state = lock(&self.state);
@@ -164,7 +165,8 @@ impl TenantProcess {
         Ok(())
     }
 
-    /// The tenant wants to build a program: it is told when it has a place among those of all tenants.
+    /// Waits, on a thread of its own, for a place among the builds of all tenants, and then answers the
+    /// process.
     fn wants_to_build(self: &Arc<Self>, question: u64, shared: &Shared) -> Result<(), Violation> {
         let builds = shared.config.builds.clone();
         {
@@ -195,13 +197,14 @@ impl TenantProcess {
         if matches!(held, Held::Build(..)) {
             state.builds -= 1;
         }
-        // With the lock given back: others wait for what is dropped.
+        // Dropped after the lock is released, since dropping notifies waiters.
         drop(state);
         drop(held);
         Ok(())
     }
 
-    /// A compiler can be had to run for ever: a process whose build has run for long ends where others wait for its place.
+    /// Ends a process whose build has run for longer than [`BUILD_TIMEOUT`] if other tenants wait for its
+    /// place: a compiler can be made to run for ever.
     pub(super) fn builds_make_room(&self, shared: &Shared) -> Result<(), Violation> {
         let overstays = lock(&self.state).a_build_overstays(Instant::now());
         if overstays && shared.config.builds.are_wanted_by_others(&self.tenant) {
@@ -210,10 +213,10 @@ impl TenantProcess {
         Ok(())
     }
 
-    /// A task that ran has ended: what its process says of the board counts as one tenant's word.
+    /// Passes the outcome of a task to the health of the device, where it counts as the report of one tenant.
     fn tell_health(&self, shared: &Shared, task: &Task, launches: Option<LaunchOutcome>) {
         let health = &shared.config.health;
-        // With more slots loading is a model.
+        // With several slots, loading is only modelled.
         if shared.config.dispatcher.slots() == 1 {
             let loaded = match task.load {
                 TaskLoad::None => None,
@@ -229,7 +232,8 @@ impl TenantProcess {
         }
     }
 
-    /// A session wants to have a bitstream: what is resident all may, else the gate decides.
+    /// Decides whether a session may have a bitstream: always if it is resident, otherwise as the gate
+    /// decides.
     fn asked(
         self: &Arc<Self>,
         shared: &Shared,
@@ -312,7 +316,7 @@ impl TenantProcess {
 }
 
 impl State {
-    /// Whether there may be another thing that is held, by this question.
+    /// Checks that the process may hold one more grant, under the number `question`.
     fn may_hold(&self, question: u64) -> Result<(), Violation> {
         if self.held.len() >= MAX_HELD || self.held.contains_key(&question) {
             return Err(Violation::Held);
