@@ -1,4 +1,4 @@
-//! The command line: three commands, each with its own arguments, and how errors leave the program.
+//! The command line: four commands, each with its own arguments, and the exit status of errors.
 
 use crate::build_bitstream::BuildBitstreamArgs;
 use crate::exec::ExecArgs;
@@ -25,14 +25,15 @@ enum Command {
 }
 
 impl Args {
-    /// Runs the command; an error is printed and becomes an exit status.
+    /// Runs the command. An error is printed and determines the exit status.
     #[must_use]
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Serve(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             Command::BuildBitstream(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
             Command::TenantProcess(args) => finish(args.run().map(|()| ExitCode::SUCCESS), 1),
-            // Like env(1) and timeout(1): their own failures are told from the program's.
+            // Like env(1) and timeout(1), `exec` has a status of its own that tells its failures from the
+            // program's.
             Command::Exec(args) => finish(args.run(), 125),
         }
     }

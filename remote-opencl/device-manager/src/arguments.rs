@@ -1,8 +1,10 @@
-//! Kernels and their arguments: launches see the arguments in the order of the session, whenever they run.
+//! Kernels and their arguments. A launch sees the arguments that the session had set when it was flushed,
+//! whenever it runs.
 //!
-//! A launch may wait aside while later ones of the same kernel run, so each takes a snapshot when it is flushed, and
-//! only what differs is set on the vendor's kernel when it starts. The launch keeps its arguments; the kernel does not, and
-//! so an object can be released without a look at the kernels.
+//! A launch may wait while later ones of the same kernel run. So each takes a snapshot of the arguments when
+//! it is flushed, and when it starts, only the arguments that differ are set on the vendor's kernel. The
+//! launch keeps its arguments alive; the kernel does not, so an object can be released without a search of
+//! the kernels.
 
 use crate::dispatcher::Kind;
 use crate::images::{Image, Sampler};
@@ -19,24 +21,26 @@ use opencl_sys::{
 };
 use std::sync::{Arc, Weak};
 
-/// Longest argument by value; the standard's largest type has 128 bytes, structures may be longer.
+/// Longest argument by value, in bytes. The largest type of the standard has 128 bytes; structures may be
+/// longer.
 const MAX_VALUE_BYTES: usize = 64 * 1024;
 
 /// A kernel of a session.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Its program.
+    /// Program of the kernel.
     pub program: Arc<Program>,
-    /// What it is, for profiles.
+    /// Kind of the kernel, for profiles.
     pub kind: Kind,
     vendor: vendor::Kernel,
-    /// As the session has set them so far.
+    /// The arguments that the session has set last.
     wanted: Vec<Option<Kept>>,
-    /// The last launch's, which the next one shares if nothing has changed and that one has not ended.
+    /// The arguments of the last launch. The next launch shares them if nothing has changed and the last has
+    /// not ended.
     last: Weak<Arguments>,
-    /// As the vendor's kernel has them, if there was no reconfiguration of the whole board since.
+    /// The arguments that the vendor's kernel has. They are void after a reconfiguration of the whole board.
     applied: Vec<Option<Kept>>,
-    /// How many there had been.
+    /// The number of such reconfigurations when `applied` was last valid.
     applied_at: u64,
 }
 
@@ -47,7 +51,7 @@ pub struct Arguments(Vec<Argument>);
 /// The value of an argument.
 #[derive(Debug, Clone)]
 pub enum Argument {
-    /// Bytes.
+    /// The bytes of the value.
     Value(Arc<[u8]>),
     /// A buffer.
     Buffer(Arc<Buffer>),
@@ -59,11 +63,11 @@ pub enum Argument {
     Pipe(Arc<Pipe>),
     /// A queue on the device.
     DeviceQueue(Arc<DeviceQueue>),
-    /// Local memory of that size, or a NULL buffer.
+    /// Local memory of this size in bytes, or a NULL buffer.
     Null(usize),
 }
 
-/// What a kernel keeps of an argument: objects may go.
+/// An argument as the kernel keeps it: a weak reference where it is an object.
 #[derive(Debug, Clone)]
 enum Kept {
     Value(Arc<[u8]>),
@@ -88,7 +92,7 @@ impl Kept {
         }
     }
 
-    /// Nothing where the object is gone.
+    /// The argument; `None` if its object is gone.
     fn argument(&self) -> Option<Argument> {
         match self {
             Self::Value(bytes) => Some(Argument::Value(bytes.clone())),
@@ -101,7 +105,8 @@ impl Kept {
         }
     }
 
-    /// Whether both are the same. An object that is gone is no other one: its allocation stays taken.
+    /// Whether both are the same. The weak reference keeps the allocation of a gone object, so no other
+    /// object can have its address.
     fn is(&self, argument: &Argument) -> bool {
         fn same<T>(kept: &Weak<T>, object: &Arc<T>) -> bool {
             std::ptr::eq(kept.as_ptr(), Arc::as_ptr(object))
@@ -120,7 +125,7 @@ impl Kept {
 }
 
 impl Kernel {
-    /// A kernel whose arguments nobody has set.
+    /// A kernel without arguments.
     #[must_use]
     pub fn new(program: Arc<Program>, vendor: vendor::Kernel) -> Self {
         let none = vec![None; vendor.kinds().len()];
@@ -135,10 +140,10 @@ impl Kernel {
         &self.vendor
     }
 
-    /// Sets what has changed; gives the arguments of a launch now.
+    /// Applies the changes and returns the arguments for a launch now.
     ///
     /// # Errors
-    /// The first argument's that can't be: the launch fails, and the argument counts as not set.
+    /// The error of the first argument that is invalid. The launch fails, and the argument counts as not set.
     pub fn set(&mut self, changes: Vec<v1::KernelArg>, objects: &Objects) -> ClResult<Arc<Arguments>> {
         if changes.is_empty()
             && let Some(last) = self.last.upgrade()
@@ -167,10 +172,10 @@ impl Kernel {
         Ok(arguments)
     }
 
-    /// Gives the vendor's kernel these arguments, as far as it has others.
+    /// Sets those arguments on the vendor's kernel that differ from its current ones.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn apply(&mut self, arguments: &Arguments) -> ClResult<()> {
         let switches = vendor::switches();
         if self.applied_at != switches {
@@ -181,7 +186,7 @@ impl Kernel {
             if applied.as_ref().is_some_and(|applied| applied.is(argument)) {
                 continue;
             }
-            // Where that fails the next launch sets it.
+            // If setting fails, the next launch sets the argument again.
             *applied = None;
             match argument {
                 Argument::Value(bytes) => self.vendor.set_value(index, bytes),
@@ -199,7 +204,7 @@ impl Kernel {
 }
 
 impl Arguments {
-    /// The buffers among them, and those that images among them lie in.
+    /// The buffers among the arguments, and the buffers of the images among them.
     pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.0.iter().filter_map(|argument| match argument {
             Argument::Buffer(buffer) => Some(buffer),
@@ -215,7 +220,7 @@ impl Argument {
             if Arc::ptr_eq(other, context) { Ok(()) } else { Err(ClError(code)) }
         };
         match value {
-            // Copied: a slice would keep the whole message that it came in.
+            // Copied: a slice would keep the whole message in memory.
             Some(Value::Scalar(bytes)) if bytes.len() <= MAX_VALUE_BYTES => {
                 Ok(Self::Value(bytes.as_ref().into()))
             }

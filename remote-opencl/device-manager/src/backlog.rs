@@ -1,12 +1,13 @@
 //! The tasks of one session that have not started, in the order in which they start; pure.
 //!
-//! The dispatcher grants a session's tasks in their order, but a grant that arises on another thread may arrive after
-//! the grant of a later task that was given at once. Starting in the order of submission keeps in-order queues so.
+//! The dispatcher grants a session's tasks in order, but a grant from another thread may arrive after the
+//! grant of a later task that was granted at once. The backlog starts tasks in the order of submission, which
+//! in-order queues need.
 
 use crate::dispatcher::{Grant, TaskId};
 use std::collections::VecDeque;
 
-/// Tasks with their contents `C`.
+/// Waiting tasks, each with its contents `C`.
 #[derive(Debug)]
 pub struct Backlog<C> {
     waiting: VecDeque<Waiting<C>>,
@@ -26,15 +27,15 @@ impl<C> Default for Backlog<C> {
 }
 
 impl<C> Backlog<C> {
-    /// A task that was submitted after all others.
+    /// Adds a task behind all others.
     pub fn push(&mut self, task: TaskId, contents: C) {
         self.waiting.push_back(Waiting { task, contents, grant: None });
     }
 
-    /// A task may start when its turn comes. Gives the grant back if there is no such task.
+    /// Notes that a task may start when its turn comes.
     ///
     /// # Errors
-    /// The grant of a task that is unknown.
+    /// The grant, if the backlog does not have the task.
     pub fn grant(&mut self, grant: Grant) -> Result<(), Grant> {
         match self.waiting.iter_mut().find(|waiting| waiting.task == grant.task) {
             Some(waiting) => {
@@ -45,26 +46,26 @@ impl<C> Backlog<C> {
         }
     }
 
-    /// The grant of the task whose turn it is; nothing while it has none.
+    /// The grant of the first task; `None` if there is no task or it has no grant yet.
     #[must_use]
     pub fn first(&self) -> Option<&Grant> {
         self.waiting.front()?.grant.as_ref()
     }
 
-    /// What is in the task whose turn it is, with its grant.
+    /// The contents of the first task, with its grant; `None` if it has no grant yet.
     #[must_use]
     pub fn first_with_contents(&self) -> Option<(&Grant, &C)> {
         let first = self.waiting.front()?;
         Some((first.grant.as_ref()?, &first.contents))
     }
 
-    /// Takes the task whose turn it is out, if it has its grant.
+    /// Removes the first task if it has its grant.
     pub fn pop(&mut self) -> Option<(TaskId, C)> {
         self.first()?;
         self.waiting.pop_front().map(|waiting| (waiting.task, waiting.contents))
     }
 
-    /// Drops all tasks; those that had their grant.
+    /// Drops all tasks, and returns those that had their grant.
     pub fn clear(&mut self) -> Vec<TaskId> {
         self.waiting.drain(..).filter(|waiting| waiting.grant.is_some()).map(|waiting| waiting.task).collect()
     }

@@ -1,7 +1,7 @@
-//! Who uses the vendor's runtime while it may be taken away: a board that is reconfigured as a whole (T-2) is drained
-//! first, and nobody comes in before it is done.
+//! A lock for the vendor's runtime. A board that is reconfigured as a whole (T-2) takes the runtime away: the
+//! reconfiguration waits until all users have left, and admits no others until it is done.
 //!
-//! Where boards are reconfigured in part this is nothing.
+//! For boards that are reconfigured in part the lock does nothing.
 
 use crate::confine::Confinement;
 use crate::objects::lock;
@@ -10,7 +10,7 @@ use fpga_core::bitstream::Digest;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// The board. Clones are the same.
+/// The lock of a board. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Board(Option<Arc<Inner>>);
 
@@ -18,30 +18,30 @@ pub struct Board(Option<Arc<Inner>>);
 struct Inner {
     state: Mutex<State>,
     drained: Condvar,
-    /// Counts how often it opened.
+    /// Incremented each time the board opens.
     opened: watch::Sender<u64>,
     confinement: Confinement,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls, builds and tasks.
+    /// Number of calls, builds and tasks that use the vendor.
     users: usize,
-    /// Reconfigurations that wait or run.
+    /// Number of reconfigurations that wait or run.
     closed: usize,
     working: bool,
 }
 
-/// A call, a build or a task that uses the vendor, until it is dropped.
+/// A call, a build or a task that uses the vendor; dropping the value ends the use.
 #[derive(Debug)]
 pub struct Use(Option<Arc<Inner>>);
 
-/// A reconfiguration that is to be; nobody comes in until it is dropped.
+/// A reconfiguration that waits or runs; no user is admitted until it is dropped.
 #[derive(Debug)]
 pub struct Closed(Arc<Inner>);
 
 impl Board {
-    /// One that is reconfigured as a whole; programs are built again where `confinement` has them built.
+    /// A board that is reconfigured as a whole. Programs are then built again under `confinement`.
     #[must_use]
     pub fn whole(confinement: Confinement) -> Self {
         vendor::remember_objects();
@@ -50,7 +50,7 @@ impl Board {
         Self(Some(Arc::new(Inner { state, drained, opened, confinement })))
     }
 
-    /// Uses the vendor; nothing while that has to wait.
+    /// Admits a user of the vendor; `None` while a reconfiguration waits or runs.
     #[must_use]
     pub fn enter(&self) -> Option<Use> {
         let Some(inner) = &self.0 else { return Some(Use(None)) };
@@ -63,29 +63,29 @@ impl Board {
         Some(Use(Some(inner.clone())))
     }
 
-    /// Whether it is reconfigured as a whole.
+    /// Whether the board is reconfigured as a whole.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether one may come in.
+    /// Whether users are admitted.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.as_ref().is_none_or(|inner| lock(&inner.state).closed == 0)
     }
 
-    /// Waits until one may.
+    /// Waits until users are admitted.
     pub async fn opened(&self) {
         let Some(inner) = &self.0 else { return };
         let mut opened = inner.opened.subscribe();
         while lock(&inner.state).closed > 0 {
-            // It can't be closed: this value holds the sender.
+            // The channel can't be closed: this value holds the sender.
             let _ = opened.changed().await;
         }
     }
 
-    /// Nobody comes in from now on; nothing where the board is reconfigured in part.
+    /// Admits no users from now on; `None` if the board is reconfigured in part.
     #[must_use]
     pub fn close(&self) -> Option<Closed> {
         let inner = self.0.as_ref()?;
@@ -95,7 +95,7 @@ impl Board {
 }
 
 impl Use {
-    /// One more, which may come in since this one is.
+    /// Another use. It is admitted because `self` has been.
     #[must_use]
     pub fn another(&self) -> Self {
         if let Some(inner) = &self.0 {
@@ -115,8 +115,8 @@ impl Drop for Use {
 }
 
 impl Closed {
-    /// Waits until all are out, then destroys all of the vendor's contexts and makes them again, with these images on the
-    /// board, on the calling thread.
+    /// Waits until all users have left, then destroys all vendor contexts and makes them again with these
+    /// images on the board, on the calling thread.
     #[must_use]
     pub fn reconfigure(self, images: &[Digest]) -> Switched {
         let inner = &self.0;
@@ -127,7 +127,7 @@ impl Closed {
         state.working = true;
         drop(state);
         let switched = vendor::switch(images, &|build| {
-            // Landlock binds a thread for good.
+            // Landlock restricts a thread for good, so each build gets its own.
             std::thread::scope(|scope| {
                 let built =
                     std::thread::Builder::new().name("build".to_owned()).spawn_scoped(scope, || match inner
@@ -138,7 +138,7 @@ impl Closed {
                         Err(error) => tracing::error!(%error, "A build can't be confined: refused"),
                     });
                 if let Ok(thread) = built {
-                    // Who panics has built nothing.
+                    // If the thread panics, nothing was built.
                     let _ = thread.join();
                 }
             });
@@ -183,7 +183,7 @@ mod tests {
         drop(inside);
         assert!(!board.is_open() && board.enter().is_none(), "one is still inside");
         drop(more);
-        // No objects are remembered here: there is nothing to do.
+        // The test has no vendor objects to make again.
         assert_eq!(waits.join().unwrap(), Switched::default());
         assert!(board.enter().is_some());
     }

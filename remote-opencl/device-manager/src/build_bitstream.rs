@@ -1,7 +1,7 @@
-//! `build-bitstream`: compiles OpenCL C with the runtime's own compiler into what it calls a program binary.
+//! `build-bitstream`: compiles OpenCL C with the runtime's own compiler into a program binary.
 //!
-//! On an FPGA the vendor's tools take hours for that; on the emulated runtimes it gives a file that the host code loads
-//! in the same way, with `clCreateProgramWithBinary`.
+//! For an FPGA the vendor's tools take hours; for the emulated runtimes this command makes a file that host
+//! code loads in the same way, with `clCreateProgramWithBinary`.
 
 use crate::runtime::Runtime;
 use crate::store::digest_of;
@@ -36,10 +36,10 @@ pub struct BuildBitstreamArgs {
 }
 
 impl BuildBitstreamArgs {
-    /// Builds.
+    /// Compiles the source and writes the binary.
     ///
     /// # Errors
-    /// The compiler's log if it refuses the source, and whatever keeps files from being read or written.
+    /// The compiler's log if it refuses the source, or the error of reading or writing a file.
     #[expect(clippy::print_stdout, reason = "the digest is the command's result")]
     pub fn run(self) -> anyhow::Result<()> {
         let Self { source, output, runtime, options } = self;
@@ -94,7 +94,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
-    // Temporary files are their maker's alone; a bitstream is for everyone that may read the folder.
+    // Only their owner can read temporary files; a bitstream is for everyone who can read the folder.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(mode)?;
     file.persist(path)?;

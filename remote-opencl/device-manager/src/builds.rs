@@ -1,7 +1,8 @@
-//! How many builds run at a time, in all and for one tenant; those that wait are taken from the tenants in turn.
+//! Limits how many builds run at a time, in all and for one tenant. Waiting builds are taken from the tenants
+//! in turn.
 //!
-//! A compiler takes a processor and hundreds of MiB, and a source can have it run for ever. One tenant gets one place less
-//! than there are, so that its builds never take all places.
+//! A compiler takes a processor and hundreds of MiB, and a source can make it run for ever. One tenant gets
+//! one place less than there are, so that its builds never take all places.
 
 use crate::dispatcher::Tenant;
 use crate::objects::lock;
@@ -9,16 +10,17 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Who gives places, too: where a process builds for another, the one that counts the builds of all.
+/// Places that another process gives: a tenant process asks the manager, which counts the builds of all
+/// tenants.
 pub trait Above: std::fmt::Debug + Send + Sync {
-    /// Waits for a place, on the calling thread; it is free again when the value is dropped.
+    /// Waits for a place, on the calling thread. Dropping the value frees the place.
     fn enter(&self) -> Box<dyn PlaceAbove>;
 }
 
-/// A place above, until this is dropped.
+/// A place in the other process, until the value is dropped.
 pub trait PlaceAbove: std::fmt::Debug + Send {}
 
-/// The places for builds. Clones are the same.
+/// The places for builds. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Builds(Arc<Inner>);
 
@@ -35,18 +37,18 @@ struct Inner {
 struct State {
     running: HashMap<Tenant, usize>,
     all_running: usize,
-    /// Builds that wait, by tenant, and whose turn is next.
+    /// Waiting builds by tenant, and the order in which the tenants get places.
     waiting: HashMap<Tenant, VecDeque<Number>>,
     turns: VecDeque<Tenant>,
-    /// Those that may run and have not noticed yet.
+    /// Builds that may run and whose threads have not noticed yet.
     granted: BTreeSet<Number>,
     last: Number,
 }
 
-/// Tells builds apart.
+/// Number of a build.
 type Number = u64;
 
-/// A build's place, until it is dropped.
+/// A build's place; dropping it frees the place.
 #[derive(Debug)]
 pub struct Place {
     inner: Arc<Inner>,
@@ -55,33 +57,33 @@ pub struct Place {
 }
 
 impl Builds {
-    /// At most this many at a time.
+    /// At most `most` builds at a time, and one less of one tenant.
     #[must_use]
     pub fn at_most(most: NonZeroUsize) -> Self {
         let most_of_tenant = (most.get() - 1).max(1);
         Self::with(most.get(), most_of_tenant, None)
     }
 
-    /// As many as the process has processors, and one.
+    /// One build more than the process has processors.
     #[must_use]
     pub fn by_processors() -> Self {
         let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self::at_most(processors.saturating_add(1))
     }
 
-    /// At most this many at a time, all of them of one tenant, and each where the one above has a place for it.
+    /// At most `most` builds at a time, all of one tenant, and each only when `above` has a place too.
     #[must_use]
     pub fn below(above: Box<dyn Above>, most: usize) -> Self {
         Self::with(most.max(1), most.max(1), Some(above))
     }
 
-    /// How many builds of one tenant may run at a time.
+    /// Most builds of one tenant at a time.
     #[must_use]
     pub fn most_of_tenant(&self) -> usize {
         self.0.most_of_tenant
     }
 
-    /// How many builds run, and how many wait for a place.
+    /// Number of builds that run, and number of builds that wait for a place.
     #[must_use]
     pub fn count(&self) -> (usize, usize) {
         let state = lock(&self.0.state);
@@ -123,7 +125,7 @@ impl Builds {
 }
 
 impl Inner {
-    /// Gives free places to builds that wait, to one of each tenant in turn.
+    /// Gives free places to waiting builds, one of each tenant in turn.
     fn grant(&self, state: &mut State) {
         while state.all_running < self.most {
             let may = |tenant: &Tenant| {
@@ -171,7 +173,8 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(30);
 
-    /// Waits for a place on a thread of its own, tells when it has it, and keeps it until it is told.
+    /// Waits for a place on a thread of its own, sends the tenant's name when it has it, and keeps it until
+    /// the returned sender is used.
     fn build(builds: &Builds, tenant: &'static str, begun: &Sender<&'static str>) -> Sender<()> {
         let (end, ended) = channel::<()>();
         let (waiting, builds, begun) = (builds.waiting(), builds.clone(), begun.clone());
@@ -182,7 +185,7 @@ mod tests {
             let _ = ended.recv();
             drop(place);
         });
-        // It waits, or has its place: later ones come behind it.
+        // The build waits or has its place; later builds come behind it.
         while builds.waiting() == waiting {
             thread::yield_now();
         }
@@ -190,7 +193,7 @@ mod tests {
     }
 
     impl Builds {
-        /// How many have come.
+        /// Number of builds that have asked for a place.
         fn waiting(&self) -> u64 {
             lock(&self.0.state).last
         }
@@ -204,7 +207,7 @@ mod tests {
     fn builds_of_one_tenant_leave_a_place_to_the_others_and_those_that_wait_take_turns() {
         let builds = Builds::at_most(NonZeroUsize::new(3).unwrap());
         let (begun, begins) = channel();
-        // Two run, and two wait for ever as far as the others know.
+        // Two run, and two wait.
         let mut hostile: Vec<_> = (0..4).map(|_| build(&builds, "hostile", &begun)).collect();
         assert_eq!([next(&begins), next(&begins)], ["hostile"; 2]);
         let alice: Vec<_> = (0..2).map(|_| build(&builds, "alice", &begun)).collect();
@@ -220,7 +223,7 @@ mod tests {
         drop(hostile);
     }
 
-    /// As many places as the channel brings, and how many are in use.
+    /// A process above that has as many places as messages arrive, and the count of those in use.
     #[derive(Debug)]
     struct Scarce(Mutex<Receiver<()>>, Arc<()>);
 

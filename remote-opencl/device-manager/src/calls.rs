@@ -1,4 +1,5 @@
-//! The context and information methods of a session (B-2): they run at once, in the order of arrival.
+//! The calls of a session that are not commands (B-2), such as creating objects. They run at once, in the
+//! order of arrival.
 
 mod binaries;
 mod builds;
@@ -29,39 +30,40 @@ use opencl_sys::{CL_INVALID_DEVICE, CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALU
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Out-of-order and profiling.
+/// Out-of-order execution and profiling.
 const QUEUE_PROPERTIES: u64 = 0b11;
 
-/// What of a session the methods work on.
+/// The parts of a session and of the manager that calls work on.
 #[derive(Debug)]
 pub struct Calls<'a> {
-    /// The manager's parts.
+    /// The parts of the manager.
     pub config: &'a Config,
-    /// What the tenant has.
+    /// The tenant's account.
     pub account: &'a Account,
-    /// Its devices.
+    /// The devices of the manager.
     pub inventory: &'a Inventory,
     /// The session's objects.
     pub objects: &'a mut Objects,
-    /// Its open transfers.
+    /// The session's unfinished transfers.
     pub transfers: &'a mut Transfers,
-    /// For binaries.
+    /// The way to the client, for binaries.
     pub outgoing: &'a mut Outgoing,
-    /// Where its client gets descriptors, if it can.
+    /// The socket over which the client gets descriptors, if it has one.
     pub side: Option<&'a Side>,
-    /// Whom it asks for reconfigurations.
+    /// Asks the gate for reconfigurations.
     pub asker: &'a Asker,
 }
 
-/// What a method came to.
+/// The result of a call.
 pub enum Outcome {
-    /// It is done.
+    /// The call has its reply.
     Done(v1::Reply),
-    /// A build has to run on a thread of its own; what comes after it waits.
+    /// A build has to run on a thread of its own; later messages wait for it.
     Build(Box<Build>),
-    /// The program's binaries are there, and making it loads the board: [`Calls::load`], when it has the slot.
+    /// The program's binaries are complete, and making the program loads the board: [`Calls::load`] does it
+    /// once the session has the slot.
     Load(Box<Load>),
-    /// A question has to be asked on a thread of its own; [`Calls::decided`] goes on with the answer.
+    /// The gate has to be asked on a thread of its own; [`Calls::decided`] continues with the answer.
     Ask(Box<Waiting>, Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
 }
 
@@ -76,19 +78,19 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// How a client breaks the protocol; the session ends.
+/// A breach of the protocol, which ends the session.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// By an object's id.
+    /// The object's id is invalid.
     #[error(transparent)]
     Add(#[from] AddError),
-    /// By its data.
+    /// The data is invalid.
     #[error(transparent)]
     Transfer(#[from] TransferError),
-    /// By a segment's id or size.
+    /// The segment's id or size is invalid.
     #[error(transparent)]
     Segment(CreateError),
-    /// By a method that this manager does not know.
+    /// The call has no method that this manager knows.
     #[error("a call has no method that this device manager knows")]
     NoMethod,
 }
@@ -96,10 +98,10 @@ pub enum CallError {
 type Answered = (ClResult<()>, Option<Answer>);
 
 impl Calls<'_> {
-    /// Runs a method other than those of events, which are the session's.
+    /// Runs a call. Calls about events are handled by the session.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// [`CallError`], if the client breaks the protocol.
     pub fn run(&mut self, id: u64, method: Method) -> Result<Outcome, CallError> {
         let (status, result) = match method {
             Method::CreateContext(create) => self.create_context(&create)?,
@@ -208,7 +210,7 @@ impl Calls<'_> {
         self.keep(create.context, made)
     }
 
-    /// A device of the inventory, or of the session.
+    /// A device of the inventory or a sub-device of the session.
     fn device(&self, id: u64) -> ClResult<(Device, Option<Arc<SubDevice>>)> {
         if id & ID_BIT != 0 {
             let sub_device = self.objects.sub_device(id)?;
@@ -234,7 +236,7 @@ impl Calls<'_> {
         });
         match made {
             Ok((program, kernel)) => {
-                // Nobody reads a reply to call 0.
+                // Call 0 has no reply.
                 let info = (id != 0).then(|| program.describe(&kernel));
                 let kernel = Object::Kernel(Arc::new(Mutex::new(Kernel::new(program, kernel))));
                 self.objects.add(create.kernel, kernel)?;
@@ -245,13 +247,13 @@ impl Calls<'_> {
     }
 }
 
-/// The context's device of that id.
+/// The device of the context with this id.
 fn of_context(context: &Context, id: u64) -> ClResult<Device> {
     let device = context.devices.iter().find(|device| device.id == id);
     device.copied().ok_or(ClError(CL_INVALID_DEVICE))
 }
 
-/// A reply of this outcome.
+/// The reply to call `id`.
 #[must_use]
 pub fn reply(id: u64, status: ClResult<()>, result: Option<Answer>) -> v1::Reply {
     let status = status.map_or_else(|error| error.0, |()| opencl_sys::CL_SUCCESS);

@@ -1,8 +1,8 @@
-//! The accelerators that this manager knows by name: files `NAME.bitstream` of one folder.
+//! The bitstreams that this manager knows by name: the files `NAME.bitstream` of one folder.
 //!
-//! The folder is read at the start and again every second ([`Catalogue::watch`]), so that a file counts without a restart.
-//! A file that can't be used is logged and counted, and the others count. A bitstream without a file has no name and is
-//! known by its digest.
+//! The folder is read at the start and again every second ([`Catalogue::watch`]), so a new file needs no
+//! restart. A file that cannot be used is logged and counted, and does not affect the others. A bitstream
+//! without a file has no name and is identified by its digest.
 
 mod file;
 
@@ -20,21 +20,21 @@ use std::time::Duration;
 
 const EXTENSION: &str = "bitstream";
 
-/// How often the folder is read again.
+/// Interval at which the folder is read again.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Names of bitstreams.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    /// Nothing where no bitstream has a name.
+    /// The folder; `None` if no bitstream has a name.
     folder: Option<PathBuf>,
-    /// By path. Held while files are read, so that nobody but readers of the folder takes it.
+    /// Files by path. Locked while files are read; only readers of the folder take this lock.
     files: Mutex<BTreeMap<PathBuf, NamedFile>>,
     names: Mutex<Arc<BTreeMap<Digest, String>>>,
     refused: AtomicUsize,
 }
 
-/// The folder of bitstreams can't be read.
+/// The error for a folder of bitstreams that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the folder {}: {source}", .folder.display())]
 pub struct UnreadableFolder {
@@ -42,41 +42,41 @@ pub struct UnreadableFolder {
     source: io::Error,
 }
 
-/// What reading the folder again came to.
+/// Whether reading the folder again has changed any name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// Every bitstream has the name that it had.
+    /// No name has changed.
     Unchanged,
-    /// A bitstream got a name, or lost one.
+    /// A bitstream got a name or lost one.
     Changed,
 }
 
 impl Catalogue {
-    /// Reads the files `NAME.bitstream` of `folder` and puts their bytes into `store`. Where two have the same bytes, the
-    /// first name in the alphabet counts.
+    /// Reads the files `NAME.bitstream` of `folder` and puts their bytes into `store`. If two files have the
+    /// same bytes, the name that comes first in the alphabet counts.
     ///
     /// # Errors
-    /// [`UnreadableFolder`]. A file that can't be used is no error: it is logged, and has no name.
+    /// [`UnreadableFolder`]. A file that cannot be used is not an error: it is logged and gives no name.
     pub fn read(folder: &Path, store: &BitstreamStore) -> Result<Self, UnreadableFolder> {
         let catalogue = Self { folder: Some(folder.to_owned()), ..Self::default() };
         catalogue.look(store, When::AtOnce)?;
         Ok(catalogue)
     }
 
-    /// Reads the folder again: new and changed files once they have stayed the same since the last time, since they may
-    /// still be being written.
+    /// Reads the folder again. A new or changed file counts once it is found unchanged a second time, since
+    /// it may still be being written.
     ///
     /// # Errors
-    /// [`UnreadableFolder`], and all names stay.
+    /// [`UnreadableFolder`]; all names stay as they are.
     pub fn reload(&self, store: &BitstreamStore) -> Result<Names, UnreadableFolder> {
         self.look(store, When::Settled)
     }
 
-    /// Reads the folder again every second, on a thread of its own, for as long as the catalogue is in use. Calls `changed`
-    /// when names have changed.
+    /// Starts a thread that reads the folder again every second, for as long as the catalogue is in use.
+    /// Calls `changed` when names have changed.
     ///
     /// # Errors
-    /// The system's, if it has no thread.
+    /// The thread can't be started.
     pub fn watch(
         self: &Arc<Self>,
         store: Arc<BitstreamStore>,
@@ -140,7 +140,7 @@ impl Catalogue {
         lock(&self.names).clone()
     }
 
-    /// How many bitstreams have a name.
+    /// Number of bitstreams with a name.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names().len()
@@ -152,25 +152,25 @@ impl Catalogue {
         self.names().is_empty()
     }
 
-    /// How many files of the folder can't be used.
+    /// Number of files in the folder that cannot be used.
     #[must_use]
     pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The accelerator name of a bitstream.
+    /// The name of a bitstream.
     #[must_use]
     pub fn name_of(&self, digest: &Digest) -> Option<String> {
         self.names().get(digest).cloned()
     }
 
-    /// The bitstream of that accelerator name.
+    /// The bitstream with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Digest> {
         self.names().iter().find(|(_, other)| *other == name).map(|(digest, _)| *digest)
     }
 
-    /// How a bitstream is called in events: by name, else by digest.
+    /// The id of a bitstream in events: its name, or its digest if it has none.
     #[must_use]
     pub fn id_of(&self, digest: Digest) -> BitstreamId {
         self.name_of(&digest).map_or(BitstreamId::Digest(digest), BitstreamId::Name)

@@ -1,8 +1,10 @@
-//! The command ring of a session: its messages in shared memory instead of the gRPC stream, which stays open beside it.
+//! The command ring of a session: the session's messages in shared memory instead of the gRPC stream, which
+//! stays open.
 //!
-//! The same messages, one a frame, copied out of the ring before they are decoded. Two processes wake each other by a byte on
-//! a socket, the *bell*, only where the other one sleeps; a socket, because a client can make no call on its own end that
-//! has ours block. A client that writes nonsense ends its own session, as with nonsense on the stream.
+//! The messages are the same, one per frame, and are copied out of the ring before they are decoded. Each
+//! process wakes the other by a byte on a socket, the *bell*, only if the other sleeps. The bell is a socket
+//! because nothing that a client does to its end can make the manager's end block. A client that writes
+//! invalid data ends its own session, as on the stream.
 
 use crate::governor::{Budget, Hold};
 use crate::objects::lock;
@@ -28,24 +30,24 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-/// Messages of the ring after which other tasks of the thread get a turn.
+/// Most messages that are taken from the ring before other tasks of the thread get a turn.
 const MAX_IN_A_ROW: u32 = 64;
 
-/// Why there is no ring.
+/// The reason why a ring can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its size can't be.
+    /// The size is invalid.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// There is no memory for it.
+    /// There is no memory for the ring.
     #[error(transparent)]
     Memory(#[from] CreateError),
-    /// The system refuses.
+    /// A system call failed.
     #[error("the system gives no command ring: {0}")]
     System(#[from] io::Error),
 }
 
-/// Why a ring ends the session.
+/// A breach of the ring's rules, which ends the session.
 #[derive(Debug, thiserror::Error)]
 enum Violation {
     #[error(transparent)]
@@ -54,29 +56,29 @@ enum Violation {
     TooLong(#[from] TooLong),
 }
 
-/// The side that sends. Clones send to the same ring.
+/// The sending side. Clones send to the same ring.
 #[derive(Debug, Clone)]
 pub struct RingSender(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     sending: Mutex<Sending>,
-    /// What waits until the client has made room.
+    /// The messages that wait for room in the ring.
     flow: Flow,
     bell: Doorbell,
-    /// The receiving side has something to look at.
+    /// Notified when the receiving side has something to look at.
     rung: Notify,
 }
 
 #[derive(Debug)]
 struct Sending {
     producer: Producer<Arc<RingMemory>>,
-    /// What there was no room for.
+    /// Messages for which the ring had no room.
     waiting: VecDeque<Waiting>,
     state: State,
 }
 
-/// Whether the client keeps to the ring's rules.
+/// The state of the ring, as the client's writes show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Sound,
@@ -92,7 +94,7 @@ struct Waiting {
     _hold: Option<Arc<Hold>>,
 }
 
-/// The side that receives.
+/// The receiving side.
 #[derive(Debug)]
 pub struct RingReceiver {
     consumer: Consumer<Arc<RingMemory>>,
@@ -102,12 +104,13 @@ pub struct RingReceiver {
     in_a_row: u32,
 }
 
-/// A client's messages: from the stream, and from a ring once there is one. The end is always the stream's.
+/// A client's messages: from the stream, and from a ring once there is one. Only the stream ends the
+/// sequence.
 #[derive(Debug)]
 pub struct WithRing<I> {
     stream: I,
     ring: Option<RingReceiver>,
-    /// How the stream has ended, until what is in the ring has been taken.
+    /// The end of the stream, kept until the messages in the ring have been taken.
     ended: Option<Result<Option<Bytes>, Status>>,
 }
 
@@ -123,9 +126,9 @@ pub enum CommandRing {
 static SAID: OnceLock<CommandRing> = OnceLock::new();
 
 impl CommandRing {
-    /// What this process does, from its start on.
+    /// Sets what this process does. It is called once, at the start.
     pub fn set(self) {
-        // Said a second time it stays.
+        // A second call changes nothing.
         let _ = SAID.set(self);
     }
 }
@@ -136,7 +139,8 @@ pub fn is_wanted() -> bool {
     SAID.get() != Some(&CommandRing::Off)
 }
 
-/// Makes a ring, passes it to the client as the answer to `call`, and listens to its bell; on a session's thread.
+/// Makes a ring, passes it to the client as the answer to `call`, and listens to its bell, on the session's
+/// thread.
 ///
 /// # Errors
 /// [`OpenError`]; nothing has been passed then.
@@ -146,7 +150,7 @@ pub fn open(budget: &Budget, side: &Side, call: u64) -> Result<(RingSender, Ring
     let (ours, theirs) = bell().map_err(io::Error::from)?;
     let shared = Shared::new(memory.clone(), layout, ours)?;
     let consumer = Consumer::new(memory, layout, Direction::ToManager)?;
-    // The last thing that can fail: what is passed is used.
+    // Passing comes last of all that can fail: a ring that was passed is in use.
     side.pass_ring(call, &fd, &theirs)?;
     Ok(ends(shared, consumer))
 }
@@ -156,7 +160,7 @@ fn bell() -> nix::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
 }
 
-/// Both ends, and a task that listens to the bell.
+/// Makes both sides, and starts the task that listens to the bell.
 fn ends(shared: Shared, consumer: Consumer<Arc<RingMemory>>) -> (RingSender, RingReceiver) {
     let shared = Arc::new(shared);
     let listening = tokio::spawn(listen(shared.clone()));
@@ -165,7 +169,7 @@ fn ends(shared: Shared, consumer: Consumer<Arc<RingMemory>>) -> (RingSender, Rin
     (RingSender(shared), receiver)
 }
 
-/// Sends on and has the receiver look whenever the client rings, until it closes the bell.
+/// On each ring of the bell, sends waiting messages and wakes the receiver, until the client closes the bell.
 async fn listen(shared: Arc<Shared>) {
     loop {
         let open = shared.bell.rung().await.is_ok();
@@ -190,7 +194,7 @@ impl Shared {
         Ok(Self { sending: Mutex::new(sending), flow, bell: Doorbell::new(bell)?, rung: Notify::new() })
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting messages as far as there is room.
     fn pump(&self) {
         let rings = lock(&self.sending).pump(&self.flow);
         if rings == Bell::Ring {
@@ -206,7 +210,7 @@ impl Sending {
             self.state = State::Broken;
         }
         if self.state != State::Sound {
-            // Nobody will read it. The bell's own end tells the receiving side.
+            // Nobody will read the messages. The receiving side learns it from the end of the bell.
             self.waiting.clear();
         }
         bell
@@ -231,7 +235,8 @@ impl Sending {
 }
 
 impl RingSender {
-    /// Sends a message, now or when there is room; `hold` is kept until then. From any thread; never blocks.
+    /// Sends a message, now or when there is room; `hold` is kept until then. May be called from any thread
+    /// and never blocks.
     pub fn send(&self, message: &v1::ServerMessage, hold: Option<Arc<Hold>>) {
         let mut bytes = BytesMut::with_capacity(message.encoded_len() + 2 * size_of::<u64>());
         if let Err(error) = frame(&mut bytes, |out| message.encode(out)) {
@@ -253,7 +258,7 @@ impl RingSender {
 }
 
 impl RingReceiver {
-    /// The next message that is there, encoded, in memory of its own.
+    /// The next message that has arrived, encoded, in memory of its own.
     fn take(&mut self) -> Result<Option<Bytes>, Violation> {
         if let Some(frame) = self.frames.take()? {
             return Ok(Some(frame));
@@ -282,7 +287,7 @@ impl Drop for RingReceiver {
 }
 
 impl RingSender {
-    /// How far the client has come.
+    /// Counts of the messages that were sent and that the client has taken.
     #[must_use]
     pub fn flow(&self) -> &Flow {
         &self.0.flow
@@ -290,12 +295,12 @@ impl RingSender {
 }
 
 impl<I> WithRing<I> {
-    /// Of a stream alone.
+    /// Reads from the stream alone.
     pub fn new(stream: I) -> Self {
         Self { stream, ring: None, ended: None }
     }
 
-    /// From now on messages come from this ring.
+    /// Reads messages from this ring too, from now on.
     pub fn attach(&mut self, ring: RingReceiver) {
         self.ring = Some(ring);
     }
@@ -326,7 +331,7 @@ impl<I: Incoming> Incoming for WithRing<I> {
                 () = ring.shared.rung.notified() => {}
                 message = self.stream.next() => match message {
                     Ok(Some(message)) => return Ok(Some(message)),
-                    // What it sent before comes first.
+                    // The messages that the client sent before the end come first.
                     ended => self.ended = Some(ended),
                 },
             }

@@ -1,5 +1,5 @@
-//! Programs from binaries: first their digests, then the gate's word, then what is missing of the bytes; and the binaries
-//! of programs that were built.
+//! Programs from binaries: the client sends digests, the gate decides, and the client sends the bytes that
+//! the manager lacks. Also the binaries of programs that were built.
 
 use super::{Answered, CallError, Calls, Outcome, reply};
 use crate::gate::{Asked, Refusal};
@@ -17,7 +17,7 @@ use fpga_protocol::v1::reply::Result as Answer;
 use opencl_sys::{CL_INVALID_BINARY, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES};
 use std::sync::Arc;
 
-/// A program that waits for the gate.
+/// A program that waits for the gate's decision.
 #[derive(Debug)]
 pub struct Waiting {
     call: u64,
@@ -25,34 +25,34 @@ pub struct Waiting {
     program: Arc<Program>,
 }
 
-/// A program whose binaries are all there.
+/// A program whose binaries are complete.
 #[derive(Debug)]
 pub struct Load {
     call: u64,
-    /// The object that it becomes, where it is none yet.
+    /// Id of the object that becomes the program; `None` if the program is an object already.
     id: Option<u64>,
     program: Arc<Program>,
     binaries: Vec<Digested>,
 }
 
 impl Load {
-    /// What it is made of.
+    /// Digests of the program's binaries.
     #[must_use]
     pub fn images(&self) -> &[Digest] {
         self.program.digests()
     }
 }
 
-/// What comes of the gate's word.
+/// The result of the gate's decision.
 #[derive(Debug)]
 pub enum Decided {
-    /// This answer.
+    /// The reply to the call.
     Reply(v1::Reply),
-    /// The program is to be loaded.
+    /// The program is ready to be loaded.
     Load(Box<Load>),
 }
 
-/// What there is of a program's binaries.
+/// The binaries of a program: all, or the digests of those that are missing.
 enum Complete {
     All(Vec<Digested>),
     Missing(v1::BinariesResult),
@@ -82,7 +82,7 @@ impl Calls<'_> {
             Ok(program) => program,
             Err(error) => return done(self.keep(create.program, Err(error))?),
         };
-        // What it is until it is known to be more.
+        // The object counts as failed until the program is complete.
         self.objects.add(create.program, Object::Failed(CL_OUT_OF_RESOURCES))?;
         let asked = self.asker.ask(program.digests());
         let waiting = Waiting { call, id: create.program, program };
@@ -95,7 +95,7 @@ impl Calls<'_> {
         }
     }
 
-    /// The gate has decided on a program's bitstreams.
+    /// Continues a call after the gate's decision on the program's bitstreams.
     pub fn decided(&mut self, waiting: Waiting, decided: Result<(), Refusal>) -> Decided {
         let Waiting { call, id, program } = waiting;
         if let Err(refusal) = decided {
@@ -116,16 +116,17 @@ impl Calls<'_> {
         }
     }
 
-    /// Makes the vendor's program, which loads the board; whether it did.
+    /// Makes the vendor's program, which loads the board. The second value is the outcome of the load.
     pub fn load(&mut self, load: Load) -> (v1::Reply, ClResult<()>) {
         let Load { call, id, program, binaries } = load;
         let bytes: Vec<Bytes> = binaries.iter().map(|binary| binary.bytes().clone()).collect();
         let (status, binary_status) = program.load(&bytes);
-        // For the next time that the board is loaded with it; one that is made anew as a whole has bytes of its own.
+        // Kept for the next time that the board is loaded with them. A board that is reconfigured as a whole
+        // keeps bytes of its own.
         program.keep(if self.config.board.is_whole() || status.is_err() { Vec::new() } else { binaries });
         let binary_types = program.binary_types();
         if let Some(id) = id {
-            // A program whose binaries are refused is none, and says so at every use.
+            // A program whose binaries are refused fails at every use.
             let settled = match status {
                 Ok(()) => Object::Program(program),
                 Err(error) => Object::Failed(error.0),
@@ -155,7 +156,7 @@ impl Calls<'_> {
         if program.is_loaded() {
             return done((Err(ClError(CL_INVALID_OPERATION)), None));
         }
-        // Only what was asked for is stored.
+        // Only binaries of this program are stored.
         let announced = digest(&provide.digest).filter(|digest| program.digests().contains(digest));
         let stored = match announced {
             Some(announced) => self.store(&program, announced, &bytes),
@@ -175,7 +176,7 @@ impl Calls<'_> {
     fn store(&self, program: &Program, announced: Digest, bytes: &Bytes) -> ClResult<()> {
         let stored = || {
             self.config.store.fits(bytes.len() as u64)?;
-            // Copied: the pieces would keep the messages that they came in.
+            // Copied: slices would keep the messages in memory.
             let bitstream = Digested::announced_as(announced, Bytes::copy_from_slice(bytes))?;
             self.config.store.insert_as(bitstream.clone(), &self.asker.tenant)?;
             Ok(bitstream)
@@ -191,7 +192,7 @@ impl Calls<'_> {
         Ok(())
     }
 
-    /// The program's binaries if all of them are here, else which are missing.
+    /// The program's binaries if the manager has all of them, otherwise the missing digests.
     fn complete(&self, program: &Program) -> Complete {
         let mut missing: Vec<Bytes> = Vec::new();
         let mut present = Vec::new();
@@ -203,7 +204,7 @@ impl Calls<'_> {
             }
         }
         if !missing.is_empty() {
-            // The store may evict them while the others come.
+            // The program keeps them, since the store may evict them before the others arrive.
             program.keep(present);
             return Complete::Missing(v1::BinariesResult { missing, ..v1::BinariesResult::default() });
         }

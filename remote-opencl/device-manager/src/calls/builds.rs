@@ -1,4 +1,4 @@
-//! Builds, compilations and links: checked in the order of arrival, run on threads of their own.
+//! Builds, compilations and links: checked in the order of arrival, and run on threads of their own.
 
 use super::{CallError, Calls};
 use crate::gate::Asker;
@@ -18,26 +18,26 @@ pub struct Build {
     id: u64,
     program: Arc<Program>,
     options: String,
-    /// What the source may include of the client's files.
+    /// The client's files that the source may include.
     includes: Option<v1::Includes>,
     step: Step,
-    /// Asked where building makes a bitstream.
+    /// Asks the gate, if building makes a bitstream.
     asker: Asker,
 }
 
-/// Which part of a build.
+/// The part of a build to run.
 #[derive(Debug)]
 enum Step {
-    /// All of it, for these devices.
+    /// Compile and link, for these devices.
     Build(Vec<Device>),
-    /// Compilation alone, for these devices, with these headers.
+    /// Compile only, for these devices, with these headers.
     Compile(Vec<Device>, Vec<(String, Arc<Program>)>),
-    /// Linking these.
+    /// Link these programs.
     Link(Vec<Arc<Program>>),
 }
 
 impl Step {
-    /// What the standard calls options that can't be.
+    /// The standard's error code for invalid options of this step.
     fn invalid(&self) -> i32 {
         match self {
             Self::Build(_) => opencl_sys::CL_INVALID_BUILD_OPTIONS,
@@ -46,7 +46,7 @@ impl Step {
         }
     }
 
-    /// What the standard calls its failure.
+    /// The standard's error code for the failure of this step.
     fn failure(&self) -> i32 {
         match self {
             Self::Build(_) => opencl_sys::CL_BUILD_PROGRAM_FAILURE,
@@ -109,16 +109,16 @@ impl Calls<'_> {
 }
 
 impl Build {
-    /// Lays out what the source may include of the client's files.
+    /// Writes the client's files that the source may include to disk.
     ///
     /// # Errors
-    /// [`LayOutError`]; there can be no build then.
+    /// [`LayOutError`]; the build must not run then.
     pub fn lay_out(&self, place: &SessionIncludes) -> Result<Option<Arc<Laid>>, LayOutError> {
         let laid = self.includes.as_ref().map(|includes| place.lay_out(includes)).transpose();
         laid.map(Option::flatten)
     }
 
-    /// Builds, on the calling thread.
+    /// Runs the build on the calling thread.
     #[must_use]
     pub fn run(self, laid: Result<Option<Arc<Laid>>, LayOutError>) -> v1::Reply {
         let laid = match laid {

@@ -1,4 +1,4 @@
-//! The methods of images.
+//! Calls about images.
 
 use super::memory::{DEVICE_FLAGS, HOST_POINTER_FLAGS};
 use super::{Answered, CallError, Calls};

@@ -1,4 +1,4 @@
-//! The methods of buffers and of the segments that they may lie in.
+//! Calls about buffers and the segments that hold their memory.
 
 use super::{Answered, CallError, Calls};
 use crate::governor::Hold;
@@ -14,13 +14,13 @@ use fpga_protocol::v1;
 use opencl_sys::{CL_INVALID_BUFFER_SIZE, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
 use std::sync::Arc;
 
-/// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: what a kernel does. The flags of host access are the
-/// client's to keep, since its first data comes by a write.
+/// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: the access of kernels. The client
+/// enforces the flags of host access itself, since it sends initial data by a write.
 pub(super) const DEVICE_FLAGS: u64 = 0b111;
-/// `CL_MEM_USE_HOST_PTR` and `CL_MEM_COPY_HOST_PTR`: the client's alone.
+/// `CL_MEM_USE_HOST_PTR` and `CL_MEM_COPY_HOST_PTR`, which only the client handles.
 pub(super) const HOST_POINTER_FLAGS: u64 = (1 << 3) | (1 << 5);
 
-/// What a memory object begins with; nothing where the client gave no data. It is held until the vendor has its copy.
+/// Initial contents of a memory object, if the client sent any, held until the vendor has copied them.
 #[derive(Debug, Default)]
 pub(super) struct Initial {
     bytes: Option<Bytes>,
@@ -82,7 +82,7 @@ impl Calls<'_> {
             if initial.is_some() || !self.inventory.works_in_shared_memory() {
                 return Err(ClError(CL_INVALID_VALUE));
             }
-            // Its memory is on the segment's account.
+            // The segment's account has the memory already.
             let buffer = Buffer::in_segment(context, flags, slice)?.charged([Some(one), None]);
             self.config.metrics.buffer_created(Storage::Shared, create.size);
             return Ok(Object::Buffer(Arc::new(buffer)));
@@ -101,7 +101,7 @@ impl Calls<'_> {
     pub(super) fn segment(&mut self, create: &v1::CreateSegment) -> Result<ClResult<()>, CallError> {
         let Some(side) = self.side else { return Ok(Err(ClError(CL_INVALID_OPERATION))) };
         let Ok(charge) = self.account.charge(Resource::Memory, create.size) else {
-            // The client does without shared memory, and finds the limit again if it needs that much.
+            // The client continues without shared memory, and meets the limit again if it needs that much.
             return Ok(Err(ClError(CL_OUT_OF_RESOURCES)));
         };
         match self.transfers.segments.create(create.segment, create.size, Some(charge)) {

@@ -1,4 +1,5 @@
-//! The methods of sub-devices, of built-in kernels and of what OpenCL has since 2.0: pipes, queues on the device, sub-groups.
+//! Calls about sub-devices, built-in kernels, and features of OpenCL 2.0 and later: pipes, queues on the
+//! device, sub-groups.
 
 use super::{Answered, CallError, Calls, QUEUE_PROPERTIES, of_context};
 use crate::objects::{Object, lock};

@@ -1,4 +1,4 @@
-//! One file `NAME.bitstream`: when it is read, and what came of it.
+//! One file `NAME.bitstream`: when it is read, and the result.
 
 use crate::store::{BitstreamStore, StoreError};
 use fpga_core::bitstream::{BitstreamId, Digest, InvalidBitstreamId};
@@ -7,26 +7,26 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// When a file is read that is new or has changed.
+/// When to read a file that is new or has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// At once.
+    /// As soon as it is found.
     AtOnce,
-    /// When it is found a second time as it is.
+    /// When it is found a second time without change.
     Settled,
 }
 
-/// A file of the folder as it was found last.
+/// A file of the folder, as it was found last.
 #[derive(Debug)]
 pub(super) struct NamedFile {
     version: Version,
-    /// Whether `content` is that of this version.
+    /// Whether `content` belongs to `version`.
     is_read: bool,
-    /// Of the version that was read last.
+    /// The content of the version that was read last.
     content: Option<Content>,
 }
 
-/// What tells a file from the one that was at its path before.
+/// The metadata by which a changed file is recognised.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -42,7 +42,7 @@ enum Content {
     Refused { reason: String },
 }
 
-/// Why a file can't be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     #[error("cannot read it: {0}")]
@@ -56,11 +56,11 @@ enum FileError {
 }
 
 impl NamedFile {
-    /// Finds out what is at `path`, where `known` was before; nothing if no file is there any more.
+    /// Looks at the file `path`, which was `known` before. Returns `None` if the file is gone.
     pub(super) fn look(path: &Path, known: Option<Self>, store: &BitstreamStore, when: When) -> Option<Self> {
         let metadata = match fs::metadata(path) {
             Ok(metadata) => Ok(metadata),
-            // It has gone since the folder was read.
+            // Removed since the folder was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => Err(error),
         };
@@ -74,7 +74,7 @@ impl NamedFile {
             return Some(Self { version, is_read, content });
         }
         let read = metadata.map_err(FileError::Read).and_then(|metadata| read(path, &metadata, store));
-        // What can't be read may be readable later without a change of the file.
+        // A file that cannot be read may become readable without a change of its metadata.
         let is_read = !matches!(read, Err(FileError::Read(_)));
         let refused_for = match &content {
             Some(Content::Refused { reason }) => Some(reason.as_str()),
@@ -96,7 +96,7 @@ impl NamedFile {
         Some(Self { version, is_read, content: Some(content) })
     }
 
-    /// The bitstream and its name.
+    /// The bitstream and its name, if the file can be used.
     pub(super) fn named(&self) -> Option<(Digest, &str)> {
         match &self.content {
             Some(Content::Named { name, digest }) => Some((*digest, name)),
@@ -104,7 +104,7 @@ impl NamedFile {
         }
     }
 
-    /// Whether it can't be used.
+    /// Whether the file cannot be used.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.content, Some(Content::Refused { .. }))
     }
@@ -123,7 +123,7 @@ impl Version {
 }
 
 impl Default for Version {
-    /// Of a file that the system says nothing of.
+    /// The version of a file whose metadata is unknown.
     fn default() -> Self {
         Self { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) }
     }
@@ -135,7 +135,7 @@ fn read(path: &Path, metadata: &Metadata, store: &BitstreamStore) -> Result<(Str
     }
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name.parse::<BitstreamId>()?;
-    // Before its bytes are in memory.
+    // Checked before the bytes are read into memory.
     store.fits(metadata.size())?;
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(metadata.size() + 1).read_to_end(&mut bytes)?;
