@@ -1,4 +1,4 @@
-//! Commands as they run: an operation on objects, with all that it needs.
+//! Commands as they run: an operation on objects, with everything that it needs.
 
 mod resolve;
 
@@ -18,27 +18,27 @@ use crate::vendor::Region;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
 
-/// What a command does, with all that it needs.
+/// A command to run.
 #[derive(Debug)]
 pub struct Body {
-    /// Where.
+    /// Queue of the command.
     pub queue: Arc<Queue>,
-    /// What.
+    /// The operation.
     pub operation: Operation,
-    /// What it needs of the slots.
+    /// The slots that the command needs.
     pub need: Need,
-    /// What it runs; nothing where it runs no kernel.
+    /// Kind of the kernel; `None` if the command runs no kernel.
     pub kind: Option<Kind>,
-    /// The bytes that it makes the manager hold: those of its data.
+    /// The governor's hold for the command's data.
     pub hold: Option<Hold>,
-    /// Those of its message, which it shares with the other commands of that.
+    /// The governor's hold for the message, shared with the other commands of the message.
     pub message: Arc<Hold>,
-    /// When its message came, on the manager's clock.
+    /// Time when the message arrived, in ns of the manager's monotonic clock.
     pub received_at: u64,
 }
 
 impl Body {
-    /// How many bytes came with it by that path.
+    /// Bytes of data that came with the command over the path `path`.
     #[must_use]
     pub fn received(&self, path: DataPath) -> u64 {
         let (source, size) = match &self.operation {
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// How many bytes it leaves in shared memory; those in messages are counted when they go.
+    /// Bytes that the command leaves in shared memory. Bytes in messages are counted when they are sent.
     #[must_use]
     pub fn shared(&self) -> u64 {
         match &self.operation {
@@ -71,135 +71,135 @@ impl Body {
 pub enum Operation {
     /// Runs a kernel.
     Launch(Box<Launch>),
-    /// Writes.
+    /// Writes to a buffer.
     Write {
-        /// To.
+        /// Buffer to write to.
         buffer: Arc<Buffer>,
-        /// From this byte on.
+        /// Offset of the first byte.
         offset: usize,
-        /// The bytes.
+        /// The bytes to write.
         source: Source,
-        /// How many these are.
+        /// Number of bytes.
         size: usize,
     },
-    /// Reads.
+    /// Reads from a buffer.
     Read {
-        /// From.
+        /// Buffer to read from.
         buffer: Arc<Buffer>,
-        /// From this byte on.
+        /// Offset of the first byte.
         offset: usize,
-        /// How many.
+        /// Number of bytes.
         size: usize,
-        /// Where to; nothing where they go with the completion.
+        /// Where the bytes go; `None` if they travel with the completion.
         into: Option<Slice>,
     },
     /// Copies between buffers.
     Copy {
-        /// From, and from which byte on.
+        /// Source buffer, and offset of the first byte.
         source: (Arc<Buffer>, usize),
-        /// To.
+        /// Target buffer, and offset of the first byte.
         target: (Arc<Buffer>, usize),
-        /// How many.
+        /// Number of bytes.
         size: usize,
     },
-    /// Fills with a pattern.
+    /// Fills a buffer with a pattern.
     Fill {
-        /// What.
+        /// Buffer to fill.
         buffer: Arc<Buffer>,
-        /// With.
+        /// The pattern.
         pattern: Bytes,
-        /// From this byte on.
+        /// Offset of the first byte.
         offset: usize,
-        /// How many.
+        /// Number of bytes.
         size: usize,
     },
     /// Writes a rectangle of bytes.
     WriteRect {
-        /// To.
+        /// Buffer to write to.
         buffer: Arc<Buffer>,
-        /// Where.
+        /// Position of the rectangle in the buffer.
         layout: Layout,
-        /// How large it is.
+        /// Size of the rectangle.
         extent: Extent,
-        /// The bytes, as many as it has.
+        /// The bytes, as many as the rectangle has.
         source: Source,
     },
     /// Reads a rectangle of bytes.
     ReadRect {
-        /// From.
+        /// Buffer to read from.
         buffer: Arc<Buffer>,
-        /// Where.
+        /// Position of the rectangle in the buffer.
         layout: Layout,
-        /// How large it is.
+        /// Size of the rectangle.
         extent: Extent,
-        /// Where to; nothing where they go with the completion.
+        /// Where the bytes go; `None` if they travel with the completion.
         into: Option<Slice>,
     },
     /// Copies a rectangle of bytes.
     CopyRect {
-        /// From.
+        /// Source buffer, and position of the rectangle in it.
         source: (Arc<Buffer>, Layout),
-        /// To.
+        /// Target buffer, and position of the rectangle in it.
         target: (Arc<Buffer>, Layout),
-        /// How large it is.
+        /// Size of the rectangle.
         extent: Extent,
     },
-    /// Writes pixels.
+    /// Writes pixels to an image.
     WriteImage {
-        /// To.
+        /// Image to write to.
         image: Arc<Image>,
-        /// Where.
+        /// Region to write.
         region: Region,
         /// The bytes, as many as the region has.
         source: Source,
     },
-    /// Reads pixels.
+    /// Reads pixels from an image.
     ReadImage {
-        /// From.
+        /// Image to read from.
         image: Arc<Image>,
-        /// Where.
+        /// Region to read.
         region: Region,
-        /// How many bytes these are.
+        /// Number of bytes of the region.
         size: usize,
-        /// Where to; nothing where they go with the completion.
+        /// Where the bytes go; `None` if they travel with the completion.
         into: Option<Slice>,
     },
     /// Copies between images.
     CopyImage {
-        /// From.
+        /// Source image.
         source: Arc<Image>,
-        /// To.
+        /// Target image.
         target: Arc<Image>,
-        /// Of the source.
+        /// Region of the source image.
         region: Region,
-        /// In the target.
+        /// Origin of the region in the target image.
         origin: [usize; 3],
     },
-    /// Fills with a colour.
+    /// Fills an image with a colour.
     FillImage {
-        /// What.
+        /// Image to fill.
         image: Arc<Image>,
-        /// With.
+        /// The colour.
         color: [u8; 16],
-        /// Where.
+        /// Region to fill.
         region: Region,
     },
-    /// Copies pixels to a buffer.
+    /// Copies pixels from an image to a buffer.
     ImageToBuffer {
-        /// From.
+        /// Source image.
         image: Arc<Image>,
-        /// Where.
+        /// Region of the image.
         region: Region,
-        /// To, from which byte on.
+        /// Target buffer, and offset of the first byte.
         buffer: (Arc<Buffer>, usize),
     },
-    /// Copies pixels from a buffer.
+    /// Copies pixels from a buffer to an image.
     BufferToImage {
-        /// From, from which byte on.
+        /// Source buffer, and offset of the first byte.
         buffer: (Arc<Buffer>, usize),
-        /// To.
+        /// Target image.
         image: Arc<Image>,
-        /// Where.
+        /// Region of the image.
         region: Region,
     },
     /// A marker.
@@ -209,7 +209,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What it does, in a word.
+    /// Name of the operation.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -233,10 +233,10 @@ impl Operation {
     }
 }
 
-/// What a marker or a barrier waits for.
+/// The commands that a marker or a barrier waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// All before it in its queue.
+    /// All earlier commands of its queue.
     ForAll,
     /// The events of its wait list.
     ForEvents,
@@ -245,9 +245,9 @@ pub enum Waits {
 /// A kernel's launch.
 #[derive(Debug)]
 pub struct Launch {
-    /// Which.
+    /// The kernel.
     pub kernel: Arc<Mutex<Kernel>>,
-    /// With.
+    /// The arguments, as they were when the launch was flushed.
     pub arguments: Arc<Arguments>,
     /// Global offset.
     pub offset: Option<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! What the service needs to run, put together by `serve`.
+//! The parts and settings that the service runs with; `serve` puts them together.
 
 use crate::board::Board;
 use crate::builds::Builds;
@@ -22,49 +22,49 @@ use std::time::Duration;
 /// The parts and settings of one device manager. Clones share the parts.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Who may run.
+    /// Decides which tasks run.
     pub dispatcher: Arc<Dispatcher>,
-    /// The bitstreams by digest.
+    /// Bitstreams by digest.
     pub store: Arc<BitstreamStore>,
-    /// Their names.
+    /// Names of the bitstreams.
     pub catalogue: Arc<Catalogue>,
-    /// Whom the collector hears from.
+    /// Reports events to the collector.
     pub reports: Reports,
-    /// Whether the device works.
+    /// Health of the device.
     pub health: Health,
-    /// What proves a tenant.
+    /// The proof that a client must give of its tenant.
     pub access: Access,
-    /// What happens is drawn there.
+    /// Records events for a drawing.
     pub trace: Trace,
-    /// Where programs are built.
+    /// Confinement of builds.
     pub confinement: Confinement,
-    /// How many of them are built at a time.
+    /// Limits how many builds run at a time.
     pub builds: Builds,
-    /// Where what they include of the clients' files is laid out.
+    /// Where the clients' files that sources include are written.
     pub includes: Includes,
-    /// TLS on TCP; without it whoever reaches the port is taken for who its address says.
+    /// TLS on TCP. Without it a client counts as the tenant of its address.
     pub tls: Option<Arc<ServerTls>>,
-    /// What tenants have.
+    /// Rules and quotas of tenants.
     pub settings: Settings,
-    /// Where that is read again.
+    /// The flags and files from which `settings` are read again.
     pub tenant_args: TenantArgs,
-    /// What is counted.
+    /// Counters for metrics.
     pub metrics: Metrics,
-    /// How long loading a slot takes in the model; zero where it is not modelled.
+    /// Time to load a slot in the model; zero if loading is not modelled.
     pub reconfiguration_time: Duration,
-    /// Who uses it while it may be reconfigured as a whole.
+    /// The lock of a board that may be reconfigured as a whole.
     pub board: Board,
     /// How long clients over a network may be silent.
     pub keepalive: Keepalive,
-    /// How long tasks of a client that has gone may run on.
+    /// How long tasks of a client that has gone may continue.
     pub abandoned_grace: Duration,
-    /// How long sessions may go on once the manager drains.
+    /// How long sessions may continue while the manager drains.
     pub drain_timeout: Duration,
-    /// How long a client that lost its connection may take to come back; zero: it can't.
+    /// How long a client may take to resume after it lost its connection; zero if it cannot resume.
     pub reconnect_grace: Duration,
     /// Whether clients on this node share memory with the manager.
     pub shared_memory: SharedMemory,
-    /// Who says which sessions may have the device reconfigured.
+    /// Decides which sessions may have the device reconfigured.
     pub gate: Arc<dyn Gate>,
     /// How programs from source are counted.
     pub sources: Sources,
@@ -73,23 +73,25 @@ pub struct Config {
 /// Whether clients on this node share memory with the manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SharedMemory {
-    /// Those that can.
+    /// With clients that can share memory.
     On,
-    /// None: all bytes travel in messages.
+    /// With no client: all bytes travel in messages.
     Off,
 }
 
-/// How a program built from source is counted.
+/// How a program that was built from source is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sources {
-    /// Its kernels take one slot, whatever that holds.
+    /// Its kernels take any one slot.
     AnySlot,
-    /// As the bitstream whose digest is that of source, options and device (`--source-as-bitstream`).
+    /// It counts as a bitstream, whose digest is that of source, options and device
+    /// (`--source-as-bitstream`).
     AsBitstream,
 }
 
 impl Config {
-    /// That of a process to which nobody connects: its sessions come from elsewhere, and so does what is decided about them.
+    /// The configuration of a process without listeners: another process passes sessions on and makes the
+    /// decisions.
     #[must_use]
     pub fn without_listeners(dispatcher: Dispatcher, settings: Settings, store: Arc<BitstreamStore>) -> Self {
         Self {

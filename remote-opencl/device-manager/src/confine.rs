@@ -1,10 +1,10 @@
-//! Builds where the files of the manager are out of reach: a source is a tenant's, and `#include "/etc/passwd"` or
-//! `-I /run/secrets` would put what is there into the build's log.
+//! Confines builds so that they cannot read the manager's files. A source belongs to a tenant, and `#include
+//! "/etc/passwd"` or `-I /run/secrets` would copy files into the build's log.
 //!
-//! Each build has a thread of its own, which gives up all files but the runtime's own before it calls the vendor
-//! (Landlock: no privileges needed, and for that thread and those it starts only). What can be included then is what
-//! the runtime's packages have installed, and what the client sent of its own (`includes.rs`). It does not keep a hostile
-//! source from what the compiler can do in memory.
+//! Each build has a thread of its own. Before it calls the vendor, the thread gives up all files except the
+//! runtime's (with Landlock, which needs no privileges and covers only this thread and the ones it starts). A
+//! source can then include files of the runtime's packages and files that the client sent (`includes.rs`).
+//! The confinement does not stop a hostile source from what a compiler can do in memory.
 
 use crate::runtime::Runtime;
 use nix::fcntl::{OFlag, open};
@@ -26,21 +26,22 @@ pub enum ConfineBuilds {
     Off,
 }
 
-/// What a build may still open. Clones are the same.
+/// The files that a build may open. Clones share the rules.
 #[derive(Debug, Clone)]
 pub struct Confinement {
-    /// Nothing where builds aren't confined.
+    /// The rules; `None` if builds are not confined.
     rules: Option<Arc<Rules>>,
 }
 
 #[derive(Debug)]
 struct Rules {
     set: OwnedFd,
-    /// Rules go by what a path was when they were made. Files of the kernel are made anew unless somebody holds them.
+    /// Open descriptors of the paths. A rule applies to the file that a path named when the rule was made,
+    /// and the kernel makes files such as `/proc/self/maps` anew unless a descriptor keeps them.
     _held: Vec<OwnedFd>,
 }
 
-/// Where runtimes have their libraries, headers and tools; what isn't there is left out.
+/// Folders in which runtimes have their libraries, headers and tools. Missing folders are skipped.
 const RUNTIME_FOLDERS: &[&str] = &[
     "/lib",
     "/lib32",
@@ -60,29 +61,29 @@ const RUNTIME_FOLDERS: &[&str] = &[
     "/opt/xilinx",
 ];
 
-/// Intel's runtimes look into the process's memory map at each build, to find where they are themselves. A source that
-/// includes it learns addresses, which a kernel on such a runtime can find out anyway.
+/// Intel's runtimes read the memory map of the process at each build, to find their own location. A source
+/// that includes it learns addresses, which a kernel on such a runtime can find out anyway.
 const MEMORY_MAP: &str = "/proc/self/maps";
 
-/// What the kernel tells of the machine and of the process itself.
+/// Information of the kernel on the machine and on the process itself.
 const OF_MACHINE: &[&str] = &["/sys/devices", "/sys/fs/cgroup", "/proc", "/etc/OpenCL"];
 
-/// What is no secret and open to all; some runtimes look.
+/// Files that hold no secret and are open to all; some runtimes read them.
 const HARMLESS_FILES: &[&str] = &["/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo"];
 
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-/// All rights of the first version: those above, removing and making of every kind.
+/// All rights of Landlock's first version: the four above, and removing and making files of each kind.
 const ALL_OF_FIRST: u64 = (1 << 13) - 1;
-/// Moving a file to another folder; from the second version on.
+/// Moving a file to another folder; since version 2.
 const REFER: u64 = 1 << 13;
 
-/// Making TCP sockets listen, and connecting; from the fourth version on.
+/// Listening on TCP sockets and connecting them; since version 4.
 const BIND_TCP: u64 = 1;
 const CONNECT_TCP: u64 = 1 << 1;
-/// Connecting to abstract unix sockets of others, and signalling them; from the sixth version on.
+/// Connecting to abstract unix sockets of other processes, and signalling them; since version 6.
 const ABSTRACT_SOCKETS: u64 = 1;
 const SIGNALS: u64 = 1 << 1;
 
@@ -102,16 +103,16 @@ struct PathBeneath {
 }
 
 impl Confinement {
-    /// Builds as they are without one.
+    /// No confinement.
     #[must_use]
     pub fn off() -> Self {
         Self { rules: None }
     }
 
-    /// The confinement of this runtime's builds, which may read files in a folder if they know their names.
+    /// The confinement of this runtime's builds. Builds may read a file in `includes` if they know its name.
     ///
     /// # Errors
-    /// If the kernel has none, or refuses.
+    /// The kernel has no Landlock, or refuses the rules.
     pub fn of(runtime: &Runtime, includes: &Path) -> io::Result<Self> {
         let version = version()?;
         let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
@@ -125,7 +126,7 @@ impl Confinement {
             allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
         }
         allow(&rules, includes, READ_FILE, all)?;
-        // PoCL builds in its cache.
+        // PoCL writes to its cache during builds.
         for cache in pocl_caches() {
             if std::fs::create_dir_all(&cache).is_ok() {
                 allow(&rules, &cache, all, all)?;
@@ -137,12 +138,12 @@ impl Confinement {
         Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: held })) })
     }
 
-    /// The confinement of a process that serves one tenant: the runtime's files, what the kernel tells of the machine,
-    /// the folder of bitstreams, which are all tenants', and a folder of its own to write to. It connects to no address, signals nobody else, and looks into no other
-    /// process, as far as the kernel's version goes.
+    /// The confinement of a tenant process: the runtime's files, information on the machine, the folder of
+    /// bitstreams (which is common to all tenants), and a folder of its own to write to. As far as the
+    /// version of Landlock allows, the process can connect to no address and signal no other process.
     ///
     /// # Errors
-    /// If the kernel has none, or refuses.
+    /// The kernel has no Landlock, or refuses the rules.
     pub fn of_tenant(runtime: &Runtime, own: &Path, bitstreams: Option<&Path>) -> io::Result<Self> {
         let version = version()?;
         let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
@@ -163,40 +164,41 @@ impl Confinement {
         if let Some(bitstreams) = bitstreams {
             allow(&rules, bitstreams, READ_FILE | READ_DIR, all)?;
         }
-        // What a tenant writes it can't start.
+        // A tenant must not execute the files that it writes.
         allow(&rules, own, all & !EXECUTE, all)?;
         Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: Vec::new() })) })
     }
 
-    /// Gives up all other files, for this thread and for what it starts, until it ends.
+    /// Gives up all other files, for this thread and the ones it starts, until it ends.
     ///
     /// # Errors
-    /// The system's; the build must not go on then.
+    /// The kernel refuses; the build must not run then.
     pub fn enter(&self) -> io::Result<()> {
         let Some(rules) = &self.rules else { return Ok(()) };
-        // SAFETY: the call takes numbers only; the flag is this thread's and goes to its children.
+        // SAFETY: the call takes numbers only; the flag applies to this thread and its children.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is one of a ruleset and open during the call.
+        // SAFETY: the descriptor is that of a ruleset and stays open during the call.
         let restricted =
             unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.set.as_raw_fd(), 0_u32) };
         if restricted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
-/// Whether this kernel has what confines builds.
+/// Whether this kernel has Landlock.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel has no Landlock, or it is disabled.
 pub fn is_there() -> io::Result<()> {
     version().map(|_| ())
 }
 
-/// Gives up all capabilities of the calling thread, and of what it starts: those of a manager that runs as root.
+/// Gives up all capabilities of the calling thread and of the threads it starts. A manager that runs as root
+/// has them.
 ///
 /// # Errors
-/// The system's.
+/// The kernel refuses.
 pub fn drop_capabilities() -> io::Result<()> {
     /// `struct __user_cap_header_struct`.
     #[repr(C)]
@@ -206,14 +208,14 @@ pub fn drop_capabilities() -> io::Result<()> {
     }
     const VERSION_3: u32 = 0x2008_0522;
     let header = Header { version: VERSION_3, pid: 0 };
-    // Effective, permitted and inheritable, 32 bits each, twice.
+    // Effective, permitted and inheritable capabilities, 32 bits each, twice.
     let none = [0_u32; 6];
-    // SAFETY: the kernel reads both during the call; the layouts are its own.
+    // SAFETY: the kernel reads both during the call; the layouts are the kernel's.
     let dropped = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
     if dropped == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Where PoCL keeps what it has built; the first that is set counts.
+/// The cache of PoCL; the first variable that is set decides.
 fn pocl_caches() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("POCL_CACHE_DIR")
@@ -233,7 +235,8 @@ fn version() -> io::Result<i64> {
 }
 
 fn create(attributes: &RulesetAttributes) -> io::Result<OwnedFd> {
-    // SAFETY: the structure is the kernel's; older ones take a longer one if what they don't know is 0.
+    // SAFETY: the structure has the kernel's layout. An older kernel accepts a longer structure if the fields
+    // that it does not know are 0.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -243,13 +246,13 @@ fn create(attributes: &RulesetAttributes) -> io::Result<OwnedFd> {
         )
     };
     match i32::try_from(fd) {
-        // SAFETY: a descriptor that the kernel has just made, with close-on-exec, and nobody else has.
+        // SAFETY: the kernel has just made the descriptor, with close-on-exec, and nothing else owns it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Allows `access` at and below a path, as far as it is there; what it is.
+/// Allows `access` at and below `path`. Returns a descriptor of the path, or `None` if it does not exist.
 fn allow(rules: &OwnedFd, path: &Path, access: u64, all: u64) -> io::Result<Option<OwnedFd>> {
     const PATH_BENEATH: u32 = 1;
     let Ok(target) = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return Ok(None) };
@@ -257,7 +260,7 @@ fn allow(rules: &OwnedFd, path: &Path, access: u64, all: u64) -> io::Result<Opti
     let of_file = EXECUTE | WRITE_FILE | READ_FILE;
     let allowed_access = if is_folder { access & all } else { access & of_file };
     let rule = PathBeneath { allowed_access, parent_fd: target.as_raw_fd() };
-    // SAFETY: both descriptors are open, the structure is the kernel's and lives during the call.
+    // SAFETY: both descriptors are open; the structure has the kernel's layout and lives during the call.
     let added = unsafe {
         libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, &raw const rule, 0_u32)
     };
@@ -271,7 +274,7 @@ mod tests {
     #[test]
     fn a_confined_thread_reads_the_runtimes_files_alone_and_others_read_on() {
         if version().is_err() {
-            // Nothing to test: the manager says so at its start.
+            // Without Landlock there is nothing to test.
             return;
         }
         let folder = tempfile::tempdir().unwrap();

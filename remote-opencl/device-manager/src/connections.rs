@@ -1,4 +1,5 @@
-//! The places for connections: one peer can't have them all, and who says nothing makes room for who comes.
+//! Limits the number of connections. One peer cannot have all of them, and a connection without a session
+//! makes room for new ones.
 
 use crate::objects::lock;
 use crate::peer::Peer;
@@ -10,23 +11,23 @@ use tokio::sync::{Notify, watch};
 
 /// Most connections at a time.
 const MAX_CONNECTIONS: usize = 512;
-/// Most of them of one user, or from one address: the rest is others'.
+/// Most connections of one user or from one address.
 const MAX_OF_PEER: usize = 384;
-/// A connection without a session that is older makes room where there is none.
+/// Age from which a connection without a session is closed if there is no room for another.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The connections that are open. Clones are the same.
+/// The open connections. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Connections {
     open: Arc<Mutex<Table>>,
-    /// Most that have no session yet: nobody has proved whose they are.
+    /// Most connections without a session, whose tenants are not proved yet.
     most_unproven: usize,
     count: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By the order in which they came.
+    /// Connections in the order of arrival.
     entries: BTreeMap<u64, Entry>,
     last: u64,
 }
@@ -40,12 +41,12 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct State {
-    /// A session has begun on it.
+    /// Whether a session has begun on the connection.
     used: AtomicBool,
     close: Notify,
 }
 
-/// One of them: its place is free again when the value goes.
+/// An open connection; dropping the value frees its place.
 #[derive(Debug)]
 pub struct Open {
     id: u64,
@@ -60,13 +61,14 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// None; at most so many have no session yet.
+    /// No connections yet; at most `most_unproven` may be without a session.
     #[must_use]
     pub fn with_unproven(most_unproven: usize) -> Self {
         Self { open: Arc::default(), most_unproven, count: watch::Sender::new(0) }
     }
 
-    /// A place for this peer's connection; nothing where it, or all, have what they may and nobody is to make room.
+    /// A place for a connection of this peer; `None` if the peer, or all peers together, have as many as they
+    /// may and no connection can be closed.
     #[must_use]
     pub fn open(&self, peer: &Peer) -> Option<Open> {
         self.open_at(peer, Instant::now())
@@ -92,9 +94,9 @@ impl Connections {
         Some(Open { id, connections: self.clone(), state })
     }
 
-    /// Waits until there is none.
+    /// Waits until all connections are closed.
     pub async fn all_closed(&self) {
-        // It can't be closed: this value holds a sender.
+        // The channel can't be closed: this value holds a sender.
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 }
@@ -104,7 +106,8 @@ impl Table {
         self.entries.iter().filter(|(_, entry)| !entry.state.used.load(Ordering::Relaxed))
     }
 
-    /// As [`Self::make_room`]; and where another peer has more than half of these places its oldest goes, however new.
+    /// Like [`Self::make_room`]. If another peer has more than half of the connections without a session, its
+    /// oldest one is closed whatever its age.
     fn make_unproven_room(&mut self, now: Instant, newcomer: &Peer) -> Option<()> {
         let all = self.unproven().count();
         let greedy = self.unproven().map(|(_, entry)| &entry.peer).find(|peer| {
@@ -124,7 +127,7 @@ impl Table {
         Some(())
     }
 
-    /// The oldest connection without a session goes, if it is old enough. Its place is taken at once.
+    /// Closes the oldest connection without a session if it is old enough. Its place is free at once.
     fn make_room(&mut self, now: Instant, of: impl Fn(&Entry) -> bool) -> Option<()> {
         let silent = |entry: &Entry| {
             of(entry)
@@ -137,12 +140,12 @@ impl Table {
 }
 
 impl Open {
-    /// A session begins on it: it makes no room any more.
+    /// Notes that a session has begun on the connection, which is then never closed to make room.
     pub fn is_used(&self) {
         self.state.used.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until it is to make room for another.
+    /// Waits until the connection is to be closed to make room for another.
     pub async fn makes_room(&self) {
         self.state.close.notified().await;
     }

@@ -1,7 +1,7 @@
-//! The one dispatch of the device, for the threads of all sessions, with the clock and the reports attached.
+//! The one dispatch of the device, shared by the threads of all sessions, with a clock and reports.
 //!
-//! The policy is `fpga_core::dispatch`. The lock is held for a decision only, never across a call into the vendor's
-//! runtime or any I/O. A [`Grant`] for another session is the caller's to pass on.
+//! The policy is in `fpga_core::dispatch`. The lock is held for a decision only, never during a call into the
+//! vendor's runtime or any I/O. The caller must pass on a [`Grant`] for another session.
 
 use crate::gate::Others;
 use crate::reporting::{Reports, SlotsNow};
@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// The queue and the slots of the device. Shared by all sessions.
+/// The queue and the slots of the device, shared by all sessions.
 #[derive(Debug)]
 pub struct Dispatcher {
     state: Mutex<State>,
@@ -25,47 +25,48 @@ pub struct Dispatcher {
     above: Option<Box<dyn Above>>,
     last_session: AtomicU64,
     last_task: AtomicU64,
-    /// Told when tasks wait where none did.
+    /// Notified when tasks begin to wait.
     tasks_wait: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     dispatch: Dispatch,
-    /// What was said last of the slots and the queue.
+    /// The last report on the slots and the queue.
     said: SlotsNow,
 }
 
-/// More bitstreams are to be resident than there are slots.
+/// There are more bitstreams to preload than slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are more bitstreams to preload than slots ({0}); name fewer, or raise --slots")]
 pub struct NoEmptySlot(usize);
 
-/// Another process's dispatch, which decides for this one: grants come by the router.
+/// The dispatch of another process, which decides for this one. Its grants arrive through the router.
 pub trait Above: std::fmt::Debug + Send + Sync {
-    /// A task wants to start.
+    /// Submits a task.
     fn submit(&self, request: &TaskRequest);
-    /// A task has ended.
+    /// Reports the end of a task.
     fn finished(&self, task: TaskId);
-    /// A session has gone.
+    /// Reports the end of a session.
     fn cancelled(&self, session: SessionId);
-    /// What a granted task was to load is not loaded.
+    /// Reports that loading the bitstreams of a granted task has failed.
     fn load_failed(&self, task: TaskId);
 }
 
 impl Dispatcher {
-    /// Below another's dispatch of `slots` slots; ids of tasks come after `first_task`.
+    /// A dispatcher that asks `above` for the `slots` slots of the device. Ids of tasks are greater than
+    /// `first_task`.
     #[must_use]
     pub fn below(slots: NonZeroU32, first_task: u64, above: Box<dyn Above>) -> Self {
         let here = Self::new(slots, Rules::default(), Reports::off());
         Self { above: Some(above), last_task: AtomicU64::new(first_task), ..here }
     }
 
-    /// A device with `slots` empty slots, and the rules by which it is shared.
+    /// A device with `slots` empty slots that is shared by `rules`.
     #[must_use]
     pub fn new(slots: NonZeroU32, rules: Rules, reports: Reports) -> Self {
         let mut dispatch = Dispatch::new(slots);
-        // Nobody waits yet.
+        // No task waits yet.
         dispatch.set_rules(rules, Duration::ZERO);
         let said = now_in(&dispatch, 1);
         reports.slots_changed(said.clone());
@@ -80,7 +81,7 @@ impl Dispatcher {
         }
     }
 
-    /// Other rules from now on; returns what may start now, of whatever session.
+    /// Changes the rules. Returns the grants of tasks that may start now, of any session.
     pub fn set_rules(&self, rules: Rules) -> Vec<Grant> {
         let now = self.now();
         self.change(|dispatch| dispatch.set_rules(rules, now))
@@ -96,10 +97,11 @@ impl Dispatcher {
         TaskId(self.last_task.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// A task arrives; the grant, if it may start at once.
+    /// Submits a task. Returns its grant if it may start at once.
     ///
     /// # Errors
-    /// [`Refusal::TooManyBitstreams`]: the session splits the task in command order and submits the parts.
+    /// [`Refusal::TooManyBitstreams`]: the session then splits the task in command order and submits the
+    /// parts.
     pub fn submit(&self, request: TaskRequest) -> Result<Option<Grant>, Refusal> {
         if let Some(above) = &self.above {
             above.submit(&request);
@@ -109,9 +111,10 @@ impl Dispatcher {
         self.change(|dispatch| dispatch.submit(request, now))
     }
 
-    /// A granted task has ended: reports its use of slots; returns what may start now, of whatever session.
+    /// Ends a granted task and reports its use of slots. Returns the grants of tasks that may start now, of
+    /// any session.
     ///
-    /// Must be called for every granted task, also when its session has gone.
+    /// Must be called for every granted task, even if its session has gone.
     pub fn finished(&self, task: TaskId) -> Vec<Grant> {
         if let Some(above) = &self.above {
             above.finished(task);
@@ -129,7 +132,8 @@ impl Dispatcher {
         finished.grants
     }
 
-    /// What a granted task was to load is not loaded: its slots hold nothing. The task is still to be finished.
+    /// Notes that loading the bitstreams of a granted task has failed, so its slots hold none. The task still
+    /// has to be finished.
     pub fn load_failed(&self, task: TaskId) {
         match &self.above {
             Some(above) => above.load_failed(task),
@@ -137,22 +141,22 @@ impl Dispatcher {
         }
     }
 
-    /// Starts what may not wait: see [`Dispatch::start_stalled`]; returns it, of whatever session. To be called every few
-    /// milliseconds while tasks wait.
+    /// Starts tasks that must not wait any longer (see [`Dispatch::start_stalled`]) and returns their grants,
+    /// of any session. Call it every few milliseconds while tasks wait.
     pub fn start_stalled(&self) -> Vec<Grant> {
         let now = self.now();
         self.change(|dispatch| dispatch.start_stalled(now))
     }
 
-    /// Waits until tasks wait.
+    /// Waits until at least one task waits.
     pub async fn tasks_wait(&self) {
         while self.waiting() == 0 {
             self.tasks_wait.notified().await;
         }
     }
 
-    /// Reports the use so far of slots that have been held for `at_least`: called now and then, so that the collector
-    /// hears of long tasks before their end.
+    /// Reports the use so far of slots that have been held for `at_least`. It is called now and then, so that
+    /// the collector learns of long tasks before they end.
     pub fn report_progress(&self, at_least: Duration) {
         let now = self.now();
         let told = self.lock().dispatch.progress(at_least, now);
@@ -161,9 +165,10 @@ impl Dispatcher {
         }
     }
 
-    /// A session has gone: its waiting tasks are dropped; returns what may start now, of other sessions.
+    /// Drops the waiting tasks of a session that has gone. Returns the grants of tasks that may start now, of
+    /// other sessions.
     ///
-    /// Its running tasks hold their slots until [`Self::finished`].
+    /// The session's running tasks hold their slots until [`Self::finished`].
     pub fn cancel_session(&self, session: SessionId) -> Vec<Grant> {
         if let Some(above) = &self.above {
             above.cancelled(session);
@@ -173,16 +178,16 @@ impl Dispatcher {
         self.change(|dispatch| dispatch.cancel(session, now))
     }
 
-    /// How many slots the device has.
+    /// Number of slots of the device.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.lock().dispatch.slots().len()
     }
 
-    /// A bitstream is resident from the start.
+    /// Puts bitstreams into empty slots at the start.
     ///
     /// # Errors
-    /// [`NoEmptySlot`].
+    /// [`NoEmptySlot`], if there are more bitstreams than slots.
     pub fn preload(&self, bitstreams: impl IntoIterator<Item = Digest>) -> Result<(), NoEmptySlot> {
         self.change(|dispatch| {
             bitstreams.into_iter().try_for_each(|bitstream| match dispatch.preload(bitstream) {
@@ -198,19 +203,19 @@ impl Dispatcher {
         self.lock().dispatch.slots().resident().any(|resident| resident == Some(bitstream))
     }
 
-    /// What sessions other than this one do.
+    /// Whether sessions other than this one use slots or wait for them.
     #[must_use]
     pub fn others(&self, session: SessionId) -> Others {
         if self.lock().dispatch.others_want_slots(session) { Others::Busy } else { Others::Idle }
     }
 
-    /// How many tasks wait for a slot or for their session's earlier ones.
+    /// Number of tasks that wait for a slot or for earlier tasks of their session.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.lock().dispatch.waiting()
     }
 
-    /// How many tasks run.
+    /// Number of running tasks.
     #[must_use]
     pub fn running(&self) -> usize {
         self.lock().dispatch.running()
@@ -237,13 +242,13 @@ impl Dispatcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while it was held would be a bug of the pure code; the others still get their answers.
+        // A panic while the lock was held would be a bug in the pure code; the other sessions continue.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// What there is to say about the slots and the queue, if it is news.
+    /// The state of the slots and the queue, if it has changed since the last report.
     fn changed(&mut self) -> Option<SlotsNow> {
         let slots = self.dispatch.slots();
         let same = self.said.waiting == self.dispatch.waiting()
@@ -320,7 +325,7 @@ mod tests {
                 thread::spawn(move || {
                     let pass_on = |grants: Vec<Grant>| {
                         for grant in grants {
-                            // A session that has ended has no tasks.
+                            // Sending fails if the session has ended, which then has no tasks.
                             let _ = inboxes[&grant.session].send(grant);
                         }
                     };

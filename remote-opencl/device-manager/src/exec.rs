@@ -1,7 +1,9 @@
-//! `exec`: runs any OpenCL program through the remote library, over a private manager that lives as long as it does.
+//! `exec`: runs any OpenCL program through the remote library, over a private manager that lives as long as
+//! the program.
 //!
-//! The program gets the caller's environment with our ICD as the only one, so that nothing can run natively by
-//! mistake. Standard streams, working directory, signals and exit status pass through, and nothing is printed.
+//! The program gets the caller's environment with our ICD as the only one, so that nothing runs natively by
+//! mistake. Standard streams, working directory, signals and exit status pass through, and nothing is
+//! printed.
 
 mod environment;
 mod manager;
@@ -74,10 +76,10 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
-    /// Runs the program; its exit status, or 128 + n if signal n ended it.
+    /// Runs the program. Returns its exit status, or 128 + n if signal n ended it.
     ///
     /// # Errors
-    /// If the manager doesn't start.
+    /// The manager or the environment of the program can't be set up.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let Self {
             runtime,
@@ -123,7 +125,7 @@ impl ExecArgs {
     }
 }
 
-/// What env(1) says and returns when a program can't be started.
+/// Prints the message of env(1) for a program that can't be started, and returns env(1)'s exit status.
 #[expect(clippy::print_stderr, reason = "the program never ran: this is the command's own failure")]
 fn not_started(program: &std::ffi::OsStr, error: &std::io::Error) -> u8 {
     eprintln!("error: cannot run {}: {error}", program.display());

@@ -1,6 +1,8 @@
-//! From the commands of a Flush to what runs: ids become objects, ranges are checked, arguments are snapshotted.
+//! Turns the commands of a Flush into commands that can run: replaces ids by objects, checks ranges, and
+//! takes snapshots of arguments.
 //!
-//! This happens in the order of the session, so that a later release or argument does not reach back.
+//! This happens in the order of the session, so that a later release or argument does not affect earlier
+//! commands.
 
 use super::{Body, Launch, Operation, Waits};
 use crate::clock;
@@ -23,13 +25,13 @@ use opencl_sys::{
 };
 use std::sync::Arc;
 
-/// Most events in one wait list.
+/// Most events in a wait list.
 const MAX_WAIT: usize = 4096;
-/// Longest fill pattern of the standard.
+/// Longest fill pattern of the standard, in bytes.
 const MAX_PATTERN: usize = 128;
 
-/// What a message asks for, with what must be taken of it also where it fails: its transfer is over, its arguments
-/// count for later launches.
+/// The operation of a message. Its transfer and its arguments have been taken out even if the command fails:
+/// the transfer is over, and the arguments count for later launches.
 enum Asked {
     Launch(ClResult<Launch>),
     Write(v1::WriteBuffer, Source, Option<Hold>),
@@ -51,12 +53,12 @@ enum Asked {
     Nothing,
 }
 
-/// Memory for what the reads of a message bring, where that goes with their completions.
+/// Memory for the results of a message's reads, where these travel with the completions.
 #[derive(Debug)]
 pub enum Staging {
-    /// As much as [`staged_bytes`] says of all of them.
+    /// As many bytes as [`staged_bytes`] returns for all reads of the message.
     Held(Hold),
-    /// There is none: they fail.
+    /// There is no memory: the reads fail.
     Refused,
 }
 
@@ -69,7 +71,7 @@ impl Staging {
     }
 }
 
-/// How many bytes the command brings to be sent with its completion; none where it will be refused for itself.
+/// Number of bytes that the command's completion will carry; 0 if the command will be refused anyway.
 #[must_use]
 pub fn staged_bytes(command: &v1::Command, objects: &Objects) -> u64 {
     match &command.operation {
@@ -96,7 +98,8 @@ pub fn staged_bytes(command: &v1::Command, objects: &Objects) -> u64 {
 /// Makes a command of its message.
 ///
 /// # Errors
-/// [`TransferError`] where the client breaks the protocol. What the standard has a code for is an error in the item.
+/// [`TransferError`], if the client breaks the protocol. An error that has a code in the standard is an error
+/// within the item.
 pub fn item(
     command: v1::Command,
     objects: &Objects,
@@ -154,7 +157,7 @@ pub fn item(
     let queue = objects.queue(queue_id);
     let order = queue.as_ref().map_or(QueueOrder::InOrder, |queue| queue.order);
     let (wait, body) = if wait.len() > MAX_WAIT {
-        // The list is not kept until the command's turn to fail comes.
+        // The list is too long to keep until the command fails in its turn.
         (Vec::new(), Err(ClError(CL_INVALID_VALUE)))
     } else {
         (wait, queue.and_then(|queue| body(queue, asked, objects, (staging, message))))
@@ -169,7 +172,7 @@ pub fn item(
     })
 }
 
-/// Where the bytes of a write are; a transfer that exceeds the quota fails the command alone.
+/// The bytes of a write. A transfer that exceeds the quota fails only the command.
 fn source(
     data: Option<v1::Data>,
     transfers: &mut Transfers,
@@ -346,7 +349,7 @@ fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
     })
 }
 
-/// Checks that the buffer has these bytes, at least one.
+/// Checks that the buffer has these bytes, and that there is at least one.
 fn range(buffer: &Buffer, offset: u64, size: u64) -> ClResult<(usize, usize)> {
     let end = offset.checked_add(size).filter(|end| size > 0 && *end <= buffer.size as u64);
     let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));

@@ -1,4 +1,4 @@
-//! What the program sees: our ICD alone, and the address of its manager.
+//! The program's environment: our ICD alone, and the address of its manager.
 
 use anyhow::{Context as _, bail};
 use std::ffi::{OsStr, OsString};
@@ -11,33 +11,35 @@ use tempfile::TempDir;
 /// File name of the library that programs load.
 const ICD: &str = "libfpga_opencl_icd.so";
 
-/// Longest path of a folder for a unix socket: a socket's path has 108 bytes with its NUL.
+/// Longest path of a folder for a unix socket, in bytes: the path of a socket has at most 108 bytes with its
+/// NUL.
 const MAX_FOLDER_BYTES: usize = 80;
 
-/// The drop-in library, in a folder of its own beside this binary: nothing else shall be found there.
+/// The drop-in library, relative to the folder of this binary. Its folder contains no other library, since it
+/// becomes part of the program's library path.
 const DROP_IN: &str = "drop-in/libOpenCL.so.1";
 
-/// A private folder with the loader's view of the program; removed at the end.
+/// A private folder with the loader's configuration for the program; dropping the value removes it.
 #[derive(Debug)]
 pub struct Environment {
     folder: TempDir,
     library: Library,
 }
 
-/// How the program comes to us.
+/// How the program loads the library.
 #[derive(Debug)]
 pub enum Library {
-    /// By a loader that finds this driver only.
+    /// Through a loader that finds this driver only.
     Icd(PathBuf),
-    /// By our libOpenCL.so.1 in this folder.
+    /// As the libOpenCL.so.1 in this folder.
     DropIn(PathBuf),
 }
 
 impl Library {
-    /// The driver: the one that was named, or the one beside this binary.
+    /// The driver `named`, or the one beside this binary.
     ///
     /// # Errors
-    /// If it isn't there.
+    /// The file does not exist.
     pub fn icd(named: Option<PathBuf>) -> anyhow::Result<Self> {
         let path = match named {
             Some(path) => path,
@@ -55,7 +57,7 @@ impl Library {
     /// The drop-in library beside this binary.
     ///
     /// # Errors
-    /// If it isn't there.
+    /// The file does not exist.
     pub fn drop_in() -> anyhow::Result<Self> {
         let path = beside(DROP_IN)?;
         match (path.is_file(), path.parent()) {
@@ -78,7 +80,7 @@ impl Environment {
     /// Makes the folder.
     ///
     /// # Errors
-    /// The system's.
+    /// The folder or a file in it can't be made.
     pub fn new(library: Library) -> io::Result<Self> {
         let mut base = std::env::temp_dir();
         if base.as_os_str().len() > MAX_FOLDER_BYTES {
@@ -87,7 +89,7 @@ impl Environment {
         let folder = tempfile::Builder::new().prefix("fpga-exec-").tempdir_in(base)?;
         let vendors = vendors(folder.path());
         fs::create_dir(&vendors)?;
-        // Without the driver the folder stays empty, and a loader that the program brings along finds nothing.
+        // Without an ICD the folder stays empty, and a loader that the program brings along finds no driver.
         if let Library::Icd(icd) = &library {
             let mut line = icd.as_os_str().to_owned();
             line.push("\n");
@@ -96,19 +98,19 @@ impl Environment {
         Ok(Self { folder, library })
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The program with the caller's environment, but with us as the only OpenCL.
+    /// The program's command with the caller's environment, in which our library is the only OpenCL.
     pub fn command(&self, program: &OsStr, arguments: &[OsString], addresses: &str) -> Command {
         let mut command = Command::new(program);
         command
             .args(arguments)
             .env("OCL_ICD_VENDORS", vendors(self.folder()))
             .env("FPGA_DEVICE_MANAGERS", addresses)
-            // Another way into Khronos' loader.
+            // Khronos' loader also takes drivers from this variable.
             .env_remove("OCL_ICD_FILENAMES");
         if let Library::DropIn(folder) = &self.library {
             let mut folders = folder.as_os_str().to_owned();
@@ -118,7 +120,7 @@ impl Environment {
             }
             command.env("LD_LIBRARY_PATH", folders);
         }
-        // The private manager asks for no proof.
+        // The private manager requires no token and no certificate.
         for variable in ["FPGA_TOKEN", "FPGA_TOKEN_FILE", "FPGA_TLS_CA", "FPGA_TLS_CERT", "FPGA_TLS_KEY"] {
             command.env_remove(variable);
         }

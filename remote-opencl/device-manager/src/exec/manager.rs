@@ -15,10 +15,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long it gets to end in order once the program has ended; its sessions have ended by then.
+/// Time that the manager has to end in order after the program has ended; its sessions have ended by then.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How it is started.
+/// Settings of the private manager.
 #[derive(Debug)]
 pub struct Settings {
     pub runtime: OsString,
@@ -31,20 +31,20 @@ pub struct Settings {
     pub inherited: Inherited,
 }
 
-/// The manager's process, waited for or ended by [`Manager::stop`] and by dropping it.
+/// The manager's process; [`Manager::stop`] and dropping the value end it.
 #[derive(Debug)]
 pub struct Manager {
     child: Child,
     ended: bool,
-    /// Where it says that it is ready, until it did.
+    /// The pipe over which the manager sends its addresses when it is ready.
     pub(super) ready: File,
 }
 
 impl Manager {
-    /// Starts it.
+    /// Starts the manager.
     ///
     /// # Errors
-    /// The system's.
+    /// The pipe or the process can't be made.
     pub fn start(settings: &Settings, folder: &Path) -> anyhow::Result<Self> {
         // The writing end is inherited by the child, so it must not close on exec; it is closed here right after.
         let (ready, ready_of_child) = pipe2(OFlag::empty()).context("cannot make a pipe")?;
@@ -59,13 +59,14 @@ impl Manager {
         };
         let mut command = Command::new("/proc/self/exe");
         for (name, _) in std::env::vars_os() {
-            // Settings of the caller's other managers; where Intel's runtimes are is no setting.
+            // Settings of the caller's other managers. The location of Intel's runtimes is kept, since it is
+            // not a setting.
             let ours = name.as_encoded_bytes().starts_with(b"FPGA_");
             if ours && name != crate::runtime::INTEL_FOLDER_VARIABLE {
                 command.env_remove(&name);
             }
         }
-        // What is preloaded is meant for the program, and may be the drop-in library.
+        // Preloaded libraries are meant for the program, and may be the drop-in library.
         command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
         command
             .arg("serve")
@@ -77,9 +78,10 @@ impl Manager {
             .args(["--reconfiguration-time", &format!("{}us", settings.reconfiguration_time.as_micros())])
             .args(["--ready-file", &format!("/dev/fd/{}", ready_of_child.as_raw_fd())])
             .args(["--log", &settings.log])
-            // It is the program's own user's: what natively could be included still can.
+            // The manager runs for the program's own user, so sources may include what they could include
+            // natively.
             .args(["--confine-builds", "off"])
-            // What the program has left running ends with it.
+            // Tasks that the program has left running end with it.
             .args(["--drain-timeout", "0s"])
             .arg("--own-folder")
             .arg(folder)
@@ -99,7 +101,7 @@ impl Manager {
         Ok(Self { child, ended: false, ready: File::from(ready) })
     }
 
-    /// Takes note if it has ended.
+    /// Whether the manager has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         if !self.ended {
             self.ended = matches!(self.child.try_wait(), Ok(Some(_)) | Err(_));
@@ -107,10 +109,10 @@ impl Manager {
         self.ended
     }
 
-    /// Ends it: in order, or at once if that takes too long or a signal comes.
+    /// Ends the manager: in order, or at once if that takes too long or a signal comes.
     pub fn stop(&mut self, signals: &mut Signals) {
         if !self.has_ended() {
-            // It is our child and not waited for yet: the id is its own.
+            // The child has not been waited for, so its id is not reused yet.
             let _ = kill(self.pid(), Signal::SIGTERM);
             signals.until_ended(self, STOP_TIMEOUT);
         }
@@ -119,7 +121,7 @@ impl Manager {
 
     fn kill(&mut self) {
         if !self.has_ended() {
-            // Neither can fail for a child that was not waited for.
+            // Neither call can fail for a child that has not been waited for.
             let _ = self.child.kill();
             let _ = self.child.wait();
             self.ended = true;

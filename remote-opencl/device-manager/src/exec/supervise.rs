@@ -1,4 +1,4 @@
-//! One thread that waits for everything at once: signals to pass on, children that end, the manager getting ready.
+//! One thread waits for everything: signals to pass on, children that end, and the manager getting ready.
 
 use super::manager::Manager;
 use crate::process::{Inherited, Terminal, bind_to_parent};
@@ -14,13 +14,13 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long a manager may take to start: a vendor's runtime may compile its library the first time.
+/// Time that a manager has to start: a vendor's runtime may compile its library the first time.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longest list of addresses that a manager says.
+/// Longest list of addresses that is accepted from a manager, in bytes.
 const MAX_ADDRESSES: usize = 4096;
 
-/// What is passed on. The others stop, or tell of faults of this process itself.
+/// Signals that are passed on. The others stop a process, or report faults of this process.
 const PASSED_ON: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -39,33 +39,33 @@ pub struct Signals {
     inherited: Inherited,
 }
 
-/// How the start of a manager went.
+/// The result of starting a manager.
 #[derive(Debug)]
 pub enum Started {
-    /// It listens at these addresses, as in `FPGA_DEVICE_MANAGERS`.
+    /// The manager listens at these addresses, in the form of `FPGA_DEVICE_MANAGERS`.
     At(String),
     /// A signal came first.
     Interrupted(Signal),
 }
 
-/// A signal, and whether somebody meant this process alone or the terminal meant everybody.
+/// A signal, and whether it was sent to this process alone or to all processes of the terminal.
 #[derive(Debug, Clone, Copy)]
 struct Received {
     signal: Signal,
     from_terminal: bool,
 }
 
-/// The shell's exit status of a process that a signal ended.
+/// The shell's exit status for a process that a signal ended.
 #[must_use]
 pub fn status_of_signal(signal: Signal) -> u8 {
     u8::try_from(signal as i32).map_or(u8::MAX, |number| number.saturating_add(128))
 }
 
 impl Signals {
-    /// Blocks them.
+    /// Blocks the signals.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call fails.
     pub fn block() -> io::Result<Self> {
         let mut signals = SigSet::from_iter(PASSED_ON);
         signals.add(Signal::SIGCHLD);
@@ -74,7 +74,7 @@ impl Signals {
         Ok(Self { file, inherited })
     }
 
-    /// What children are to have instead.
+    /// The signal settings for children.
     pub fn inherited(&self) -> Inherited {
         self.inherited
     }
@@ -82,7 +82,7 @@ impl Signals {
     /// Waits until the manager is ready.
     ///
     /// # Errors
-    /// If it ends before, or takes too long. It has said why.
+    /// The manager ends before, or takes too long. It has logged the reason.
     pub fn until_ready(&mut self, manager: &mut Manager) -> anyhow::Result<Started> {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut addresses = Vec::new();
@@ -115,10 +115,10 @@ impl Signals {
         }
     }
 
-    /// Runs the program to its end; its exit status as a shell tells it.
+    /// Runs the program to its end. Returns its exit status as a shell reports it.
     ///
     /// # Errors
-    /// If it can't be started.
+    /// The program can't be started.
     pub fn run(&mut self, mut command: Command, manager: &mut Manager) -> io::Result<u8> {
         bind_to_parent(&mut command, self.inherited, Signal::SIGKILL, Terminal::Shared);
         let mut child = command.spawn()?;
@@ -127,20 +127,21 @@ impl Signals {
             if let Some(status) = child.try_wait()? {
                 return Ok(shell_status(status));
             }
-            // A dead manager is waited for, so that it does not linger; the program gets errors from OpenCL.
+            // Waits for a manager that has ended, so that it does not stay as a zombie; the program gets
+            // errors from OpenCL.
             manager.has_ended();
             self.wait(None, Instant::now() + Duration::from_secs(3600))?;
             while let Some(received) = self.next() {
-                // The terminal has sent it to the program itself.
+                // The terminal has sent the signal to the program itself.
                 if received.signal != Signal::SIGCHLD && !received.from_terminal {
-                    // The child is not waited for yet: the id is its own.
+                    // The child has not been waited for, so its id is not reused yet.
                     let _ = kill(pid, received.signal);
                 }
             }
         }
     }
 
-    /// Waits until the manager has ended, for so long, or until a signal wants it faster.
+    /// Waits until the manager has ended, the timeout has passed, or a terminating signal comes.
     pub fn until_ended(&mut self, manager: &mut Manager, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         while !manager.has_ended() && Instant::now() < deadline {
@@ -155,10 +156,10 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal or for `other`; which of them has come.
+    /// Waits for a signal or for `other`. Returns whether `other` is readable, and whether a signal came.
     fn wait(&self, other: Option<&std::fs::File>, deadline: Instant) -> io::Result<(bool, bool)> {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Rounded up, so that a wait never ends just before its deadline over and over.
+        // Rounded up, so that waits do not end just before the deadline again and again.
         let left = left + Duration::from_millis(1);
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         let mut files = vec![PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
@@ -174,7 +175,8 @@ impl Signals {
     fn next(&self) -> Option<Received> {
         let info = self.file.read_signal().ok().flatten()?;
         let signal = Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()?;
-        // Positive codes are the kernel's own, for a terminal's keys; kill(2) and its like have others.
+        // Signals from the keys of a terminal have positive codes, which only the kernel uses; those of
+        // kill(2) have others.
         Some(Received { signal, from_terminal: info.ssi_code > 0 && signal != Signal::SIGCHLD })
     }
 }
