@@ -18,9 +18,9 @@ use std::sync::Arc;
 /// Whether builds are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum ConfineBuilds {
-    /// Always: the manager does not start where the kernel can't.
+    /// Always: the manager does not start if the kernel can't.
     Required,
-    /// Where the kernel can; else a warning says that sources can read the manager's files.
+    /// If the kernel can; otherwise the manager warns that sources can read its files.
     Wanted,
     /// Never: sources can include the manager's files, as natively, and none of the client's.
     Off,

@@ -1,7 +1,8 @@
-//! Running a task that has its slots: all its commands into the vendor's queues, without a wait between them (B-2).
+//! Runs a task that has its slots: enqueues all its commands to the vendor's queues, without a wait between
+//! them (B-2).
 //!
-//! Completions come back one by one, by the vendor's callback through the session's channel; the task has ended when
-//! all its commands have.
+//! The vendor's callbacks report completions one by one through the session's channel. The task ends with the
+//! last of its commands.
 
 mod direct;
 mod enqueue;
@@ -26,67 +27,67 @@ use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Something to tell the client, in this order.
+/// A message to the client about a command. The order of reports is the order of the messages.
 #[derive(Debug)]
 pub enum Report {
-    /// A piece of what a read gives, before it has ended.
+    /// A piece of the result of a read that has not ended.
     Piece {
-        /// The event of the read.
+        /// Event of the read.
         event: EventId,
-        /// How long the whole is.
+        /// Length of the whole result, in bytes.
         length: u64,
-        /// Where the piece begins.
+        /// Offset of the piece.
         offset: u64,
-        /// It.
+        /// Bytes of the piece.
         data: Bytes,
-        /// What it is held by.
+        /// The governor's hold for the bytes.
         hold: Arc<Hold>,
     },
     /// A command has ended.
     Ended(Ended),
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Got {
-    /// These few bytes.
+    /// A short result, in full.
     Bytes(Bytes),
-    /// As many, all told in pieces before.
+    /// The length of a result that has been reported in pieces.
     Pieces(u64),
 }
 
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its event.
+    /// Event of the command.
     pub event: EventId,
-    /// 0 or the error.
+    /// 0 or the error code.
     pub status: i32,
-    /// When what happened, if anybody wants to know.
+    /// Times of the command, if they are measured.
     pub moments: Option<Moments>,
-    /// What a read gave.
+    /// The result of a read.
     pub data: Option<Got>,
-    /// What it did, in a word.
+    /// Name of the operation.
     pub operation: &'static str,
-    /// When the manager got it; 0 where nobody knows.
+    /// Time when the manager received the command, in ns of its monotonic clock; 0 if unknown.
     pub received: u64,
-    /// Whether the client knows.
+    /// Whether the client has been told.
     pub told: Told,
-    /// What an error goes back to.
+    /// The cause of an error.
     pub cause: Cause,
 }
 
-/// Whether the client knows already that a command has ended.
+/// Whether the client has been told that a command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// The vendor's thread has told it.
+    /// The vendor's thread has told the client.
     Yes,
-    /// The session has to.
+    /// The session must tell the client.
     No,
 }
 
 impl Ended {
-    /// One that never reached the device.
+    /// A command that ended without reaching the device.
     #[must_use]
     pub fn at_once(event: EventId, status: i32) -> Self {
         Self {
@@ -101,7 +102,7 @@ impl Ended {
         }
     }
 
-    /// One that failed before it was handed over.
+    /// A command that failed before it was handed over.
     #[must_use]
     pub fn failed(failed: Failed) -> Self {
         let Failed { event, status, cause } = failed;
@@ -109,14 +110,14 @@ impl Ended {
     }
 }
 
-/// The commands of one session that the vendor has.
+/// The commands of one session that have been enqueued to the vendor.
 #[derive(Debug)]
 pub struct Executor<N> {
     running: HashMap<EventId, Running>,
-    /// The commands with which others end that the vendor does not have.
+    /// For commands that the vendor does not have, the command with which they end.
     leaders: HashMap<EventId, EventId>,
     outstanding: HashMap<TaskId, Outstanding>,
-    /// Where the client can be told directly.
+    /// The ring over which a vendor's thread can tell the client directly.
     ring: Option<RingSender>,
     lender: Arc<Lender>,
     measured: Measured,
@@ -124,25 +125,25 @@ pub struct Executor<N> {
     launches: Option<Launches>,
 }
 
-/// Who hears how a session's launches end.
+/// The receiver of the outcomes of a session's launches.
 #[derive(Debug)]
 pub struct Launches {
-    /// That of the device.
+    /// Health of the device.
     pub health: Health,
-    /// Whose they are.
+    /// Tenant of the session.
     pub tenant: Tenant,
 }
 
-/// Which commands' moments are asked for: that takes four calls.
+/// The commands whose times are measured. Measuring one takes four calls of the vendor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measured {
-    /// All.
+    /// All commands.
     All,
-    /// Those of queues that show them.
+    /// Commands of queues with profiling.
     Shown,
 }
 
-/// How the end of a command gets from the vendor's thread to the session's.
+/// Passes the end of a command from the vendor's thread to the session's.
 pub trait Notify: Clone + Send + 'static {
     /// The command has ended with this status. Must not block.
     fn ended(&self, event: EventId, status: i32);
@@ -150,12 +151,12 @@ pub trait Notify: Clone + Send + 'static {
     fn piece_ended(&self, event: EventId);
 }
 
-/// A task that has not ended.
+/// A task with commands that have not ended.
 #[derive(Debug)]
 struct Outstanding {
-    /// Its commands that have not.
+    /// Number of commands that have not ended.
     left: usize,
-    /// Whether one of its kernels has been measured for the next task like it.
+    /// Whether one of its kernels has been measured for the profile of such tasks.
     sampled: bool,
 }
 
@@ -163,36 +164,36 @@ struct Outstanding {
 struct Running {
     task: TaskId,
     enqueued: Enqueued,
-    /// When it was enqueued, if anybody wants to know when it ran.
+    /// Time when the command was enqueued, in ns, if it is measured.
     measured_from: Option<u64>,
-    /// How many pieces of a read were told.
+    /// Number of pieces of a read that have been reported.
     told: usize,
     direct: Option<Arc<Direct>>,
-    /// Kept until the end: queue, buffers, kernel and arguments.
+    /// Kept until the end, since it owns queue, buffers, kernel and arguments.
     body: Body,
-    /// They end with it.
+    /// Commands that end with this one.
     followers: Vec<Follower>,
 }
 
 impl<N: Notify> Executor<N> {
-    /// Nothing runs.
+    /// An executor without commands.
     pub fn new(lender: Arc<Lender>, measured: Measured, notify: N) -> Self {
         let (running, leaders, outstanding) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { running, leaders, outstanding, ring: None, lender, measured, notify, launches: None }
     }
 
-    /// From now on somebody hears how launches end.
+    /// Reports the outcomes of launches from now on.
     pub fn tell_of_launches(&mut self, launches: Launches) {
         self.launches = Some(launches);
     }
 
-    /// From now on the client may be told by this ring what has ended.
+    /// Lets the vendor's threads tell the client over `ring` from now on.
     pub fn tell_by(&mut self, ring: RingSender) {
         self.ring = Some(ring);
     }
 
-    /// Enqueues the commands of a task that `used` is the place of. What ends at once, by an error, is added to
-    /// `reports`.
+    /// Enqueues the commands of a task; `used` is its use of the board. Commands that end at once, with an
+    /// error, are added to `reports`.
     ///
     /// Returns whether the task has ended with that.
     pub fn start(
@@ -203,11 +204,11 @@ impl<N: Notify> Executor<N> {
         reports: &mut Vec<Report>,
     ) -> bool {
         let mut broken: HashSet<QueueId> = HashSet::new();
-        // With the last command in each.
+        // The last command in each queue.
         let mut queues: BTreeMap<QueueId, (Arc<Queue>, Arc<Event>)> = BTreeMap::new();
         let mut expected = Expected::default();
         let mut outstanding = 0;
-        // A single command behind which nothing is that the client doesn't know of: its end overtakes nothing.
+        // The end of a single command may be told directly if the client has been told of all earlier ends.
         let overtakes_nothing = self.running.is_empty() && reports.is_empty();
         let mut commands = commands.into_iter().peekable();
         while let Some(Command { event, queue, order, wait, body }) = commands.next() {
@@ -273,14 +274,14 @@ impl<N: Notify> Executor<N> {
         }
     }
 
-    /// The vendor says that a piece of a command has ended: the client gets what it gave.
+    /// Handles the end of a piece of a command: reports the piece to the client.
     pub fn piece_ended(&mut self, event: EventId, reports: &mut Vec<Report>) {
         if let Some(running) = self.running.get_mut(&event) {
             running.tell_pieces(event, reports);
         }
     }
 
-    /// The vendor says that a command has ended. Returns the task, if it was its last command.
+    /// Handles the end of a command. Returns its task if this was the last command of the task.
     pub fn finish(
         &mut self,
         event: EventId,
@@ -342,7 +343,7 @@ impl<N: Notify> Executor<N> {
         self.measured == Measured::All || body.queue.times == Times::Shown
     }
 
-    /// How the end of a command is told directly; `None` where there is more to tell than the end.
+    /// The direct report of the command's end; `None` if the report has more than the status.
     fn direct(
         &self,
         body: &Body,
@@ -363,11 +364,11 @@ impl<N: Notify> Executor<N> {
     }
 
     fn watch(&self, event: EventId, enqueued: &Enqueued, direct: Option<Arc<Direct>>) {
-        // The last piece is told with the whole.
+        // The last piece is reported with the whole command.
         if let Some((_, parts)) = enqueued.parts().split_last() {
             for part in parts {
                 let notify = self.notify.clone();
-                // Without the callback the piece is told later.
+                // If the callback can't be set, the piece is reported later.
                 let _ = vendor::on_end(part, move |_| notify.piece_ended(event));
             }
         }
@@ -379,7 +380,7 @@ impl<N: Notify> Executor<N> {
             notify.ended(event, status);
         };
         if vendor::on_end(enqueued.event(), ended).is_err() {
-            // A runtime without callbacks: wait here, correct if slow.
+            // The runtime has no callbacks: waiting here is correct but slow.
             let status = match enqueued.event().wait() {
                 Ok(()) => 0,
                 Err(error) => error.0,
@@ -398,7 +399,8 @@ impl<N: Notify> Executor<N> {
             && list.is_empty()
             && body.queue.order == QueueOrder::OutOfOrder
         {
-            // All that it waits for has ended. To the vendor an empty list would mean all before it in the queue.
+            // All events of the wait list have ended. The vendor would take an empty list for all earlier
+            // commands of the queue.
             return Ok(None);
         }
         enqueue(body, &mut list).map(Some).map_err(|error| error.0)
@@ -428,7 +430,7 @@ impl Running {
             if size <= MAX_INLINE_BYTES {
                 return Some(Got::Bytes(bytes));
             }
-            // Each piece is a slice of all of it.
+            // Each piece is a slice of the whole result.
             let hold = Arc::new(self.body.hold.take()?);
             for offset in (0..size).step_by(MAX_CHUNK_BYTES) {
                 let data = bytes.slice(offset..size.min(offset + MAX_CHUNK_BYTES));

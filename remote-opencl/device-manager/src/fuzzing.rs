@@ -1,6 +1,6 @@
-//! What fuzz targets drive, over the real runtime: a session, and the manager's side of a tenant process.
+//! Entry points of fuzz targets, over a real runtime: a session, and the manager's side of a tenant process.
 //!
-//! Both are the code that serves; what is made for them here is the peer alone.
+//! Both run the code of the service; only the peer is artificial.
 
 use crate::config::Config;
 use crate::dispatcher::{Dispatcher, SessionId, Tenant};
@@ -27,13 +27,14 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 use tonic::Status;
 
-/// Bytes that a session may have of buffers, and all of them of segments: what a device does with them takes time.
+/// Most bytes of buffers of a session, all of which may be in segments. The limit bounds the time that a
+/// device needs.
 const MEMORY_BYTES: u64 = 16 << 20;
-/// A session that takes longer hangs.
+/// A session that takes longer counts as hung.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The parts of a manager without flags, and whose turn it is: what is left behind is counted for all. The runtime is that
-/// of the environment.
+/// The parts of a manager without flags. The lock gives them to one caller at a time, since the counts of
+/// leftovers are global. The environment names the runtime.
 static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
     let quota = Quota { memory: MEMORY_BYTES, upload: MEMORY_BYTES, ..Quota::default() };
     let settings = Settings::new(Current { default_quota: quota, ..Current::default() });
@@ -50,15 +51,15 @@ static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
     shared.map(|shared| Mutex::new(Arc::new(shared))).map_err(|error| error.to_string())
 });
 
-/// The parts, for the caller alone.
+/// The parts, locked for the caller.
 pub(crate) fn shared() -> Result<MutexGuard<'static, Arc<Shared>>, String> {
     SHARED.as_ref().map(lock).map_err(Clone::clone)
 }
 
-/// The messages of a client that says all of them and goes.
+/// A client that sends these messages and disconnects.
 struct Messages {
     left: std::vec::IntoIter<v1::ClientMessage>,
-    /// What the client opens first: the socket for descriptors.
+    /// The side socket, which the client opens first.
     side: Option<(SessionId, UnixStream)>,
     shared: Arc<Shared>,
 }
@@ -67,28 +68,28 @@ impl Incoming for Messages {
     async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         if let Some((session, side)) = self.side.take() {
             self.shared.router.send(session, Input::Side(Side::of(side.into())));
-            // What comes from elsewhere is taken first.
+            // The session takes input from elsewhere before messages of the client.
             tokio::task::yield_now().await;
         }
         Ok(self.left.next().map(|message| message.encode_to_vec().into()))
     }
 }
 
-/// What a session has left behind, all of which should be nothing.
+/// The leftovers of a session; all fields should be 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Left {
-    /// Tasks that run.
+    /// Number of running tasks.
     pub running: usize,
-    /// Tasks that wait.
+    /// Number of waiting tasks.
     pub waiting: usize,
-    /// Bytes that the governor counts: messages, data on its way, shared memory, the session itself.
+    /// Bytes that the governor counts: messages, data in transit, shared memory, and the session itself.
     pub bytes: u64,
 }
 
-/// Serves a session whose client sends these messages and goes.
+/// Serves a session whose client sends these messages and disconnects.
 ///
 /// # Errors
-/// There is no OpenCL runtime, the system refuses something, or the session hangs.
+/// There is no OpenCL runtime, a call of the system fails, or the session hangs.
 pub fn session(messages: Vec<v1::ClientMessage>) -> Result<Left, String> {
     let shared = shared()?;
     let failed = |error: std::io::Error| error.to_string();

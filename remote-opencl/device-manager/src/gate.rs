@@ -1,8 +1,9 @@
-//! Whether a session may have the device reconfigured to a bitstream (B-8): a question with an interface, so that a
-//! registry can answer it. Alone a flag does.
+//! Decides whether a session may have the device reconfigured to a bitstream (B-8). The gate is a trait, so
+//! that a registry can decide; without one, a flag does.
 //!
-//! It is asked once per session and bitstream, when a program is made of it, and not at all where the bitstream is
-//! resident: nothing has to be reconfigured then. When the load happens is the dispatch's business.
+//! The gate is asked once per session and bitstream, when a program is made of the bitstream. It is not asked
+//! if the bitstream is resident, since nothing has to be reconfigured then. The dispatch decides when the
+//! bitstream is loaded.
 
 use crate::catalogue::Catalogue;
 use crate::dispatcher::{Dispatcher, SessionId, Tenant};
@@ -16,19 +17,19 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Most bitstreams of a session of which the answer is remembered.
+/// Most bitstreams per session whose permission is remembered.
 const MAX_REMEMBERED: usize = 1024;
 
-/// The flags.
+/// Flags about reconfigurations.
 #[derive(Debug, Clone, Args)]
 pub struct GateArgs {
-    /// Which sessions may have the device reconfigured: all, none, or those that come while no other session's kernels
-    /// run or wait. Who may not gets `CL_OUT_OF_RESOURCES`, and what is resident is free to all.
+    /// Which sessions may have the device reconfigured: all, none, or those that ask while no other session's
+    /// kernels run or wait. A refused session gets `CL_OUT_OF_RESOURCES`; resident bitstreams are free to all.
     #[arg(long, env = "FPGA_MAY_RECONFIGURE", default_value = "always")]
     pub may_reconfigure: MayReconfigure,
 
-    /// How long a session whose client wants it so (FPGA_RECONNECT=resume) is kept after its connection was lost; 0s:
-    /// not at all.
+    /// How long a session whose client wants to resume it (FPGA_RECONNECT=resume) is kept after its connection
+    /// was lost; 0s: not at all.
     #[arg(long, env = "FPGA_RECONNECT_GRACE", default_value = "10s", value_parser = humane::duration)]
     pub reconnect_grace: Duration,
 
@@ -37,7 +38,7 @@ pub struct GateArgs {
     pub preload: Vec<String>,
 }
 
-/// Who answers where no registry does: a flag.
+/// The gate that is set by a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MayReconfigure {
     /// Every session.
@@ -48,58 +49,58 @@ pub enum MayReconfigure {
     WhenIdle,
 }
 
-/// Answers the question.
+/// Decides about reconfigurations.
 pub trait Gate: fmt::Debug + Send + Sync {
-    /// May this session reconfigure this device to this bitstream, now and for as long as the session lives? Must not
-    /// block: what takes time is [`Answer::Later`].
+    /// Decides whether this session may reconfigure this device to this bitstream, now and as long as the
+    /// session lives. It must not block; a decision that takes time is [`Answer::Later`].
     fn may_reconfigure(&self, question: &Question) -> Answer;
 }
 
-/// What is asked.
+/// A session's wish to reconfigure the device.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// Who asks.
+    /// Session that asks.
     pub session: SessionId,
-    /// Whose session that is.
+    /// Tenant of the session.
     pub tenant: Tenant,
     /// Id of the device on its node.
     pub device: String,
-    /// What is to be loaded.
+    /// Bitstream to load.
     pub bitstream: Digest,
-    /// What that is called.
+    /// Name or digest of the bitstream.
     pub name: BitstreamId,
-    /// What other sessions do on the device.
+    /// Whether other sessions use the device.
     pub others: Others,
 }
 
-/// What other sessions do on the device.
+/// Whether other sessions use the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// Nothing that needs a slot.
+    /// No other session needs a slot.
     Idle,
-    /// Their kernels run or wait.
+    /// Kernels of other sessions run or wait.
     Busy,
 }
 
-/// What the one who answers says.
+/// A gate's answer.
 pub enum Answer {
-    /// This.
+    /// The decision.
     Now(Verdict),
-    /// What this says, which is called on a thread of its own and may take its time. What the session sends meanwhile
-    /// waits.
+    /// A function that returns the decision. It runs on a thread of its own and may take long; later messages
+    /// of the session wait.
     Later(Box<dyn FnOnce() -> Verdict + Send>),
 }
 
-/// Yes, or no and why.
+/// A decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may.
+    /// The session may.
     Allowed,
-    /// It may not, for that reason, which the client is told.
+    /// The session may not, for this reason, which the client gets.
     Refused(String),
 }
 
-/// Why a session may not have what it wants; in words for whoever reads logs.
+/// A refusal with its reason, worded for logs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this session may not reconfigure device {device} to bitstream {bitstream}: {reason}")]
 pub struct Refusal {
@@ -108,12 +109,12 @@ pub struct Refusal {
     reason: String,
 }
 
-/// A session's way to the gate. Clones remember together.
+/// A session's access to the gate. Clones share what is remembered.
 #[derive(Debug, Clone)]
 pub struct Asker {
-    /// Who answers.
+    /// The gate that decides.
     pub gate: Arc<dyn Gate>,
-    /// Who knows what is resident.
+    /// The dispatcher, which knows the resident bitstreams.
     pub dispatcher: Arc<Dispatcher>,
     /// Names of bitstreams.
     pub catalogue: Arc<Catalogue>,
@@ -121,19 +122,19 @@ pub struct Asker {
     pub metrics: Metrics,
     /// Id of the device.
     pub device: String,
-    /// Who asks.
+    /// Session that asks.
     pub session: SessionId,
-    /// For whom.
+    /// Tenant of the session.
     pub tenant: Tenant,
-    /// What it may.
+    /// Bitstreams that the session may have.
     pub allowed: Arc<Mutex<HashSet<Digest>>>,
 }
 
-/// What came of asking.
+/// The result of asking the gate.
 pub enum Asked {
-    /// The answer.
+    /// The decision.
     Decided(Result<(), Refusal>),
-    /// It comes of this, which may take its time.
+    /// A function that waits for the decision.
     Later(Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
 }
 
@@ -150,7 +151,7 @@ impl Gate for MayReconfigure {
 }
 
 impl Asker {
-    /// Whether the session may have these bitstreams.
+    /// Asks whether the session may have these bitstreams.
     #[must_use]
     pub fn ask(&self, bitstreams: &[Digest]) -> Asked {
         let mut open: Vec<(Digest, Box<dyn FnOnce() -> Verdict + Send>)> = Vec::new();
@@ -184,7 +185,7 @@ impl Asker {
         }))
     }
 
-    /// The same, on a thread that may wait.
+    /// Like [`Self::ask`], on a thread that may wait.
     ///
     /// # Errors
     /// The refusal.
@@ -199,7 +200,7 @@ impl Asker {
         match verdict {
             Verdict::Allowed => {
                 let mut allowed = lock(&self.allowed);
-                // Who has so many is asked again.
+                // A session with that many bitstreams asks again.
                 if allowed.len() >= MAX_REMEMBERED {
                     allowed.clear();
                 }

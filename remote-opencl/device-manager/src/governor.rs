@@ -1,16 +1,20 @@
-//! How many bytes clients make the manager hold: one governor for all of them, an account for each tenant, a budget for
-//! each session.
+//! Limits the bytes that clients make the manager hold: one governor for all clients, an account for each
+//! tenant, a budget for each session.
 //!
-//! There are two kinds of bytes. *Lasting* ones stay until their client gives them back (segments, and what a session
-//! takes by itself): where the limit is reached the next ones are refused. *Passing* ones go without the client's doing
-//! (messages, staged data, what waits to be sent): where the limit is reached the client is not read until some have gone.
+//! There are two kinds of bytes. *Lasting* bytes stay until their client gives them back (segments, and the
+//! fixed needs of a session); at the limit, further requests are refused. *Passing* bytes are freed without
+//! the client's doing (messages, staged data, messages that wait to be sent); at the limit, the manager stops
+//! reading from the client until some are freed.
 //!
-//! What must stay true, so that the governor bounds memory and never stops anybody for ever:
+//! These rules keep memory bounded and every client able to continue:
 //!
-//! - [`Budget::try_hold`] and [`Budget::lasting`] never bring an account above its limit; what is refused changes nothing.
-//! - A session has [`OWN_BYTES`] that nobody else can take: small commands never wait for other sessions.
-//! - Who waits for bytes holds none that only another message of its own client would free; who does is refused instead.
-//! - More than there can ever be is refused at once.
+//! - [`Budget::try_hold`] and [`Budget::lasting`] never raise an account above its limit; a refusal changes
+//!   nothing.
+//! - A session has [`OWN_BYTES`] that no other session can take: small commands never wait for other
+//!   sessions.
+//! - A session that waits for bytes holds none that only another message of its own client would free; if it
+//!   does, it is refused instead.
+//! - A request for more bytes than the limit is refused at once.
 
 use fpga_net::memory::MemoryLimit;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
@@ -19,46 +23,48 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Passing bytes that each session has for itself.
+/// Passing bytes that each session has for itself alone.
 pub const OWN_BYTES: u64 = 1 << 20;
 
-/// What decoding a message may take beside its encoded bytes without asking the governor.
+/// Bytes that decoding a message may take, besides its encoded bytes, without asking the governor.
 pub const DECODING_BYTES: u64 = 4 << 20;
 
-/// What may wait in a session's connection for its socket.
+/// Most bytes in a session's connection that wait for the socket.
 pub const SEND_BUFFER_BYTES: usize = 1 << 20;
 
-/// A thread's stack as far as it is used, the runtime, and the connection's own state.
+/// Bytes of a session's thread: its stack as far as it is used, its async runtime, and the state of its
+/// connection.
 const THREAD_BYTES: u64 = 512 << 10;
 
-/// Windows of HTTP/2 are between these: less would slow every client down, more makes none faster.
+/// Bounds of an HTTP/2 window. Less would slow every client down; more makes none faster.
 const WINDOW_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
 
-/// Without any limit known.
+/// Memory of the process that is assumed if no limit is known.
 const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 
-/// With less a tenant could not have a session, or no room beside it.
+/// Least bytes for clients. With less, a tenant could not have a session or would have no bytes besides it.
 pub const LEAST_BYTES: u64 = 64 << 20;
 
-/// The most bytes of an account.
+/// The limits of an account, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Bytes that stay until their client gives them back.
     pub lasting: u64,
-    /// Bytes that go by themselves.
+    /// Bytes that are freed without the client's doing.
     pub passing: u64,
 }
 
-/// Who has to agree to lasting bytes, too: where a process serves for another, the one that counts those of all.
+/// The governor of another process that must agree to lasting bytes: a tenant process asks the manager, which
+/// counts the bytes of all tenants.
 pub trait Above: std::fmt::Debug + Send + Sync {
-    /// Holds so many until the value is dropped; nothing where there are none left.
+    /// Holds the bytes until the value is dropped; `None` if there are not enough left.
     fn hold(&self, bytes: u64) -> Option<Box<dyn HeldAbove>>;
 }
 
-/// What is held above, until this is dropped.
+/// Bytes held in the other process, until the value is dropped.
 pub trait HeldAbove: std::fmt::Debug + Send + Sync {}
 
-/// The governor of a manager. Clones are the same.
+/// The governor of a process. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Governor(Arc<Inner>);
 
@@ -68,11 +74,11 @@ struct Inner {
     of_tenant: Limits,
     above: Option<Box<dyn Above>>,
     freed: Notify,
-    /// How many want to hear of freed bytes.
+    /// Number of [`Watch`] values.
     watched: AtomicUsize,
 }
 
-/// A tenant's account. Clones are the same.
+/// A tenant's account. Clones share it.
 #[derive(Debug, Clone)]
 pub struct TenantAccount(Arc<OfTenant>);
 
@@ -80,11 +86,11 @@ pub struct TenantAccount(Arc<OfTenant>);
 struct OfTenant {
     account: Account,
     governor: Governor,
-    /// How many of its sessions want to hear of freed bytes.
+    /// Number of [`Watch`] values of the tenant's sessions.
     watched: AtomicUsize,
 }
 
-/// What is held, and the limits of it.
+/// The bytes that are held, and their limits.
 #[derive(Debug)]
 struct Account {
     lasting: AtomicU64,
@@ -92,21 +98,21 @@ struct Account {
     limits: Limits,
 }
 
-/// A session's budget. Clones are the same.
+/// A session's budget. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<OfSession>);
 
 #[derive(Debug)]
 struct OfSession {
     tenant: TenantAccount,
-    /// Of [`OWN_BYTES`].
+    /// Bytes held of [`OWN_BYTES`].
     own: AtomicU64,
-    /// On the tenant's account.
+    /// Bytes held on the tenant's account.
     shared: AtomicU64,
     _session: Option<Lasting>,
 }
 
-/// Passing bytes that a session holds, until this is dropped.
+/// Passing bytes that a session holds; dropping the value frees them.
 #[derive(Debug)]
 pub struct Hold {
     budget: Budget,
@@ -114,14 +120,14 @@ pub struct Hold {
     pocket: Pocket,
 }
 
-/// Where held bytes are counted.
+/// The account that counts held bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pocket {
     Own,
     Shared,
 }
 
-/// Lasting bytes, until this is dropped.
+/// Lasting bytes; dropping the value frees them.
 #[derive(Debug)]
 pub struct Lasting {
     tenant: TenantAccount,
@@ -129,21 +135,21 @@ pub struct Lasting {
     above: Option<Box<dyn HeldAbove>>,
 }
 
-/// Why bytes can't be held.
+/// The reason why bytes can't be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are too many now.
+    /// Too many bytes are held now.
     NotNow,
-    /// It is more than there can ever be.
+    /// The limit is less than the request.
     Never,
 }
 
-/// Somebody who hears of freed bytes, until this is dropped.
+/// A session that waits for freed bytes; dropping the value ends the wait.
 #[derive(Debug)]
 pub struct Watch(TenantAccount);
 
 impl Limits {
-    /// Two thirds for what lasts, one for what passes.
+    /// Divides `bytes`: two thirds for lasting and one third for passing bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Self {
         let passing = bytes / 3;
@@ -157,15 +163,16 @@ impl Limits {
     }
 }
 
-/// What clients may make the manager hold unless somebody says otherwise: three quarters of what its process may use and the
-/// store of bitstreams, of this limit, leaves over. The rest is the vendor's runtime and the manager itself.
+/// Default limit of the bytes that clients may make the manager hold: three quarters of the process's memory
+/// less `store_limit`, which is the limit of the store of bitstreams. The rest is for the vendor's runtime
+/// and the manager itself.
 #[must_use]
 pub fn default_limit(store_limit: u64) -> u64 {
     clients_part(process_memory(), store_limit)
 }
 
-/// How many bytes of bitstreams are kept unless somebody says otherwise: a quarter of what the process may use, and at most
-/// 1 GiB. The store's bytes are the process's own memory, and in a folder too where one is given.
+/// Default limit of the store of bitstreams: a quarter of the process's memory, at most 1 GiB. The store's
+/// bytes are in the memory of the process, and also in a folder if one is given.
 #[must_use]
 pub fn default_store_limit() -> u64 {
     (process_memory() / 4).min(1 << 30)
@@ -175,19 +182,20 @@ fn process_memory() -> u64 {
     MemoryLimit::of_this_process().map_or(UNKNOWN_MEMORY_BYTES, |limit| limit.bytes)
 }
 
-/// Where the store could have more than half, by a flag, clients still get their part of half.
+/// The part of clients. If a flag gives the store more than half of the memory, clients get their part of one
+/// half.
 fn clients_part(memory: u64, store_limit: u64) -> u64 {
     (memory - store_limit.min(memory / 2)) / 4 * 3
 }
 
 impl Governor {
-    /// Nobody holds anything.
+    /// A governor with these limits; no bytes are held.
     #[must_use]
     pub fn new(manager: Limits, of_tenant: Limits) -> Self {
         Self::with(manager, of_tenant, None)
     }
 
-    /// That of a process with one tenant, which may hold so much as far as the one above agrees.
+    /// The governor of a process with one tenant, whose lasting bytes `above` must also agree to.
     #[must_use]
     pub fn below(above: Box<dyn Above>, of_tenant: Limits) -> Self {
         Self::with(of_tenant, of_tenant, Some(above))
@@ -207,19 +215,19 @@ impl Governor {
         }))
     }
 
-    /// One that limits nothing.
+    /// A governor without limits.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::new(Limits::none(), Limits::none())
     }
 
-    /// What each tenant may have.
+    /// Limits of each tenant.
     #[must_use]
     pub fn of_tenant(&self) -> Limits {
         self.0.of_tenant
     }
 
-    /// A new account.
+    /// A new account for a tenant.
     #[must_use]
     pub fn tenant(&self) -> TenantAccount {
         let account = Account::new(self.0.of_tenant);
@@ -227,15 +235,15 @@ impl Governor {
         TenantAccount(Arc::new(OfTenant { account, governor: self.clone(), watched }))
     }
 
-    /// How much of a stream may be on its way: a window of HTTP/2.
+    /// Size of an HTTP/2 window, in bytes.
     #[must_use]
     pub fn window_bytes(&self) -> u32 {
         let part = (self.0.of_tenant.passing / 16).clamp(*WINDOW_BYTES.start(), *WINDOW_BYTES.end());
-        // At most the end of WINDOW_BYTES, 4 MiB: it fits.
+        // The part is at most the end of WINDOW_BYTES, 4 MiB, so it fits.
         u32::try_from(part).unwrap_or(u32::MAX)
     }
 
-    /// How many connections may have no session yet. Each takes a thread, a few short messages and frames.
+    /// Most connections without a session. Each takes a thread, a few short messages, and frames.
     #[must_use]
     pub fn unproven(&self) -> usize {
         const EACH_BYTES: u64 = 512 << 10;
@@ -245,7 +253,8 @@ impl Governor {
         usize::try_from(part.clamp(LEAST, MOST)).unwrap_or(usize::MAX)
     }
 
-    /// What a session takes by itself: windows and buffers of its connection, a message and its decoding, its own bytes.
+    /// Lasting bytes of a session: windows and buffers of its connection, a message and its decoding, its own
+    /// bytes, and its thread.
     fn session_bytes(&self) -> u64 {
         u64::from(self.window_bytes())
             + SEND_BUFFER_BYTES as u64
@@ -255,7 +264,7 @@ impl Governor {
             + THREAD_BYTES
     }
 
-    /// How many lasting and passing bytes are held.
+    /// Lasting and passing bytes that are held.
     #[must_use]
     pub fn held(&self) -> Limits {
         self.0.manager.held()
@@ -277,8 +286,8 @@ impl Account {
         Limits { lasting: self.lasting.load(Ordering::SeqCst), passing: self.passing.load(Ordering::SeqCst) }
     }
 
-    /// From here on who holds shared bytes is not read on. Below the limit, since each message may still add what it
-    /// brings to be sent.
+    /// Whether the manager stops reading from sessions that hold shared bytes. The threshold is below the
+    /// limit, since each message that is read may add bytes to be sent.
     fn is_pressed(&self) -> bool {
         self.passing.load(Ordering::SeqCst) >= self.limits.passing / 8 * 7
     }
@@ -292,7 +301,7 @@ impl Account {
     }
 }
 
-/// Adds to what is held, unless that would exceed the limit.
+/// Adds to the held bytes, unless that would exceed the limit.
 fn take(held: &AtomicU64, bytes: u64, limit: u64) -> bool {
     let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
     held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
@@ -307,7 +316,7 @@ impl TenantAccount {
         &self.0.governor.0.manager
     }
 
-    /// Holds lasting bytes; nothing where the tenant, or all tenants together, have what they may.
+    /// Holds lasting bytes; `None` if the tenant, or all tenants together, would exceed their limit.
     #[must_use]
     pub fn lasting(&self, bytes: u64) -> Option<Lasting> {
         let mut lasting = self.lasting_here(bytes)?;
@@ -329,10 +338,10 @@ impl TenantAccount {
         Some(Lasting { tenant: self.clone(), bytes, above: None })
     }
 
-    /// The budget of a new session; nothing where there is not even that much left.
+    /// The budget of a new session; `None` if the lasting bytes of a session are not available.
     #[must_use]
     pub fn session(&self) -> Option<Budget> {
-        // The one above has counted the session where it began.
+        // The process above has already counted the session.
         let session = self.lasting_here(self.0.governor.session_bytes())?;
         Some(Budget::new(self.clone(), Some(session)))
     }
@@ -372,7 +381,7 @@ impl Budget {
     /// Holds passing bytes, the session's own ones first.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing is held then.
+    /// [`Refusal`], if a limit would be exceeded; nothing is held then.
     pub fn try_hold(&self, bytes: u64) -> Result<Hold, Refusal> {
         if take(&self.0.own, bytes, OWN_BYTES) {
             return Ok(self.held_in(Pocket::Own, bytes));
@@ -385,8 +394,8 @@ impl Budget {
         Err(if bytes > most { Refusal::Never } else { Refusal::NotNow })
     }
 
-    /// Holds bytes that are there already, whatever the limits: what answers the message that is being handled. Who is
-    /// above a limit is not read on.
+    /// Holds bytes that are in memory already, whatever the limits: the answer to the message that is being
+    /// handled. The manager stops reading from sessions above a limit.
     #[must_use]
     pub fn hold(&self, bytes: u64) -> Hold {
         if take(&self.0.own, bytes, OWN_BYTES) {
@@ -403,27 +412,28 @@ impl Budget {
         Hold { budget: self.clone(), bytes, pocket }
     }
 
-    /// Holds lasting bytes, as [`TenantAccount::lasting`].
+    /// Holds lasting bytes, like [`TenantAccount::lasting`].
     #[must_use]
     pub fn lasting(&self, bytes: u64) -> Option<Lasting> {
         self.0.tenant.lasting(bytes)
     }
 
-    /// How many passing bytes the session holds.
+    /// Number of passing bytes that the session holds.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.0.own.load(Ordering::SeqCst) + self.0.shared.load(Ordering::SeqCst)
     }
 
-    /// Whether it holds bytes that others want: it is not read on.
+    /// Whether the session holds shared bytes of an account that is nearly used up. The manager then stops
+    /// reading from it.
     #[must_use]
     pub fn is_pressed(&self) -> bool {
         let shared = self.0.shared.load(Ordering::SeqCst) > 0;
         shared && (self.0.tenant.0.account.is_pressed() || self.0.tenant.manager().is_pressed())
     }
 
-    /// Whether it holds bytes that a session waits for: one of its tenant, or of any tenant where all of them together
-    /// have half of what they may.
+    /// Whether the session holds shared bytes that another session waits for: one of the same tenant, or one
+    /// of any tenant if half of the passing bytes of all are held.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         let tenant = &self.0.tenant.0;
@@ -433,19 +443,20 @@ impl Budget {
         shared && (tenant.watched.load(Ordering::SeqCst) > 0 || all || self.is_pressed())
     }
 
-    /// Whether it holds bytes of an account that is above its limit.
+    /// Whether the session holds bytes of an account that is above its limit.
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
         let shared = self.0.shared.load(Ordering::SeqCst) > 0;
         shared && (self.0.tenant.0.account.is_overdrawn() || self.0.tenant.manager().is_overdrawn())
     }
 
-    /// Ready when bytes have been freed since it was made, while somebody watches. Watch, make this, look, then await it.
+    /// Completes when bytes have been freed since this call, provided that a [`Watch`] exists. First call
+    /// [`Self::watch`], then this, then check for bytes, then await.
     pub fn freed(&self) -> Notified<'_> {
         self.0.tenant.0.governor.0.freed.notified()
     }
 
-    /// Has [`Self::freed`] told of.
+    /// Makes freed bytes complete [`Self::freed`], until the value is dropped.
     #[must_use]
     pub fn watch(&self) -> Watch {
         let tenant = self.0.tenant.clone();
@@ -454,7 +465,7 @@ impl Budget {
         Watch(tenant)
     }
 
-    /// The most passing bytes that may ever be held at once.
+    /// Most passing bytes that the tenant may hold at once.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.0.tenant.0.account.limits.passing
@@ -462,7 +473,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// One without limits.
+    /// A budget without limits.
     fn default() -> Self {
         Self::new(Governor::unlimited().tenant(), None)
     }
@@ -476,7 +487,7 @@ impl Drop for Watch {
 }
 
 impl Hold {
-    /// As much of it as `bytes`, as a value of its own.
+    /// Splits off `bytes`, or all if there are fewer, as a value of its own.
     #[must_use]
     pub fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
@@ -484,7 +495,7 @@ impl Hold {
         Self { budget: self.budget.clone(), bytes, pocket: self.pocket }
     }
 
-    /// How many bytes.
+    /// Number of bytes held.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -1,7 +1,8 @@
-//! The first message of a session, and who sends it: a session begins when its tenant is proved and has a place.
+//! The first message of a session, and the identity of its sender. A session begins when its tenant is proved
+//! and has a place.
 //!
-//! What the connection proves is a user of this node (by the kernel), a certificate, or nothing but an address. Where
-//! there are tokens, each session has to show one, and is that token's tenant.
+//! A connection proves a user of this node (by the kernel), a certificate, or only an address. If the manager
+//! has tokens, each session has to show one and belongs to that token's tenant.
 
 use crate::dispatcher::Tenant;
 use crate::governor::Budget;
@@ -17,33 +18,33 @@ use prost::Message as _;
 use std::time::Duration;
 use tonic::Status;
 
-/// How long a client may take for its Hello.
+/// Time that a client has to send its Hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest part of a client's name that is kept.
+/// Longest part of a client's name that is kept, in bytes.
 const MAX_NAME: usize = 64;
 
-/// What proves a tenant.
+/// The proof that a client must give of its tenant.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// The connection: `--tokens` wasn't given.
+    /// The connection; `--tokens` is not set.
     Connection,
     /// A token.
     Token(Tokens),
-    /// A token if there is one, else the connection (`--tokens-optional`).
+    /// A token if the client sends one, otherwise the connection (`--tokens-optional`).
     TokenOrConnection(Tokens),
 }
 
-/// What a client wants.
+/// The request of a client's first message.
 #[derive(Debug)]
 pub enum Greeting {
     /// A new session.
     New(Greeted),
-    /// To go on with one.
+    /// Resume a session.
     Resume {
-        /// Whose it is.
+        /// Tenant of the client.
         tenant: Tenant,
-        /// Which, and what of it the client has.
+        /// Id of the session, and the messages that the client has received.
         resume: v1::Resume,
     },
 }
@@ -51,24 +52,24 @@ pub enum Greeting {
 /// A session that may begin.
 #[derive(Debug)]
 pub struct Greeted {
-    /// Whether it may be resumed.
+    /// Whether the session may be resumed.
     pub resumable: bool,
-    /// Whose it is.
+    /// Tenant of the session.
     pub tenant: Tenant,
-    /// Its way to what the tenant has.
+    /// The session's access to its tenant's account.
     pub account: Account,
-    /// The bytes that it may make the manager hold.
+    /// Budget of bytes that the client may make the manager hold.
     pub budget: Budget,
-    /// What the client says of itself.
+    /// Name of the client, as the client reports it.
     pub client: String,
-    /// Its process, as it says.
+    /// Process id of the client, as the client reports it.
     pub pid: u32,
-    /// Its place among the sessions that a drain waits for.
+    /// The session's entry in the count that a drain waits for.
     pub counted: Counted,
 }
 
 impl Access {
-    /// The tenant behind a connection and a token; nothing if nobody is proved.
+    /// The tenant that a connection and a token prove; `None` if they prove none.
     #[must_use]
     pub fn tenant(&self, peer: &Peer, token: &str) -> Option<Tenant> {
         match self {
@@ -79,10 +80,10 @@ impl Access {
     }
 }
 
-/// Hears the Hello of a session, the only message that is decoded of somebody who has proved nothing, and finds out whose it is.
+/// Reads the Hello of a session and finds its tenant. No other message of an unproved client is decoded.
 ///
 /// # Errors
-/// With what the session ends.
+/// The status with which the session ends.
 pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> Result<Greeting, Status> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
     let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;

@@ -1,8 +1,9 @@
-//! Whether the device works: what the sessions see of it, a probe every second, and who is told.
+//! Health of the device: signs from the sessions, a probe every second, and reports to the collector.
 //!
-//! The rules are `fpga_core::health`. A probe is a marker in a queue of the manager's own; what makes a runtime wait for ever
-//! makes the probe wait, on a thread of its own, and the others find that it takes too long. With `--isolate process` each
-//! tenant's process notes how its tasks' kernels ended and says so with the task's end; the manager's rules decide.
+//! The rules are in `fpga_core::health`. A probe is a marker in a queue of the manager's own. The probe has a
+//! thread of its own: a runtime that hangs makes it wait, and other threads find that it takes too long. With
+//! `--isolate process`, each tenant process records how the kernels of a task ended and reports it with the
+//! task's end; the manager's rules decide.
 
 use crate::board::Board;
 use crate::dispatcher::{TaskId, Tenant};
@@ -22,13 +23,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long after a probe the next one begins.
+/// Pause between two probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether there is something to tell.
+/// Interval at which changes are looked for.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is known of the device's health. Clones share it.
+/// The device's health. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Inner>);
 
@@ -38,29 +39,29 @@ struct Inner {
     epoch: Instant,
     /// Whether a launch has failed since the last one that succeeded.
     launches_fail: AtomicBool,
-    /// When a kernel ended well last, in ns since the epoch.
+    /// Time when a kernel last succeeded, in ns since the epoch.
     last_launch_ns: AtomicU64,
-    /// In a tenant's process, which decides nothing: how the kernels of its tasks ended.
+    /// In a tenant process, which decides nothing: how the kernels of its tasks ended.
     outcomes: Option<Mutex<HashMap<TaskId, LaunchOutcome>>>,
 }
 
 /// How the last kernel of a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LaunchOutcome {
-    /// Well.
+    /// The kernel succeeded.
     Ran,
-    /// It failed, or was refused, by what may be the device's fault.
+    /// The kernel failed or was refused, by what may be a fault of the device.
     Failed,
 }
 
 impl Health {
-    /// A healthy device, whose probes may take so long.
+    /// A healthy device. A probe that takes longer than `stuck_timeout` means that the runtime is stuck.
     #[must_use]
     pub fn new(stuck_timeout: Duration) -> Self {
         Self::with(stuck_timeout, None)
     }
 
-    /// In a tenant's process: the manager is told how tasks ended, and decides.
+    /// The health of a tenant process, which only records outcomes for the manager.
     #[must_use]
     pub fn of_tenant_process() -> Self {
         Self::with(Duration::MAX, Some(Mutex::default()))
@@ -76,7 +77,7 @@ impl Health {
         }))
     }
 
-    /// What is wrong with the device now.
+    /// The fault that the device has now.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         let now = self.now();
@@ -85,12 +86,12 @@ impl Health {
         state.fault(now)
     }
 
-    /// The board was loaded with these bitstreams, or could not be.
+    /// Notes that the board was loaded with these bitstreams, or that loading failed.
     pub fn load_ended<E>(&self, bitstreams: &[Digest], loaded: &Result<(), E>) {
         self.load_told(bitstreams, loaded, None);
     }
 
-    /// A tenant's process says that the board was loaded with these bitstreams, or could not be.
+    /// Notes that a tenant process reported such a load.
     pub fn load_said_to_end<E>(&self, tenant: &Tenant, bitstreams: &[Digest], loaded: &Result<(), E>) {
         self.load_told(bitstreams, loaded, Some(tenant));
     }
@@ -106,7 +107,7 @@ impl Health {
         }
     }
 
-    /// A kernel of that tenant's task has ended with this status, or was refused with it.
+    /// Notes that a kernel of a task ended or was refused with this status.
     pub fn launch_ended(&self, tenant: &Tenant, task: TaskId, status: i32) {
         let outcome = if status == opencl_sys::CL_SUCCESS {
             LaunchOutcome::Ran
@@ -126,14 +127,14 @@ impl Health {
         self.count_launch(tenant, outcome);
     }
 
-    /// How the kernels of a task ended that is over, in a tenant's process; nothing where it has had none.
+    /// Removes the outcome of a finished task, in a tenant process; `None` if the task had no kernel.
     #[must_use]
     pub fn outcome_of(&self, task: TaskId) -> Option<LaunchOutcome> {
         self.0.outcomes.as_ref().and_then(|outcomes| lock(outcomes).remove(&task))
     }
 
-    /// A tenant's process says that the kernels of a task ended so. That kernels ran there does not show that the runtime
-    /// works here, where the probe is.
+    /// Notes that a tenant process reported how the kernels of a task ended. Kernels that run in another
+    /// process do not show that the runtime works in this process, where the probe is.
     pub fn launch_said_to_end(&self, tenant: &Tenant, outcome: LaunchOutcome) {
         self.count_launch(tenant, outcome);
     }
@@ -141,7 +142,7 @@ impl Health {
     fn count_launch(&self, tenant: &Tenant, outcome: LaunchOutcome) {
         match outcome {
             LaunchOutcome::Ran => {
-                // Seldom otherwise: a launch costs no lock.
+                // Only the first success after a failure takes the lock, so that launches normally take none.
                 if self.0.launches_fail.swap(false, Ordering::Relaxed) {
                     lock(&self.0.state).launched();
                 }
@@ -154,20 +155,20 @@ impl Health {
         }
     }
 
-    /// Commands of a client that has gone don't end.
+    /// Notes that commands of a client that has gone do not end.
     pub fn abandoned(&self) {
         lock(&self.0.state).abandoned();
     }
 
-    /// The manager drains: the device is for nobody new.
+    /// Notes that the manager drains: the device takes no new sessions.
     pub fn draining(&self) {
         lock(&self.0.state).draining();
     }
 
-    /// Tells the collector of changes, on a thread of its own.
+    /// Starts a thread that reports changes to the collector.
     ///
     /// # Errors
-    /// The system's, if it has no thread.
+    /// The thread can't be started.
     pub fn report_to(&self, reports: Reports) -> io::Result<()> {
         let health = self.clone();
         thread::Builder::new().name("health".to_owned()).spawn(move || {
@@ -196,11 +197,11 @@ impl Health {
         Ok(())
     }
 
-    /// Probes a device every second, on a thread of its own, but not while the board is being reconfigured. Where tenants
-    /// have processes of their own, a board that never lets this process in, too, tells nothing.
+    /// Starts a thread that probes a device every second, except while the board is being reconfigured. With
+    /// tenant processes, a board that never admits this process is not a sign of a fault.
     ///
     /// # Errors
-    /// The system's, if it has no thread.
+    /// The thread can't be started.
     pub fn probe(&self, device: DeviceId, board: Board, isolate: Isolate) -> io::Result<()> {
         let health = self.clone();
         thread::Builder::new().name("probe".to_owned()).spawn(move || {
@@ -226,7 +227,8 @@ impl Health {
     }
 }
 
-/// Whether a launch that failed so may be the device's fault: all other codes are for what a program asked for.
+/// Whether a launch with this status may have failed by a fault of the device. All other codes are errors of
+/// the program.
 fn may_be_the_devices(status: i32) -> bool {
     const DEVICE_NOT_AVAILABLE: i32 = -2;
     const OUT_OF_RESOURCES: i32 = -5;
@@ -234,7 +236,7 @@ fn may_be_the_devices(status: i32) -> bool {
     [DEVICE_NOT_AVAILABLE, OUT_OF_RESOURCES, OUT_OF_HOST_MEMORY].contains(&status)
 }
 
-/// Has a marker come to its end, in a queue that is made at the first time.
+/// Waits for a marker in a queue, which is made at the first call.
 fn probe(device: DeviceId, made: &mut Option<(Context, Queue)>) -> ClResult<()> {
     if made.is_none() {
         let context = Context::new(&[device])?;
@@ -244,9 +246,10 @@ fn probe(device: DeviceId, made: &mut Option<(Context, Queue)>) -> ClResult<()> 
     let Some((_, queue)) = made else { return Ok(()) };
     let marker = queue.marker(&[])?;
     let (sender, ended) = channel();
-    // Whoever waits in a runtime of processors works for it: the probe doesn't.
+    // A thread that waits in a runtime of processors works for the runtime. The probe waits for a callback
+    // instead.
     vendor::on_end(marker.event(), move |status| {
-        // The probe waits for it.
+        // Sending can't fail: the probe waits for the message.
         let _ = sender.send(status);
     })?;
     queue.flush()?;

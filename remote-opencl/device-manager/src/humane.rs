@@ -1,14 +1,14 @@
-//! Durations and sizes as people write them on a command line: `10ms`, `5m`, `512MiB`.
+//! Durations and sizes in the notation of command lines: `10ms`, `5m`, `512MiB`.
 
 use std::time::Duration;
 
-/// Why a text is no duration or size.
+/// The error for a text that is not a duration or size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotHumane {
-    /// No duration.
+    /// The text is not a duration.
     #[error("{0:?} is no duration; write a number and `us`, `ms`, `s`, `m` or `h`, for example `10ms`")]
     Duration(String),
-    /// No size.
+    /// The text is not a size.
     #[error("{0:?} is no size; write a number and `KiB`, `MiB` or `GiB`, for example `512MiB`")]
     Size(String),
 }

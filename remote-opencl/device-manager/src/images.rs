@@ -1,7 +1,7 @@
 //! Images and samplers of a session.
 //!
-//! What a client says of an image is checked here with the arithmetic that both sides share, and the vendor's idea of a
-//! pixel's size has to be ours: the vendor copies from and to host memory by it.
+//! A client's description of an image is checked with the arithmetic of the protocol. The vendor's size of a
+//! pixel must be the same, since the vendor copies from and to host memory by it.
 
 use crate::objects::{Buffer, Context};
 use crate::quotas::Charge;
@@ -17,32 +17,34 @@ use std::sync::Arc;
 /// An image.
 #[derive(Debug)]
 pub struct Image {
-    /// The vendor's.
+    /// The vendor's image.
     pub vendor: Memory,
-    /// Its context.
+    /// Context of the image.
     pub context: Arc<Context>,
-    /// The buffer whose memory it is.
+    /// Buffer that holds the image's pixels, if it was made of one.
     pub buffer: Option<Arc<Buffer>>,
     extent: [usize; 3],
     element: usize,
-    /// On its tenant's account: the image and its memory.
+    /// Charges of the tenant's account for the image and for its memory.
     _charges: Option<[Charge; 2]>,
 }
 
 /// A sampler.
 #[derive(Debug)]
 pub struct Sampler {
-    /// The vendor's.
+    /// The vendor's sampler.
     pub vendor: vendor::Sampler,
-    /// Its context.
+    /// Context of the sampler.
     pub context: Arc<Context>,
 }
 
 impl Image {
-    /// An image of the context with these pixels; without them, zeroes, or what `buffer` holds.
+    /// Makes an image with the pixels `initial`. Without them the image has the contents of `buffer`, or
+    /// zeros.
     ///
     /// # Errors
-    /// The vendor's, and the standard's where the format or the shape is none or the pixels are not as many.
+    /// The vendor's error, or the standard's if the format or the shape is invalid or the number of bytes is
+    /// wrong.
     pub fn new(
         context: Arc<Context>,
         flags: u64,
@@ -70,7 +72,8 @@ impl Image {
             (Some(_), None) => None,
             (None, Some(pixels)) if pixels.len() == bytes => Some(pixels),
             (None, None) => {
-                // A new image may hold what another tenant left. Pages of zeros that are only read take no memory.
+                // Memory of a new image may have another tenant's data, so it gets zeros. Pages of zeros that
+                // are only read take no memory.
                 zeros = zeroes(bytes)?;
                 Some(zeros.as_slice())
             }
@@ -92,10 +95,10 @@ impl Image {
         Ok(Self { vendor, context, buffer, extent, element, _charges: None })
     }
 
-    /// How much memory its pixels take.
+    /// Number of bytes of the image's pixels.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Like [`Self::new`].
     pub fn bytes(create: &v1::CreateImage) -> ClResult<u64> {
         let format = create.format.ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
         let shape = create.shape.ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
@@ -109,16 +112,16 @@ impl Image {
         tight_bytes(element, extent).map(|bytes| bytes as u64).ok_or(ClError(CL_INVALID_IMAGE_SIZE))
     }
 
-    /// With the charges for it, which it keeps.
+    /// Adds the charges for the image, which are kept as long as the image.
     #[must_use]
     pub fn charged(self, charges: [Charge; 2]) -> Self {
         Self { _charges: Some(charges), ..self }
     }
 
-    /// A region that the image has, and its bytes without gaps.
+    /// Checks a region of the image. Returns the region, and its number of bytes without gaps.
     ///
     /// # Errors
-    /// -30 where it has none such.
+    /// `CL_INVALID_VALUE` (-30) if the image does not have the region.
     pub fn region(&self, region: Option<&v1::ImageRegion>) -> ClResult<(Region, usize)> {
         let invalid = ClError(CL_INVALID_VALUE);
         let region = region.ok_or(invalid)?;
@@ -129,20 +132,20 @@ impl Image {
         Ok((region, tight_bytes(self.element, region.size).ok_or(invalid)?))
     }
 
-    /// As [`Buffer::own_contents`].
+    /// Like [`Buffer::own_contents`], for the buffer that holds the pixels.
     ///
     /// # Errors
-    /// Its.
+    /// Like [`Buffer::own_contents`].
     pub fn own_contents(&self) -> ClResult<Option<Arc<Event>>> {
         self.buffer.as_ref().map_or(Ok(None), |buffer| buffer.own_contents())
     }
 }
 
 impl Sampler {
-    /// A sampler of the context.
+    /// Makes a sampler of the context.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(context: Arc<Context>, create: &v1::CreateSampler) -> ClResult<Self> {
         let vendor =
             vendor::Sampler::new(&context.vendor, create.normalized, create.addressing, create.filter)?;
@@ -153,7 +156,7 @@ impl Sampler {
 /// Three numbers of a message.
 ///
 /// # Errors
-/// -30 where there are more or fewer, or one is too large.
+/// `CL_INVALID_VALUE` (-30) if there are not exactly three, or one is too large.
 pub fn triple(numbers: &[u64]) -> ClResult<[usize; 3]> {
     let invalid = ClError(CL_INVALID_VALUE);
     let [a, b, c]: [u64; 3] = numbers.try_into().map_err(|_| invalid)?;
@@ -162,7 +165,7 @@ pub fn triple(numbers: &[u64]) -> ClResult<[usize; 3]> {
 }
 
 fn zeroes(bytes: usize) -> ClResult<Vec<u8>> {
-    // Not `vec![0; bytes]` unchecked: that ends the process where there is no memory.
+    // A plain `vec![0; bytes]` would end the process if memory is short, so the reservation is tried first.
     let mut probe: Vec<u8> = Vec::new();
     probe.try_reserve_exact(bytes).map_err(|_| ClError(CL_OUT_OF_HOST_MEMORY))?;
     drop(probe);

@@ -1,11 +1,11 @@
-//! Files that clients send for what their sources include, laid out where a build can read them.
+//! Writes the files that clients send for their sources to include to disk, where builds can read them.
 //!
-//! Each build's files have a folder of their own, whose name nobody else can guess and which goes when nobody builds with
-//! it any more. The same files are in the same folder as long as the manager lives, so that a runtime which remembers
-//! builds by their options finds them again.
+//! The files of a build have a folder of their own. No other tenant can guess its name, and it is removed
+//! when no build uses it any more. The same files get the same folder as long as the manager lives, so that a
+//! runtime which remembers builds by their options recognises them.
 //!
-//! Files are written under the lock of their own folder, so that no build waits for another's. How many files and folders one
-//! build and one session have there is bounded.
+//! Files are written under the lock of their own folder, so that no build waits for another's. The number of
+//! files and folders of one build and of one session is bounded.
 
 use crate::objects::lock;
 use fpga_protocol::{include, v1};
@@ -17,23 +17,23 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Where they are laid out. Clones are the same place.
+/// The place of the files. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Includes(Option<Arc<Place>>);
 
 #[derive(Debug)]
 struct Place {
     folder: PathBuf,
-    /// Without it whoever knows the files would know where they are.
+    /// Mixed into the folders' names. Without it anyone who knows the files could compute their folder.
     secret: [u8; 32],
-    /// The folders, by name. Held to look one up only.
+    /// The folders, by name. The lock is held only to look one up.
     folders: Mutex<HashMap<String, Arc<Entry>>>,
 }
 
-/// The lock of one folder, and the folder while somebody builds with it.
+/// The lock of one folder, and the folder while builds use it.
 type Entry = Mutex<Weak<Folder>>;
 
-/// A folder of files; it goes with the last of these.
+/// A folder of files; dropping the value removes it.
 #[derive(Debug)]
 struct Folder {
     place: Arc<Place>,
@@ -43,71 +43,71 @@ struct Folder {
     identity: String,
 }
 
-/// Where the files of one session are laid out, with its account. Clones are the same session's.
+/// The place of one session's files, and the session's account. Clones share both.
 #[derive(Debug, Clone)]
 pub struct SessionIncludes {
     place: Option<Arc<Place>>,
     account: Arc<Mutex<Size>>,
 }
 
-/// The files of a build.
+/// The files of a build on disk.
 #[derive(Debug)]
 pub struct Laid {
     folder: Arc<Folder>,
-    /// What it adds to the session's account.
+    /// The part of the session's account that belongs to these files.
     size: Size,
     account: Arc<Mutex<Size>>,
 }
 
-/// How much is laid out.
+/// An amount of files on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Size {
-    /// Files and folders.
+    /// Number of files and folders.
     entries: usize,
-    /// Bytes in files.
+    /// Bytes in the files.
     bytes: u64,
 }
 
 /// Most folders of one build.
 const MAX_FOLDERS: usize = 4096;
-/// Most that the programs of one session have together.
+/// Most files and bytes of all programs of one session.
 const MAX_OF_SESSION: Size = Size { entries: 1 << 16, bytes: 256 << 20 };
 
-/// What keeps files from being laid out.
+/// The reason why files can't be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LayOutError {
-    /// Too many, or a name that is none.
+    /// There are too many files, or one has an invalid name.
     #[error("{0:?} can't be the name of a file to include")]
     Name(String),
     /// The build has too many folders.
     #[error("the files to include are in more than {MAX_FOLDERS} folders")]
     Folders,
-    /// The session has too much.
+    /// The session has too many files or bytes.
     #[error("the session's programs include more than is kept for one session; release some")]
     Session,
-    /// The system's.
+    /// A system call failed.
     #[error("files to include can't be laid out: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Includes {
-    /// Laid out below this folder, which is there.
+    /// Writes files below `folder`, which must exist.
     ///
     /// # Errors
-    /// The system's.
+    /// The random source can't be read.
     pub fn below(folder: PathBuf) -> io::Result<Self> {
         let mut secret = [0; 32];
         fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
         Ok(Self(Some(Arc::new(Place { folder, secret, folders: Mutex::default() }))))
     }
 
-    /// Nowhere: sources include what the manager's files offer.
+    /// Writes nothing: sources can include only files that the manager can read.
     #[must_use]
     pub fn ignored() -> Self {
         Self(None)
     }
 
-    /// Those of a new session.
+    /// The place of a new session's files.
     #[must_use]
     pub fn of_session(&self) -> SessionIncludes {
         SessionIncludes { place: self.0.clone(), account: Arc::default() }
@@ -115,10 +115,10 @@ impl Includes {
 }
 
 impl SessionIncludes {
-    /// Lays these out; nothing where they are ignored.
+    /// Writes these files to disk; `None` if files are ignored.
     ///
     /// # Errors
-    /// [`LayOutError`]; nothing is left of them.
+    /// [`LayOutError`]; no file is left on disk then.
     pub fn lay_out(&self, includes: &v1::Includes) -> Result<Option<Arc<Laid>>, LayOutError> {
         let Some(place) = &self.place else { return Ok(None) };
         if includes.files.len() > include::MAX_FILES {
@@ -140,7 +140,7 @@ impl SessionIncludes {
 }
 
 impl Size {
-    /// Adds to an account, unless it becomes more than a session may have.
+    /// Adds to the account of a session, unless it would exceed the session's limit.
     fn add(&mut self, more: Self) -> Option<()> {
         let sum = Self { entries: self.entries + more.entries, bytes: self.bytes + more.bytes };
         if sum.entries > MAX_OF_SESSION.entries || sum.bytes > MAX_OF_SESSION.bytes {
@@ -156,14 +156,14 @@ impl Size {
     }
 }
 
-/// How much these files take; nothing where they are in too many folders.
+/// Number of entries and bytes of these files; `None` if they are in too many folders.
 fn size_of(includes: &v1::Includes) -> Option<Size> {
     let mut folders = BTreeSet::new();
     let mut bytes = 0;
     for file in &includes.files {
         bytes += file.content.len() as u64;
         for (at, _) in file.path.match_indices('/').rev() {
-            // The folders above a known folder are known, too.
+            // The folders above a known folder are known too.
             if !folders.insert(&file.path[..at]) {
                 break;
             }
@@ -176,7 +176,7 @@ fn size_of(includes: &v1::Includes) -> Option<Size> {
 }
 
 impl Folder {
-    /// The folder with these files, which are written unless they are there.
+    /// The folder with these files, which are written if they are not there.
     fn of(place: &Arc<Place>, includes: &v1::Includes) -> io::Result<Arc<Self>> {
         let identity = digest(&parts(includes));
         let name = digest(&[&place.secret, identity.as_bytes()]);
@@ -186,7 +186,7 @@ impl Folder {
             return Ok(there);
         }
         let path = place.folder.join(&name);
-        // Of one that is just going.
+        // The folder may be left from a value that is just being dropped.
         remove(&path);
         let written = write_all(&path, includes);
         let new = Arc::new(Self { place: place.clone(), entry: entry.clone(), name, path, identity });
@@ -194,7 +194,7 @@ impl Folder {
             *known = Arc::downgrade(&new);
         }
         drop(known);
-        // One that could not be written is removed as it is dropped.
+        // If writing failed, dropping the value removes the folder.
         written.map(|()| new)
     }
 }
@@ -203,14 +203,14 @@ impl Drop for Folder {
     fn drop(&mut self) {
         {
             let known = lock(&self.entry);
-            // The same may have been laid out anew.
+            // The same files may have been written again meanwhile.
             if known.strong_count() > 0 {
                 return;
             }
             remove(&self.path);
         }
         let mut folders = lock(&self.place.folders);
-        // The map and this one have it: nobody is about to lay it out.
+        // Only the map and this value have the entry, so nobody is about to write the folder again.
         if Arc::strong_count(&self.entry) == 2 {
             folders.remove(&self.name);
         }
@@ -224,8 +224,8 @@ impl Drop for Laid {
 }
 
 impl Laid {
-    /// These options with the folders that have files, before those that they stand for. What is beside the source comes
-    /// last.
+    /// Adds include options for the folders on disk to `options`, each before the option that it stands for.
+    /// The option for the folder of the source comes last.
     #[must_use]
     pub fn options(&self, options: &str, folder: &str) -> String {
         let mut full = String::new();
@@ -234,7 +234,7 @@ impl Laid {
             full.push_str(&options[copied..its.at.start]);
             copied = its.at.start;
             if let Some(laid) = self.folder_of(folder, &its.path) {
-                // Writing to a string doesn't fail.
+                // Writing to a string can't fail.
                 let _ = write!(full, "{} ", option(&laid));
             }
         }
@@ -245,13 +245,13 @@ impl Laid {
         full
     }
 
-    /// Tells these files from others, wherever they are.
+    /// A digest that identifies the files' names and contents, wherever the files are.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.folder.identity
     }
 
-    /// A text of the compiler's, with the client's names of the files.
+    /// A text of the compiler in which paths are replaced by the client's names of the files.
     #[must_use]
     pub fn as_the_client_knows_them(&self, text: &str) -> String {
         text.replace(&*self.folder.path.to_string_lossy(), "")
@@ -264,7 +264,7 @@ impl Laid {
 }
 
 fn remove(folder: &Path) {
-    // Mostly it isn't there.
+    // Usually the folder does not exist.
     let _ = fs::remove_dir_all(folder);
 }
 
@@ -281,7 +281,7 @@ fn digest(parts: &[&[u8]]) -> String {
     }
     let mut name = String::new();
     for byte in hasher.finalize() {
-        // Writing to a string doesn't fail.
+        // Writing to a string can't fail.
         let _ = write!(name, "{byte:02x}");
     }
     name

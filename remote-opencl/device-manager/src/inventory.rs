@@ -1,4 +1,5 @@
-//! The platforms and devices of the vendor's runtime, read once: what a Welcome tells, and what device ids mean.
+//! The platforms and devices of the vendor's runtime, read once. They are sent in each Welcome, and give
+//! device ids their meaning.
 
 use crate::segments::works_in_shared_memory;
 use crate::vendor::{self, DeviceId, LoadError, PlatformId};
@@ -6,18 +7,18 @@ use bytes::Bytes;
 use fpga_protocol::v1;
 use std::sync::OnceLock;
 
-/// Answers longer than this are not forwarded.
+/// Longest answer that is forwarded, in bytes.
 const MAX_INFO_BYTES: usize = 64 * 1024;
 
 /// `CL_PLATFORM_ICD_SUFFIX_KHR`.
 const ICD_SUFFIX: u32 = 0x0920;
-/// The suffix of our own platforms, which a manager must never serve.
+/// The suffix of this project's own platforms, which a manager must never serve.
 const OWN_SUFFIX: &[u8] = b"FPGA";
 
-/// All parameters of `clGetPlatformInfo`; none is a handle.
+/// All parameters of `clGetPlatformInfo`; none of the answers is a handle.
 const PLATFORM_PARAMS: &[std::ops::RangeInclusive<u32>] = &[0x0900..=0x0907, ICD_SUFFIX..=ICD_SUFFIX];
 
-/// Parameters of `clGetDeviceInfo`: the standard's, its extensions' and those of the usual vendors.
+/// Parameters of `clGetDeviceInfo`: those of the standard, its extensions and the usual vendors.
 const DEVICE_PARAMS: &[std::ops::RangeInclusive<u32>] = &[
     0x1000..=0x1075, // OpenCL 1.0 to 3.0
     0x40A9..=0x40AC, // Intel: simultaneous interoperation, terminate capability
@@ -27,52 +28,52 @@ const DEVICE_PARAMS: &[std::ops::RangeInclusive<u32>] = &[
     0x4160..=0x4160, // Intel: device version
 ];
 
-/// Answers that are handles of this process, or counts of them.
+/// Parameters whose answers are handles of this process, or counts of handles.
 const DEVICE_HANDLES: &[u32] = &[
     0x1031, // CL_DEVICE_PLATFORM
     0x1042, // CL_DEVICE_PARENT_DEVICE
     0x1047, // CL_DEVICE_REFERENCE_COUNT
 ];
 
-/// A device and the id that all sessions know it by.
+/// A device, and the id by which all sessions refer to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Device {
-    /// Its id in messages, from 1.
+    /// Id of the device in messages, from 1.
     pub id: u64,
-    /// The vendor's.
+    /// The vendor's handle.
     pub vendor: DeviceId,
-    /// Index of its platform.
+    /// Index of the device's platform.
     pub platform: usize,
 }
 
-/// What the runtime has.
+/// The platforms and devices of a runtime.
 #[derive(Debug)]
 pub struct Inventory {
     platforms: Vec<v1::Platform>,
     devices: Vec<Device>,
-    /// Whether the buffers of all of them can lie in shared memory; found out at first use.
+    /// Whether the buffers of all devices can lie in shared memory; determined at first use.
     in_shared_memory: OnceLock<bool>,
 }
 
-/// Why a runtime can't be served.
+/// The reason why a runtime can't be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
-    /// It can't be loaded.
+    /// The runtime can't be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// It fails.
+    /// The runtime can't list its platforms.
     #[error("the OpenCL runtime gives no platforms: {0}; check --runtime")]
     Platforms(vendor::ClError),
-    /// It has nothing.
+    /// The runtime has no device.
     #[error("the OpenCL runtime has no device; check --runtime")]
     NoDevice,
 }
 
 impl Inventory {
-    /// Loads the runtime that the environment names and asks it everything.
+    /// Loads the runtime that the environment names and reads all its platforms and devices.
     ///
     /// # Errors
-    /// [`InventoryError`].
+    /// [`InventoryError`], if the runtime can't be loaded, fails, or has no device.
     pub fn read() -> Result<Self, InventoryError> {
         vendor::load()?;
         let mut inventory =
@@ -100,7 +101,7 @@ impl Inventory {
         }
     }
 
-    /// What a Welcome tells.
+    /// The platforms, as a Welcome contains them.
     #[must_use]
     pub fn platforms(&self) -> &[v1::Platform] {
         &self.platforms
@@ -109,7 +110,7 @@ impl Inventory {
     /// Whether the buffers of all devices can lie in shared memory.
     #[must_use]
     pub fn works_in_shared_memory(&self) -> bool {
-        // A board that is loaded as a whole has memory of its own.
+        // A board that is reconfigured as a whole has memory of its own.
         let all = || {
             !vendor::objects_are_remembered()
                 && self.devices.iter().all(|device| works_in_shared_memory(device.vendor))
@@ -117,7 +118,7 @@ impl Inventory {
         *self.in_shared_memory.get_or_init(all)
     }
 
-    /// The device of that id.
+    /// The device with this id.
     #[must_use]
     pub fn device(&self, id: u64) -> Option<Device> {
         let index = usize::try_from(id).ok()?.checked_sub(1)?;
@@ -135,7 +136,7 @@ impl Inventory {
     }
 }
 
-/// All that the vendor tells of a device.
+/// All answers of the vendor about a device that can be forwarded.
 #[must_use]
 pub fn answers_of(device: DeviceId) -> Vec<v1::Info> {
     let params = DEVICE_PARAMS.iter().cloned().flatten().filter(|param| !DEVICE_HANDLES.contains(param));

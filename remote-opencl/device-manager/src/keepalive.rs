@@ -1,8 +1,9 @@
-//! How a client is found to have gone without a word: no end of the stream comes when its machine lost power, or when
-//! something on the way has stopped to forward.
+//! Detects clients that have gone without closing their stream, as when a machine loses power or a device on
+//! the way stops forwarding.
 //!
-//! The kernel asks the other kernel, which tells of machines; HTTP/2 asks the client itself, which a proxy can't answer
-//! for. Only over TCP: of a unix socket's other end the kernel always knows.
+//! The kernel probes the other kernel, which detects dead machines. HTTP/2 pings the client itself, which a
+//! proxy cannot answer. Both apply to TCP only: the kernel always knows the state of a unix socket's other
+//! end.
 
 use hyper::server::conn::http2;
 use nix::sys::socket::setsockopt;
@@ -11,29 +12,29 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How often the kernel asks before it gives up.
+/// Number of unanswered probes after which the kernel gives up.
 const PROBES: u32 = 3;
-/// Most seconds that the kernel takes.
+/// Most seconds that the kernel accepts.
 const MOST_SECONDS: u32 = 32_767;
 
 /// How long a client may be silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Half of it: then it is asked, and has as long to answer.
+    /// Half of that time: after it the client is probed, and has as long again to answer.
     half: Option<Duration>,
 }
 
 impl Keepalive {
-    /// A client that hasn't answered for this long counts as gone; zero: never.
+    /// A client that has not answered for `patience` counts as gone; zero turns this off.
     #[must_use]
     pub fn within(patience: Duration) -> Self {
         Self { half: Some(patience / 2).filter(|half| !half.is_zero()) }
     }
 
-    /// Has the kernel ask. It counts in seconds, one at least.
+    /// Makes the kernel probe the other end. The kernel counts in seconds, at least one.
     ///
     /// # Errors
-    /// The system's.
+    /// The socket refuses an option.
     pub fn ask_kernel(self, stream: &TcpStream) -> io::Result<()> {
         let Some(half) = self.half else { return Ok(()) };
         let seconds =
@@ -45,7 +46,7 @@ impl Keepalive {
         Ok(())
     }
 
-    /// Has HTTP/2 ask.
+    /// Makes HTTP/2 ping the client.
     pub fn ask_client<E>(self, builder: &mut http2::Builder<E>) {
         if let Some(half) = self.half {
             builder.keep_alive_interval(half).keep_alive_timeout(half);

@@ -1,11 +1,11 @@
-//! What a task runs, as a number, for the policies that go by how long such tasks took (T-1): its kernels, by program
-//! and name, and the size of their ranges. Arguments don't count.
+//! The kind of a task as a number, for policies that use the run time of earlier tasks of the kind (T-1). The
+//! kind covers the kernels, by program and name, and the size of their ranges, but not the arguments.
 
 use crate::dispatcher::Kind;
 use fpga_core::bitstream::Digest;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// A kernel of a program.
+/// The kind of a kernel of a program.
 #[must_use]
 pub fn of_kernel(program: &[Digest], name: &str) -> Kind {
     let mut hasher = DefaultHasher::new();
@@ -14,17 +14,17 @@ pub fn of_kernel(program: &[Digest], name: &str) -> Kind {
     Kind(hasher.finish())
 }
 
-/// Its launch over a range: sizes between two powers of two count as the same.
+/// The kind of a kernel's launch over a range. Sizes between the same two powers of two count as equal.
 #[must_use]
 pub fn of_launch(kernel: Kind, global: &[usize]) -> Kind {
     let items = global.iter().fold(1_usize, |items, size| items.saturating_mul(*size));
     then(kernel, Kind(u64::from(items.checked_ilog2().unwrap_or(0))))
 }
 
-/// One after the other.
+/// The kind of `first` followed by `second`.
 #[must_use]
 pub fn then(first: Kind, second: Kind) -> Kind {
-    // Any odd number with bits all over does.
+    // Any odd multiplier with bits spread over the word mixes well enough.
     Kind((first.0.rotate_left(5) ^ second.0).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 

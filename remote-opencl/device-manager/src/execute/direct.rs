@@ -1,4 +1,4 @@
-//! Telling the client of an end by the ring, without the session.
+//! Tells the client of the end of a command over the ring, without the session.
 
 use super::Told;
 use crate::command_ring::RingSender;
@@ -7,7 +7,8 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells the client from the vendor's own thread that a command has ended: one thread less to be woken between the two.
+/// Tells the client from the vendor's thread that a command has ended. This saves waking the session's thread
+/// first.
 #[derive(Debug)]
 pub(super) struct Direct {
     ring: RingSender,
@@ -16,19 +17,19 @@ pub(super) struct Direct {
 }
 
 impl Direct {
-    /// Of a command that ends with these events.
+    /// The report of a command that ends with these events.
     pub(super) fn new(ring: RingSender, events: Vec<EventId>) -> Self {
         Self { ring, events, told: AtomicBool::new(false) }
     }
 
-    /// Whether the client knows.
+    /// Whether the client has been told.
     pub(super) fn told(&self) -> Told {
         if self.told.load(Ordering::Acquire) { Told::Yes } else { Told::No }
     }
 
-    /// The command has ended.
+    /// Tells the client that the command has ended, if it succeeded.
     pub(super) fn tell(&self, status: i32) {
-        // Why it has failed takes a look at the vendor, which is not to be called here.
+        // The cause of a failure is found by calls of the vendor, which are not allowed on this thread.
         if status != 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! A command into the vendor's queue, with what it has to wait for.
+//! Enqueues a command to the vendor's queue, behind the events that it waits for.
 
 use crate::commands::{Body, Launch, Operation};
 use crate::objects::{Buffer, lock};
@@ -7,7 +7,7 @@ use crate::vendor::{self, ClResult, Enqueued, Event, Rect};
 use fpga_protocol::limits::MAX_CHUNK_BYTES;
 use std::sync::Arc;
 
-/// Enqueues it behind `wait`, to which what its buffers need is added.
+/// Enqueues the command behind `wait`, and adds the events that its buffers need to `wait`.
 pub(super) fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enqueued> {
     let queue = &body.queue.vendor;
     match &body.operation {
@@ -119,7 +119,8 @@ fn start_kernel(queue: &vendor::Queue, launch: &Launch, wait: &[&Event]) -> ClRe
     queue.launch(kernel.vendor(), launch.offset.as_deref(), &launch.global, launch.local.as_deref(), wait)
 }
 
-/// A command that overwrites all of a fresh buffer spares it the zeros.
+/// Enqueues a command that writes a range of a buffer. A command that overwrites the whole of a fresh buffer
+/// makes zeroing unnecessary.
 fn whole_or_own(
     buffer: &Arc<Buffer>,
     offset: usize,
@@ -129,7 +130,7 @@ fn whole_or_own(
 ) -> ClResult<Enqueued> {
     if buffer.is_first_and_whole(offset, size) {
         let enqueued = enqueue(&references(wait))?;
-        // Where a later piece was refused the rest of the buffer still holds what was there before.
+        // If a later piece was refused, the rest of the buffer still has its former contents.
         if enqueued.is_whole() {
             buffer.owned_by(enqueued.event());
         }

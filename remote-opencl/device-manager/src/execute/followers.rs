@@ -1,8 +1,8 @@
-//! Commands that the vendor need not have: markers and barriers without a wait list, directly behind another command of
-//! their in-order queue, end with that one.
+//! Marker elision: a marker or a barrier without a wait list, directly behind another command of its in-order
+//! queue, ends with that command and is not enqueued to the vendor.
 //!
-//! A kernel and what a client waits for behind it are one command then, which costs one trip through the vendor's threads
-//! and can be told directly.
+//! A kernel and the marker that the client waits for then are one command. That saves one pass through the
+//! vendor's threads, and the end can be told directly.
 
 use super::{Ended, Told};
 use crate::commands::{Body, Operation};
@@ -17,7 +17,7 @@ pub(super) struct Follower {
     received: u64,
 }
 
-/// Takes those that follow at once in this queue, which keeps its commands' order.
+/// Takes the commands that end with the one before them, in this in-order queue.
 pub(super) fn of(
     queue: QueueId,
     commands: &mut Peekable<impl Iterator<Item = Command<Body>>>,
@@ -34,7 +34,7 @@ pub(super) fn of(
 }
 
 impl Follower {
-    /// It has ended, with the command before it.
+    /// The end of this command, by the status of the command before it.
     pub(super) fn ended(&self, status_before: i32, told: Told) -> Ended {
         let status = if status_before < 0 { DEPENDENCY_FAILED } else { status_before };
         let Self { event, operation, received } = *self;
