@@ -1,9 +1,10 @@
-//! `make worst-clients`: what the worst that clients can do leaves of a manager's memory, and of a neighbour's latency.
+//! `make worst-clients`: how much of a manager's memory hostile clients take, and how much of a neighbour's
+//! latency.
 //!
-//! A neighbour runs a null kernel again and again, first alone, then beside one tenant, then beside a client that has shown
-//! no token, each of which does by all ways at once what makes a manager hold memory. Printed are the manager's memory
-//! beside what it may hold, and the median and 99th percentile of the neighbour's times. It fails where the memory is
-//! exceeded; times are for who reads them.
+//! The neighbour runs a null kernel again and again: first alone, then beside a tenant, then beside a client
+//! without a token. Each of these attacks in all ways at once that make a manager hold memory. The output is
+//! the manager's memory beside its limit, and the median and 99th percentile of the neighbour's times. The
+//! benchmark fails if the memory exceeds the limit; it does not check the times.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -34,13 +35,13 @@ use tonic::transport::{Channel, Endpoint};
 
 const CLIENT_MEMORY: &str = "256MiB";
 const CLIENT_MEMORY_BYTES: u64 = 256 << 20;
-/// The manager itself, its threads and its runtime, beside what clients make it hold.
+/// Bytes of the manager itself, its threads and its runtime, besides those that clients make it hold.
 const BESIDE_BYTES: u64 = 192 << 20;
 
 const NEIGHBOUR: &str = "neighbour-0123456789abcdef";
 const TENANT: &str = "tenant-0123456789abcdef";
 
-/// Names this program's part as the one that attacks: with the socket, and whether it has a token.
+/// Makes this program the attacker: the value has whether it has a token, and the socket.
 const ATTACK: &str = "FPGA_WORST_CLIENTS_ATTACK";
 
 fn main() {
@@ -49,7 +50,7 @@ fn main() {
         let (who, socket) = attack.split_once(' ').unwrap();
         return runtime.block_on(attack_as(if who == "tenant" { TENANT } else { "" }, socket.into()));
     }
-    // Only by `cargo bench`: it takes minutes.
+    // Measures only under `cargo bench`, since it takes minutes.
     if std::env::args().any(|argument| argument == "--bench") {
         runtime.block_on(measure());
     }
@@ -62,7 +63,7 @@ async fn measure() {
     std::fs::write(folder.path().join("tenant"), TENANT).unwrap();
     let tokens = folder.path().to_str().unwrap();
     for who in ["tenant", "unproven"] {
-        // Each beside a manager of its own: what an allocator keeps of one is not the other's.
+        // A manager for each, since the allocator keeps memory after the first attack.
         let manager = Manager::start(&["--client-memory", CLIENT_MEMORY, "--tokens", tokens]);
         let mut neighbour = Client::with_token(manager.channel().await, NEIGHBOUR).await;
         let ready = neighbour.ready("kernel void nothing(global int *a) { }", "nothing", 4).await;
@@ -105,7 +106,8 @@ impl Drop for Attacker {
     }
 }
 
-/// The most memory of the manager meanwhile, and the median and 99th percentile of the neighbour's times in µs.
+/// The most memory of the manager during `time`, and the median and 99th percentile of the neighbour's times
+/// in µs.
 async fn run_for(
     time: Duration,
     manager: &Manager,
@@ -152,17 +154,17 @@ fn resident(manager: &Manager) -> u64 {
 enum Way {
     /// Chunks of one byte in messages of 4 MiB.
     PaddedChunks,
-    /// Commands of two bytes that decode to hundreds.
+    /// Commands of two bytes whose decoded form takes hundreds.
     EmptyCommands,
     /// Uploads that never end.
     OpenUploads,
-    /// Reads whose data nobody takes.
+    /// Reads whose data the client does not take.
     UnreadReads,
-    /// Calls whose replies nobody takes.
+    /// Calls whose replies the client does not take.
     UnreadReplies,
-    /// Wait lists, too long ones among them, behind a user event that nobody sets.
+    /// Wait lists, some of them too long, behind a user event that is never set.
     WaitingCommands,
-    /// Half of a message, and silence.
+    /// Half of a message, and nothing after it.
     HalfMessages,
 }
 
@@ -177,7 +179,7 @@ async fn attack_as(token: &'static str, socket: PathBuf) {
         let socket = socket.clone();
         async move {
             loop {
-                // The manager ends such a session, or refuses it; then comes the next.
+                // The manager ends or refuses the session; the next one follows.
                 let _ = tokio::time::timeout(Duration::from_secs(20), attack(way, token, &socket)).await;
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -195,7 +197,7 @@ async fn channel(socket: &std::path::Path) -> Option<Channel> {
     Endpoint::from_static("http://manager").connect_with_connector(connect).await.ok()
 }
 
-/// One session, until it ends. Nothing is read but what the way needs.
+/// One session, until it ends. It reads only what its way needs.
 async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
     let (to, mut from) = try_raw_bytes(channel(socket).await?).await.ok()?;
     // Without a token the first message is the attack itself.
@@ -257,7 +259,7 @@ async fn attack(way: Way, token: &str, socket: &std::path::Path) -> Option<()> {
                 say(flush(v1::Command { event: id, queue, operation, wait })).await?;
             }
             Way::HalfMessages => {
-                // A message that the manager may not even begin to keep before the handshake.
+                // A message that the manager must not buffer before the handshake.
                 to.send(padded(Kind::Hello(v1::Hello::default()))).await.ok()?;
                 std::future::pending::<()>().await;
             }

@@ -57,7 +57,7 @@ pub struct Place {
 }
 
 impl Builds {
-    /// At most `most` builds at a time, and one less of one tenant.
+    /// At most `most` builds at a time, and one less, but at least one, of one tenant.
     #[must_use]
     pub fn at_most(most: NonZeroUsize) -> Self {
         let most_of_tenant = (most.get() - 1).max(1);
@@ -174,7 +174,7 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(30);
 
     /// Waits for a place on a thread of its own, sends the tenant's name when it has it, and keeps it until
-    /// the returned sender is used.
+    /// the returned sender is used or dropped.
     fn build(builds: &Builds, tenant: &'static str, begun: &Sender<&'static str>) -> Sender<()> {
         let (end, ended) = channel::<()>();
         let (waiting, builds, begun) = (builds.waiting(), builds.clone(), begun.clone());
@@ -207,7 +207,7 @@ mod tests {
     fn builds_of_one_tenant_leave_a_place_to_the_others_and_those_that_wait_take_turns() {
         let builds = Builds::at_most(NonZeroUsize::new(3).unwrap());
         let (begun, begins) = channel();
-        // Two run, and two wait.
+        // Two run and two wait, and none ends by itself.
         let mut hostile: Vec<_> = (0..4).map(|_| build(&builds, "hostile", &begun)).collect();
         assert_eq!([next(&begins), next(&begins)], ["hostile"; 2]);
         let alice: Vec<_> = (0..2).map(|_| build(&builds, "alice", &begun)).collect();

@@ -40,11 +40,11 @@ pub struct Calls<'a> {
     pub config: &'a Config,
     /// The tenant's account.
     pub account: &'a Account,
-    /// The devices of the manager.
+    /// The devices of the runtime.
     pub inventory: &'a Inventory,
     /// The session's objects.
     pub objects: &'a mut Objects,
-    /// The session's unfinished transfers.
+    /// The session's transfers and segments.
     pub transfers: &'a mut Transfers,
     /// The way to the client, for binaries.
     pub outgoing: &'a mut Outgoing,

@@ -117,9 +117,9 @@ pub struct WithRing<I> {
 /// Whether a process offers rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum CommandRing {
-    /// To clients that share memory with it.
+    /// Rings are offered to clients that share memory with the process.
     Auto,
-    /// To none.
+    /// No rings are offered.
     Off,
 }
 

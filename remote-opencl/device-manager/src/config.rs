@@ -34,7 +34,7 @@ pub struct Config {
     pub health: Health,
     /// The proof that a client must give of its tenant.
     pub access: Access,
-    /// Records events for a drawing.
+    /// Writes the trace file of `--trace`, if there is one.
     pub trace: Trace,
     /// Confinement of builds.
     pub confinement: Confinement,
@@ -73,9 +73,9 @@ pub struct Config {
 /// Whether clients on this node share memory with the manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SharedMemory {
-    /// With clients that can share memory.
+    /// Memory is shared with clients that can.
     On,
-    /// With no client: all bytes travel in messages.
+    /// No memory is shared: all bytes travel in messages.
     Off,
 }
 

@@ -1,5 +1,5 @@
-//! Confines builds so that they cannot read the manager's files. A source belongs to a tenant, and `#include
-//! "/etc/passwd"` or `-I /run/secrets` would copy files into the build's log.
+//! Confines builds so that they cannot read the manager's files. A source belongs to a tenant: with
+//! `#include "/etc/passwd"` or `-I /run/secrets` it would copy files into the build's log.
 //!
 //! Each build has a thread of its own. Before it calls the vendor, the thread gives up all files except the
 //! runtime's (with Landlock, which needs no privileges and covers only this thread and the ones it starts). A
@@ -22,7 +22,7 @@ pub enum ConfineBuilds {
     Required,
     /// If the kernel can; otherwise the manager warns that sources can read its files.
     Wanted,
-    /// Never: sources can include the manager's files, as natively, and none of the client's.
+    /// Never: sources can include the manager's files, as in a native program, but not the client's.
     Off,
 }
 

@@ -145,9 +145,9 @@ pub enum Measured {
 
 /// Passes the end of a command from the vendor's thread to the session's.
 pub trait Notify: Clone + Send + 'static {
-    /// The command has ended with this status. Must not block.
+    /// Reports that the command has ended with this status. Must not block.
     fn ended(&self, event: EventId, status: i32);
-    /// A piece of the command has ended. Must not block.
+    /// Reports that a piece of the command has ended. Must not block.
     fn piece_ended(&self, event: EventId);
 }
 

@@ -45,7 +45,7 @@ pub enum MayReconfigure {
     Always,
     /// No session.
     Never,
-    /// A session that comes while no kernels of others run or wait.
+    /// Sessions that ask while no kernels of other sessions run or wait.
     WhenIdle,
 }
 

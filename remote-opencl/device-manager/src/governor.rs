@@ -163,9 +163,9 @@ impl Limits {
     }
 }
 
-/// Default limit of the bytes that clients may make the manager hold: three quarters of the process's memory
-/// less `store_limit`, which is the limit of the store of bitstreams. The rest is for the vendor's runtime
-/// and the manager itself.
+/// Default limit of the bytes that clients may make the manager hold: three quarters of what the store of
+/// bitstreams, whose limit is `store_limit`, leaves of the process's memory. The rest is for the vendor's
+/// runtime and the manager itself.
 #[must_use]
 pub fn default_limit(store_limit: u64) -> u64 {
     clients_part(process_memory(), store_limit)

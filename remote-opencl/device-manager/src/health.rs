@@ -198,7 +198,7 @@ impl Health {
     }
 
     /// Starts a thread that probes a device every second, except while the board is being reconfigured. With
-    /// tenant processes, a board that never admits this process is not a sign of a fault.
+    /// tenant processes, a probe that fails before this process has ever made a queue is not a sign of a fault.
     ///
     /// # Errors
     /// The thread can't be started.

@@ -383,7 +383,7 @@ mod tests {
         let place = all.of_session();
         let too_many = place.lay_out(&includes(wide(0, MAX_FOLDERS)));
         assert!(matches!(too_many, Err(LayOutError::Folders)), "{too_many:?}");
-        // The session's account, and nothing on the disk for the last one.
+        // The session's account is full after two builds, and nothing of the third is on disk.
         let each = size_of(&includes(wide(0, 100))).unwrap();
         assert_eq!(each, Size { entries: 201, bytes: 100 });
         *lock(&place.account) = Size { entries: MAX_OF_SESSION.entries - 2 * each.entries, bytes: 0 };

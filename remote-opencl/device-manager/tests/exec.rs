@@ -1,4 +1,5 @@
-//! `exec` from outside: what passes through, and that nothing is left behind. The programs here use no OpenCL.
+//! `exec` from outside: what passes through, and that nothing is left behind. The programs of these tests use
+//! no OpenCL.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
@@ -23,7 +24,7 @@ fn folder() -> TempDir {
     tempfile::Builder::new().prefix("fx").tempdir_in("/tmp").unwrap()
 }
 
-/// Everything in the folder but the library.
+/// The names of all files in the folder except the library.
 fn left_in(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -34,7 +35,7 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// The lines that it prints, one by one.
+/// The lines that the child prints, one by one.
 fn lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap)
 }
@@ -215,7 +216,7 @@ fn ctrl_c_reaches_the_program_once_and_the_manager_not_at_all() {
     assert_eq!(left_in(folder.path()), [""; 0]);
 }
 
-/// A pseudo terminal: our end and the program's.
+/// A pseudo terminal: the test's end and the program's end.
 fn terminal() -> (std::fs::File, std::fs::File) {
     use std::os::fd::FromRawFd as _;
     let (mut master, mut slave) = (-1, -1);
@@ -227,14 +228,14 @@ fn terminal() -> (std::fs::File, std::fs::File) {
         // SAFETY: the descriptor is open.
         unsafe { libc::fcntl(file, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
-    // SAFETY: both were opened just now and belong to nobody else.
+    // SAFETY: both descriptors were opened just now and have no other owner.
     unsafe { (std::fs::File::from_raw_fd(master), std::fs::File::from_raw_fd(slave)) }
 }
 
 /// Makes the terminal at standard input that of the child's own session.
 fn make_controlling(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
-    // SAFETY: only async-signal-safe system calls.
+    // SAFETY: the closure makes async-signal-safe system calls only.
     unsafe {
         command.pre_exec(|| {
             if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {

@@ -1,4 +1,4 @@
-//! What a buffer holds after a write of which the vendor has refused a part. Over PoCL, in this process.
+//! The contents of a buffer after a write of which the vendor has refused a part. Over PoCL, in this process.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on shall fail")]
 
 use bytes::Bytes;
@@ -41,7 +41,7 @@ struct Setup {
 
 impl Setup {
     fn new() -> Self {
-        // Once: a runtime may have no device for who asks while another thread loads it.
+        // Read once: a runtime may list no device while another thread loads it.
         static INVENTORY: OnceLock<Inventory> = OnceLock::new();
         let device = INVENTORY.get_or_init(|| Inventory::read().unwrap()).device(1).unwrap();
         let context = Arc::new(Context::new(vec![device], Vec::new()).unwrap());
@@ -52,7 +52,7 @@ impl Setup {
         Self { queue, buffer, ready: Ready::default(), executor, ends }
     }
 
-    /// Runs a command to its end, which is its status.
+    /// Runs a command to its end and returns its status.
     fn run(&mut self, event: u64, operation: Operation) -> i32 {
         let body = Body {
             queue: self.queue.clone(),

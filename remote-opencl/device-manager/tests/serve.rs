@@ -66,7 +66,7 @@ fn it_listens_says_so_and_ends_in_order_on_sigterm() {
 fn a_second_signal_ends_a_manager_that_drains() {
     let folder = tempfile::tempdir().unwrap();
     let mut served = Served::start(folder.path(), &["--drain-timeout", "1h"]);
-    // A session that says nothing keeps it draining, or it ends at once: both are orderly.
+    // A session without messages keeps the manager draining, or the manager ends at once: both are orderly.
     let _idle = UnixStream::connect(folder.path().join("dm.sock")).unwrap();
     let status = until("it to end", || {
         served.signal(Signal::SIGTERM);

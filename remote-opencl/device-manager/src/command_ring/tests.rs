@@ -9,7 +9,7 @@ use v1::client_message::Kind;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A client's half, by hand.
+/// The client's side of a ring, without a library.
 struct Client {
     memory: Arc<RingMemory>,
     producer: Producer<Arc<RingMemory>>,
@@ -18,7 +18,7 @@ struct Client {
     bell: OwnedFd,
 }
 
-/// A stream that says nothing until it is to end.
+/// A stream without messages that ends when notified.
 struct Stream(Arc<Notify>);
 
 impl Incoming for Stream {
@@ -71,7 +71,7 @@ impl Client {
         send(self.bell.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT).unwrap();
     }
 
-    /// Writes all of it, with pauses where there is no room; a thread of its own.
+    /// Writes all bytes and waits where there is no room. It needs a thread of its own.
     fn write(&mut self, bytes: &[u8]) {
         let mut left = bytes;
         while !left.is_empty() {
@@ -140,7 +140,7 @@ async fn sending_never_waits_for_a_client_that_does_not_read_and_all_of_it_arriv
         end.notify_one();
         client
     });
-    // The thread of the session goes on meanwhile.
+    // The thread of the session continues meanwhile.
     assert_eq!(within(incoming.next()).await.unwrap(), None);
     drop(reader.join().unwrap());
     assert_eq!(budget.held(), 0);
@@ -149,9 +149,9 @@ async fn sending_never_waits_for_a_client_that_does_not_read_and_all_of_it_arriv
 #[tokio::test]
 async fn a_client_that_lies_ends_its_session_and_nothing_else() {
     let nonsense: [fn(&mut Client); 3] = [
-        // A position where nobody can be.
+        // A position that no reader or writer can have.
         |client| client.memory.words()[0].store(u64::MAX, Ordering::Relaxed),
-        // As many words in front of what was read, and one more, as there are.
+        // One word more in front of the read position than the ring has.
         |client| client.memory.words()[0].store(2 + 65, Ordering::Relaxed),
         // A length that no message may have.
         |client| client.write(&u64::MAX.to_le_bytes()),
@@ -170,7 +170,7 @@ async fn a_client_that_lies_ends_its_session_and_nothing_else() {
 #[tokio::test]
 async fn a_reader_position_that_lies_is_found_out_when_something_is_sent() {
     let (sender, mut incoming, client, _end) = ring();
-    // The second cache line of the second half: where the client says that it has read to.
+    // The second cache line of the second half: the client's read position.
     let tail = Layout::new(64).unwrap().words() / 2 + 8;
     client.memory.words()[tail].store(12345, Ordering::Relaxed);
     sender.send(&v1::ServerMessage::default(), None);

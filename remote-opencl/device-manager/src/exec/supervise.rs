@@ -82,7 +82,7 @@ impl Signals {
     /// Waits until the manager is ready.
     ///
     /// # Errors
-    /// The manager ends before, or takes too long. It has logged the reason.
+    /// The manager ends before that (it has printed the reason), or takes too long.
     pub fn until_ready(&mut self, manager: &mut Manager) -> anyhow::Result<Started> {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut addresses = Vec::new();

@@ -1,7 +1,7 @@
 //! Marker elision: a marker or a barrier without a wait list, directly behind another command of its in-order
 //! queue, ends with that command and is not enqueued to the vendor.
 //!
-//! A kernel and the marker that the client waits for then are one command. That saves one pass through the
+//! A kernel and the marker that the client waits for are then one command. That saves one pass through the
 //! vendor's threads, and the end can be told directly.
 
 use super::{Ended, Told};

@@ -5,7 +5,8 @@ use fpga_core::dispatch::policy::Rules;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A registry that allows what begins with an even byte, says so late, and counts.
+/// A registry that allows bitstreams whose digest begins with an even byte, decides late, and counts its
+/// questions.
 #[derive(Debug, Default)]
 struct Registry {
     asked: AtomicUsize,

@@ -95,10 +95,10 @@ fn who_watches_hears_of_bytes_that_were_freed_after_it_looked() {
     assert!(freed.as_mut().poll(&mut context).is_ready());
 }
 
-/// What a session of the model does next.
+/// The next step of a session in the model.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A message that makes it hold bytes until a command has ended.
+    /// A message for which bytes are held until a command has ended.
     Command(u64),
     /// The first chunk of an upload, which needs this many bytes, and is then referred to by a command.
     Upload(u64),
@@ -108,17 +108,17 @@ enum Step {
 struct Model {
     budget: Budget,
     steps: VecDeque<Step>,
-    /// These end by themselves.
+    /// The bytes of commands, which end without further messages.
     running: Vec<Hold>,
-    /// An upload to which nothing has referred yet.
+    /// An upload that no command has referred to yet.
     upload: Option<Hold>,
 }
 
 impl Model {
-    /// Takes a step, if it need not wait. Returns whether it did.
+    /// Takes a step if it need not wait. Returns whether it did.
     fn step(&mut self) -> bool {
         if let Some(upload) = self.upload.take() {
-            // The command that refers to it is taken or refused, and never waits.
+            // The command that refers to the upload is accepted or refused, and never waits.
             self.running.push(upload);
             return true;
         }
@@ -167,7 +167,7 @@ proptest! {
             let held = governor.held().passing;
             prop_assert!(held <= 12 * MIB, "{held} bytes are above the limit");
             let Some((index, ends)) = order.next() else {
-                // Whoever can act does; where nobody can, something that runs has to be there to end.
+                // A session that can take a step does. If none can, some command must be running, and ends.
                 if all.iter_mut().any(Model::step) {
                     continue;
                 }

@@ -244,7 +244,7 @@ fn control() -> io::Result<Control> {
 }
 
 /// Gives up what the process does not need, for good. Returns the descriptor over which the kernel reports
-/// new threads and processes, if the kernel has such filters.
+/// new threads and processes; `None` without filters of system calls.
 fn confine(setup: &Setup, runtime: &Runtime) -> anyhow::Result<Option<OwnedFd>> {
     // When memory runs out, the kernel is to kill a tenant process and never the manager.
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", FIRST_TO_END) {

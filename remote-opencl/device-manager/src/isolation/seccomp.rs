@@ -46,7 +46,7 @@ type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// Flag of `clone` for a thread.
 const THREAD: u64 = 0x1_0000; // CLONE_THREAD
-/// Flags of `clone` for new namespaces.
+/// Mask of the flags of `clone` for new namespaces.
 const NAMESPACES: u64 = 0x7E02_0000;
 /// Flags of `clone` of the C library's `posix_spawn`: the caller waits until the child calls `execve` or ends.
 const SPAWN: u64 = 0x4100; // CLONE_VM, CLONE_VFORK

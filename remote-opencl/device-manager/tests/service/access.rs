@@ -1,4 +1,4 @@
-//! Who may have a session, and as whose it counts.
+//! Which clients may have a session, and as which tenant.
 
 use crate::command_ring::Ring;
 use crate::harness::{Client, DEADLINE, Manager};
@@ -36,7 +36,7 @@ async fn where_there_are_tokens_a_session_has_to_show_one_and_they_can_be_replac
     }
     let mut again = Client::with_token(manager.channel().await, BOB).await;
     again.context().await;
-    // Who is in stays in.
+    // Existing sessions continue.
     alice.context().await;
 }
 
@@ -119,7 +119,8 @@ async fn over_tls_a_certificate_proves_the_tenant_and_without_a_good_one_nobody_
     client.context().await;
 }
 
-/// Whether a session can be had: with TLS 1.3 a client hears only then that its certificate is none.
+/// Whether a session begins. With TLS 1.3 a client learns only from the first answer that its certificate is
+/// refused.
 async fn gets_in(channel: Result<Channel, tonic::transport::Error>) -> bool {
     use fpga_protocol::v1::device_manager_client::DeviceManagerClient;
     let Ok(channel) = channel else { return false };

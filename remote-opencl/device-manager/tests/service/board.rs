@@ -1,4 +1,5 @@
-//! A board that has one image at a time, counts what is loaded, refuses kernels of another image, and fails when told to.
+//! A board that has one image at a time, counts loads, refuses kernels of other images, and fails when told
+//! to.
 
 use crate::harness::{Board, Client, Manager};
 use crate::{ints, scalar};
@@ -59,13 +60,13 @@ impl Scaler {
         Self { client, queue, kernel, buffer, factor, value: 0 }
     }
 
-    /// A launch and a read of what it did; the statuses of both.
+    /// Runs a launch and a read of its result; returns both statuses.
     pub async fn round(&mut self) -> [i32; 2] {
         let events = self.start().await;
         self.ended(events).await
     }
 
-    /// A round's launch and read are on their way; their events.
+    /// Flushes a round's launch and read; returns their events.
     pub async fn start(&mut self) -> [u64; 2] {
         let args = vec![Value::Buffer(self.buffer), scalar(&1_i32.to_le_bytes())];
         let launch = self.client.launch(self.queue, self.kernel, args, 1);
@@ -75,7 +76,7 @@ impl Scaler {
         events
     }
 
-    /// The statuses of a round, once it has ended.
+    /// Waits until a round has ended; returns both statuses.
     pub async fn ended(&mut self, events: [u64; 2]) -> [i32; 2] {
         let launched = self.client.status(events[0]).await;
         let (read, data) = self.client.completion(events[1]).await;
@@ -87,7 +88,7 @@ impl Scaler {
     }
 }
 
-/// A session for each of two images of the factors 3 and 5.
+/// Two sessions, one for each of two images with the factors 3 and 5.
 pub async fn scalers(manager: &Manager, images: &[Vec<u8>]) -> [Scaler; 2] {
     [Scaler::new(manager, &images[0], 3).await, Scaler::new(manager, &images[1], 5).await]
 }
@@ -98,7 +99,7 @@ async fn each_image_is_on_the_board_when_its_kernels_run_and_is_loaded_no_oftene
     for way in [PARTIAL, FULL] {
         let board = Board::new();
         let manager = board.manager(way);
-        // Both programs are there before either runs.
+        // Both programs exist before either runs.
         let mut sessions = scalers(&manager, &images).await;
         for which in [0, 1, 1, 0, 0, 1, 0] {
             assert_eq!(sessions[which].round().await, [0, 0], "{way:?}");

@@ -1,4 +1,4 @@
-//! The command ring of a session, spoken by hand.
+//! The command ring of a session, used without a client library.
 
 use super::harness::{Client, Manager};
 use super::shared_memory::open_side;
@@ -22,7 +22,7 @@ const CL_INVALID_OPERATION: i32 = -59;
 const CL_QUEUE_PROFILING_ENABLE: u64 = 2;
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// The words of a ring, read and written by the file: slow, and without a mapping.
+/// The words of a ring, read and written through the file: slow, but without a mapping.
 struct Words(Vec<FileWord>);
 
 struct FileWord {
@@ -55,7 +55,7 @@ impl Memory for Words {
     }
 }
 
-/// Both ends of a session's ring.
+/// The client's side of a session's ring.
 pub struct Ring {
     file: Arc<File>,
     producer: Producer<Arc<Words>>,
@@ -121,7 +121,7 @@ fn receive(side: &UnixStream, expected: u64) -> (OwnedFd, OwnedFd) {
         panic!("no descriptor came")
     };
     assert_eq!((u64::from_le_bytes(id), fds.len()), (expected, 2));
-    // SAFETY: the kernel has just made them for this process.
+    // SAFETY: the kernel has just made both descriptors for this process.
     unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) }
 }
 
@@ -137,7 +137,7 @@ async fn a_session_goes_on_in_the_ring_and_ends_with_the_stream() {
     ring.say(Kind::Call(v1::Call { id: 7, method: Some(Method::CreateUserEvent(unknown)) }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (7, 0));
-    // A second one isn't given.
+    // A session gets no second ring.
     ring.say(Kind::Call(v1::Call { id: 8, method: Some(Method::OpenRing(v1::OpenRing {})) }));
     let Some(server_message::Kind::Reply(reply)) = ring.hear().await.kind else { panic!() };
     assert_eq!((reply.id, reply.status), (8, CL_INVALID_OPERATION));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 const POLICIES: [&str; 6] = ["fifo", "round-robin", "drr", "priority", "sjf", "edf"];
 
-/// Three bitstreams that differ in what they do.
+/// Three bitstreams whose kernels multiply by different factors.
 async fn bitstreams(manager: &Manager) -> Vec<Vec<u8>> {
     let mut client = Client::connect(manager).await;
     let context = client.context().await;
@@ -38,7 +38,7 @@ async fn sessions_that_fight_for_slots_all_get_their_results_in_order() {
         }
         let buffer = client.buffer(context, 40).await;
         let mut expected = Vec::new();
-        // Everything at once: what is right only by the queue's order shows if a task overtakes another.
+        // All rounds are flushed at once: a task that overtakes another changes the results.
         for round in 0..ROUNDS {
             let value = first + i32::try_from(round).unwrap();
             let kind = round % kernels.len();
@@ -48,7 +48,7 @@ async fn sessions_that_fight_for_slots_all_get_their_results_in_order() {
                 client.read(queue, buffer, 40),
             ];
             expected.push((commands[2].event, value * (i32::try_from(kind).unwrap() + 2)));
-            // A task without kernels may not run before the one with kernels that it follows.
+            // A task without kernels must not run before the one with kernels that it follows.
             for command in commands {
                 client.flush(vec![command]).await;
             }
@@ -105,7 +105,7 @@ async fn many_launches_in_flight_complete_once_each() {
     }
 }
 
-/// A kernel that ends when the other has run.
+/// Two kernels: `wait_for` ends when `set` has run.
 pub const WAIT_AND_SET: &str =
     "kernel void wait_for(global volatile int *flag) { while (atomic_add(flag, 0) == 0) {} }
     kernel void set(global volatile int *flag) { atomic_xchg(flag, 1); }";
@@ -153,7 +153,7 @@ pub async fn until_metrics(manager: &Manager, in_use: u32, waiting: u32) {
 async fn a_kernel_that_waits_for_one_of_a_later_task_ends_while_another_session_waits_under_every_policy() {
     for policy in POLICIES {
         for slots in [1, 2] {
-            // As many kernels run at once as wait.
+            // PoCL needs as many threads as kernels run at the same time.
             let threads = [("POCL_MAX_PTHREAD_COUNT", "8")];
             let args = ["--slots", &slots.to_string(), "--policy", policy];
             let manager = Manager::start_in(&threads, &args);

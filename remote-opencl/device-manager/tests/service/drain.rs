@@ -1,4 +1,5 @@
-//! The end by SIGTERM: no new sessions, those that are there go on, and the manager ends with the last of them.
+//! The end by SIGTERM: the manager takes no new sessions, existing ones continue, and the manager ends with
+//! the last of them.
 
 use crate::harness::{Client, DEADLINE, Manager, Ready};
 use crate::health::Collector;
@@ -8,23 +9,23 @@ use fpga_protocol::v1::kernel_arg::Value;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// Runs until the buffer says otherwise, which nobody makes it do.
+/// Runs until another command changes the buffer, which never happens here.
 const ENDLESS: &str = "kernel void endless(global volatile int *a) { while (a[0] == 0) {} }";
 
 const WAYS: [&[&str]; 2] = [&[], &["--isolate", "process"]];
 
-/// A manager that gives its sessions so long to end.
+/// A manager with this drain timeout.
 fn manager(way: &[&str], drain_timeout: &str) -> Manager {
     Manager::start(&[way, &["--drain-timeout", drain_timeout]].concat())
 }
 
-/// Asks the manager to end, and waits until it says so.
+/// Sends SIGTERM to the manager, and waits until `/readyz` reports the drain.
 async fn drain(manager: &Manager) {
     manager.terminate();
     answers(manager, "draining").await;
 }
 
-/// Waits until `/readyz` says that.
+/// Waits until the answer of `/readyz` contains `what`.
 async fn answers(manager: &Manager, what: &str) {
     let until = Instant::now() + DEADLINE;
     loop {

@@ -1,4 +1,4 @@
-//! What commands wait for, and what waits for nobody.
+//! Events: what commands wait for.
 
 use crate::harness::{Client, Manager, after};
 use crate::{INCREASE, ints, scalar};

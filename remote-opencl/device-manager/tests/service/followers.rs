@@ -1,11 +1,11 @@
-//! Markers and barriers that the vendor does not get: what they mean stays.
+//! Marker elision: markers and barriers that are not enqueued to the vendor keep their meaning.
 
 use crate::harness::{Client, Manager, after};
 use crate::{INCREASE, PROFILING, Value, ints, scalar};
 use fpga_protocol::v1;
 use fpga_protocol::v1::command::Operation;
 
-/// `CL_INVALID_WORK_GROUP_SIZE`, and what comes after a command that failed.
+/// `CL_INVALID_WORK_GROUP_SIZE`, and the status of a command that depends on a failed one.
 const WORK_GROUP_SIZE: i32 = -54;
 const DEPENDENCY_FAILED: i32 = -14;
 
@@ -22,7 +22,7 @@ async fn what_waits_for_a_marker_behind_a_kernel_waits_for_the_kernel_and_all_en
     assert_eq!(client.build(program).await.0, 0);
     let kernel = client.kernel(program, "increase").await;
     let buffer = client.buffer(context, 4096).await;
-    // With profiling each command is the vendor's own.
+    // With profiling, each command is enqueued to the vendor.
     for properties in [0, PROFILING] {
         let (first, second) =
             (client.queue(context, properties).await, client.queue(context, properties).await);

@@ -1,5 +1,5 @@
-//! A board that is reconfigured as a whole between tasks (T-2): all contexts of the vendor are destroyed and made again, and
-//! no session sees more of it than the time.
+//! A board that is reconfigured as a whole between tasks (T-2): all contexts of the vendor are destroyed and
+//! made again, and sessions notice only the delay.
 
 use crate::harness::{Client, Manager, after};
 use crate::{INCREASE, ints, scalar};
@@ -17,15 +17,15 @@ const FULL: [&str; 8] = [
     "1",
     "--reconfiguration-time",
     "1ms",
-    // Not with tenants' processes: their contexts are not the manager's to destroy.
+    // Not with tenant processes, since the manager cannot destroy their contexts.
     "--isolate",
     "protocol",
 ];
 
-/// Numbers of a buffer.
+/// Number of elements of a buffer.
 const COUNT: u64 = 1000;
 
-/// A kernel of each bitstream: `a * factor + summand`, and the other buffer's number of the same place.
+/// Source of a bitstream whose kernel computes `a * factor + summand + other`.
 fn source(factor: i32) -> String {
     format!(
         "kernel void advance(global int *a, global const int *other, int summand) {{
@@ -48,7 +48,7 @@ async fn bitstreams(factors: &[i32]) -> Vec<Vec<u8>> {
     binaries
 }
 
-/// A session with a kernel of each bitstream, and what its buffer should hold.
+/// A session with a kernel of each bitstream, and the expected contents of its buffer.
 struct Session {
     client: Client,
     queues: [u64; 2],
@@ -82,7 +82,7 @@ impl Session {
                 size,
             }))
             .await;
-        // Never written: zeros, whatever happens.
+        // Never written, so it must stay zero.
         let other = client.buffer(context, 4 * COUNT).await;
         let expected: Vec<i32> = (0..1000).map(|n| n * first).collect();
         let write = client.write(queues[0], buffer, ints(expected.clone())).await;
@@ -91,7 +91,7 @@ impl Session {
         Self { client, queues, kernels, buffer, region, other, expected, last }
     }
 
-    /// A step by one of the kernels, on either queue; on the whole buffer, or on the region.
+    /// Runs one of the kernels, on either queue, over the whole buffer or the region.
     async fn step(&mut self, which: usize, factor: i32, summand: i32, on_region: bool) {
         let buffer = if on_region { self.region } else { self.buffer };
         let (from, count) = if on_region { (256, COUNT - 256) } else { (0, COUNT) };
@@ -146,7 +146,7 @@ async fn sessions_with_different_bitstreams_take_turns_on_one_slot_and_their_byt
             session.check().await;
         }
         if round == 30 {
-            // A session that goes in the middle harms nobody.
+            // A session that ends in the middle does not disturb the others.
             sessions.remove(0);
             sessions.push(Session::new(&manager, &bitstreams, 9).await);
         }
@@ -166,7 +166,7 @@ async fn it_goes_with_every_other_way_to_serve() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (store, trace) = (path("store"), path("trace.json"));
-    // The store twice: another manager finds there what clients brought to the first one.
+    // The store is used twice: the second manager finds the bitstreams that clients sent to the first.
     let ways: [&[&str]; 7] = [
         &["--store", &store],
         &["--store", &store],
@@ -239,10 +239,10 @@ async fn images_sources_and_past_events_are_there_after_the_contexts_were_destro
         other.step(round % 2, [3, 5][round % 2], 1, false).await;
         other.check().await;
     }
-    // One for each of its programs and each of its steps.
+    // One reconfiguration for each of its programs and each of its steps.
     assert_eq!(counted(&manager, "reconfigurations"), 6);
 
-    // The same handles, the arguments of before, and an event of before to wait for.
+    // The same handles, the same arguments, and an earlier event to wait for.
     let again = after(witness.launch(queue, kernel, Vec::new(), 10), &[past]);
     let read = witness.read(queue, buffer, 40);
     let region = v1::ImageRegion { origin: vec![0, 0, 0], size: vec![32, 16, 1] };
@@ -260,9 +260,9 @@ async fn images_sources_and_past_events_are_there_after_the_contexts_were_destro
 #[tokio::test]
 async fn what_the_vendor_refuses_to_make_again_is_an_error_and_neither_a_hang_nor_anothers_loss() {
     let bitstreams = bitstreams(&[3, 5]).await;
-    // One object after the other of two sessions with contexts, queues, programs, kernels and buffers.
+    // Loses one object after the other of two sessions with contexts, queues, programs, kernels and buffers.
     for lost in [1, 2, 4, 5, 6, 7, 8, 9, 11, 15] {
-        // From the first switch on that is for none of the four programs.
+        // From the fifth switch on; making the four programs takes the switches before.
         let lost = format!("5:{lost}");
         let mut manager = Manager::start_in(&[("FPGA_TEST_LOSE_OBJECT", lost.as_str())], &FULL);
         let mut sessions =
@@ -275,7 +275,7 @@ async fn what_the_vendor_refuses_to_make_again_is_an_error_and_neither_a_hang_no
                 let read = session.client.read(session.queues[0], session.buffer, 4);
                 let read_event = read.event;
                 session.client.flush(vec![read]).await;
-                // An answer comes, whatever it is.
+                // An answer comes, whether success or error.
                 *failed += i32::from(session.client.status(launched).await < 0);
                 *failed += i32::from(session.client.status(read_event).await < 0);
             }

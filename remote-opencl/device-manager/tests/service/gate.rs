@@ -1,4 +1,4 @@
-//! Who may have the device reconfigured (B-8).
+//! Which sessions may have the device reconfigured (B-8).
 
 use crate::INCREASE;
 use crate::harness::{Client, Manager, binaries_result, digest_of};
@@ -9,7 +9,7 @@ use fpga_protocol::v1::call::Method;
 const REFUSED: i32 = -5;
 const BUILD_FAILED: i32 = -11;
 
-/// A bitstream for the device, and the folder of accelerators that has it as `increase`.
+/// A bitstream for the device, and a folder of bitstreams that contains it as `increase`.
 async fn bitstream() -> (Vec<u8>, tempfile::TempDir) {
     let manager = Manager::start(&[]);
     let mut client = Client::connect(&manager).await;
@@ -30,7 +30,7 @@ async fn announce(client: &mut Client, context: u64, binary: &[u8]) -> v1::Reply
         .call(Method::CreateProgramWithBinary(v1::CreateProgramWithBinary { program, context, binaries }))
         .await;
     if reply.status != 0 {
-        // The program is none, and says so at its use.
+        // A refused program fails at its use.
         assert_eq!(client.build(program).await.0, reply.status);
     }
     reply

@@ -1,4 +1,4 @@
-//! A client that is gone without a word: something on the way has stopped to forward, and closes nothing.
+//! A client that is gone without a word: a proxy on the way has stopped forwarding and closes nothing.
 
 use crate::harness::{Client, DEADLINE, Manager};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::transport::Endpoint;
 
-/// Forwards until it is told not to; keeps its connections.
+/// Forwards until it is told to stop; keeps its connections open.
 struct Proxy {
     address: SocketAddr,
     silent: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ async fn a_client_behind_what_stopped_to_forward_is_gone_and_one_that_answers_st
     let since = Instant::now();
     while manager.sessions() > 2 {
         assert!(since.elapsed() < DEADLINE, "the session is still there");
-        // The clients of this test answer meanwhile.
+        // The other clients of this test answer meanwhile.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     idle.context().await;

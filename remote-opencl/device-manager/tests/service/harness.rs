@@ -1,6 +1,6 @@
-//! A device manager as a child process, and a client that speaks the protocol by hand.
+//! A device manager as a child process, and a client that sends the protocol's messages without a library.
 
-// By their paths, so that a benchmark can have this file, too.
+// The paths are explicit, so that a benchmark can include this file too.
 #[path = "harness/board.rs"]
 mod board;
 #[path = "harness/client.rs"]

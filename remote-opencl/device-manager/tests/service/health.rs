@@ -1,4 +1,4 @@
-//! Whether the device works, as the manager tells it: by faults of the emulated board.
+//! The health of the device, as the manager reports it, with faults of the emulated board.
 
 use crate::board::{FULL, PARTIAL, Scaler, images, scalers};
 use crate::harness::{Board, Client, DEADLINE, Manager};
@@ -11,7 +11,7 @@ use serde_json::{Value as Text, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What a collector has been told last of the device.
+/// The last status that a collector received of the device.
 #[derive(Clone, Default)]
 pub struct Collector(Arc<Mutex<Option<DeviceStatus>>>);
 
@@ -37,7 +37,7 @@ impl Collector {
         (collector, address)
     }
 
-    /// Waits until it is told that.
+    /// Waits until the collector has received this health.
     pub async fn hears(&self, health: Health) {
         let until = Instant::now() + DEADLINE;
         while self.0.lock().unwrap().as_ref().is_none_or(|status| status.health != health) {
@@ -100,7 +100,8 @@ async fn sessions(manager: &Manager, image: &[u8], factor: i32) -> [Scaler; 2] {
     [session(TENANTS[0]).await, session(TENANTS[1]).await]
 }
 
-/// A board for a tenant each in the manager's process, and in processes of their own.
+/// A board and its manager for each isolation: tenants within the manager's process, and tenants in processes
+/// of their own.
 fn ways(tokens: &tempfile::TempDir, more: &[&str]) -> [(Board, Manager); 2] {
     let args = [PARTIAL, &["--tokens", tokens.path().to_str().unwrap()], more].concat();
     let (one, other) = (Board::new(), Board::new());
@@ -134,7 +135,7 @@ async fn loads_that_fail_in_processes_of_several_tenants_make_a_board_unhealthy_
     let args = [PARTIAL, &["--tokens", tokens.path().to_str().unwrap()]].concat();
     let manager = board.manager_of_processes(&args);
     let [mut alice, _] = sessions(&manager, &images[0], 3).await;
-    // The image of whose last load was good is on the board: the other tenant's.
+    // The image that was loaded last is on the board: the other tenant's.
     let [_, mut bob] = sessions(&manager, &images[1], 5).await;
     for session in [&mut alice, &mut bob] {
         assert_eq!(session.round().await, [0, 0]);

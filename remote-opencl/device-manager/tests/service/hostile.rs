@@ -205,7 +205,8 @@ async fn a_tenants_bytes_are_not_found_in_anothers_new_buffer() {
         let context = other.context().await;
         let (one, two) = (other.queue(context, 0).await, other.queue(context, 0).await);
         let buffer = other.buffer(context, SIZE as u64).await;
-        // A first write that covers all spares the zeros; one beside it must not see what was there.
+        // A first write of the whole buffer makes zeroing unnecessary; a write of a part must not expose
+        // earlier contents.
         let part = other.write(one, buffer, ints([1])).await;
         let read = other.read(two, buffer, SIZE as u64);
         let event = read.event;
@@ -220,7 +221,7 @@ async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() 
     const SECRET: &str = "secret_of_the_manager_4711";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret.h");
-    // No valid source: a compiler that reads it shows the line in its log.
+    // Not valid as source, so a compiler that reads it shows the line in its log.
     std::fs::write(&path, format!("{SECRET} {SECRET}!\n")).unwrap();
     let (path, place) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
     let kernel = "kernel void k(global int *a) { a[0] = 1; }";
@@ -232,7 +233,7 @@ async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() 
         (format!("#include \"/proc/self/environ\"\n{kernel}"), String::new()),
         (format!("#include \"/etc/passwd\"\n{kernel}"), String::new()),
     ];
-    // The secret can be seen where nothing is confined, or the test would pass by itself.
+    // Without confinement the secret must appear, or the test would prove nothing.
     for (confined, expected) in [("off", true), ("required", false)] {
         let manager = Manager::start(&["--confine-builds", confined]);
         let mut client = Client::connect(&manager).await;
@@ -248,7 +249,7 @@ async fn a_source_can_include_no_file_of_the_manager_whatever_way_it_names_it() 
             if !expected {
                 assert_ne!(reply.status, 0, "{source} {options}");
                 for leaked in [SECRET, "PATH=", "root:"] {
-                    // What the client itself wrote doesn't count.
+                    // Text that the client sent itself does not count.
                     assert!(!log.contains(leaked), "{source} {options}: {log}");
                 }
             }

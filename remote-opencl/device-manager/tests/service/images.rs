@@ -1,4 +1,4 @@
-//! Images by hand-made messages: what works, and what a client may not say of them.
+//! Images, by messages without a library: valid calls, and descriptions that the manager must refuse.
 
 use crate::harness::{Client, Manager};
 use fpga_protocol::images::kind;

@@ -1,4 +1,4 @@
-//! `--isolate process`: what a tenant's kernels do to their runtime is that tenant's affair.
+//! `--isolate process`: kernels that damage their runtime affect only their own tenant.
 
 mod machine_code;
 
@@ -11,7 +11,7 @@ use fpga_protocol::v1::kernel_arg::Value;
 use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
-/// Writes where it is told to.
+/// Writes to the address that it is given.
 const WILD: &str = "kernel void wild(global int *a, ulong at) { *(global int *)(a + at) = 1; }";
 
 /// A folder of tokens for tenants of these names.
@@ -31,7 +31,7 @@ async fn tenant(manager: &Manager, name: &str) -> Client {
     Client::with_token(manager.channel().await, &token(name)).await
 }
 
-/// Everything that a session needs to add to a buffer.
+/// A session with everything that it needs to add to a buffer.
 struct Adder {
     client: Client,
     queue: u64,
@@ -58,7 +58,7 @@ impl Adder {
     }
 }
 
-/// Runs a kernel that writes to an address that is nobody's; with what the session ends.
+/// Runs a kernel that writes to an unmapped address; returns the status with which the session ends.
 async fn crash(mut client: Client) -> Option<Status> {
     let Ready { queue, kernel, buffer } = client.ready(WILD, "wild", 4).await;
     let far = scalar(&(1_u64 << 60).to_le_bytes());
@@ -96,7 +96,7 @@ async fn a_kernel_that_kills_its_runtime_ends_its_tenants_sessions_and_nobody_el
     for died in 1..=2 {
         let wild = tenant(&manager, "alice").await;
         let ended = {
-            // Bob's tasks and the one that crashes share the one slot.
+            // Bob's tasks and the one that crashes share the only slot.
             let crash = crash(wild);
             tokio::pin!(crash);
             loop {
@@ -193,7 +193,7 @@ async fn tenants_processes_that_use_up_the_memory_of_all_together_lose_the_one_t
     const MIB: u64 = 1 << 20;
     let folder = tokens(&["alice", "bob"]);
     let folder = folder.path().to_str().unwrap();
-    // Neither tenant could have that alone.
+    // A single tenant could not use that much memory.
     let args = ["--isolate", "process", "--tokens", folder, "--tenant-memory-of-all", "1152MiB"];
     let mut manager = Manager::start(&args);
     let mut alice = Adder::new(tenant(&manager, "alice").await).await;
@@ -217,7 +217,7 @@ async fn tenants_processes_that_use_up_the_memory_of_all_together_lose_the_one_t
 #[tokio::test]
 async fn tenants_with_processes_of_their_own_share_no_more_memory_than_all_may_hold() {
     const SEGMENT: u64 = 4 << 20;
-    // Two thirds of what clients may make the manager hold.
+    // Two thirds of the bytes that clients may make the manager hold.
     const LASTING: u64 = 128 << 20;
     const NAMES: [&str; 4] = ["alice", "bob", "carol", "dave"];
     let folder = tokens(&NAMES);
@@ -243,7 +243,7 @@ async fn tenants_with_processes_of_their_own_share_no_more_memory_than_all_may_h
     assert!(shared > 0 && shared <= LASTING, "{shared} bytes are shared");
     let last = sessions.last_mut().unwrap();
     assert!(another(last).await.is_none());
-    // What one tenant gives back is there for the others.
+    // Other tenants can use what one tenant gives back.
     drop(sessions.remove(0));
     assert!(manager.has_no_more_sessions_than(3).await);
     assert!(another(sessions.last_mut().unwrap()).await.is_some());
@@ -255,7 +255,7 @@ async fn builds_are_bounded_over_all_tenants_processes_together() {
     let folder = tokens(&NAMES);
     let folder = folder.path().to_str().unwrap();
     let manager = Manager::start(&["--isolate", "process", "--tokens", folder, "--builds", "2"]);
-    // Takes a compiler seconds.
+    // Takes a compiler several seconds.
     let kernel = |n: u32| {
         format!(
             "kernel void k{n}(global float *a) {{ for (int i = 0; i < 64; i++) a[i] = sin(a[i] * {n}) / cos(a[i]); }}\n"
@@ -308,7 +308,7 @@ async fn tenants_processes_go_with_the_manager_however_it_ends() {
     }
 }
 
-/// What the machine code of a kernel can do to the rest of the node.
+/// A kernel's machine code cannot reach the rest of the node.
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
 async fn a_kernel_of_machine_code_opens_no_file_and_signals_nobody() {
@@ -323,7 +323,7 @@ async fn a_kernel_of_machine_code_opens_no_file_and_signals_nobody() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     let mut path = secret.path().to_str().unwrap().as_bytes().to_vec();
     path.push(0);
-    // Without processes of their own kernels can open it, or the test would pass by itself.
+    // Without tenant processes kernels can open the file, or the test would prove nothing.
     for (isolate, opens) in [("protocol", true), ("process", false)] {
         let mut manager = Manager::start(&["--isolate", isolate, "--confine-builds", "required"]);
         let mut client = Client::connect(&manager).await;
@@ -354,7 +354,7 @@ async fn a_kernel_of_machine_code_opens_no_file_and_signals_nobody() {
         assert_eq!(opened >= 0, opens, "{isolate}: open gives {opened}");
         if !opens {
             assert_eq!(opened, -i64::from(libc::EACCES));
-            // The parent is the manager; newer kernels confine signals too.
+            // The parent is the manager. Linux 6.12 and later confine signals too.
             let killed = call(KILL, 0).await;
             assert_eq!(killed, -i64::from(libc::EPERM), "Linux 6.12 or later");
         }

@@ -1,4 +1,4 @@
-//! The thread that the vendor's runtime may work in.
+//! The helper thread in which the vendor's runtime may work.
 
 use crate::harness::{Client, DEADLINE, Manager};
 use crate::{BUSY, scalar};
@@ -10,7 +10,7 @@ const CPU: u8 = 1 << 1;
 
 fn has_lent_thread(manager: &Manager) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", manager.pid())).unwrap();
-    // One that has just ended has no name.
+    // A thread that has just ended has no name.
     let names =
         threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")).ok());
     names.into_iter().any(|name| name.trim_end() == "lent")
@@ -24,7 +24,7 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
     let of_processors = info.iter().any(|info| info.param == DEVICE_TYPE && info.value[0] & CPU != 0);
     assert!(!has_lent_thread(&manager), "before there is anything to do");
 
-    // Nobody knows how long it takes.
+    // The manager has no measurement of this kernel yet.
     let mut second = Client::connect(&manager).await;
     let long = first.ready(BUSY, "busy", 8).await;
     let short = second.ready(BUSY, "busy", 8).await;
@@ -49,7 +49,7 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
     assert_eq!(first.status(first_event).await, 0);
     assert_eq!(has_lent_thread(&manager), of_processors);
 
-    // Nobody is in the runtime when its memory goes.
+    // No thread is in the runtime when its memory is freed.
     drop((first, second));
     assert_eq!(manager.stop().code(), Some(0));
 }

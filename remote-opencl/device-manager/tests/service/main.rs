@@ -1,4 +1,4 @@
-//! The service over a real OpenCL runtime, spoken to by hand.
+//! The service over a real OpenCL runtime, used without a client library.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod access;
@@ -312,7 +312,7 @@ async fn a_client_that_goes_during_its_task_leaves_the_slot_to_others() {
     client.flush(vec![mark, busy, after(never, &[user])]).await;
     assert_eq!(client.status(first).await, 0);
     drop(client);
-    // Its last task runs, and then nothing of it is left.
+    // Its last task runs to its end, and then nothing of the session is left.
 
     let mut other = Client::connect(&manager).await;
     let context = other.context().await;
@@ -368,7 +368,7 @@ async fn a_task_that_runs_when_the_manager_is_told_to_stop_ends_first_and_its_cl
 async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
-    // Commands of sessions in tenants' processes are in no trace.
+    // The trace has no commands of sessions in tenant processes.
     let mut manager = Manager::start(&["--trace", path.to_str().unwrap(), "--isolate", "protocol"]);
     let mut client = Client::connect(&manager).await;
     let Ready { queue, kernel, buffer } = client.ready(INCREASE, "increase", 4).await;
@@ -379,14 +379,14 @@ async fn a_trace_shows_each_command_from_its_message_to_its_answer_and_the_slots
     let event = read.event;
     client.flush(vec![write, launch, read]).await;
     assert_eq!(client.completion(event).await.1, ints([2]));
-    // The file is written beside the sessions.
+    // Another thread writes the file.
     let deadline = Instant::now() + harness::DEADLINE;
     let events = loop {
         let text = std::fs::read_to_string(&path).unwrap();
         let whole = format!("{}]", text.trim_end().trim_end_matches(','));
         let events: Vec<serde_json::Value> = serde_json::from_str(&whole).unwrap_or_default();
         let ended = |name: &str| events.iter().any(|event| event["name"] == name && event["ph"] == "e");
-        // In whichever order: a slot is free before the last answer is on its way.
+        // In either order: a slot is free before the last answer is sent.
         if events.iter().any(|event| event["cat"] == "slot")
             && ["write", "kernel", "read"].into_iter().all(ended)
         {

@@ -1,12 +1,12 @@
-//! Sub-devices, pipes, queues on the device and programs that aren't from source, by hand-made messages: what a client may
-//! not say of them, and that they are one session's.
+//! Sub-devices, pipes, queues on the device and programs that are not from source, by messages without a
+//! library: what the manager must refuse, and that they belong to one session.
 
 use crate::harness::{Client, Manager};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::reply::Result as Answer;
 
-/// Ids of sub-devices have this bit.
+/// The bit that ids of sub-devices have set.
 const PART: u64 = 1 << 63;
 const EQUALLY_BY_ONE: [i64; 2] = [0x1086, 1];
 
@@ -83,7 +83,7 @@ async fn pipes_queues_and_programs_that_nobody_can_have_are_refused() {
     let pipe = v1::CreatePipe { pipe: client.id(), context, packet_size: huge, max_packets: huge };
     let queue = v1::CreateDeviceQueue { queue: client.id(), context, device, properties: 0b101, size: huge };
     let host = v1::CreateDeviceQueue { queue: client.id(), properties: 1, ..queue };
-    // A device that has such queues makes one of its own size; PoCL's has none.
+    // A device with such queues uses its preferred size; PoCL's device has none.
     let preferred = v1::CreateDeviceQueue { queue: client.id(), size: 0, ..queue };
     let status = client.call(Method::CreateDeviceQueue(preferred)).await.status;
     assert!([0, -35].contains(&status), "{status}");

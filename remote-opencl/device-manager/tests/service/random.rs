@@ -1,4 +1,4 @@
-//! Sessions that say anything: whatever they do to themselves, the manager lives and serves others.
+//! Sessions of random messages: whatever happens to them, the manager lives and serves others.
 
 use crate::harness::{Client, Manager};
 use crate::{BUSY, INCREASE};
@@ -15,7 +15,7 @@ use proptest::test_runner::TestRunner;
 
 const SESSIONS: usize = 150;
 
-/// Ids of few objects, so that most messages name something.
+/// Few ids, so that most messages refer to an existing object.
 fn id() -> impl Strategy<Value = u64> {
     prop_oneof![20 => 1_u64..12, 1 => Just(0), 1 => any::<u64>()]
 }
@@ -150,13 +150,13 @@ fn kind() -> impl Strategy<Value = Kind> {
 #[tokio::test]
 async fn whatever_a_session_says_the_manager_lives() {
     let mut manager = Manager::start(&["--slots", "2"]);
-    // The same messages in every run.
+    // Deterministic: the same messages in every run.
     let mut runner = TestRunner::deterministic();
     let messages = prop::collection::vec(kind(), 1..80);
     for _ in 0..SESSIONS {
         let mut client = Client::connect(&manager).await;
         let context = 1;
-        // Half of the objects are there, so that the rest has something to break.
+        // Half of the objects exist, so that the random messages have something to act on.
         for method in [
             Method::CreateContext(v1::CreateContext { context, devices: vec![client.device()] }),
             Method::CreateQueue(v1::CreateQueue { queue: 2, context, device: 1, properties: 0 }),
@@ -187,7 +187,7 @@ async fn whatever_a_session_says_the_manager_lives() {
         }
         let messages = messages.new_tree(&mut runner).unwrap().current();
         for kind in messages.clone() {
-            // The session may have ended by what it said before.
+            // Earlier messages may have ended the session.
             if client.try_send(kind).await.is_err() {
                 break;
             }

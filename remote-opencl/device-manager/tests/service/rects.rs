@@ -1,4 +1,4 @@
-//! Rectangles of buffers, by the vendor's own calls.
+//! Rectangles of buffers, which the vendor's own calls transfer.
 
 use crate::harness::{Client, Manager, after};
 use fpga_protocol::limits::MAX_INLINE_BYTES;
@@ -7,7 +7,7 @@ use fpga_protocol::v1::command::Operation;
 
 const PITCH: u64 = 100;
 const ROWS: u64 = 300;
-/// Of a row; all rows together are more than what travels inline.
+/// Bytes of a line of the rectangle; all lines together do not fit inline.
 const LINE: u64 = 80;
 
 fn layout(origin: [u64; 3]) -> Option<v1::RectLayout> {

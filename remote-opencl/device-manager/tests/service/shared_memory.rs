@@ -1,4 +1,4 @@
-//! Segments: what comes over the side socket, and what a hostile client can't do with it.
+//! Segments: the side socket, and attacks of a hostile client.
 
 use crate::harness::{Client, Manager, after, binaries_result, digest_of};
 use crate::{INCREASE, ints, scalar};
@@ -20,7 +20,7 @@ use tonic::Code;
 
 const SIZE: u64 = 1 << 20;
 
-/// What answers to a key.
+/// The connection on which a key was sent, and the manager's answer to it.
 fn show(manager: &Manager, key: &[u8]) -> (UnixStream, Option<u8>) {
     let mut path = manager.socket().into_os_string();
     path.push(SIDE_SUFFIX);
@@ -47,7 +47,7 @@ pub fn receive(side: &UnixStream) -> (u64, File) {
     let Some(ControlMessageOwned::ScmRights(fds)) = message.cmsgs().unwrap().next() else {
         panic!("no descriptor came")
     };
-    // SAFETY: the kernel has just made it for this process.
+    // SAFETY: the kernel has just made the descriptor for this process.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fds[0]) });
     (u64::from_le_bytes(id), file)
 }
@@ -205,7 +205,7 @@ async fn ranges_that_lie_end_the_session_of_the_liar_alone() {
             assert_eq!(status.code(), Code::InvalidArgument, "{lie:?} {way}: {status}");
         }
     }
-    // Another session's segment is no segment.
+    // A segment of another session is invalid.
     let mut client = Client::connect(&manager).await;
     let context = client.context().await;
     let queue = client.queue(context, 0).await;
@@ -286,7 +286,7 @@ async fn a_binary_that_changes_in_shared_memory_while_it_is_taken_is_what_its_di
     let binary = client.binary(source).await;
     let size = (binary.len() as u64).next_multiple_of(4096);
     let (segment, file) = create(&mut client, &side, size).await;
-    // Flips a byte to and fro as fast as it can, while the binary is sent again and again.
+    // Changes a byte back and forth as fast as possible, while the binary is sent again and again.
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flipping = std::thread::spawn({
         let (stop, file, first) = (stop.clone(), file.try_clone().unwrap(), binary[0]);
@@ -307,7 +307,8 @@ async fn a_binary_that_changes_in_shared_memory_while_it_is_taken_is_what_its_di
         let create = v1::CreateProgramWithBinary { program, context, binaries };
         let reply = client.call(Method::CreateProgramWithBinary(create)).await;
         if binaries_result(&reply).missing.is_empty() {
-            // It was taken before: then the store has the right bytes, whatever became of the segment.
+            // It was stored in an earlier attempt: the store then has the right bytes, whatever the segment
+            // has now.
             assert_eq!(client.build(program).await.0, 0);
             break;
         }
@@ -359,11 +360,11 @@ async fn a_session_that_goes_in_the_middle_of_its_transfers_leaves_nothing() {
     assert!(manager.stop().success());
 }
 
-/// How many descriptors there are once no segment is mapped any more.
+/// Number of descriptors once no segment is mapped any more.
 async fn settled(descriptors: &impl Fn() -> usize, mapped: &impl Fn() -> usize) -> usize {
     let since = Instant::now();
     let mut counts = vec![0, 1];
-    // The same twice in a row: connections close after their segments.
+    // Compared until it is the same twice in a row: connections close after their segments.
     while mapped() > 0 || counts[counts.len() - 1] != counts[counts.len() - 2] {
         assert!(since.elapsed() < crate::harness::DEADLINE, "{} segments are left", mapped());
         tokio::time::sleep(Duration::from_millis(100)).await;

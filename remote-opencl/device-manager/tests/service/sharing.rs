@@ -1,4 +1,4 @@
-//! Tenants that share a device: who gets how much of it, and what they may have (T-1, quotas).
+//! Tenants that share a device: their shares (T-1) and their quotas.
 
 use crate::crowd::{Pair, WAIT_AND_SET, until_metrics};
 use crate::harness::{Client, Manager, Ready};
@@ -16,7 +16,7 @@ pub const SPIN: &str = "kernel void spin(global ulong *a, ulong rounds) {
     a[0] = x;
 }";
 
-/// A session with a kernel that spins for so many rounds.
+/// A session with a kernel that spins for `rounds` rounds.
 struct Spinner {
     client: Client,
     queue: u64,
@@ -31,7 +31,7 @@ impl Spinner {
         Self { client, queue, kernel, buffer, rounds }
     }
 
-    /// One whose launches tell when they ran.
+    /// A session whose queue has profiling.
     async fn profiled(mut client: Client, rounds: u64) -> Self {
         let context = client.context().await;
         let queue = client.queue(context, PROFILING).await;
@@ -58,7 +58,7 @@ pub fn tenants_file(text: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Writes another file in its place, as mounted configuration is replaced.
+/// Replaces a file, as Kubernetes replaces mounted configuration.
 fn replace(path: &PathBuf, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
@@ -93,7 +93,7 @@ async fn over_the_quota_of_memory_and_buffers_the_standards_errors_come_and_the_
         manager.counts(&format!("fpga_device_manager_quota_refusals_total{{quota=\"{line}")).await;
     }
     drop(one);
-    // What a session had is its tenant's again when it has gone.
+    // The tenant gets a session's share back when the session has ended.
     let deadline = std::time::Instant::now() + crate::harness::DEADLINE;
     loop {
         let (_, again) = create(&mut two, other, 1 << 20);
@@ -117,7 +117,7 @@ async fn programs_sessions_uploads_and_waiting_tasks_have_their_quotas() {
     let queue = client.queue(context, 0).await;
     let buffer = client.buffer(context, 1 << 20).await;
 
-    // An upload that is too long fails its command, and its bytes are not kept; a shorter one is fine.
+    // An upload that is too long fails its command, and its bytes are not kept; a shorter one succeeds.
     for (length, expected) in [(65_537, -5), (65_536, 0)] {
         let write = client.write(queue, buffer, vec![7; length]).await;
         assert_eq!(client.run(write).await, expected, "{length}");
@@ -132,7 +132,7 @@ async fn programs_sessions_uploads_and_waiting_tasks_have_their_quotas() {
     let third = client.id();
     assert_eq!(client.call(create(third)).await.status, -5);
 
-    // A long task, one that waits in its queue, and one too many.
+    // A long task, one that waits in its queue, and one that exceeds the quota.
     let kernel = client.kernel(program, "spin").await;
     let rounds = scalar(&300_000_000_u64.to_le_bytes());
     let mut events = Vec::new();
@@ -204,8 +204,8 @@ async fn results_are_right_and_in_order_whatever_the_policy() {
     }
 }
 
-/// In which order the tasks of alice, bob and carol start, who each have two when the one slot gets free. They come in this
-/// order, and each policy has an order of its own.
+/// The order in which the tasks of alice, bob and carol start, two each, when the only slot becomes free.
+/// They arrive in this order, and each policy starts them in a different one.
 async fn order_under(policy: &str, more: &[&str]) -> String {
     const ROUNDS: u64 = 300_000;
     let names = ["alice", "bob", "carol"];
@@ -214,7 +214,7 @@ async fn order_under(policy: &str, more: &[&str]) -> String {
     for name in names.iter().chain(&["zoe"]) {
         std::fs::write(folder.path().join(name), token(name)).unwrap();
     }
-    // Under `drr` the first to come has the turn; then a task costs many turns, of which bob needs fewest.
+    // Under `drr` the first to arrive has the turn. A task then costs many turns, of which bob needs fewest.
     let shares = r#""alice": {"deadline": "30s", "weight": 1},
         "bob": {"priority": 1, "deadline": "10s", "weight": 10000},
         "carol": {"priority": 2, "deadline": "20s", "weight": 100}"#;
@@ -261,7 +261,7 @@ async fn order_under(policy: &str, more: &[&str]) -> String {
     names.join(" ")
 }
 
-/// No two are the same: a manager that goes by another policy is found out.
+/// All orders differ, so that a manager with another policy fails the test.
 const ORDERS: [(&str, &str); 5] = [
     ("fifo", "alice alice bob bob carol carol"),
     ("round-robin", "alice bob carol alice bob carol"),
@@ -284,12 +284,12 @@ async fn each_policy_has_the_same_order_among_tenants_in_processes_of_their_own(
     }
 }
 
-/// What each of four tenants has had, and whose tasks are there.
+/// What each of four tenants has used, and their tasks.
 #[derive(Debug, Clone, Copy)]
 struct Had {
     device_seconds: [f64; 4],
     tasks: [usize; 4],
-    /// Tasks that have come: they have ended, run or wait.
+    /// Tasks that have arrived: they have ended, run or wait.
     arrived: usize,
 }
 
@@ -314,13 +314,14 @@ impl Had {
     }
 }
 
-/// Four tenants that always have work on one slot; what part of the busy time each had, over some hundred tasks.
+/// Gives four tenants work on one slot at all times. Returns the part of the busy time that each had, over
+/// about a thousand tasks.
 ///
-/// It is measured when all their tasks have come, and the manager's own counts tell how far they are: a client that the
-/// machine keeps from running can't leave a tenant without work, which would give its share to the others.
+/// The measurement begins when all tasks have arrived, and uses the manager's own counts. So a client that
+/// the machine delays cannot leave a tenant without work, which would give its share to the others.
 async fn shares_under(policy: &str) -> [f64; 4] {
     const TASKS_EACH: usize = 800;
-    /// Until here all of them have work.
+    /// Up to this number of ended tasks, all tenants have work.
     const LAST_OF_EACH: usize = TASKS_EACH - 20;
     const ENOUGH: usize = 1000;
     /// Weights 1 to 4, and rounds in millions.
@@ -337,7 +338,7 @@ async fn shares_under(policy: &str) -> [f64; 4] {
     let tokens = folder.path().to_str().unwrap();
     let manager = Manager::start(&["--slots", "1", "--tenants", path.to_str().unwrap(), "--tokens", tokens]);
     let mut spinners = Vec::new();
-    // Two sessions each, so that the one's next task waits while the other's runs.
+    // Two sessions each, so that the next task of one waits while the other's runs.
     for _ in 0..2 {
         for (key, rounds) in keys.iter().zip(ROUNDS) {
             let token = format!("token-of-{key}-0123456789");
@@ -349,7 +350,7 @@ async fn shares_under(policy: &str) -> [f64; 4] {
         for spinner in &mut spinners {
             spinner.start().await;
         }
-        // One round after the other, or first come would be whose thread ran first.
+        // One round after the other; otherwise the order of arrival would be that of the clients' threads.
         while Had::read(&manager, keys).arrived < round * spinners.len() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -1,4 +1,4 @@
-//! What one tenant has no other can name, use, end or hear of.
+//! A tenant cannot name, use, end or observe anything of another tenant.
 
 use crate::harness::{Client, Manager, Ready, after};
 use crate::{INCREASE, OUT_OF_ORDER, ints, scalar};
@@ -8,7 +8,7 @@ use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
 
-/// Everything of the owner's, as ids that the other has none of.
+/// Objects of the owner, by ids that the other tenant does not have.
 struct Owned {
     context: u64,
     program: u64,
@@ -19,7 +19,7 @@ struct Owned {
 
 /// A tenant's objects, a command that waits for a user event, and a buffer that holds 42.
 async fn owned(owner: &mut Client) -> Owned {
-    // The other's own ids are below these.
+    // The ids of the other tenant are below these.
     for _ in 0..1000 {
         owner.id();
     }
@@ -50,11 +50,11 @@ async fn no_tenant_can_name_use_end_or_hear_of_what_another_has() {
         let manager = Manager::start(&["--slots", "1", "--isolate", isolate, "--tokens", tokens]);
         let mut alice = Client::with_token(manager.channel().await, TOKENS[0]).await;
         let hers = owned(&mut alice).await;
-        // Another tenant, and another session of the same one: ids are a session's.
+        // Another tenant, and another session of the same tenant: ids belong to a session.
         for token in [TOKENS[1], TOKENS[0]] {
             let mut other = Client::with_token(manager.channel().await, token).await;
             use_all(&mut other, &hers).await;
-            // A failure of the other's, and its end in the middle.
+            // A failure of the other session, and its end in the middle.
             let context = other.context().await;
             let broken = other.source(context, "kernel void broken( { }").await;
             assert_ne!(other.build(broken).await.0, 0);
@@ -158,7 +158,8 @@ async fn a_digest_alone_gets_no_tenant_the_bitstream_that_another_has_brought() 
     let program = alice.source(context, INCREASE).await;
     assert_eq!(alice.build(program).await.0, 0);
     let bitstream = alice.binary(program).await;
-    // Who has brought it is not asked for it again; who has not is asked, whatever others have.
+    // A tenant that has sent a bitstream is not asked for it again; one that has not is asked, even if others
+    // have sent it.
     for (token, missing) in [(TOKENS[0], 1), (TOKENS[0], 0), (TOKENS[1], 1), (TOKENS[1], 0)] {
         let mut client = Client::with_token(manager.channel().await, token).await;
         let context = client.context().await;

@@ -1,4 +1,4 @@
-//! What the tests of the program share: it as a process, and waiting for a condition with a deadline.
+//! Shared by the tests of the program: running it as a process, and waiting for a condition with a deadline.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// Long enough for a loaded machine; nothing waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The program, without the settings that the tests' caller may have, and without its deafness: a shell starts what runs in
-/// the background with SIGINT ignored, and no program under it could trap it.
+/// The program, without the settings that the environment of the tests may have. Signals have their default
+/// action: a shell starts background jobs with SIGINT ignored, and no program below it could trap it.
 pub fn manager() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,QUIT", env!("CARGO_BIN_EXE_fpga-device-manager")]);
@@ -21,7 +21,7 @@ pub fn manager() -> Command {
     command
 }
 
-/// Waits until `condition` gives something.
+/// Waits until `condition` returns a value.
 pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -33,10 +33,10 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process runs; one that has ended and is not waited for doesn't.
+/// Whether a process runs; false for a zombie.
 pub fn runs(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which is in parentheses.
+    // The state follows the process's name, which is in parentheses.
     status.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
@@ -46,7 +46,7 @@ pub fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// A file to pass as the library that programs load, where they load none.
+/// A file that stands for the library that programs load, in tests whose programs load none.
 pub fn some_icd(folder: &Path) -> PathBuf {
     let path = folder.join("libsome.so");
     std::fs::write(&path, "").unwrap();

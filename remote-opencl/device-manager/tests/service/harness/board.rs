@@ -18,13 +18,13 @@ impl Board {
         Self { controls: Controls::open(&file).unwrap(), file, _folder: folder }
     }
 
-    /// A manager of this board. Its one slot is the whole board, which is loaded by no process but the manager's own.
+    /// A manager of this board. Its one slot is the whole board, which only the manager's process loads.
     pub fn manager(&self, args: &[&str]) -> Manager {
         self.start(&["--isolate", "protocol"], args)
     }
 
-    /// A manager that has the board used by a process for each tenant. Which image is loaded each of them sees for itself;
-    /// the controls are those of all, for which a process must be able to open their file.
+    /// A manager whose tenant processes use the board. Each process has its own loaded image. All share the
+    /// controls, so a process must be able to open their file.
     pub fn manager_of_processes(&self, args: &[&str]) -> Manager {
         self.start(&["--isolate", "process", "--confine-builds", "off"], args)
     }
@@ -36,7 +36,7 @@ impl Board {
     }
 }
 
-/// Where cargo puts the libraries that the tests depend on.
+/// Path of the emulated board's library, where cargo puts the libraries that the tests depend on.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libfpga_emulated_board.so")
 }

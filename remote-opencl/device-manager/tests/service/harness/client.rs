@@ -1,4 +1,4 @@
-//! A client's session: what it sends, and what the manager answers.
+//! A client's session: its messages, and the manager's answers.
 
 use super::Manager;
 use super::wire::{hello, hello_with, next, raw, try_raw};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-/// A client without a library. Ids are counted up.
+/// A client without a library. Ids count up.
 pub struct Client {
     to: mpsc::Sender<v1::ClientMessage>,
     from: Streaming<ServerMessage>,
@@ -80,7 +80,7 @@ impl Client {
         self.last_id
     }
 
-    /// The latest one.
+    /// The id that was given last.
     pub fn last_id(&self) -> u64 {
         self.last_id
     }
@@ -97,13 +97,13 @@ impl Client {
         self.to.send(v1::ClientMessage { kind: Some(kind) }).await.map_err(|_| ())
     }
 
-    /// Takes what comes until nothing comes any more, or the session ends.
+    /// Receives messages until none arrives for 20 ms or the session ends.
     pub async fn drain(&mut self) {
         const QUIET: Duration = Duration::from_millis(20);
         while let Ok(Ok(Some(_))) = tokio::time::timeout(QUIET, self.from.message()).await {}
     }
 
-    /// A call that nobody waits for.
+    /// Sends a call without waiting for a reply.
     pub async fn cast(&self, method: Method) {
         self.send(Kind::Call(v1::Call { id: 0, method: Some(method) })).await;
     }
@@ -128,7 +128,7 @@ impl Client {
         self.try_completion(event).await.unwrap()
     }
 
-    /// The same, or with what the session ended before.
+    /// Like [`Self::completion`], or the status with which the session ended before.
     pub async fn try_completion(&mut self, event: u64) -> Result<(v1::Completion, Vec<u8>), Status> {
         loop {
             if let Some(mut completion) = self.completions.remove(&event) {
@@ -152,12 +152,12 @@ impl Client {
         self.status(event).await
     }
 
-    /// Whether the event has completed by now, going by what has arrived.
+    /// Whether the event's completion has been received.
     pub fn has_completed(&self, event: u64) -> bool {
         self.completions.contains_key(&event)
     }
 
-    /// Waits for the end of the stream.
+    /// Waits for the end of the stream and returns its status, if it is an error.
     pub async fn end(mut self) -> Option<Status> {
         loop {
             match self.receive().await {
@@ -201,7 +201,7 @@ impl Client {
         }
     }
 
-    /// Data of a call as its message has it; chunks are sent before.
+    /// Data for a call: inline, or sent in chunks before the call.
     pub async fn data(&mut self, bytes: Vec<u8>) -> v1::Data {
         let id = self.id() | 1 << 63;
         self.transfer(id, bytes).await

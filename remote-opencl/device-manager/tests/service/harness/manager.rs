@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tonic::transport::{Channel, Endpoint};
 
-/// A manager over PoCL, or over what FPGA_TEST_RUNTIME names; ends with the value.
+/// A manager over PoCL or over the runtime of `FPGA_TEST_RUNTIME`; dropping the value ends it.
 pub struct Manager {
     child: Child,
     folder: tempfile::TempDir,
@@ -22,18 +22,18 @@ impl Manager {
         Self::start_in(&[], args)
     }
 
-    /// With these variables.
+    /// Starts a manager with these environment variables.
     pub fn start_in(variables: &[(&str, &str)], args: &[&str]) -> Self {
         let runtime = std::env::var("FPGA_TEST_RUNTIME").unwrap_or_else(|_| "pocl".to_owned());
         Self::start_over(&runtime, variables, args)
     }
 
-    /// Over this runtime.
+    /// Starts a manager over this runtime.
     pub fn start_over(runtime: &str, variables: &[(&str, &str)], args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let socket = format!("unix:{}", folder.path().join("dm.sock").display());
-        // Free a moment ago.
+        // The port was free a moment ago.
         let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_fpga-device-manager"))
             .args(["serve", "--listen", &socket, "--runtime", runtime])
@@ -61,12 +61,12 @@ impl Manager {
         self.folder.path().join("dm.sock")
     }
 
-    /// What `/metrics` says.
+    /// The text of `/metrics`.
     pub fn metrics_text(&self) -> String {
         self.get("/metrics")
     }
 
-    /// What the manager answers there, its status line first.
+    /// The answer to a GET of `path`, with its status line first.
     pub fn get(&self, path: &str) -> String {
         let mut stream = std::net::TcpStream::connect(self.metrics).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -76,7 +76,7 @@ impl Manager {
         text
     }
 
-    /// Waits until the metrics have this line: tenants' processes tell what they count once a second.
+    /// Waits until the metrics have this line. Tenant processes report their counters once a second.
     pub async fn counts(&self, line: &str) {
         let since = Instant::now();
         loop {
@@ -89,7 +89,7 @@ impl Manager {
         }
     }
 
-    /// How many sessions it counts.
+    /// Number of sessions in the metrics.
     pub fn sessions(&self) -> u64 {
         let text = self.metrics_text();
         let line = text.lines().find_map(|line| line.strip_prefix("fpga_device_manager_sessions "));
@@ -101,7 +101,7 @@ impl Manager {
         self.has_no_more_sessions_than(0).await
     }
 
-    /// Waits until no more sessions than so many are left.
+    /// Waits until at most `most` sessions are left.
     pub async fn has_no_more_sessions_than(&self, most: u64) -> bool {
         let since = Instant::now();
         while self.sessions() > most {
@@ -121,19 +121,19 @@ impl Manager {
         self.child.id()
     }
 
-    /// Asks it to end, and waits for that.
+    /// Sends SIGTERM and waits for the end.
     pub fn stop(&mut self) -> std::process::ExitStatus {
         self.terminate();
         self.ends()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     }
 
-    /// Waits for its end, while what clients have left to do goes on.
+    /// Waits for the end of the process, while the clients of the test continue.
     pub async fn has_ended(&mut self) -> std::process::ExitStatus {
         let since = Instant::now();
         loop {
@@ -145,7 +145,7 @@ impl Manager {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process, blocking.
     pub fn ends(&mut self) -> std::process::ExitStatus {
         let since = Instant::now();
         loop {
@@ -178,7 +178,7 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

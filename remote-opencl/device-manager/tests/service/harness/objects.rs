@@ -1,4 +1,4 @@
-//! The objects and commands of a client, as most tests want them.
+//! Objects and commands of a client, with the parameters that most tests need.
 
 use super::Client;
 use bytes::Bytes;
@@ -7,9 +7,9 @@ use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::command::Operation;
 use fpga_protocol::v1::kernel_arg::Value;
 
-/// What most tests begin with.
+/// The objects that most tests begin with.
 pub struct Ready {
-    /// In order.
+    /// An in-order queue.
     pub queue: u64,
     pub kernel: u64,
     pub buffer: u64,
@@ -78,14 +78,14 @@ impl Client {
         }
     }
 
-    /// A built program from a binary; how many were missing.
+    /// A built program from a binary, and the number of binaries that the manager asked for.
     pub async fn program_from(&mut self, context: u64, binary: &[u8]) -> (u64, usize) {
         let (program, missing) = self.unbuilt_program_from(context, binary).await;
         assert_eq!(self.build(program).await.0, 0);
         (program, missing)
     }
 
-    /// How many binaries the manager would ask for; the program is let go.
+    /// Number of binaries that the manager would ask for; the program is released.
     pub async fn missing_of(&mut self, context: u64, binary: &[u8]) -> usize {
         let (program, missing) = self.announced(context, binary).await;
         self.cast(Method::Release(v1::Release { objects: vec![program], events: vec![] })).await;
@@ -121,7 +121,7 @@ impl Client {
         kernel
     }
 
-    /// A kernel of a source, a queue and a buffer of so many bytes.
+    /// A kernel of a source, a queue, and a buffer of `bytes` bytes.
     pub async fn ready(&mut self, source: &str, kernel: &str, bytes: u64) -> Ready {
         let context = self.context().await;
         let queue = self.queue(context, 0).await;

@@ -1,4 +1,4 @@
-//! The stream between a client and the manager, below the session.
+//! The stream between a client and the manager, below the level of sessions.
 
 use super::DEADLINE;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -26,12 +26,12 @@ pub fn hello_with(protocol_version: u32, token: &str) -> v1::ClientMessage {
     v1::ClientMessage { kind: Some(Kind::Hello(hello)) }
 }
 
-/// A message as it travels.
+/// An encoded message.
 pub fn encoded(kind: Kind) -> Bytes {
     v1::ClientMessage { kind: Some(kind) }.encode_to_vec().into()
 }
 
-/// As [`encoded`], with a field that nobody knows, up to the longest message.
+/// Like [`encoded`], padded by an unknown field to the length of the longest message.
 pub fn padded(kind: Kind) -> Bytes {
     const UNKNOWN: u32 = 999;
     let mut bytes = BytesMut::new();
@@ -43,17 +43,17 @@ pub fn padded(kind: Kind) -> Bytes {
     bytes.freeze()
 }
 
-/// Both ends of a stream on which nothing was said.
+/// Both ends of a new stream.
 pub async fn raw(channel: Channel) -> (mpsc::Sender<v1::ClientMessage>, Streaming<ServerMessage>) {
     try_raw(channel).await.unwrap()
 }
 
-/// As [`raw`], for messages that were encoded by hand.
+/// Like [`raw`], for messages that are encoded already.
 pub async fn raw_bytes(channel: Channel) -> (mpsc::Sender<Bytes>, Streaming<ServerMessage>) {
     try_raw_bytes(channel).await.unwrap()
 }
 
-/// As [`raw_bytes`], where there may be no stream.
+/// Like [`raw_bytes`], or the error if the stream is refused.
 pub async fn try_raw_bytes(
     channel: Channel,
 ) -> Result<(mpsc::Sender<Bytes>, Streaming<ServerMessage>), Status> {
@@ -65,7 +65,7 @@ pub async fn try_raw_bytes(
     Ok((to, client.streaming(request, path, Encoded).await?.into_inner()))
 }
 
-/// Sends bytes as they are.
+/// A codec that sends bytes unchanged.
 struct Encoded;
 
 impl Codec for Encoded {

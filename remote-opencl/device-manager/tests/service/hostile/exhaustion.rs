@@ -1,18 +1,18 @@
-//! Clients that would have all of the manager's memory or all of its places.
+//! Clients that try to take all of the manager's memory or all of its places.
 
 use crate::harness::{Client, Manager};
 use bytes::Bytes;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
 
-/// Bytes that the manager has in memory.
+/// Resident memory of the manager, in bytes.
 pub(super) fn resident(manager: &Manager) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", manager.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// What a client of HTTP/2 says first, up to a request for a session.
+/// The first bytes of an HTTP/2 client, up to a request for a session.
 fn request() -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     let mut headers = Vec::new();
@@ -35,7 +35,7 @@ fn request() -> Vec<u8> {
     bytes
 }
 
-/// The head of a frame that says it has so many bytes.
+/// The head of a frame that declares `length` bytes.
 fn frame(bytes: &mut Vec<u8>, length: u32, kind: u8, flags: u8, stream: u32) {
     bytes.extend_from_slice(&length.to_be_bytes()[1..]);
     bytes.extend([kind, flags]);
@@ -47,13 +47,13 @@ async fn thousands_of_connections_that_say_nothing_leave_a_session_alone_and_go(
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     const CONNECTIONS: usize = 3000;
     let manager = Manager::start(&[]);
-    // For this process alone: the manager has what it was given.
+    // The limit of this process only; the manager keeps the limit that it was started with.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let mut witness = Client::connect(&manager).await;
     let mut silent = Vec::new();
     for _ in 0..CONNECTIONS {
-        // Beyond its limit the manager closes them at once, which may show here already.
+        // Beyond its limit the manager closes connections at once, which may show here already.
         if let Ok(socket) = tokio::net::UnixStream::connect(manager.socket()).await {
             silent.push(socket);
         }
@@ -95,7 +95,7 @@ async fn an_upload_that_never_ends_takes_no_memory() {
         let chunk = v1::Chunk { transfer: 1 << 63 | 1, length: u64::MAX, offset, data: data.clone() };
         client.send(Kind::Chunk(chunk)).await;
     }
-    // All chunks have been taken when this is answered.
+    // The manager answers only after it has taken all chunks.
     client.context().await;
     let grown = resident(&manager).saturating_sub(before);
     assert!(grown < CHUNKS * CHUNK as u64 / 2, "{grown} bytes more for an upload of which none may be kept");
@@ -104,7 +104,7 @@ async fn an_upload_that_never_ends_takes_no_memory() {
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_loses_its_session_before_the_manager_its_memory() {
-    /// Far more than what the manager holds for a session: a sixth of the memory for clients.
+    /// Far more than the manager holds for a session, which is a sixth of the memory for clients.
     const READS: usize = 48;
     const SIZE: u64 = 16 << 20;
     const MOST: u64 = 256 << 20;
@@ -141,7 +141,7 @@ async fn silent_connections_in_all_places_keep_nobody_out() {
             silent.push(socket);
         }
     }
-    // They stay. Who is silent for a second makes room.
+    // The connections stay open. One that is silent for a second makes room.
     let since = std::time::Instant::now();
     let mut got_in = 0;
     while got_in < 20 {
@@ -150,7 +150,7 @@ async fn silent_connections_in_all_places_keep_nobody_out() {
         if connected && entering.await.is_ok() {
             got_in += 1;
         }
-        // Before the silent ones would have gone by themselves.
+        // The silent ones would end by themselves only later.
         assert!(since.elapsed() < std::time::Duration::from_secs(8), "{got_in} got in");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
@@ -173,14 +173,14 @@ async fn lengths_that_lie_at_any_level_end_the_liars_connection_or_session_and_t
         bytes
     };
     let mut cases = vec![
-        // A message of 4 GiB, and one that is longer than it says.
+        // A message that declares 4 GiB, and one that is longer than declared.
         message(u32::MAX, b"abc"),
         message(1, b"\x0a\x02\x08\x01"),
-        // Lengths inside: a Hello of 4 GiB, and a varint that never ends.
+        // Lengths inside a message: a Hello that declares 4 GiB, and a varint that never ends.
         message(6, b"\x0a\xff\xff\xff\xff\x0f"),
         message(11, b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
     ];
-    // A frame larger than was agreed, and one that belongs to no stream.
+    // A frame larger than agreed, and frames that belong to no stream.
     for (length, stream) in [(0xFF_FFFF, 1), (4, 7), (4, 0)] {
         let mut bytes = request();
         frame(&mut bytes, length, DATA, 0, stream);
@@ -191,7 +191,7 @@ async fn lengths_that_lie_at_any_level_end_the_liars_connection_or_session_and_t
         let mut socket = tokio::net::UnixStream::connect(manager.socket()).await.unwrap();
         socket.write_all(&case).await.unwrap();
         let mut answer = Vec::new();
-        // It ends, by an error or since there is no session for long.
+        // The connection ends by an error, or because it has no session for too long.
         let ends = tokio::time::timeout(crate::harness::DEADLINE, socket.read_to_end(&mut answer)).await;
         assert!(ends.is_ok(), "the connection stays: {case:?}");
     };

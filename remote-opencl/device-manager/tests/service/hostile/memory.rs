@@ -1,5 +1,5 @@
-//! Clients that would have the manager hold more than it may, by every way that there is: small data in large messages,
-//! small messages that decode to much, uploads that stay open, reads that nobody takes, rings that nobody reads.
+//! Clients that try to exceed the manager's memory in every way: small data in large messages, small messages
+//! that decode to much, uploads that stay open, reads whose results are not taken, rings that are not read.
 
 use super::exhaustion::resident;
 use crate::INCREASE;
@@ -17,20 +17,21 @@ use prost::Message as _;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// For all clients. A tenant has half of it, and a third of that passes.
+/// Memory for all clients. A tenant has half of it, of which a third is for passing bytes.
 const MEMORY: &str = "192MiB";
 const OF_TENANT: u64 = 32 << 20;
-/// What else grows: threads, the allocator, the runtime.
+/// Memory for other growth: threads, the allocator, the runtime.
 const BESIDE: u64 = 48 << 20;
 
 const CL_OUT_OF_RESOURCES: i32 = -5;
 
-/// Small as a container may be.
+/// A manager in as little memory as a container may have.
 fn small() -> Manager {
     Manager::start(&["--client-memory", MEMORY])
 }
 
-/// How many heaps of single threads a process has: glibc lays each out in 64 MiB of addresses of which a part is in use.
+/// Number of heaps of single threads in a process: glibc reserves 64 MiB of addresses for each and uses a
+/// part.
 fn heaps_of_threads(pid: u32) -> usize {
     const HEAP_BYTES: u64 = 64 << 20;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
@@ -67,7 +68,7 @@ async fn all_threads_of_a_manager_have_one_heap_so_that_what_it_keeps_of_freed_m
     assert!(metrics.contains("fpga_device_manager_heap_kept_bytes "), "{metrics}");
 }
 
-/// How much the manager's memory grows at most while `attack` runs.
+/// The greatest growth of the manager's memory while `attack` runs, in bytes.
 async fn growth(manager: &Manager, attack: impl Future<Output = ()>) -> u64 {
     let before = resident(manager);
     let mut most = before;
@@ -103,7 +104,7 @@ async fn small_chunks_in_large_messages_take_the_memory_of_the_chunks() {
             let chunk = v1::Chunk { transfer: 1 << 63 | transfer, length: 2, offset: 0, data };
             to.send(padded(Kind::Chunk(chunk))).await.unwrap();
         }
-        // All have been taken when this is answered.
+        // The manager answers only after it has taken all messages.
         to.send(call(1, Method::Release(v1::Release::default()))).await.unwrap();
         next(&mut from).await.unwrap();
     };
@@ -200,7 +201,7 @@ async fn a_read_or_write_of_more_than_can_ever_be_held_fails_alone() {
 #[tokio::test]
 async fn uploads_that_stay_open_are_bounded_and_leave_other_sessions_what_is_theirs() {
     const CHUNK: usize = 1 << 20;
-    // More than the bound below, in all.
+    // More in all than the bound below.
     const UPLOADS: u64 = 160;
     let manager = small();
     let mut witness = Client::connect(&manager).await;
@@ -213,7 +214,7 @@ async fn uploads_that_stay_open_are_bounded_and_leave_other_sessions_what_is_the
             let chunk = v1::Chunk { transfer: 1 << 63 | transfer, length, offset: 0, data: data.clone() };
             greedy.send(Kind::Chunk(chunk)).await;
         }
-        // The same tenant's, while the greedy session has all that is shared.
+        // A command of the same tenant, while the greedy session has all shared bytes.
         let args = vec![Value::Buffer(buffer), scalar(&1_i32.to_le_bytes())];
         let launch = witness.launch(queue, kernel, args, 1);
         assert_eq!(witness.run(launch).await, 0);

@@ -1,5 +1,5 @@
-//! Kernels that own their tenant's process: machine code that makes any system call it likes. Each is refused, and the
-//! neighbour computes on.
+//! Kernels that control their tenant's process: machine code that tries arbitrary system calls. The manager's
+//! restrictions refuse them, and the neighbour's kernels continue.
 #![cfg(target_arch = "x86_64")]
 
 use super::{Adder, metric, tenant, tokens, until};
@@ -18,7 +18,8 @@ const CALL: &str = "kernel void call(global long *m) {
                      : \"rcx\", \"r8\", \"r9\", \"r10\", \"r11\", \"memory\");
 }";
 
-/// Clones itself with the flags `m[1]` until that fails or has gone well `m[2]` times; the clones wait for signals.
+/// Clones itself with the flags `m[1]` until that fails or has succeeded `m[2]` times; the clones wait for
+/// signals.
 const BOMB: &str = "kernel void bomb(global long *m) {
     long made = 0, last = 0;
     while (made < m[2]) {
@@ -32,7 +33,8 @@ const BOMB: &str = "kernel void bomb(global long *m) {
     m[3] = made;
 }";
 
-/// Writes the `m[1]` bytes that begin at `m[16]` to each descriptor from 3 on; counts in `m[0]` how many took some.
+/// Writes the `m[1]` bytes at `m[16]` to each descriptor from 3 on; counts in `m[0]` the descriptors that
+/// accepted bytes.
 const SCRAWL: &str = "kernel void scrawl(global long *m) {
     long took = 0;
     for (long fd = 3; fd < 256; fd++) {
@@ -43,10 +45,10 @@ const SCRAWL: &str = "kernel void scrawl(global long *m) {
     m[0] = took;
 }";
 
-/// Runs until somebody writes to its buffer, which nobody does.
+/// Runs until its buffer is changed, which never happens here.
 const ENDLESS: &str = "kernel void endless(global volatile int *a) { while (a[0] == 0) {} }";
 
-/// Where the data of a call begin in its buffer.
+/// Offset of a call's data in its buffer.
 const DATA: i64 = 128;
 const DATA_AT: usize = 128;
 const BUFFER_BYTES: usize = 8192;
@@ -57,7 +59,7 @@ const FORK_FLAGS: i64 = 17;
 
 const REFUSED: i64 = -(libc::EPERM as i64);
 
-/// A session of a tenant whose kernels do what they like.
+/// A session of a tenant with hostile kernels.
 struct Hostile {
     client: Client,
     queue: u64,
@@ -71,7 +73,7 @@ impl Hostile {
         Self { client, queue, kernel, buffer }
     }
 
-    /// Runs the kernel over these numbers, with the data behind them; the numbers and the data afterwards.
+    /// Runs the kernel over these numbers, with the data behind them; returns both as they are afterwards.
     async fn run(&mut self, numbers: &[i64], data: &[u8]) -> Result<(Vec<i64>, Vec<u8>), Status> {
         let mut memory: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         memory.resize(DATA_AT, 0);
@@ -89,7 +91,8 @@ impl Hostile {
         Ok((numbers.collect(), data.to_vec()))
     }
 
-    /// What a system call gives; `pointers` says which arguments are offsets into the buffer.
+    /// The result of a system call; the bits of `pointers` mark the arguments that are offsets into the
+    /// buffer.
     async fn call(&mut self, number: i64, pointers: i64, arguments: &[i64], data: &[u8]) -> (i64, Vec<u8>) {
         let mut numbers = vec![0, number, pointers];
         numbers.extend_from_slice(arguments);
@@ -102,14 +105,14 @@ impl Hostile {
     }
 }
 
-/// A manager with processes of their own for the tenants alice and bob, and whatever else.
+/// A manager with processes for the tenants alice and bob, and further flags.
 fn isolating(folder: &tempfile::TempDir, args: &[&str]) -> Manager {
     let mut all = vec!["--isolate", "process", "--tokens", folder.path().to_str().unwrap()];
     all.extend_from_slice(args);
     Manager::start_in(&[("SECRET_OF_THE_MANAGER", "hunter2")], &all)
 }
 
-/// The processes of a session, by the number of its leader.
+/// The processes of a session, by the id of its leader.
 fn session_members(leader: u32) -> Vec<u32> {
     let numbers = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -129,7 +132,7 @@ async fn a_kernel_gets_no_socket_no_process_and_nothing_of_other_processes() {
     let mut alice = Hostile::new(tenant(&manager, "alice").await, CALL, "call").await;
     let parent = alice.number(SYS_getppid, &[]).await;
     assert_eq!(parent, i64::from(manager.pid()));
-    // The number, which arguments are addresses, the arguments.
+    // The number of the call, the arguments that are addresses, the arguments.
     let refused: &[(&str, i64, i64, &[i64])] = &[
         ("socket", SYS_socket, 0, &[1, 1, 0]),
         ("socket of IPv4", SYS_socket, 0, &[2, 1, 0]),
@@ -181,7 +184,7 @@ async fn a_kernel_gets_no_socket_no_process_and_nothing_of_other_processes() {
         let (gave, _) = alice.call(*number, *pointers, arguments, &[]).await;
         assert_eq!(gave, REFUSED, "{what}");
     }
-    // Pinning another process gives no error, and no effect.
+    // Pinning another process reports no error and has no effect.
     let before = affinity(manager.pid());
     assert_eq!(alice.call(SYS_sched_setaffinity, 4, &[parent, 8, DATA], &[1; 8]).await.0, 0);
     assert_eq!(affinity(manager.pid()), before);
@@ -214,7 +217,7 @@ async fn threads_and_processes_of_a_bomb_end_at_a_bound_and_the_neighbour_comput
     assert_eq!(threads[0], -i64::from(libc::EAGAIN));
     assert!((1..4096).contains(&threads[3]), "{} threads", threads[3]);
     bob.round().await;
-    // Others get threads and builds.
+    // Other tenants get threads and builds.
     Adder::new(tenant(&manager, "bob").await).await.round().await;
 }
 
@@ -244,7 +247,7 @@ async fn a_process_has_bounded_memory_and_is_the_first_to_end_where_memory_runs_
 #[tokio::test]
 async fn a_tenants_process_that_reaches_the_managers_socket_is_no_client() {
     let folder = tokens(&["alice", "bob"]);
-    // Without what would refuse the socket itself.
+    // Without the filter, which would refuse the socket itself.
     let manager = isolating(&folder, &["--confine-builds", "off"]);
     let mut alice = Hostile::new(tenant(&manager, "alice").await, CALL, "call").await;
     let socket = alice.number(libc::SYS_socket, &[1, 1, 0]).await;
@@ -254,7 +257,7 @@ async fn a_tenants_process_that_reaches_the_managers_socket_is_no_client() {
     address.push(0);
     let length = i64::try_from(address.len()).unwrap();
     assert_eq!(alice.call(libc::SYS_connect, 2, &[socket, DATA, length], &address).await.0, 0);
-    // A client of HTTP/2 hears the manager's settings first.
+    // A client of HTTP/2 receives the manager's settings first.
     let (heard, _) = alice.call(libc::SYS_read, 2, &[socket, DATA, 64], &[]).await;
     assert!(heard == 0 || heard == -i64::from(libc::ECONNRESET), "{heard}");
     assert_eq!(metric(&manager, "access_refusals_total"), 1);
@@ -277,7 +280,7 @@ async fn forged_packets_and_frames_on_all_descriptors_end_their_own_tenants_sess
             .into_bytes(),
         format!("{{\"Counted\":{{\"bytes\":[[{0},{0}],[{0},{0}]],\"buffer_bytes\":[{0},{0}],\"refused\":[{0},{0},{0},{0},{0},{0}]}}}}", u64::MAX).into_bytes(),
         vec![b'['; 4096],
-        // Frames of a session's link: a message that is none, a status, an end, a length that lies.
+        // Frames of a session's link: an invalid message, a status, an end, and a wrong length.
         vec![5, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF],
         vec![6, 0, 0, 0, 1, 7, 0, 0, 0, b'x'],
         vec![1, 0, 0, 0, 2],
@@ -349,7 +352,7 @@ async fn an_endless_kernel_in_the_managers_own_process_has_the_manager_drain_and
 #[tokio::test]
 async fn a_build_whose_client_has_gone_costs_its_tenants_other_sessions_nothing() {
     let folder = tokens(&["alice"]);
-    // Less than a build takes.
+    // Shorter than a build takes.
     let manager = isolating(&folder, &["--slots", "1", "--abandoned-timeout", "20ms"]);
     let mut other = Adder::new(tenant(&manager, "alice").await).await;
     for round in 0..3 {
