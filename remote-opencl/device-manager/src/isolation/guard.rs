@@ -107,7 +107,6 @@ pub(super) fn session_of(process: u32) -> Option<u32> {
     u32::try_from(session.as_raw()).ok()
 }
 
-/// Id of a process's parent.
 pub(super) fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the process stands in parentheses and may contain any character.

@@ -4,7 +4,6 @@ use super::Manager;
 use fpga_emulated_board::{Controls, VARIABLE};
 use std::path::PathBuf;
 
-/// An emulated board.
 pub struct Board {
     pub controls: Controls,
     file: PathBuf,
