@@ -41,7 +41,7 @@ const BESIDE_BYTES: u64 = 192 << 20;
 const NEIGHBOUR: &str = "neighbour-0123456789abcdef";
 const TENANT: &str = "tenant-0123456789abcdef";
 
-/// Makes this program the attacker: the value has whether it has a token, and the socket.
+/// Makes this program the attacker; the value is `tenant` or `unproven`, and the socket's path.
 const ATTACK: &str = "FPGA_WORST_CLIENTS_ATTACK";
 
 fn main() {

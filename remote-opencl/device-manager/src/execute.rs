@@ -343,7 +343,7 @@ impl<N: Notify> Executor<N> {
         self.measured == Measured::All || body.queue.times == Times::Shown
     }
 
-    /// The direct report of the command's end; `None` if the report has more than the status.
+    /// The direct report of the command's end; `None` if there is no ring or the report needs more than a status.
     fn direct(
         &self,
         body: &Body,

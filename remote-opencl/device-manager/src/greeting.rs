@@ -21,7 +21,7 @@ use tonic::Status;
 /// Time that a client has to send its Hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest part of a client's name that is kept, in bytes.
+/// Longest part of a client's name that is kept, in characters.
 const MAX_NAME: usize = 64;
 
 /// The proof that a client must give of its tenant.
@@ -44,7 +44,7 @@ pub enum Greeting {
     Resume {
         /// Tenant of the client.
         tenant: Tenant,
-        /// Id of the session, and the messages that the client has received.
+        /// Key of the session, and the number of messages that the client has received.
         resume: v1::Resume,
     },
 }

@@ -127,7 +127,8 @@ impl Health {
         self.count_launch(tenant, outcome);
     }
 
-    /// Removes the outcome of a finished task, in a tenant process; `None` if the task had no kernel.
+    /// Removes the outcome of a finished task, in a tenant process; `None` if the task had no kernel, or if the
+    /// outcome is not a sign of the device's health.
     #[must_use]
     pub fn outcome_of(&self, task: TaskId) -> Option<LaunchOutcome> {
         self.0.outcomes.as_ref().and_then(|outcomes| lock(outcomes).remove(&task))

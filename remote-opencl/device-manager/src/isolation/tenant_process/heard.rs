@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Most unfinished tasks of a process: far more than its own quota allows.
 const MAX_TASKS: usize = 1 << 17;
-/// Most unanswered questions of a process about bitstreams.
+/// Most unanswered questions of a process about bitstreams, and most permitted pairs of session and bitstream.
 const MAX_QUESTIONS: usize = 1 << 12;
 const MAX_ALLOWED: usize = 1 << 16;
 /// Most grants of bytes and build places that a process holds: far more than its sessions have segments.
