@@ -1,10 +1,12 @@
-//! A thread for the vendor's runtime to work in, as that of a native program which waits in `clFinish`.
+//! A helper thread that waits inside the vendor's runtime, as a native program does in `clFinish`.
 //!
-//! A CPU runtime may count on it: of as many threads as there are processors Intel's makes one less, and the program's
-//! own is the last. Sessions never wait in the runtime, so the manager has one thread that does, for all sessions.
+//! A CPU runtime may count on such a thread: Intel's starts one thread fewer than there are processors and uses the
+//! program's own thread as the last. Sessions never wait in the runtime, so the manager has one helper thread that
+//! does, for all sessions.
 //!
-//! Only for long tasks, by how long such kernels ran before: to wake it costs as much as a short one takes, and where the
-//! runtime's own threads never sleep, one more takes the processor from who is to hear of the end.
+//! The thread waits for long tasks only, judged by how long their kernels ran before. Waking the thread costs as
+//! much as a short task takes. And where the runtime's own threads never sleep, one more thread takes the processor
+//! from the thread that handles the task's end.
 
 use crate::board::Use;
 use crate::dispatcher::Kind;
@@ -17,22 +19,25 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// To wake a thread takes 10 to 25 µs, and it halves, at best, what is left of the task.
+/// Shortest task that the thread waits for at once. Waking a thread takes 10 to 25 µs, and its help at best halves
+/// the remaining time of the task.
 const LONG: Duration = Duration::from_micros(200);
 
-/// A task with kernels that never ran before is long if it still runs then.
+/// Time after which a task counts as long if it still runs and some of its kernels never ran before.
 const TRIAL: Duration = Duration::from_millis(1);
 
-/// Most tasks that wait for the thread: while it is in one of them, the others do without.
+/// Maximum number of tasks that wait for the thread. Further tasks run without its help.
 const MAX_WAITING: usize = 64;
 
-/// Most kinds of kernels that are remembered.
+/// Maximum number of kinds of kernels whose durations are remembered.
 const MAX_KINDS: usize = 4096;
 
-/// Kernels use the stack of the thread they run in, which for programs is the system's 8 MiB.
+/// Stack of the thread. Kernels may use the stack of the thread that they run in; a program's main thread has 8
+/// MiB.
 const STACK_BYTES: usize = 16 << 20;
 
-/// The thread, from the first long task on. Ends with its last user, or before that by [`Lender::end`].
+/// The helper thread. It starts with the first long task and ends with the last user of this value, or at
+/// [`Lender::end`].
 #[derive(Debug, Default)]
 pub struct Lender {
     ran: Mutex<HashMap<Kind, Ran>>,
@@ -47,38 +52,39 @@ enum Lent {
         waits: SyncSender<Wait>,
         thread: JoinHandle<()>,
     },
-    /// There can be none, or no more.
+    /// The thread could not be started, or has ended.
     None,
 }
 
-/// How long a kernel ran on the device the last two times: one may have been interrupted.
+/// How long a kernel ran on the device the last two times. The shorter of both counts, since one may have been
+/// interrupted.
 #[derive(Debug, Clone, Copy)]
 struct Ran {
     last: Duration,
     before: Duration,
 }
 
-/// A command that is waited for.
+/// A command that the thread shall wait for.
 #[derive(Debug)]
 struct Wait {
     event: Arc<Event>,
-    /// The task's place at the board.
+    /// Keeps the board from being reconfigured while the thread is in the runtime.
     used: Use,
-    /// If it has not ended by then.
+    /// Delay before the wait; the thread does not wait if the command has ended by then.
     after: Duration,
 }
 
-/// How long the kernels of a task should take; without kernels no time at all.
+/// Expected duration of the kernels of a task; zero without kernels.
 #[derive(Debug, Default)]
 pub struct Expected {
-    /// Those that ran before.
+    /// Sum over the kernels that ran before.
     known: Duration,
-    /// Whether there are others.
+    /// Whether the task has kernels that never ran before.
     unknown: bool,
 }
 
 impl Expected {
-    /// When the task is worth waiting for, if ever.
+    /// The delay after which the task is worth waiting for; `None` if it never is.
     fn worth_waiting(&self) -> Option<Duration> {
         match self {
             Self { known, .. } if *known >= LONG => Some(Duration::ZERO),
@@ -89,7 +95,7 @@ impl Expected {
 }
 
 impl Lender {
-    /// One more kernel in a task.
+    /// Adds a kernel to the expected duration of its task.
     pub fn expect(&self, kind: Kind, expected: &mut Expected) {
         match lock(&self.ran).get(&kind) {
             Some(ran) => expected.known = expected.known.saturating_add(ran.last.min(ran.before)),
@@ -97,18 +103,18 @@ impl Lender {
         }
     }
 
-    /// A kernel of this kind has run for so long.
+    /// Records that a kernel of this kind ran for `last`.
     pub fn measured(&self, kind: Kind, last: Duration) {
         let mut ran = lock(&self.ran);
         let before = ran.get(&kind).map_or(last, |ran| ran.last);
         if ran.len() >= MAX_KINDS {
-            // Those in use come again.
+            // Kinds in use are measured again soon.
             ran.clear();
         }
         ran.insert(kind, Ran { last, before });
     }
 
-    /// Waits for a command of a task in the vendor's runtime, if that is worth it and the thread is not busy.
+    /// Lets the helper thread wait for `event`, a command of the task, if the task is expected to be long.
     pub fn lend(&self, expected: &Expected, event: &Arc<Event>, used: &Use) {
         let Some(after) = expected.worth_waiting() else { return };
         let mut lent = lock(&self.lent);
@@ -116,13 +122,13 @@ impl Lender {
             *lent = Lent::start();
         }
         if let Lent::Thread { waits, .. } = &*lent {
-            // Full: the runtime has a thread of ours.
+            // If the queue is full the thread is busy, and the task runs without it.
             let _ = waits.try_send(Wait { event: event.clone(), used: used.another(), after });
         }
     }
 
-    /// Ends the thread, for which all tasks must have ended: when the process does, the runtime's memory goes, and nobody
-    /// may be in it any more.
+    /// Ends the thread. All tasks must have ended before. The vendor's library frees its memory when the process
+    /// exits, and no thread may be in the library then.
     pub fn end(&self) {
         let lent = mem::replace(&mut *lock(&self.lent), Lent::None);
         if let Lent::Thread { waits, thread } = lent {
@@ -154,10 +160,10 @@ fn wait(waits: &Receiver<Wait>) {
             std::thread::sleep(after);
         }
         if !event.has_ended() {
-            // Whether it failed is its session's business.
+            // The session handles the command's failure.
             let _ = event.wait();
         }
-        // The vendor's event goes before the board may.
+        // The vendor's event is released before the board may be reconfigured.
         drop(event);
         drop(used);
     }

@@ -1,7 +1,8 @@
-//! The device manager: one per board, it runs remote OpenCL sessions over the board's vendor runtime.
+//! The device manager: one process per board. It runs remote OpenCL sessions over the vendor's runtime.
 //!
-//! Sessions arrive by gRPC; their tasks start as the dispatcher says; the collector of the node hears how long each
-//! held a slot. The vendor's OpenCL is reached through the system's ICD loader only, never through our own ICD.
+//! Sessions arrive by gRPC. The dispatcher decides when their tasks start, and the node's collector gets an event
+//! with the time that each task held a slot. The manager reaches the vendor's OpenCL through the system's ICD
+//! loader only, never through this project's own ICD.
 
 pub mod args;
 pub mod arguments;

@@ -1,8 +1,9 @@
-//! A session's way to its client where that may be lost and found again (T-4): what both sides said is numbered, kept
-//! until the other has it, and said again over the next connection, so that each message counts exactly once.
+//! Resumable connections (T-4): a session outlives the loss of its connection. Messages of both directions are
+//! numbered, kept until the peer acknowledges them, and sent again over the next connection, so that each message
+//! counts exactly once.
 //!
-//! The session sees none of it: its messages come and go as over one connection. Nothing outlives the manager: its end
-//! is the end of all its sessions.
+//! The session does not notice: it reads and writes messages as over one connection. No session outlives the
+//! manager.
 
 mod lines;
 
@@ -30,21 +31,21 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// The most bytes that are kept for a client that doesn't say what it has, or less where memory is scarce. Beyond, its
-/// session can't be resumed.
+/// Maximum number of bytes in the replay buffer of a session, or less where memory is scarce. A session that
+/// exceeds the limit, since its client does not acknowledge messages, can no longer be resumed.
 const MAX_KEPT_BYTES: u64 = 64 << 20;
-/// What a message that is kept takes beside its content.
+/// Bytes that a message in the replay buffer takes besides its content.
 const KEPT_BYTES: u64 = 128;
-/// The most messages, for the same reason.
+/// Maximum number of messages in the replay buffer of a session.
 const MAX_KEPT: usize = 1 << 16;
-/// After so many messages, or bytes of them, the client is told that they came.
+/// Number of received messages after which the client gets an acknowledgement.
 const ACK_EVERY: u64 = 64;
 const ACK_BYTES: usize = 1 << 20;
 
-/// The messages of one connection.
+/// The messages from the client over one connection.
 pub type Client = GrpcFrames<TrackedBody<hyper::body::Incoming>>;
 
-/// The links of a manager by their keys. Clones share them.
+/// The links of a manager by their keys. Clones share the same links.
 #[derive(Debug, Clone)]
 pub struct Links {
     by_key: Arc<Mutex<HashMap<[u8; 32], Arc<Link>>>>,
@@ -52,68 +53,68 @@ pub struct Links {
     metrics: Metrics,
 }
 
-/// One session's link.
+/// The link of one session.
 #[derive(Debug)]
 pub struct Link {
     tenant: Tenant,
     state: Mutex<State>,
-    /// Another connection is there.
+    /// Notified when another connection was attached.
     attached: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Counts connections.
+    /// Number of the latest connection.
     connection: u64,
-    /// The latest one's messages, until [`Resumable`] takes them.
+    /// Messages of the latest connection, until [`Resumable`] takes them.
     next: Option<Client>,
-    /// How many messages the session has taken.
+    /// Number of messages that the session has taken.
     received: u64,
-    /// Of these, how many the client was told of, and bytes since.
+    /// Number of messages that the client knows to be received, and the number of bytes received since.
     acknowledged: u64,
     unacknowledged_bytes: usize,
-    /// What the session says.
+    /// Messages of the session to the client.
     source: Messages,
-    /// What was said and the client may lack; the first has this number.
+    /// The replay buffer: messages that the client may lack. The first one has the number `first`.
     kept: VecDeque<(Said, Hold)>,
     first: u64,
     kept_bytes: u64,
     budget: Budget,
-    /// Number of the message that goes next over the latest connection.
+    /// Number of the next message over the latest connection.
     cursor: u64,
-    /// Who sends over the latest connection.
+    /// Wakes the task that sends over the latest connection.
     waker: Option<Waker>,
     resumable: Result<(), Status>,
 }
 
-/// What comes from the client, over one connection after the other.
+/// Messages from the client, over one connection after another.
 #[derive(Debug)]
 pub struct Resumable {
     links: Links,
     key: [u8; 32],
     link: Arc<Link>,
     current: Option<(u64, Client)>,
-    /// Until when the client may come back.
+    /// The client may come back until then. `None` while it is connected.
     until: Option<Instant>,
 }
 
 impl Links {
-    /// None; clients get so long to come back. Zero: no session can be resumed.
+    /// An empty set of links. A client has `grace` to come back; with zero no session can be resumed.
     #[must_use]
     pub fn new(grace: Duration, metrics: Metrics) -> Self {
         Self { by_key: Arc::default(), grace, metrics }
     }
 
-    /// Whether sessions can be resumed at all.
+    /// Whether sessions can be resumed.
     #[must_use]
     pub fn are_on(&self) -> bool {
         !self.grace.is_zero()
     }
 
-    /// A new session's link over this connection: what comes by it, and what goes.
+    /// Starts the link of a new session over its first connection. Returns the receiving and the sending direction.
     ///
     /// # Errors
-    /// Where the system has no random numbers.
+    /// If the system has no random numbers.
     pub fn start(
         &self,
         tenant: Tenant,
@@ -143,15 +144,16 @@ impl Links {
         Ok((Resumable { links: self.clone(), key, link, current: Some((1, client)), until: None }, line))
     }
 
-    /// Goes on with a session over another connection; `received` is how many messages the client has.
+    /// Continues a session over another connection. `received` is the number of messages that the client has.
     ///
     /// # Errors
-    /// With what the client is refused.
+    /// The status for the client: no such session of this tenant, a session that can't be resumed any more, or an
+    /// impossible `received`.
     pub fn resume(&self, tenant: &Tenant, key: &[u8], received: u64, client: Client) -> Result<Line, Status> {
         let unknown =
             || Status::not_found("there is no such session: it ended, or the device manager is another");
         let key: [u8; 32] = key.try_into().map_err(|_| unknown())?;
-        // Nobody learns of another tenant's sessions.
+        // A key of another tenant's session is answered as an unknown one.
         let link = lock(&self.by_key).get(&key).filter(|link| link.tenant == *tenant).cloned();
         let link = link.ok_or_else(unknown)?;
         let (connection, had) = link.attach(received, client)?;
@@ -162,7 +164,7 @@ impl Links {
     }
 }
 
-/// What a first Welcome tells besides.
+/// Fields that a link adds to the first Welcome.
 #[derive(Debug)]
 struct Greeting {
     key: Bytes,
@@ -170,7 +172,8 @@ struct Greeting {
 }
 
 impl Link {
-    /// The number of the new connection, and how many messages the session has taken.
+    /// Makes `client` the latest connection. Returns the number of the connection and the number of messages that
+    /// the session has taken.
     fn attach(&self, received: u64, client: Client) -> Result<(u64, u64), Status> {
         let mut state = lock(&self.state);
         state.resumable.clone()?;
@@ -178,7 +181,7 @@ impl Link {
         state.connection += 1;
         state.next = Some(client);
         state.cursor = state.first;
-        // Told by the Welcome.
+        // The Welcome acknowledges all messages so far.
         (state.acknowledged, state.unacknowledged_bytes) = (state.received, 0);
         let told = (state.connection, state.received);
         let old = state.waker.take();
@@ -192,7 +195,7 @@ impl Link {
 }
 
 impl State {
-    /// The client has this many messages.
+    /// Handles the client's acknowledgement of its first `received` messages.
     fn has(&mut self, received: u64) -> Result<(), Status> {
         let said = self.first - 1 + self.kept.len() as u64;
         if received > said || received + 1 < self.first {
@@ -206,13 +209,14 @@ impl State {
         Ok(())
     }
 
-    /// Keeps what is said now, as long as that is little.
+    /// Counts a message that is sent now, and adds it to the replay buffer if the limits allow. Otherwise the
+    /// session can't be resumed any more.
     fn keep(&mut self, said: &Said) {
         self.cursor += 1;
         let bytes = said.encoded_len() as u64 + KEPT_BYTES;
         let most = MAX_KEPT_BYTES.min(self.budget.most() / 16);
         let hold = self.budget.try_hold(bytes).ok().filter(|_| {
-            // These bytes go only when the client says that it has them.
+            // Messages in the replay buffer are freed only when the client acknowledges them.
             self.kept_bytes + bytes <= most && self.kept.len() < MAX_KEPT && !self.budget.is_pressed()
         });
         if let Some(hold) = hold {
@@ -230,7 +234,7 @@ impl State {
         self.received - self.acknowledged >= ACK_EVERY || self.unacknowledged_bytes >= ACK_BYTES
     }
 
-    /// The session takes a message of `bytes`. Returns who has to tell the client.
+    /// Counts a message of `bytes` that the session takes. Returns the sender's waker if an acknowledgement is due.
     fn take(&mut self, bytes: usize) -> Option<Waker> {
         self.received += 1;
         self.unacknowledged_bytes += bytes;
@@ -238,9 +242,9 @@ impl State {
     }
 }
 
-/// How many messages the client has, where the message says that and nothing else: then it is so short.
+/// Number of received messages if the message is an acknowledgement. Only short messages are decoded.
 fn acknowledged(message: &Bytes) -> Option<u64> {
-    /// A field of two bytes and a number.
+    /// Two bytes of tags and lengths, and a number.
     const MAX_ACK_BYTES: usize = 16;
     if message.len() > MAX_ACK_BYTES {
         return None;
@@ -252,11 +256,13 @@ fn acknowledged(message: &Bytes) -> Option<u64> {
 }
 
 impl Resumable {
-    /// A message of the connection with this number; nothing where it is the link's own, or of a connection that is over.
+    /// Takes a message of the given connection. Returns `None` if the message is an acknowledgement, or if the
+    /// connection is not the latest one.
     fn accept(&self, connection: u64, message: Bytes) -> Result<Option<Bytes>, Status> {
         let mut state = lock(&self.link.state);
         if state.connection != connection {
-            // It comes again: who resumed was told that it was not taken.
+            // The client sends the message again: when it resumed, it learned that the session had not taken the
+            // message.
             return Ok(None);
         }
         if let Some(received) = acknowledged(&message) {
@@ -271,7 +277,10 @@ impl Resumable {
         Ok(Some(message))
     }
 
-    /// The connection is lost; until when the client may come back.
+    /// Handles the loss of the connection: the client has the time of grace to come back.
+    ///
+    /// # Errors
+    /// If the session can't be resumed.
     fn lost(&mut self, why: &Status) -> Result<(), Status> {
         lock(&self.link.state).resumable.clone()?;
         if self.until.is_none() {
@@ -324,7 +333,7 @@ impl Incoming for Resumable {
                         return Ok(Some(message));
                     }
                 }
-                // The client ended it.
+                // The client ended the session.
                 Ok(None) => return Ok(None),
                 Err(status) => {
                     self.lost(&status)?;

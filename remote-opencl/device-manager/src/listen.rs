@@ -1,4 +1,5 @@
-//! Where the manager listens: unix sockets, whose peers the kernel names, and TCP, which needs an explicit flag.
+//! The sockets that the manager listens on: unix sockets, over which the kernel identifies the peer, and TCP, which
+//! needs an explicit flag.
 
 use fpga_protocol::segments::SIDE_SUFFIX;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Owner and group may connect.
+/// The socket's owner and group may connect.
 const SOCKET_MODE: u32 = 0o660;
 
 /// An address in the syntax of `--listen`.
@@ -21,56 +22,56 @@ pub enum Address {
     Tcp(String),
 }
 
-/// A bound socket, for the service. Not yet non-blocking.
+/// A bound socket. It is still in blocking mode.
 #[derive(Debug)]
 pub enum Listener {
-    /// Of a unix socket.
+    /// A unix socket.
     Unix(UnixListener),
-    /// Of TCP.
+    /// A TCP socket.
     Tcp(TcpListener),
-    /// Beside a unix socket: for descriptors of shared memory.
+    /// The unix socket that passes descriptors of shared memory.
     Side(UnixListener),
 }
 
-/// A socket file, removed at the end if it still is the one that was made.
+/// A socket file. It is removed on drop if it still is the file that was made.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
     inode: u64,
 }
 
-/// Why a text is no [`Address`].
+/// The text is not an [`Address`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no address to listen on; write `unix:/PATH/TO.sock` or `tcp://127.0.0.1:PORT`")]
 pub struct InvalidAddress(String);
 
-/// Why an address can't be listened on.
+/// The reason why the manager can't listen on an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another process answers there.
+    /// Another process accepts connections there.
     #[error("{} is in use: another process answers there", .0.display())]
     InUse(PathBuf),
-    /// The path holds something that is no socket, which is left alone.
+    /// The path holds a file that is not a socket. The file is left alone.
     #[error("{} exists and is no socket; remove it, or name another path", .0.display())]
     NotASocket(PathBuf),
-    /// The folder of the socket isn't there.
+    /// The socket's folder does not exist.
     #[error("the folder of {} does not exist; make it, or name another path", .0.display())]
     NoFolder(PathBuf),
-    /// The system refuses.
+    /// The system refused.
     #[error("cannot listen on {address}: {source}")]
     Bind {
-        /// Where.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Address {
-    /// Binds it. The address that is returned has the port that the system chose where 0 was given.
+    /// Binds a listening socket. The returned address has the port that the system chose if the port was 0.
     ///
     /// # Errors
-    /// [`ListenError`].
+    /// [`ListenError`], if the address is in use or can't be bound.
     pub fn bind(&self) -> Result<(Listener, Self, Option<SocketFile>), ListenError> {
         let failed = |source| ListenError::Bind { address: self.clone(), source };
         match self {
@@ -88,10 +89,10 @@ impl Address {
 }
 
 impl Address {
-    /// Binds the side socket of a unix socket; TCP has none.
+    /// Binds the side socket of a unix socket. TCP has no side socket.
     ///
     /// # Errors
-    /// [`ListenError`].
+    /// [`ListenError`], if the path is in use or can't be bound.
     pub fn bind_side(&self) -> Result<Option<(Listener, SocketFile)>, ListenError> {
         let Self::Unix(path) = self else { return Ok(None) };
         let mut side = path.as_os_str().to_owned();
@@ -102,7 +103,8 @@ impl Address {
     }
 }
 
-/// Binds under a name of its own first: the socket appears at `path` at once with its mode, in place of a stale one.
+/// Binds a temporary path, sets the mode, and renames the socket to `path`. So the socket appears at `path` with
+/// its final mode, and replaces a stale one at once.
 fn bind_unix(
     path: &Path,
     failed: impl Fn(io::Error) -> ListenError,
@@ -123,7 +125,7 @@ fn bind_unix(
         }
         Err(error) => return Err(failed(error)),
     }
-    // Short: a socket's path has 108 bytes.
+    // The suffix is short, since the path of a socket has at most 108 bytes.
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let temporary = PathBuf::from(name);
@@ -134,7 +136,7 @@ fn bind_unix(
     match placed {
         Ok(inode) => Ok((listener, SocketFile { path: path.to_owned(), inode })),
         Err(error) => {
-            // The first error is the one to tell.
+            // The caller gets the first error; one of the removal would hide it.
             let _ = std::fs::remove_file(&temporary);
             Err(failed(error))
         }
@@ -145,7 +147,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
         if ours {
-            // Nothing depends on it: a stale socket is replaced at the next start.
+            // An error is harmless: the next start replaces a stale socket.
             let _ = std::fs::remove_file(&self.path);
         }
     }

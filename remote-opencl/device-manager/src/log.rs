@@ -1,4 +1,4 @@
-//! Where log lines go and which: standard error, by a filter.
+//! Logging to standard error, with a filter.
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -12,7 +12,7 @@ pub struct LogArgs {
     #[arg(long, env = "FPGA_LOG", default_value = "fpga_device_manager=info,fpga_hook=info,warn")]
     log: String,
 
-    /// How they look.
+    /// Format of the log lines.
     #[arg(long, env = "FPGA_LOG_FORMAT", default_value = "plain")]
     log_format: LogFormat,
 }
@@ -24,7 +24,7 @@ enum LogFormat {
 }
 
 impl LogArgs {
-    /// The arguments that say the same.
+    /// The command line arguments that these settings were read from.
     #[must_use]
     pub fn to_arguments(&self) -> [String; 4] {
         let format = match self.log_format {
@@ -37,7 +37,7 @@ impl LogArgs {
     /// Starts logging for the process.
     ///
     /// # Errors
-    /// If the filter can't be read.
+    /// If the filter is not valid.
     pub fn init(&self) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(&self.log).with_context(|| {
             format!("--log {:?}: write a level such as `info`, or `module=level,…`", self.log)
@@ -45,7 +45,8 @@ impl LogArgs {
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
-            // A log that can't be written (its disk is full) is no reason to end; telling so on stderr would be.
+            // A log that can't be written, for example to a full disk, must not end the process; reporting that on
+            // stderr would.
             .log_internal_errors(false)
             .with_writer(std::io::stderr);
         match self.log_format {

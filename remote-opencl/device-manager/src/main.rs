@@ -1,4 +1,4 @@
-//! `fpga-device-manager`: everything is in the library.
+//! The binary `fpga-device-manager`. All code is in the library.
 #![forbid(unsafe_code)]
 
 use clap::Parser as _;

@@ -1,35 +1,36 @@
-//! Keeps freed memory for the next transfer: first touches of fresh pages cost more than copying into them.
+//! Settings of the C library's allocator, which is Rust's too: freed memory stays for the next transfer, since
+//! first touches of fresh pages cost more than copying into them. Elsewhere than on glibc nothing happens.
 //!
-//! Only the C library's allocator is told, which is Rust's too. Elsewhere than on glibc nothing happens.
-//!
-//! All threads have one heap, so that what one of them has freed is there for all. With a heap for each thread, as glibc
-//! has by default, what is kept adds up, and the process has several times what its clients make it hold.
+//! All threads share one heap, so that any thread can reuse what another has freed. With one heap per thread,
+//! glibc's default, the kept memory adds up, and the process takes several times what its clients make it hold.
 
 #[cfg(target_env = "gnu")]
 use fpga_net::memory::MemoryLimit;
 
-/// The most freed memory that a process keeps, in bytes.
+/// Maximum number of freed bytes that a process keeps.
 #[cfg(target_env = "gnu")]
 const MOST_KEPT_BYTES: u64 = 512 << 20;
 
-/// Smaller allocations come from the kept memory; the largest value that glibc takes.
+/// Size in bytes below which allocations come from the heap and not from `mmap`. It is the largest value that glibc
+/// accepts.
 #[cfg(target_env = "gnu")]
 const FROM_KEPT_BYTES: libc::c_int = 32 << 20;
 
-/// What the allocator has from the system, in bytes.
+/// Memory that the allocator has from the system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heap {
-    /// What is in use.
+    /// Bytes in use.
     pub used: u64,
-    /// What was freed and is kept.
+    /// Bytes that were freed and are kept.
     pub kept: u64,
 }
 
-/// To be called before there are other threads: one that allocates has a heap of its own by then.
+/// Sets the parameters of the allocator. Call it before other threads start: a thread that has allocated keeps its
+/// own heap.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
     {
-        // An eighth of what the process may use: a quarter is for what clients don't make it hold.
+        // Only a quarter of the limit is not on clients' accounts, so at most half of that quarter is kept free.
         let limit = MemoryLimit::of_this_process().map_or(u64::MAX, |limit| limit.bytes / 8);
         let kept = libc::c_int::try_from(limit.min(MOST_KEPT_BYTES)).unwrap_or(libc::c_int::MAX);
         let parameters = [
@@ -46,8 +47,8 @@ pub fn keep_freed() {
     }
 }
 
-/// What the allocator has now; nothing where it doesn't tell. Takes the heap's lock for as long as it takes to count the free
-/// pieces.
+/// The allocator's current numbers; `None` if the C library does not have them. Holds the heap's lock while it
+/// counts the free chunks.
 #[must_use]
 pub fn heap() -> Option<Heap> {
     #[cfg(target_env = "gnu")]

@@ -1,4 +1,5 @@
-//! What goes to the client over one connection: from the session directly, or by a [`Link`], which outlives it.
+//! Messages to the client over one connection: from the session directly, or through a [`Link`], which outlives the
+//! connection.
 
 use super::{Greeting, Link};
 use crate::objects::lock;
@@ -15,18 +16,18 @@ use tonic::Status;
 
 type Item = Result<Said, Status>;
 
-/// One connection of a link.
+/// The sending direction of one connection of a link.
 #[derive(Debug)]
 pub struct Line {
     link: Arc<Link>,
     connection: u64,
     greeting: Option<Greeting>,
     first: Option<v1::Welcome>,
-    /// What lasts as long as the line is in use.
+    /// A value that is dropped with the line, or when another connection replaces it.
     carried: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// What a connection's session says, before and after it is known whether it has a link.
+/// Messages to the client of one connection. They come from the session until a [`Line`] arrives.
 #[derive(Debug)]
 pub struct Lines {
     direct: Messages,
@@ -44,7 +45,7 @@ impl Line {
         Self { link, connection, greeting, first, carried: None }
     }
 
-    /// With something that is dropped with the line.
+    /// Attaches a value that is dropped with the line, or when another connection replaces it.
     #[must_use]
     pub fn carrying(self, carried: impl Any + Send + Sync) -> Self {
         Self { carried: Some(Box::new(carried)), ..self }
@@ -57,7 +58,7 @@ impl Line {
         }
         let mut state = lock(&self.link.state);
         if state.connection != self.connection {
-            // Another connection took over.
+            // Another connection has replaced this one.
             drop(state);
             self.carried = None;
             return Poll::Ready(None);
@@ -78,7 +79,8 @@ impl Line {
             }
             Poll::Ready(Some(Ok(mut said))) => {
                 if let Said::Message(v1::ServerMessage { kind: Some(Kind::Welcome(welcome)) }) = &mut said {
-                    // The first message of all, which has no number: without it there is nothing to resume.
+                    // The first message of the session has no number: a client that lacks it has no key to resume
+                    // with.
                     if let Some(Greeting { key, grace }) = self.greeting.take() {
                         welcome.resume_key = key;
                         welcome.grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
@@ -94,7 +96,7 @@ impl Line {
 }
 
 impl Lines {
-    /// What `direct` says, unless a line comes.
+    /// Sends the messages of `direct`, until a line arrives through the returned sender.
     #[must_use]
     pub fn new(direct: Messages) -> (Self, oneshot::Sender<Line>) {
         let (sender, link) = oneshot::channel();
