@@ -1,6 +1,6 @@
-//! What a device manager counts, for `/metrics`.
+//! The metrics of a device manager, for `/metrics`.
 //!
-//! Labels come from enums, but for the names of the first [`MAX_TENANTS`] tenants.
+//! Label values come from enums, except for the names of the first [`MAX_TENANTS`] tenants.
 
 mod at_scrape;
 mod labels;
@@ -24,7 +24,7 @@ use tenants::Tenants;
 
 const PREFIX: &str = "fpga_device_manager";
 
-/// Counters of one device manager. Clones count in the same place.
+/// The metrics of one device manager. Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     /// Open sessions.
@@ -37,9 +37,9 @@ pub struct Metrics {
     pub sessions_opened: Counter,
     /// Tasks that have ended.
     pub tasks: Counter,
-    /// From a task's submission to its end, in seconds.
+    /// Time from a task's submission to its end, in seconds.
     pub task_seconds: Histogram,
-    /// Tasks that wait for a slot or for their session's earlier ones.
+    /// Tasks that wait for a slot or for earlier tasks of their session.
     pub tasks_waiting: Gauge,
     /// Slots that tasks hold.
     pub slots_in_use: Gauge,
@@ -53,31 +53,32 @@ pub struct Metrics {
     pub slots: Gauge,
     /// Time in which a task held slots, in seconds: the rate of its sum is the device's utilisation (B-5).
     pub task_latency: Histogram,
-    /// Bytes of buffers and programs.
+    /// Bytes of buffers and programs that were received or sent.
     pub bytes: Family<BytesLabels, Counter>,
-    /// Bytes of buffers that were created, by where they lie.
+    /// Bytes of buffers that were created, by the place of their storage.
     pub buffer_bytes: Family<StorageLabels, Counter>,
-    /// What quotas refused.
+    /// Refusals by quotas.
     pub quota_refusals: Family<RefusedLabels, Counter>,
-    /// Sessions that were refused since nobody proved who they are.
+    /// Sessions that were refused for want of a proved identity.
     pub access_refusals: Counter,
-    /// Contexts of the vendor that reconfigurations of the whole board destroyed.
+    /// Contexts of the vendor that were destroyed to reconfigure the whole board.
     pub contexts_destroyed: Counter,
-    /// Reconfigurations that sessions were refused.
+    /// Reconfigurations that were refused to sessions.
     pub reconfiguration_refusals: Counter,
-    /// Times that other settings of tenants came into force.
+    /// Times that changed settings of tenants came into force.
     pub settings_changed: Counter,
-    /// Times that a file of tenants' settings, or of tokens, was found that can't be used.
+    /// Times that a file of tenants' settings or of tokens could not be used.
     pub settings_refusals: Counter,
-    /// Processes of tenants.
+    /// Running tenant processes.
     pub tenant_processes: Gauge,
-    /// Processes of tenants that died, or broke the rules.
+    /// Tenant processes that died or violated the protocol.
     pub tenant_processes_died: Counter,
     tenants: Tenants,
 }
 
 impl Metrics {
-    /// Registers all of them under `fpga_device_manager_`, and `fpga_task_latency` with the label `device`.
+    /// Registers all metrics: with the prefix `fpga_device_manager_`, and `fpga_task_latency` with the label
+    /// `device`.
     pub fn register(registry: &mut Registry, device: &str) -> Self {
         let latency = Histogram::new(exponential_buckets(16e-6, 2.0, 21));
         registry.sub_registry_with_label(("device".into(), device.to_owned().into())).register(
@@ -86,7 +87,7 @@ impl Metrics {
             latency.clone(),
         );
         let registry = registry.sub_registry_with_prefix(PREFIX);
-        // 16 µs to 17 s: from a null kernel to a video.
+        // From 16 µs, about a kernel that does nothing, to 17 s, about a long video.
         let task_seconds = Histogram::new(exponential_buckets(16e-6, 2.0, 21));
         let metrics = Self {
             sessions: Gauge::default(),
@@ -162,7 +163,7 @@ impl Metrics {
         metrics
     }
 
-    /// Those that tell how the device is shared.
+    /// Registers the metrics about sharing the device.
     fn register_sharing(&self, registry: &mut Registry) {
         registry.register("slots", "Slots of the device", self.slots.clone());
         registry.register_with_unit(
@@ -206,7 +207,7 @@ impl Metrics {
         self.tenants.register(registry);
     }
 
-    /// Counts bytes of buffers and programs.
+    /// Counts bytes of buffers or programs.
     pub fn count_bytes(&self, direction: Direction, path: DataPath, bytes: u64) {
         self.bytes.get_or_create(&BytesLabels { direction, path }).inc_by(bytes);
     }
@@ -216,12 +217,12 @@ impl Metrics {
         self.quota_refusals.get_or_create(&RefusedLabels { quota }).inc();
     }
 
-    /// Counts a buffer's bytes.
+    /// Counts the bytes of a created buffer.
     pub fn buffer_created(&self, storage: Storage, bytes: u64) {
         self.buffer_bytes.get_or_create(&StorageLabels { storage }).inc_by(bytes);
     }
 
-    /// What is counted where sessions are served.
+    /// The counters that a tenant process sends to the manager.
     #[must_use]
     pub fn counted(&self) -> Counted {
         let bytes = |direction, path| self.bytes.get_or_create(&BytesLabels { direction, path }).get();
@@ -233,7 +234,7 @@ impl Metrics {
         }
     }
 
-    /// What was counted so elsewhere.
+    /// Adds counters of a tenant process.
     pub fn add(&self, counted: &Counted) {
         for (direction, of_paths) in DIRECTIONS.into_iter().zip(counted.bytes) {
             for (path, bytes) in PATHS.into_iter().zip(of_paths) {
@@ -248,7 +249,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a task of a tenant that has ended.
+    /// Counts a task that has ended: the time that it waited, and the time that it held slots.
     pub fn task_of(&self, tenant: &Tenant, waited: Duration, held: Duration) {
         self.tenants.task(tenant, waited, held);
         if !held.is_zero() {
@@ -258,7 +259,7 @@ impl Metrics {
 }
 
 impl Default for Metrics {
-    /// Metrics that nobody reads.
+    /// Metrics that are not exported.
     fn default() -> Self {
         Self::register(&mut Registry::default(), "")
     }

@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` for those who watch the manager, on a thread of their own.
+//! The HTTP server of `/metrics`, `/healthz` and `/readyz`, on its own thread.
 
 use crate::health::Health;
 use crate::shutdown::Shutdown;
@@ -17,11 +17,12 @@ use tracing::warn;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `registry` on `address` until the process ends; the address that was bound. Not ready once the manager
-/// drains and while the device is unhealthy, not alive while the runtime is stuck: a new process is what helps then.
+/// Serves `registry` on `address` until the process ends. Returns the bound address. `/readyz` fails while the
+/// manager drains and while the device is unhealthy. `/healthz` fails while the runtime is stuck, since only a new
+/// process helps then.
 ///
 /// # Errors
-/// The system's, if the address can't be bound.
+/// The system's error if the address can't be bound or the thread can't be started.
 pub fn start(
     address: SocketAddr,
     registry: Registry,

@@ -1,4 +1,4 @@
-//! What others count, asked when somebody looks.
+//! Metrics that other modules count, read at each scrape.
 
 use super::PREFIX;
 use crate::builds::Builds;
@@ -17,27 +17,27 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
 
-/// What others count, asked when somebody looks.
+/// Metrics that other modules count, read at each scrape.
 #[derive(Debug)]
 pub struct AtScrape {
-    /// The store.
+    /// The store of bitstreams.
     pub store: Arc<BitstreamStore>,
-    /// Whether the device works.
+    /// The health of the device.
     pub health: Health,
     /// The builds of programs.
     pub builds: Builds,
-    /// Whether the manager drains.
+    /// The phase of the manager's shutdown.
     pub shutdown: Shutdown,
     /// The names of bitstreams.
     pub catalogue: Arc<Catalogue>,
-    /// The reporter, where there is a collector.
+    /// The reporter; `None` without a collector.
     pub reporter: Option<Reporter>,
     /// The trace.
     pub trace: Trace,
 }
 
 impl AtScrape {
-    /// Registers them beside [`Metrics`].
+    /// Registers the metrics with the prefix `fpga_device_manager_`.
     pub fn register(self, registry: &mut Registry) {
         registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(self));
     }

@@ -1,71 +1,71 @@
-//! Labels, from enums.
+//! Labels of the metrics.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 
 /// Labels of [`super::Metrics::buffer_bytes`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct StorageLabels {
-    /// Where.
+    /// Place of the buffer's storage.
     pub storage: Storage,
 }
 
-/// Where a buffer lies.
+/// The place of a buffer's storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Storage {
-    /// In memory shared with the client: host access copies once in the client, or not at all by a map.
+    /// Memory shared with the client. Host access needs one copy, in the client; maps need none.
     Shared,
-    /// With the vendor: each transfer is copied here.
+    /// Memory of the vendor's runtime. The manager copies each transfer.
     Vendor,
 }
 
 /// Labels of [`super::Metrics::quota_refusals`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefusedLabels {
-    /// By which quota.
+    /// The quota that refused.
     pub quota: Refused,
 }
 
-/// The quotas.
+/// A quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Refused {
     /// Bytes of buffers and segments.
     Memory,
-    /// Buffers.
+    /// Number of buffers.
     Buffers,
-    /// Programs.
+    /// Number of programs.
     Programs,
-    /// Tasks that wait or run.
+    /// Number of tasks that wait or run.
     QueuedTasks,
     /// Bytes of one upload.
     Upload,
-    /// Sessions.
+    /// Number of sessions.
     Sessions,
 }
 
 /// Labels of [`super::Metrics::bytes`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct BytesLabels {
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// By which path.
+    /// Path of the transfer.
     pub path: DataPath,
 }
 
-/// How bytes come or go.
+/// The path of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum DataPath {
-    /// In messages: copied at both ends and through the socket.
+    /// Messages: bytes are copied at both ends and through the socket.
     Messages,
-    /// Through shared memory: one copy by the client, one here.
+    /// Shared memory: the client copies once, and the manager copies once.
     Shared,
 }
 
-/// The way that bytes go.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Direction {
-    /// From a client.
+    /// From the client.
     Received,
-    /// To a client.
+    /// To the client.
     Sent,
 }
 

@@ -1,5 +1,5 @@
-//! What is counted by tenant: of the first [`MAX_TENANTS`] by name, of the others together, so that nobody can make the
-//! list long.
+//! Metrics by tenant. The first [`MAX_TENANTS`] tenants are counted by name and all others together, so that
+//! clients can't make the list long.
 
 use crate::dispatcher::Tenant;
 use crate::objects::lock;
@@ -12,16 +12,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Most tenants that are counted by name.
+/// Maximum number of tenants that are counted by name.
 pub const MAX_TENANTS: usize = 64;
 
-/// Longest name of a tenant in a label.
+/// Maximum length in bytes of a tenant's name in a label.
 const MAX_TENANT_NAME: usize = 128;
 
-/// What all other tenants are called together; no tenant has that name, which is empty.
+/// Label of all other tenants together. No tenant has an empty name.
 const OTHER_TENANTS: &str = "";
 
-/// What is counted of each tenant.
+/// The metrics by tenant.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tenants {
     by_name: Arc<Mutex<BTreeMap<Tenant, OfTenant>>>,
@@ -30,7 +30,7 @@ pub(super) struct Tenants {
     queue_seconds: Family<TenantLabels, Counter<f64, AtomicU64>>,
 }
 
-/// The counters of one tenant, found once.
+/// The counters of one tenant.
 #[derive(Debug, Clone)]
 struct OfTenant {
     tasks: Counter,
@@ -38,7 +38,7 @@ struct OfTenant {
     queue_seconds: Counter<f64, AtomicU64>,
 }
 
-/// Labels of what is counted by tenant.
+/// Labels of the metrics by tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TenantLabels {
     tenant: String,
@@ -62,7 +62,7 @@ impl Tenants {
         );
     }
 
-    /// A task has ended.
+    /// Counts a task that has ended.
     pub(super) fn task(&self, tenant: &Tenant, waited: Duration, held: Duration) {
         let counters = self.of(tenant);
         counters.tasks.inc();
