@@ -1,7 +1,8 @@
-//! What the ids of one session name: contexts, queues, buffers, programs, kernels, and objects that failed.
+//! The objects of one session by their ids: contexts, queues, buffers, programs, kernels, and objects whose
+//! creation failed.
 //!
-//! An object is shared by the registry and by the commands that still need it, so releasing an id never pulls
-//! something from under a command. A failed object answers every use with its own error.
+//! An object is shared by the registry and by the commands that still need it, so an id may be released while
+//! commands use the object. Every use of a failed object returns the error of its creation.
 
 use crate::arguments::Kernel;
 use crate::clock;
@@ -22,90 +23,90 @@ use opencl_sys::{
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most objects of one session.
+/// Maximum number of objects of one session.
 pub const MAX_OBJECTS: usize = 1 << 16;
 
-/// Largest difference of the clocks that is taken for the time a call took, in ns.
+/// Maximum change, in nanoseconds, of a measured difference of the clocks that is taken for the duration of a call.
 const MAX_CLOCK_DRIFT: i64 = 1_000_000;
 
 /// A context.
 #[derive(Debug)]
 pub struct Context {
-    /// The vendor's.
+    /// The vendor's context.
     pub vendor: vendor::Context,
-    /// In the order of the call.
+    /// The devices, in the order of the call that made the context.
     pub devices: Vec<Device>,
-    /// Those of them that are parts of others.
+    /// The sub-devices among the devices, which the context keeps alive.
     _sub_devices: Vec<Arc<SubDevice>>,
-    /// For zeroing buffers; made at its first use.
+    /// A queue that fills buffers with zeros, made at its first use.
     housekeeping: Mutex<Option<Arc<vendor::Queue>>>,
 }
 
 /// A command queue.
 #[derive(Debug)]
 pub struct Queue {
-    /// The vendor's.
+    /// The vendor's queue.
     pub vendor: vendor::Queue,
-    /// Whether it keeps its commands' order.
+    /// Whether the queue executes its commands in order.
     pub order: QueueOrder,
-    /// Its context.
+    /// The queue's context.
     pub context: Arc<Context>,
-    /// Its device.
+    /// The queue's device.
     pub device: Device,
-    /// Whether the client may ask when its commands ran.
+    /// Whether the client may read the times of its commands.
     pub times: Times,
-    /// Whether its kernels may run in the thread that waits for them.
+    /// Whether the device runs kernels in a thread that waits for them.
     pub waiting: Waiting,
-    /// What to add to the vendor's clock to get ours.
+    /// Offset from the vendor's clock to the manager's, in nanoseconds.
     offset: Mutex<Option<i64>>,
 }
 
-/// Whether a client may ask when the commands of a queue ran.
+/// Whether a client may read when the commands of a queue ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
-    /// It may.
+    /// The client may read the times.
     Shown,
-    /// They are measured, but not for the client.
+    /// The times are measured, but the client can't read them.
     Hidden,
 }
 
-/// What a thread does for a device that waits for it in the vendor's runtime.
+/// How a device uses a thread that waits in the vendor's runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// It may run kernels: the device is made of processors.
+    /// The device is made of processors and may run kernels in the thread.
     Helps,
-    /// It waits.
+    /// The thread only waits.
     Waits,
 }
 
 /// A buffer, or a region of one.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The vendor's.
+    /// The vendor's buffer.
     pub vendor: Memory,
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Its context.
+    /// The buffer's context.
     pub context: Arc<Context>,
-    /// The buffer that it is a region of.
+    /// The buffer that this one is a region of.
     pub parent: Option<Arc<Buffer>>,
     contents: Mutex<Contents>,
-    /// On its tenant's account: the buffer and its memory.
+    /// The charges for the buffer and for its memory.
     _charges: [Option<Charge>; 2],
 }
 
-/// What a buffer holds, where it may be another tenant's bytes.
+/// Whose bytes a buffer holds.
 #[derive(Debug)]
 enum Contents {
-    /// Whatever was there.
+    /// The buffer may hold another tenant's bytes.
     Stale,
-    /// The session's once this has completed.
+    /// The buffer holds the session's own bytes once this event has completed.
     Becoming(Arc<Event>),
-    /// The session's.
+    /// The buffer holds the session's own bytes.
     Own,
 }
 
-/// What an id names.
+/// The object of an id.
 #[derive(Debug, Clone)]
 pub enum Object {
     /// A context.
@@ -120,48 +121,48 @@ pub enum Object {
     Sampler(Arc<Sampler>),
     /// A pipe.
     Pipe(Arc<Pipe>),
-    /// A queue on the device.
+    /// A queue on a device.
     DeviceQueue(Arc<DeviceQueue>),
-    /// A part of a device.
+    /// A sub-device.
     SubDevice(Arc<SubDevice>),
     /// A program.
     Program(Arc<Program>),
     /// A kernel.
     Kernel(Arc<Mutex<Kernel>>),
-    /// Its creation failed with this code.
+    /// The creation of the object failed with this code.
     Failed(i32),
 }
 
-/// The objects of a session.
+/// The objects of a session by their ids.
 #[derive(Debug, Default)]
 pub struct Objects {
     by_id: HashMap<u64, Object>,
 }
 
-/// Why an object can't be added: the client breaks the protocol, or its limit.
+/// The reason why an object can't be added: the client violates the protocol or exceeds its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
-    /// 0 names nothing.
+    /// The id is 0.
     #[error("object id 0 is none")]
     Zero,
-    /// The id is in use.
+    /// The id is already in use.
     #[error("object {0} is used twice")]
     UsedTwice(u64),
-    /// There are [`MAX_OBJECTS`].
+    /// The session has [`MAX_OBJECTS`] objects.
     #[error("a session may have {MAX_OBJECTS} objects; release some")]
     TooMany,
 }
 
-/// Moments of a command on the manager's clock, in ns.
+/// The times of a command on the manager's clock, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moments {
-    /// Enqueued.
+    /// The client's call enqueued the command.
     pub queued: u64,
-    /// Given to the device.
+    /// The runtime gave the command to the device.
     pub submitted: u64,
-    /// Started.
+    /// The command started.
     pub started: u64,
-    /// Ended.
+    /// The command ended.
     pub ended: u64,
 }
 
@@ -170,7 +171,7 @@ macro_rules! getter {
         #[doc = concat!("The object of that id; its error if it failed, `", stringify!($code), "` if it is none.")]
         ///
         /// # Errors
-        /// As said.
+        /// The code with which the object failed, or the code above if the id names no such object.
         pub fn $name(&self, id: u64) -> ClResult<$kind> {
             match self.by_id.get(&id) {
                 Some(Object::$variant(object)) => Ok(object.clone()),
@@ -193,10 +194,10 @@ impl Objects {
     getter!(program, Program, Arc<Program>, CL_INVALID_PROGRAM);
     getter!(kernel, Kernel, Arc<Mutex<Kernel>>, CL_INVALID_KERNEL);
 
-    /// Adds what was made, or the error that it gave.
+    /// Adds an object, or the error of its creation.
     ///
     /// # Errors
-    /// [`AddError`]; the session can't go on then.
+    /// [`AddError`]; the session must end then.
     pub fn add(&mut self, id: u64, object: Object) -> Result<(), AddError> {
         if id == 0 {
             return Err(AddError::Zero);
@@ -210,19 +211,19 @@ impl Objects {
         }
     }
 
-    /// What an id that was added is after all.
+    /// Replaces the object of an id, if the id is in use.
     pub fn settle(&mut self, id: u64, object: Object) {
         if let Some(place) = self.by_id.get_mut(&id) {
             *place = object;
         }
     }
 
-    /// The id names nothing from now on.
+    /// Removes an id.
     pub fn release(&mut self, id: u64) {
         self.by_id.remove(&id);
     }
 
-    /// Whether there are none.
+    /// Whether the session has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
@@ -230,10 +231,10 @@ impl Objects {
 }
 
 impl Context {
-    /// A context over these devices; `sub_devices` are those of them that are.
+    /// Makes a context of `devices`. `sub_devices` are the sub-devices among them.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(devices: Vec<Device>, sub_devices: Vec<Arc<SubDevice>>) -> ClResult<Self> {
         let vendor: Vec<_> = devices.iter().map(|device| device.vendor).collect();
         let vendor = vendor::Context::new(&vendor)?;
@@ -253,10 +254,10 @@ impl Context {
 }
 
 impl Queue {
-    /// A queue for a device of the context.
+    /// Makes a queue for a device of the context.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(context: Arc<Context>, device: Device, properties: u64) -> ClResult<Self> {
         let vendor = vendor::Queue::new(&context.vendor, device.vendor, properties)?;
         let order = if properties & opencl_sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
@@ -270,7 +271,8 @@ impl Queue {
         Ok(Self { vendor, order, context, device, times, waiting, offset: Mutex::new(None) })
     }
 
-    /// The vendor's moments on our clock: durations stay exact, and one offset serves all commands of the queue.
+    /// Translates the vendor's times to the manager's clock. All commands of the queue use one offset, so durations
+    /// stay exact; the offset changes only when the clocks have drifted by more than [`MAX_CLOCK_DRIFT`].
     #[must_use]
     pub fn moments(&self, enqueued_at: u64, profile: Profile) -> Moments {
         let measured = enqueued_at.wrapping_sub(profile.queued).cast_signed();
@@ -287,10 +289,10 @@ impl Queue {
 }
 
 impl Buffer {
-    /// A buffer of the context.
+    /// Makes a buffer.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(context: Arc<Context>, flags: u64, size: usize) -> ClResult<Self> {
         let vendor = Memory::new(&context.vendor, flags, size)?;
         Ok(Self {
@@ -303,32 +305,32 @@ impl Buffer {
         })
     }
 
-    /// A buffer of the context that lies in shared memory and holds what is there.
+    /// Makes a buffer that lies in shared memory and holds the bytes there.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn in_segment(context: Arc<Context>, flags: u64, slice: Slice) -> ClResult<Self> {
         let size = slice.len();
         let vendor = Memory::in_segment(&context.vendor, flags, slice)?;
-        // A segment is one session's: zeroes, or bytes of its own.
+        // A segment belongs to one session: it holds zeros or bytes of that session.
         let contents = Mutex::new(Contents::Own);
         Ok(Self { vendor, size, context, parent: None, contents, _charges: [None, None] })
     }
 
-    /// A buffer of the context that holds these bytes.
+    /// Makes a buffer that holds `bytes`.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn with_contents(context: Arc<Context>, flags: u64, bytes: &[u8]) -> ClResult<Self> {
         let vendor = Memory::with_contents(&context.vendor, flags, bytes)?;
         let contents = Mutex::new(Contents::Own);
         Ok(Self { vendor, size: bytes.len(), context, parent: None, contents, _charges: [None, None] })
     }
 
-    /// A region of `parent`.
+    /// Makes a region of `parent`.
     ///
     /// # Errors
-    /// The vendor's; -38 where the parent is a region itself.
+    /// The vendor's error; `CL_INVALID_MEM_OBJECT` (-38) if `parent` is itself a region.
     pub fn sub(parent: &Arc<Self>, flags: u64, origin: usize, size: usize) -> ClResult<Self> {
         if parent.parent.is_some() {
             return Err(ClError(CL_INVALID_MEM_OBJECT));
@@ -339,17 +341,18 @@ impl Buffer {
         Ok(Self { vendor, size, context, parent, contents, _charges: [None, None] })
     }
 
-    /// With the charges for it, which it keeps.
+    /// Attaches the charges for the buffer, which live as long as it.
     #[must_use]
     pub fn charged(self, charges: [Option<Charge>; 2]) -> Self {
         Self { _charges: charges, ..self }
     }
 
-    /// What a command that uses the buffer has to wait for, so that it finds nobody else's bytes: nothing in most
-    /// cases, else the event that makes the contents the session's own, here a fill with zeros.
+    /// The event that a command which uses the buffer must wait for, so that the command can't read another
+    /// tenant's bytes. In most cases there is none. Otherwise it is the event of the command that overwrites the
+    /// whole buffer; if no such command is under way, this enqueues a fill with zeros.
     ///
     /// # Errors
-    /// -4 where the fill can't be enqueued.
+    /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` (-4) if the fill can't be enqueued.
     pub fn own_contents(&self) -> ClResult<Option<Arc<Event>>> {
         let whole = self.whole();
         let mut contents = lock(&whole.contents);
@@ -368,8 +371,8 @@ impl Buffer {
         Ok(Some(event))
     }
 
-    /// Whether a command that writes these bytes needs no [`Self::own_contents`] before: it writes all there is, and
-    /// nothing has used the buffer yet.
+    /// Whether a command that writes these bytes may skip [`Self::own_contents`]: it writes the whole buffer, and
+    /// no command has used the buffer yet.
     #[must_use]
     pub fn is_first_and_whole(&self, offset: usize, size: usize) -> bool {
         self.parent.is_none()
@@ -378,7 +381,7 @@ impl Buffer {
             && matches!(*lock(&self.contents), Contents::Stale)
     }
 
-    /// The command of which [`Self::is_first_and_whole`] was true has been enqueued.
+    /// Records that a command for which [`Self::is_first_and_whole`] was true has been enqueued.
     pub fn owned_by(&self, event: &Arc<Event>) {
         *lock(&self.contents) = Contents::Becoming(event.clone());
     }
@@ -389,7 +392,7 @@ impl Buffer {
 
     fn zero(&self) -> ClResult<Arc<Event>> {
         const ZEROS: [u8; 128] = [0; 128];
-        // Runtimes fill faster with long patterns; one has to divide the size.
+        // Runtimes fill faster with long patterns; the pattern must divide the size.
         let pattern = 1 << self.size.trailing_zeros().min(ZEROS.len().trailing_zeros());
         let queue = self.context.housekeeping()?;
         let fill = queue.fill(&self.vendor, &ZEROS[..pattern], 0, self.size, &[])?;
@@ -398,13 +401,13 @@ impl Buffer {
     }
 }
 
-/// Locks; a panic elsewhere does not make the data worse.
+/// Locks a mutex even if a thread panicked while it held the lock: no data in the manager becomes invalid by that.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Moments {
-    /// Of a command that never reached the device: all now.
+    /// The times of a command that never reached the device: all are now.
     #[must_use]
     pub fn now() -> Self {
         let now = clock::now_ns();

@@ -1,4 +1,5 @@
-//! What a session says to its client: replies, results in chunks, and completions in as few messages as there can be.
+//! Messages from a session to its client: replies, results in chunks, and completions in as few messages as
+//! possible.
 
 use crate::command_ring::RingSender;
 use crate::dispatcher::{SessionId, Tenant};
@@ -23,36 +24,38 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::{Code, Status};
 
-/// Completions of one message: far below the largest message that a client takes.
+/// Maximum number of completions in one message, which keeps it far below the largest message that a client
+/// accepts.
 const MAX_COMPLETIONS: usize = 4096;
-/// Data inside one message of completions, with the same reason.
+/// Maximum number of bytes of data in one message of completions, for the same reason.
 const MAX_COMPLETIONS_BYTES: usize = 1 << 20;
 
-/// In the ids of transfers that are not the data of a command: those have the ids of events.
+/// Bit that is set in the ids of transfers that are not the data of a command. The data of a command has the id of
+/// its event.
 const OTHER_TRANSFER: u64 = 1 << 63;
 
-/// How long a client may take nothing while the manager can hold no more for it.
+/// Time after which a client that takes no messages is stalled, if the manager can hold no more for it.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a message that waits takes beside its content.
+/// Bytes that a waiting message takes besides its content.
 const MESSAGE_BYTES: u64 = 256;
 
-/// A message for a client.
+/// A message to a client.
 #[derive(Debug, Clone)]
 pub enum Said {
-    /// One of this process.
+    /// A message of this process.
     Message(v1::ServerMessage),
-    /// One that a tenant process has encoded: nobody here knows what it says.
+    /// A message that a tenant process has encoded; the manager does not decode it.
     Encoded(Bytes),
 }
 
 type Item = (Result<Said, Status>, Option<Arc<Hold>>);
 
-/// The sending side.
+/// The sending side of a session's messages.
 #[derive(Debug)]
 pub struct Outgoing {
     messages: UnboundedSender<Item>,
-    /// What takes all messages but the end, once there is one.
+    /// The ring that takes all messages except the final status; `None` before the session has a ring.
     ring: Option<RingSender>,
     budget: Budget,
     metrics: Metrics,
@@ -60,14 +63,14 @@ pub struct Outgoing {
     flow: Arc<Flow>,
 }
 
-/// How many messages were put where the client takes them, and taken.
+/// Counters of the messages that were queued for the client and that the client has taken.
 #[derive(Debug, Default)]
 pub struct Flow {
     put: AtomicU64,
     taken: AtomicU64,
 }
 
-/// How far the client had come at a moment.
+/// The state of a [`Flow`] at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     waiting: u64,
@@ -82,12 +85,12 @@ pub struct Messages {
 }
 
 impl Flow {
-    /// Another one waits.
+    /// Counts a message that was queued.
     pub fn put(&self) {
         self.put.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of them does no more.
+    /// Counts a message that left the queue.
     pub fn taken(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
@@ -99,7 +102,7 @@ impl Flow {
 }
 
 impl Progress {
-    /// Whether something waited then and waits now, and nothing was taken since.
+    /// Whether messages waited at `self` and wait at `now`, and none was taken in between.
     #[must_use]
     pub fn is_stalled_at(self, now: Self) -> bool {
         self.waiting > 0 && now.waiting > 0 && self.taken == now.taken
@@ -107,7 +110,7 @@ impl Progress {
 }
 
 impl Said {
-    /// How long it is on the wire.
+    /// Length of the encoded message in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -118,7 +121,7 @@ impl Said {
 }
 
 impl Outgoing {
-    /// Both ends. What waits to be sent is on the budget's account, which bounds it.
+    /// Makes both ends. Messages that wait to be sent are charged to `budget`, which bounds them.
     #[must_use]
     pub fn new(budget: Budget, metrics: Metrics) -> (Self, Messages) {
         let (messages, stream) = unbounded_channel();
@@ -127,27 +130,27 @@ impl Outgoing {
         (Self { messages, ring: None, budget, metrics, last_transfer: 0, flow }, stream)
     }
 
-    /// What is said from now on is on this account.
+    /// Charges messages to `budget` from now on.
     pub fn paid_by(&mut self, budget: Budget) {
         self.budget = budget;
     }
 
-    /// From now on messages travel in a ring; the end, by the stream still.
+    /// Sends messages through a ring from now on. The final status still goes through the stream.
     pub fn over(&mut self, ring: RingSender) {
         self.ring = Some(ring);
     }
 
-    /// The first message.
+    /// Sends the first message.
     pub fn welcome(&self, welcome: v1::Welcome) {
         self.send(Kind::Welcome(welcome));
     }
 
-    /// The answer to a call.
+    /// Sends the answer to a call.
     pub fn reply(&self, reply: v1::Reply) {
         self.send(Kind::Reply(reply));
     }
 
-    /// The last message: why the session ends, which is told here too where it is the client's fault.
+    /// Sends `status` as the last message. Logs the reason if it is the client's fault.
     pub fn refuse(&self, session: SessionId, tenant: &Tenant, status: Status) {
         if !matches!(status.code(), Code::Cancelled | Code::Unknown | Code::Unavailable) {
             let (tenant, reason) = (tenant.as_str(), status.message());
@@ -156,12 +159,13 @@ impl Outgoing {
         self.end(status);
     }
 
-    /// The last message: why the session ends.
+    /// Sends `status` as the last message.
     pub fn end(&self, status: Status) {
         self.put(Err(status), None);
     }
 
-    /// Data of a reply in the form that suits its size; chunks are sent at once.
+    /// Puts the data of a reply inline if it is short. Sends it in chunks otherwise, at once, and returns a
+    /// reference to them.
     pub fn data(&mut self, bytes: Bytes) -> v1::Data {
         self.metrics.count_bytes(Direction::Sent, DataPath::Messages, bytes.len() as u64);
         if bytes.len() <= MAX_INLINE_BYTES {
@@ -169,7 +173,7 @@ impl Outgoing {
         }
         self.last_transfer += 1;
         let id = OTHER_TRANSFER | self.last_transfer;
-        // Each chunk is a slice of all of it.
+        // All chunks share one hold, since each is a slice of `bytes`.
         let hold = Arc::new(self.budget.hold(bytes.len() as u64));
         for chunk in chunks(id, &bytes) {
             self.chunk(chunk, hold.clone());
@@ -181,7 +185,7 @@ impl Outgoing {
         self.put_message(v1::ServerMessage { kind: Some(Kind::Chunk(chunk)) }, hold);
     }
 
-    /// All that there is to report, emptied: pieces at once, what has ended in as few messages as can be.
+    /// Sends and removes all reports: pieces at once, and completions in as few messages as possible.
     pub fn reports(&mut self, reports: &mut Vec<Report>) {
         if reports.is_empty() {
             return;
@@ -192,7 +196,7 @@ impl Outgoing {
             match report {
                 Report::Piece { event, length, offset, data, hold } => {
                     self.metrics.count_bytes(Direction::Sent, DataPath::Messages, data.len() as u64);
-                    // The data of a command travels under the name of its event.
+                    // The transfer of a command's data has the id of the command's event.
                     self.chunk(v1::Chunk { transfer: event.0, length, offset, data }, hold);
                 }
                 Report::Ended(Ended { told: Told::Yes, .. }) => {}
@@ -215,7 +219,7 @@ impl Outgoing {
         }
     }
 
-    /// A whole message of another's making.
+    /// Sends a whole message that another process made.
     pub fn forward(&self, said: Said) {
         let hold = self.budget.hold(said.encoded_len() as u64 + MESSAGE_BYTES);
         self.put(Ok(said), Some(Arc::new(hold)));
@@ -223,7 +227,7 @@ impl Outgoing {
 
     fn send(&self, kind: Kind) {
         let message = v1::ServerMessage { kind: Some(kind) };
-        // All that waits counts, small answers too: a client may ask much and read nothing.
+        // Small answers count too, since a client may ask for many and read none.
         let hold = Arc::new(self.budget.hold(pinned_bytes(&message)));
         self.put_message(message, hold);
     }
@@ -237,11 +241,11 @@ impl Outgoing {
 
     fn put(&self, item: Result<Said, Status>, hold: Option<Arc<Hold>>) {
         self.flow.put();
-        // Where the client has gone there is nobody to tell; the session notices by itself.
+        // If the client has gone, the session notices by itself.
         let _ = self.messages.send((item, hold));
     }
 
-    /// Waits until the client has taken nothing for [`STALL_TIMEOUT`] of what waits for it.
+    /// Waits until messages have waited for [`STALL_TIMEOUT`] and the client has taken none of them.
     pub async fn stalled(&self) {
         loop {
             let before = self.progress();
@@ -252,7 +256,7 @@ impl Outgoing {
         }
     }
 
-    /// How far the client has come, by the stream and by the ring.
+    /// How many messages wait for the client, and how many it has taken, over the stream and the ring.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let stream = self.flow.progress();
@@ -260,19 +264,19 @@ impl Outgoing {
         Progress { waiting: stream.waiting + ring.waiting, taken: stream.taken + ring.taken }
     }
 
-    /// Waits until the client has gone.
+    /// Waits until the client has disconnected.
     pub async fn closed(&self) {
         self.messages.closed().await;
     }
 }
 
-/// What a message takes in memory until it is sent.
+/// Bytes of memory that a message takes until it is sent.
 fn pinned_bytes(message: &v1::ServerMessage) -> u64 {
     let encoded = message.encoded_len() as u64;
     let decoded = match &message.kind {
         Some(Kind::Completions(all)) => (all.completions.capacity() * size_of::<v1::Completion>()) as u64,
         Some(Kind::Chunk(_)) => 0,
-        // Names and numbers of kernels and devices: structures that are larger than their encoding.
+        // Descriptions of kernels and devices: the structures are larger than their encoding.
         _ => 4 * encoded,
     };
     MESSAGE_BYTES + encoded + decoded

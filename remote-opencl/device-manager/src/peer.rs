@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection: what proves a tenant.
+//! The peer of a connection, and the tenant that it proves to be.
 
 use crate::dispatcher::Tenant;
 use crate::keepalive::Keepalive;
@@ -11,42 +11,43 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// What may wait in a unix socket, as far as the system allows: a large result takes fewer wake-ups.
+/// Send buffer of a unix socket, as far as the system allows. A larger buffer needs fewer wake-ups for a large
+/// result.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
 /// An accepted connection.
 #[derive(Debug)]
 pub enum Accepted {
-    /// On the same node.
+    /// A connection from the same node.
     Unix(UnixStream),
-    /// Over the network.
+    /// A connection over the network.
     Tcp(TcpStream),
 }
 
-/// What is known of the other end.
+/// The identity of the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
-    /// The kernel says that the process has this user id.
+    /// A process with this user id, according to the kernel.
     User(u32),
-    /// The holder of a certificate with this name first in its SAN, which our authority has signed.
+    /// The holder of a certificate that the configured authority has signed. The name is the first one in its SAN.
     Certificate(Arc<str>),
-    /// Somebody at this address, without proof (`--insecure-tcp`).
+    /// A client at this address, without proof (`--insecure-tcp`).
     Address(IpAddr),
 }
 
-/// A process of this node, as the kernel names it from the moment when it connected.
+/// A process of this node, as the kernel recorded it when it connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     uid: u32,
-    /// 0 where it is in a namespace that this process does not see.
+    /// 0 if the process is in a PID namespace that this process does not see.
     pid: i32,
 }
 
 impl Accepted {
-    /// The process that has connected; nothing over a network.
+    /// The process that has connected; `None` over TCP.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn credentials(&self) -> io::Result<Option<Credentials>> {
         match self {
             Self::Unix(stream) => Credentials::of(stream).map(Some),
@@ -54,10 +55,11 @@ impl Accepted {
         }
     }
 
-    /// Finds out who it is, and prepares the socket for small messages.
+    /// Determines the peer, and sets the socket's options: a large send buffer for unix, no delay and keepalive for
+    /// TCP.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn peer(&self, keepalive: Keepalive) -> io::Result<Peer> {
         match self {
             Self::Unix(stream) => {
@@ -74,16 +76,16 @@ impl Accepted {
 }
 
 impl Credentials {
-    /// Those of the other end.
+    /// The credentials of the peer.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn of(stream: &UnixStream) -> io::Result<Self> {
         let credentials = getsockopt(stream, PeerCredentials)?;
         Ok(Self { uid: credentials.uid(), pid: credentials.pid() })
     }
 
-    /// The process, where this process sees it.
+    /// The process id, if this process sees it.
     #[must_use]
     pub fn process(self) -> Option<u32> {
         u32::try_from(self.pid).ok().filter(|pid| *pid != 0)
@@ -105,7 +107,7 @@ impl From<Accepted> for OwnedFd {
 }
 
 impl Peer {
-    /// The tenant that this proves.
+    /// The tenant of this peer.
     #[must_use]
     pub fn tenant(&self) -> Tenant {
         match self {

@@ -1,4 +1,4 @@
-//! Pipes and queues on the device: objects that only kernels use.
+//! Pipes and queues on a device: objects that only kernels use.
 
 use crate::inventory::Device;
 use crate::objects::Context;
@@ -7,38 +7,37 @@ use crate::vendor::{self, ClError, ClResult, Memory};
 use opencl_sys::{CL_INVALID_CONTEXT, CL_QUEUE_ON_DEVICE, CL_QUEUE_ON_DEVICE_DEFAULT};
 use std::sync::Arc;
 
-/// Properties that a queue on the device may have besides those of any queue.
+/// The properties that only a queue on a device may have.
 pub const ON_DEVICE: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
 
 /// A pipe.
 #[derive(Debug)]
 pub struct Pipe {
-    /// The vendor's.
+    /// The vendor's pipe.
     pub vendor: Memory,
-    /// Its context.
+    /// The pipe's context.
     pub context: Arc<Context>,
-    /// On its tenant's account.
     _charges: [Charge; 2],
 }
 
-/// A queue on the device.
+/// A queue on a device.
 #[derive(Debug)]
 pub struct DeviceQueue {
-    /// The vendor's.
+    /// The vendor's queue.
     pub vendor: vendor::Queue,
-    /// Its context.
+    /// The queue's context.
     pub context: Arc<Context>,
-    /// Its device.
+    /// The queue's device.
     pub device: Device,
-    /// Its memory on its tenant's account.
+    /// The charge for the queue's memory.
     _charge: Charge,
 }
 
 impl Pipe {
-    /// A pipe of the context.
+    /// Makes a pipe.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(
         context: Arc<Context>,
         packet_size: u32,
@@ -52,10 +51,10 @@ impl Pipe {
 }
 
 impl DeviceQueue {
-    /// A queue on a device of the context.
+    /// Makes a queue on a device of the context.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(
         context: Arc<Context>,
         device: Device,

@@ -1,6 +1,6 @@
-//! Child processes that never outlive this one, with the signal mask they should have.
+//! Child processes that end with this one, and start with the right signal mask.
 //!
-//! What Rust's `Command` can't say is set between fork and exec; only async-signal-safe calls are made there.
+//! Settings that `Command` does not offer are made between fork and exec, by async-signal-safe calls only.
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
@@ -13,13 +13,13 @@ use std::process::Command;
 /// Whether a child belongs to the terminal's session, and so gets its signals (Ctrl-C).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terminal {
-    /// It does, like any program that a shell starts.
+    /// The child belongs to the terminal's session, like any program that a shell starts.
     Shared,
-    /// It has a session of its own.
+    /// The child has a session of its own.
     Detached,
 }
 
-/// What the process was started with and its program is to have too.
+/// The signal settings with which this process started, for its children.
 #[derive(Debug, Clone, Copy)]
 pub struct Inherited {
     mask: SigSet,
@@ -27,10 +27,11 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Blocks `signals` in this thread and makes sure that ended children can be waited for; remembers what was before.
+    /// Blocks `signals` in this thread and resets SIGCHLD, so that ended children can be waited for. Returns the
+    /// settings from before.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn replace_by(signals: &SigSet) -> io::Result<Self> {
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
         // SAFETY: no handler is installed, only the default disposition.
@@ -39,7 +40,7 @@ impl Inherited {
         Ok(Self { mask, child_action })
     }
 
-    /// Nothing: no signal is blocked, and ended children can be waited for.
+    /// Default settings: no signal is blocked, and ended children can be waited for.
     #[must_use]
     pub fn none() -> Self {
         let child_action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
@@ -47,8 +48,8 @@ impl Inherited {
     }
 }
 
-/// Makes `command` start its child with what this process inherited, and end it with `at_parents_end` when the calling
-/// thread ends.
+/// Makes `command` start its child with the `inherited` settings. The child gets the signal `at_parents_end` when
+/// the thread that spawns it ends.
 pub fn bind_to_parent(
     command: &mut Command,
     inherited: Inherited,
@@ -74,7 +75,7 @@ fn prepare(
     }
     set_pdeathsig(at_parents_end)?;
     if getppid() != parent {
-        // It ended before it could be bound to.
+        // The parent ended before the death signal was set.
         return Err(Errno::ESRCH);
     }
     // SAFETY: the disposition is one that this process had: default or ignored, as exec leaves no other.

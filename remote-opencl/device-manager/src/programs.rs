@@ -1,5 +1,4 @@
-//! Programs of a session: from source or through the digest gate, built on a thread of their own, and what is told
-//! of their kernels (B-8).
+//! The programs of a session, from source or from binaries, and the descriptions of their kernels (B-8).
 
 mod building;
 mod kernels;
@@ -22,38 +21,39 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// A program.
 #[derive(Debug)]
 pub struct Program {
-    /// Its context.
+    /// The program's context.
     pub context: Arc<Context>,
-    /// What it is for, in order.
+    /// The program's devices. Binaries have the same order.
     pub devices: Vec<Device>,
     origin: Origin,
     vendor: OnceLock<vendor::Program>,
-    /// What its kernels need on each device.
+    /// The bitstreams that the kernels need, by the id of the device.
     needs: Mutex<Vec<(u64, Need)>>,
-    /// Binaries that are here while others are yet to come, whatever the store does; and those of which the board is loaded.
+    /// Binaries that the program needs even if the store drops them: until the others have arrived, and to load the
+    /// board again.
     kept: Mutex<Vec<Digested>>,
-    /// On its tenant's account.
     _charge: Option<Charge>,
 }
 
 #[derive(Debug)]
 enum Origin {
-    /// The digest of the text.
+    /// Source; the digest is that of the text.
     Source(Sources, Digest),
-    /// In the order of the devices.
+    /// Binaries; the digests are in the order of the devices.
     Binaries(Vec<Digest>),
-    /// What the programs that were linked come from; the digest of an intermediate language, or of built-in kernels' names.
+    /// A linked program, an intermediate language, or built-in kernels. The digest is that of the linked programs'
+    /// digests, of the language's bytes, or of the kernels' names.
     Linked(Sources, Digest),
 }
 
 impl Program {
-    /// With the charge for it, which it keeps.
+    /// Attaches the charge for the program, which lives as long as it.
     #[must_use]
     pub fn charged(self, charge: Charge) -> Self {
         Self { _charge: Some(charge), ..self }
     }
 
-    /// The digests of its binaries; none of a program from source.
+    /// The digests of the binaries; empty for a program that was not made from binaries.
     #[must_use]
     pub fn digests(&self) -> &[Digest] {
         match &self.origin {
@@ -62,7 +62,7 @@ impl Program {
         }
     }
 
-    /// What it is made of: the digest of its source, or of its binaries.
+    /// The digest of the source, or the digests of the binaries.
     #[must_use]
     pub fn identity(&self) -> &[Digest] {
         match &self.origin {
@@ -71,18 +71,18 @@ impl Program {
         }
     }
 
-    /// A binary of the program that was here before.
+    /// The kept binary with this digest.
     #[must_use]
     pub fn kept(&self, digest: &Digest) -> Option<Digested> {
         lock(&self.kept).iter().find(|kept| kept.digest() == *digest).cloned()
     }
 
-    /// These are to stay until the others have come.
+    /// Keeps these binaries, and no others, for the program.
     pub fn keep(&self, binaries: Vec<Digested>) {
         *lock(&self.kept) = binaries;
     }
 
-    /// So is this one.
+    /// Keeps this binary too.
     pub fn keep_also(&self, binary: Digested) {
         let mut kept = lock(&self.kept);
         if kept.iter().all(|other| other.digest() != binary.digest()) {
@@ -90,23 +90,23 @@ impl Program {
         }
     }
 
-    /// What the vendor takes it for on each device; nothing where it has no program.
+    /// The vendor's type of the program for each device; empty while the vendor has no program.
     #[must_use]
     pub fn binary_types(&self) -> Vec<u32> {
         let Some(vendor) = self.vendor.get() else { return Vec::new() };
         self.devices.iter().map(|device| vendor.binary_type(device.vendor).unwrap_or(0)).collect()
     }
 
-    /// Whether a call to the vendor needs its image on the board first.
+    /// Whether the program's image must be loaded before a call to the vendor.
     #[must_use]
     pub fn is_off_board(&self) -> bool {
         self.vendor.get().is_some_and(|vendor| !vendor.is_made())
     }
 
-    /// Loads the board with its image once more.
+    /// Loads the board with the program's image again.
     ///
     /// # Errors
-    /// The vendor's; -42 where the bytes are not there.
+    /// The vendor's error; `CL_INVALID_BINARY` (-42) if a binary is missing.
     pub fn load_again(&self) -> ClResult<()> {
         let kept = self.digests().iter().map(|digest| self.kept(digest).ok_or(ClError(CL_INVALID_BINARY)));
         let kept = kept.collect::<ClResult<Vec<_>>>()?;
@@ -116,7 +116,7 @@ impl Program {
         vendor::Program::load_binaries(&self.context.vendor, &binaries)
     }
 
-    /// Whether the vendor has it, or had it.
+    /// Whether the vendor's program was made, even if the board has been reconfigured since.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.vendor.get().is_some()
@@ -125,28 +125,28 @@ impl Program {
     /// The vendor's program.
     ///
     /// # Errors
-    /// -42 while its binaries are missing.
+    /// `CL_INVALID_BINARY` (-42) while binaries are missing.
     pub fn vendor(&self) -> ClResult<&vendor::Program> {
         self.vendor.get().ok_or(ClError(CL_INVALID_BINARY))
     }
 
-    /// What its kernels need of the slots when they run on that device.
+    /// The slots that the kernels need on a device.
     #[must_use]
     pub fn need(&self, device: u64) -> Need {
         let needs = lock(&self.needs);
         needs.iter().find(|(id, _)| *id == device).map_or(Need::AnySlot, |(_, need)| *need)
     }
 
-    /// The devices of these ids; all where there are none.
+    /// The program's devices with these ids; all devices if `ids` is empty.
     ///
     /// # Errors
-    /// -33 where one is not of the program.
+    /// `CL_INVALID_DEVICE` (-33) if a device is not the program's.
     pub fn chosen(&self, ids: &[u64]) -> ClResult<Vec<Device>> {
         choose(&self.devices, ids)
     }
 }
 
-/// The devices of these ids; all where there are none.
+/// The devices with these ids; all devices if `ids` is empty.
 fn choose(all: &[Device], ids: &[u64]) -> ClResult<Vec<Device>> {
     if ids.is_empty() {
         return Ok(all.to_vec());
@@ -159,7 +159,7 @@ fn vendors(devices: &[Device]) -> Vec<vendor::DeviceId> {
     devices.iter().map(|device| device.vendor).collect()
 }
 
-/// A digest of 32 bytes.
+/// The digest of these bytes; `None` unless there are 32.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> Option<Digest> {
     <[u8; 32]>::try_from(bytes).ok().map(Digest::from_bytes)

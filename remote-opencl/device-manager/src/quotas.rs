@@ -1,7 +1,7 @@
-//! What one tenant may have of a manager at a time, over all its sessions, and the accounts that it is held to.
+//! Quotas of a tenant over all its sessions, and the accounts that enforce them.
 //!
-//! An account is the tenant's, a [`Charge`] is on it until it is dropped. Limits are looked up at each charge, so that
-//! a change counts for what comes next and takes nothing away. Who is refused gets the standard's error code.
+//! Each tenant has one account. A [`Charge`] counts on it until it is dropped. Limits are read at each charge, so a
+//! changed limit applies to later charges and revokes none. A refused client gets OpenCL's error code.
 
 use crate::dispatcher::Tenant;
 use crate::governor::{Governor, TenantAccount};
@@ -14,24 +14,24 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The most of one tenant at a time.
+/// Limits of one tenant at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Quota {
     /// Bytes of buffers, images and shared segments.
     pub memory: u64,
-    /// Buffers and images.
+    /// Number of buffers and images.
     pub buffers: u64,
-    /// Programs.
+    /// Number of programs.
     pub programs: u64,
-    /// Tasks that wait or run.
+    /// Number of tasks that wait or run.
     pub queued_tasks: u64,
     /// Bytes of one bitstream, or of one transfer that comes in messages.
     pub upload: u64,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
 }
 
-/// The accounts of all tenants. Clones are the same.
+/// The accounts of all tenants. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Quotas {
     accounts: Arc<Mutex<BTreeMap<Tenant, Arc<Usage>>>>,
@@ -40,7 +40,7 @@ pub struct Quotas {
     governor: Governor,
 }
 
-/// A session's way to its tenant's account; its place among the sessions is free again with the last clone.
+/// A session's access to its tenant's account. The session counts until the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Account(Arc<Place>);
 
@@ -49,14 +49,14 @@ struct Place {
     quotas: Quotas,
     tenant: Tenant,
     usage: Arc<Usage>,
-    /// The session itself.
+    /// The charge for the session itself.
     _session: Charge,
 }
 
-/// What a tenant has.
+/// The usage of a tenant.
 #[derive(Debug)]
 struct Usage {
-    /// The bytes that its sessions make the manager hold.
+    /// Bytes that the tenant's sessions make the manager hold.
     bytes: TenantAccount,
     memory: AtomicU64,
     buffers: AtomicU64,
@@ -65,7 +65,7 @@ struct Usage {
     sessions: AtomicU64,
 }
 
-/// Something on an account; off it when dropped.
+/// An amount on an account, until it is dropped.
 #[derive(Debug)]
 pub struct Charge {
     usage: Arc<Usage>,
@@ -73,23 +73,23 @@ pub struct Charge {
     amount: u64,
 }
 
-/// What is counted until it is given back.
+/// A resource that is counted until it is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
-    /// Bytes.
+    /// Bytes of buffers, images and shared segments.
     Memory,
-    /// Buffers and images.
+    /// Number of buffers and images.
     Buffers,
-    /// Programs.
+    /// Number of programs.
     Programs,
-    /// Tasks.
+    /// Number of tasks that wait or run.
     QueuedTasks,
-    /// Sessions.
+    /// Number of sessions.
     Sessions,
 }
 
 impl Default for Quota {
-    /// As much as there is, but for what bounds the manager itself.
+    /// No limits, except those that protect the manager itself.
     fn default() -> Self {
         Self {
             memory: u64::MAX,
@@ -123,7 +123,7 @@ impl Resource {
         }
     }
 
-    /// What the standard calls it if there is no more.
+    /// OpenCL's error code if the quota is used up.
     #[must_use]
     pub fn error(self) -> ClError {
         match self {
@@ -172,17 +172,17 @@ impl Drop for Charge {
 }
 
 impl Quotas {
-    /// Nobody has anything.
+    /// Makes the accounts; no tenant has any usage yet.
     #[must_use]
     pub fn new(settings: Settings, metrics: Metrics, governor: Governor) -> Self {
         Self { accounts: Arc::default(), settings, metrics, governor }
     }
 
-    /// A session of this tenant begins; nothing if it has all that it may.
+    /// Counts a new session of `tenant`; `None` if the tenant has all the sessions that it may have.
     #[must_use]
     pub fn enter(&self, tenant: &Tenant) -> Option<Account> {
         let limit = self.settings.current().quota(tenant).sessions;
-        // Under the lock, so that the account isn't removed meanwhile.
+        // The lock is held until the session is counted, so that the account can't be removed in between.
         let mut accounts = lock(&self.accounts);
         let new = || Arc::new(Usage::new(self.governor.tenant()));
         let usage = accounts.entry(tenant.clone()).or_insert_with(new).clone();
@@ -199,7 +199,7 @@ impl Quotas {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut accounts = lock(&self.quotas.accounts);
-        // Held by the map, by this place and by its charge: nobody else comes by it without the lock.
+        // The map, this place and its charge hold the account. No other holder can appear without the lock.
         if Arc::strong_count(&self.usage) <= 3 {
             accounts.remove(&self.tenant);
         }
@@ -207,10 +207,10 @@ impl Drop for Place {
 }
 
 impl Account {
-    /// Puts an amount on the account.
+    /// Charges an amount to the account.
     ///
     /// # Errors
-    /// The standard's code, if that would be more than the tenant may have; it is counted.
+    /// OpenCL's error code if the tenant would exceed its quota. The refusal is counted.
     pub fn charge(&self, what: Resource, amount: u64) -> Result<Charge, ClError> {
         let Place { quotas, tenant, usage, .. } = &*self.0;
         let limit = what.limit(&quotas.settings.current().quota(tenant));
@@ -221,13 +221,13 @@ impl Account {
         })
     }
 
-    /// The bytes that the tenant's sessions make the manager hold.
+    /// The account of the bytes that the tenant's sessions make the manager hold.
     #[must_use]
     pub fn bytes(&self) -> &TenantAccount {
         &self.0.usage.bytes
     }
 
-    /// The most bytes of one bitstream or transfer.
+    /// Maximum number of bytes of one bitstream or transfer.
     #[must_use]
     pub fn upload_limit(&self) -> u64 {
         let Place { quotas, tenant, .. } = &*self.0;

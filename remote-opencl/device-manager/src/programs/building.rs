@@ -1,5 +1,5 @@
-//! Building, compiling and linking of programs, what a client is told of it, and which bitstreams come of it where
-//! sources count as such.
+//! Building, compiling and linking of programs, the results for the client, and the bitstreams of a build where
+//! sources count as bitstreams.
 
 use super::{Options, Origin, Program, vendors};
 use crate::config::Sources;
@@ -18,17 +18,17 @@ use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Longest build options.
+/// Maximum length of build options in bytes.
 const MAX_OPTIONS_BYTES: usize = 64 * 1024;
 
-/// Makes the vendor keep what each argument is. Never shown to the client.
+/// Option that makes the vendor keep the arguments' descriptions. The client never sees it.
 const KEEP_ARGUMENT_INFO: &str = " -cl-kernel-arg-info";
 
 impl Program {
     /// Sets a specialization constant for the next build.
     ///
     /// # Errors
-    /// The vendor's; -44 where it was not made of an intermediate language.
+    /// The vendor's error; `CL_INVALID_PROGRAM` (-44) if the program was not made from an intermediate language.
     pub fn set_constant(&self, id: u32, value: &[u8]) -> ClResult<()> {
         if !matches!(self.origin, Origin::Linked(..)) {
             return Err(ClError(opencl_sys::CL_INVALID_PROGRAM));
@@ -36,17 +36,17 @@ impl Program {
         self.vendor()?.set_constant(&vendors(&self.devices), id, value)
     }
 
-    /// What a client is told of it where it needs no build.
+    /// The result for the client if the program needs no build.
     pub fn ready(&self) -> v1::BuildResult {
         self.outcome(&self.devices, Ok(())).1
     }
 
-    /// Builds on the calling thread. The status is that of the standard's call.
+    /// Builds on the calling thread. The status is that of `clBuildProgram`.
     pub fn build(&self, devices: &[Device], options: &Options) -> (i32, v1::BuildResult) {
         self.outcome(devices, self.build_only(devices, options))
     }
 
-    /// Compiles on the calling thread, with these programs as headers. The status is that of the standard's call.
+    /// Compiles on the calling thread with `headers`. The status is that of `clCompileProgram`.
     pub fn compile(
         &self,
         devices: &[Device],
@@ -71,7 +71,8 @@ impl Program {
         self.vendor()?.compile(&vendors(devices), &full, &vendor_headers, options.laid.clone())
     }
 
-    /// Links these programs to this one, which [`Self::to_link`] made, on the calling thread.
+    /// Links `programs` into this one, which [`Self::to_link`] made, on the calling thread. The status is that of
+    /// `clLinkProgram`.
     pub fn link(&self, options: &Options, programs: &[Arc<Self>]) -> (i32, v1::BuildResult) {
         let linked = self.link_only(options, programs);
         self.outcome(&self.devices, linked)
@@ -91,7 +92,7 @@ impl Program {
         Ok(())
     }
 
-    /// What a client is told of a build, compilation or link.
+    /// The result of a build, compilation or link for the client.
     fn outcome(&self, devices: &[Device], outcome: ClResult<()>) -> (i32, v1::BuildResult) {
         let mut result = v1::BuildResult::default();
         let status = match outcome {
@@ -108,7 +109,7 @@ impl Program {
                 global_variable_bytes: program.global_variable_bytes(device.vendor),
             });
         }
-        // What is not linked has none, and some runtimes crash over the question.
+        // An object that is not linked has no kernels, and some runtimes crash when asked for them.
         let not_linked = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
         let linked = !result.devices.iter().any(|device| not_linked.contains(&device.binary_type));
         if status == opencl_sys::CL_SUCCESS && linked {
@@ -125,7 +126,7 @@ impl Program {
         Ok(())
     }
 
-    /// The options for the vendor; `invalid` is the code where they can't be any.
+    /// The options for the vendor; fails with `invalid` if they are too long or contain a NUL byte.
     fn full_options(&self, options: &Options, invalid: i32) -> ClResult<CString> {
         let options = &options.for_vendor;
         if options.len() > MAX_OPTIONS_BYTES {
@@ -138,7 +139,7 @@ impl Program {
         CString::new(full).map_err(|_| ClError(invalid))
     }
 
-    /// It has been built from source with these options.
+    /// Records the bitstreams of a build with these options, if sources count as bitstreams.
     fn counts_as_bitstream(&self, devices: &[Device], options: &Options) {
         let bitstreams = self.bitstreams_of_build(devices, options);
         let mut needs = lock(&self.needs);
@@ -148,7 +149,7 @@ impl Program {
         }
     }
 
-    /// Which bitstreams come of building it for these devices: one for each, or none where sources don't count as such.
+    /// The bitstream that a build makes for each of these devices; empty if sources don't count as bitstreams.
     #[must_use]
     pub fn bitstreams_of_build(&self, devices: &[Device], options: &Options) -> Vec<Digest> {
         match &self.origin {
@@ -159,7 +160,7 @@ impl Program {
         }
     }
 
-    /// What a client is told where the gate refused what would come of a build; `status` is that of the call.
+    /// The result for the client if the gate refused the bitstream of a build. `status` is that of the call.
     #[must_use]
     pub fn refused(&self, status: i32, refusal: &Refusal) -> (i32, v1::BuildResult) {
         let device = |device: &Device| v1::DeviceBuild {
@@ -170,23 +171,23 @@ impl Program {
         };
         let devices = match self.vendor.get() {
             Some(_) => self.devices.iter().map(device).collect(),
-            // A link of which nothing came.
+            // The program was to be linked, and there is no program.
             None => Vec::new(),
         };
         (status, v1::BuildResult { devices, kernels: Vec::new() })
     }
 }
 
-/// The devices for which all of these programs are compiled: some runtimes crash over others.
+/// The devices for which all of these programs are compiled. Some runtimes crash when linking for others.
 ///
 /// # Errors
-/// -59 where some are compiled for a device and some are not, and where there is no such device.
+/// `CL_INVALID_OPERATION` (-59) if a device has only some of the programs compiled, or if no device has all.
 fn linkable(devices: &[Device], programs: &[&vendor::Program]) -> ClResult<Vec<Device>> {
     const COMPILED: [u32; 2] = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
     let mut linkable = Vec::new();
     for device in devices {
         let is_compiled = |program: &&&vendor::Program| {
-            // PoCL gives a program whose compilation failed the type, too.
+            // PoCL reports that type even for a program whose compilation failed.
             program.build_status(device.vendor) != Ok(opencl_sys::CL_BUILD_ERROR)
                 && program.binary_type(device.vendor).is_ok_and(|kind| COMPILED.contains(&kind))
         };
@@ -199,7 +200,7 @@ fn linkable(devices: &[Device], programs: &[&vendor::Program]) -> ClResult<Vec<D
     if linkable.is_empty() { Err(ClError(opencl_sys::CL_INVALID_OPERATION)) } else { Ok(linkable) }
 }
 
-/// What names a program built from source: its text, the options and the device.
+/// The digest that identifies a program built from source: it covers the source, the options and the device.
 fn digest_of_build(source: &Digest, options: &str, device: &Device) -> Digest {
     const CL_DEVICE_NAME: u32 = 0x102B;
     const CL_DRIVER_VERSION: u32 = 0x102D;

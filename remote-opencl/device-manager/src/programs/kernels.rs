@@ -1,4 +1,4 @@
-//! The kernels of a program, and what is told of them (B-8).
+//! The kernels of a program, and their descriptions (B-8).
 
 use super::Program;
 use crate::vendor::{self, ClError, ClResult};
@@ -7,17 +7,18 @@ use opencl_sys::CL_INVALID_PROGRAM_EXECUTABLE;
 use std::ffi::CString;
 
 impl Program {
-    /// The kernel of that name.
+    /// Makes the kernel with this name.
     ///
     /// # Errors
-    /// The vendor's; -46 where the name is none.
+    /// The vendor's error; `CL_INVALID_KERNEL_NAME` (-46) if the name contains a NUL byte;
+    /// `CL_INVALID_PROGRAM_EXECUTABLE` (-45) while the vendor has no program.
     pub fn kernel(&self, name: &str) -> ClResult<vendor::Kernel> {
         let name = CString::new(name).map_err(|_| ClError(opencl_sys::CL_INVALID_KERNEL_NAME))?;
         let program = self.vendor().map_err(|_| ClError(CL_INVALID_PROGRAM_EXECUTABLE))?;
         vendor::Kernel::new(program, &name)
     }
 
-    /// What the vendor tells of a kernel.
+    /// The vendor's description of a kernel.
     #[must_use]
     pub fn describe(&self, kernel: &vendor::Kernel) -> v1::KernelInfo {
         let count = u32::try_from(kernel.kinds().len()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How programs come to be: from source, an intermediate language, built-in kernels, binaries, or other programs.
+//! Creation of programs: from source, an intermediate language, built-in kernels, binaries, or other programs.
 
 use super::{Origin, Program, choose, digest, vendors};
 use crate::config::Sources;
@@ -14,11 +14,11 @@ use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Longest source.
+/// Maximum length of a source in bytes.
 const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 impl Program {
-    /// One that needs nothing yet and is charged to nobody.
+    /// A program without needs, kept binaries and charge.
     fn of(
         context: Arc<Context>,
         devices: Vec<Device>,
@@ -29,10 +29,10 @@ impl Program {
         Self { context, devices, origin, vendor, needs, kept, _charge: None }
     }
 
-    /// A program from source.
+    /// Makes a program from source.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if the source is empty or too long.
     pub fn with_source(context: Arc<Context>, source: &[u8], sources: Sources) -> ClResult<Self> {
         if source.is_empty() || source.len() > MAX_SOURCE_BYTES {
             return Err(ClError(CL_INVALID_VALUE));
@@ -43,10 +43,10 @@ impl Program {
         Ok(Self::of(context, devices, Origin::Source(sources, digest), vendor.into()))
     }
 
-    /// A program in an intermediate language.
+    /// Makes a program from an intermediate language.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if the bytes are none or too many.
     pub fn with_il(context: Arc<Context>, il: &[u8], sources: Sources) -> ClResult<Self> {
         if il.is_empty() || il.len() > MAX_SOURCE_BYTES {
             return Err(ClError(CL_INVALID_VALUE));
@@ -57,10 +57,11 @@ impl Program {
         Ok(Self::of(context, devices, Origin::Linked(sources, digest), vendor.into()))
     }
 
-    /// A program of kernels that the devices have built in.
+    /// Makes a program of built-in kernels.
     ///
     /// # Errors
-    /// The vendor's; -30 where a device has no such kernel, -33 where a device is not of the context.
+    /// The vendor's error, such as `CL_INVALID_VALUE` (-30) if a device has no such kernel; `CL_INVALID_DEVICE`
+    /// (-33) if a device is not of the context.
     pub fn with_built_in_kernels(
         context: Arc<Context>,
         devices: &[u64],
@@ -74,10 +75,11 @@ impl Program {
         Ok(Self::of(context, devices, Origin::Linked(sources, digest), vendor.into()))
     }
 
-    /// A program from binaries, whose bytes may still have to come: see [`Self::load`].
+    /// Makes a program from binaries. Their bytes may arrive later: see [`Self::load`].
     ///
     /// # Errors
-    /// -33 where a device is not of the context or named twice, -30 where a digest has no 32 bytes.
+    /// `CL_INVALID_DEVICE` (-33) if a device is not of the context or occurs twice; `CL_INVALID_VALUE` (-30) if
+    /// there are no binaries or a digest is not 32 bytes long.
     pub fn with_binaries(context: Arc<Context>, binaries: &[v1::BinaryRef]) -> ClResult<Self> {
         if binaries.is_empty() {
             return Err(ClError(CL_INVALID_VALUE));
@@ -99,10 +101,11 @@ impl Program {
         Ok(Self { needs, ..Self::of(context, devices, Origin::Binaries(digests), OnceLock::new()) })
     }
 
-    /// A program that is yet to be linked of these: see [`Self::link`].
+    /// Makes a program to be linked of `programs`: see [`Self::link`].
     ///
     /// # Errors
-    /// -30 where there are none, -34 where one is of another context, -33 where a device is not of the context.
+    /// `CL_INVALID_VALUE` (-30) if `programs` is empty; `CL_INVALID_CONTEXT` (-34) if one is of another context;
+    /// `CL_INVALID_DEVICE` (-33) if a device is not of the context.
     pub fn to_link(
         context: Arc<Context>,
         devices: &[u64],
@@ -131,10 +134,7 @@ impl Program {
         Ok(Self::of(context, devices, Origin::Linked(sources, digest), OnceLock::new()))
     }
 
-    /// Makes the vendor's program once all binaries are there; the vendor's status of each.
-    ///
-    /// # Errors
-    /// The vendor's, with the statuses.
+    /// Makes the vendor's program from all binaries. Returns the result and the vendor's status of each binary.
     pub fn load(&self, binaries: &[Bytes]) -> (ClResult<()>, Vec<i32>) {
         let binaries: Vec<_> = self
             .devices

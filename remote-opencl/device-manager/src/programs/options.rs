@@ -1,4 +1,4 @@
-//! The options of a build: as the client wrote them, as the vendor gets them, and what tells builds apart.
+//! The options of a build: the client's, the vendor's, and an identity that distinguishes builds.
 
 use crate::includes::Laid;
 use std::sync::Arc;
@@ -6,16 +6,17 @@ use std::sync::Arc;
 /// The options of a build.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// With the folders in which the client's files are laid out.
+    /// The options for the vendor, with the folders that hold the client's files.
     pub(super) for_vendor: String,
-    /// The client's, and what tells the files that it includes from others.
+    /// The client's options, and a digest of the files that the build includes.
     pub(super) identity: String,
-    /// They stay as long as the program may be built with them.
+    /// The folders with the client's files. They exist as long as the program may be built.
     pub(super) laid: Option<Arc<Laid>>,
 }
 
 impl Options {
-    /// Those that the client wrote, with what was laid out of its files, and its working folder.
+    /// Options from those of the client. `laid` has the folders with the client's files, and the client's working
+    /// folder.
     #[must_use]
     pub fn new(options: &str, laid: Option<(&Arc<Laid>, &str)>) -> Self {
         match laid {
