@@ -1,119 +1,121 @@
-//! Which commands of a flush can run now, and which have to wait for something outside (B-2); pure.
+//! Dependency tracking of a session's commands (B-2): which of them can run, and which must wait for the client.
+//! The module is pure.
 //!
-//! A command waits aside while an event that it depends on is a user event that nobody has set, or belongs to a
-//! command that waits aside itself: named in its wait list, or before it in its queue where the order counts.
-//! Events of commands that were handed over as ready hold nobody back, since the vendor's runtime orders by them.
-//! Nothing here knows OpenCL objects: a command's body is whatever the caller makes it.
+//! A command is deferred while an event that it depends on is a user event that the client has not set, or belongs
+//! to another deferred command. A command depends on the events in its wait list and, where the order counts, on
+//! the commands before it in its queue. Commands that were returned as ready defer no other command, since the
+//! vendor's runtime orders by their events. The module knows no OpenCL objects; the caller chooses the type of a
+//! command's body.
 
 mod deferred;
 
 use deferred::{Deferred, Free};
 use std::collections::HashMap;
 
-/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`: something that the command depends on has failed.
+/// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST`: the command depends on an event that has failed.
 pub const DEPENDENCY_FAILED: i32 = -14;
 /// `CL_INVALID_EVENT_WAIT_LIST`: a wait list names an event that does not exist.
 pub const UNKNOWN_EVENT: i32 = -57;
-/// `CL_INVALID_EVENT`.
+/// `CL_INVALID_EVENT`: the client has no such user event.
 pub const NO_SUCH_EVENT: i32 = -58;
-/// `CL_INVALID_OPERATION`.
+/// `CL_INVALID_OPERATION`: the user event has already been set.
 pub const SET_TWICE: i32 = -59;
 
-/// An event of one session, as the client named it.
+/// An event of one session, by the client's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub u64);
 
-/// A queue of one session, as the client named it.
+/// A queue of one session, by the client's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u64);
 
-/// Whether a queue keeps the order of its commands.
+/// Whether a queue executes its commands in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueOrder {
-    /// One after the other.
+    /// Each command comes after the one before it.
     InOrder,
-    /// By events and barriers only.
+    /// Only events, markers and barriers order the commands.
     OutOfOrder,
 }
 
-/// Whether a command orders others in an out-of-order queue.
+/// How a command orders others in an out-of-order queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    /// No.
+    /// The command orders no others.
     None,
-    /// With an empty wait list it comes after all before it.
+    /// A marker: with an empty wait list it comes after all commands before it.
     Marker,
-    /// As a marker, and all after it come after it.
+    /// A barrier: a marker that also comes before all commands after it.
     Barrier,
 }
 
-/// A command as it was flushed.
+/// A command of a flush.
 #[derive(Debug, Clone)]
 pub struct Item<C> {
-    /// Completes with it.
+    /// The event that completes with the command.
     pub event: EventId,
-    /// Its queue.
+    /// The command's queue.
     pub queue: QueueId,
-    /// That queue's order.
+    /// The order of that queue.
     pub order: QueueOrder,
-    /// What it does to others of its queue.
+    /// How the command orders others of its queue.
     pub fence: Fence,
-    /// What it waits for, besides its queue's order.
+    /// The command's wait list.
     pub wait: Vec<EventId>,
-    /// What it does; or the error code with which it fails when its turn comes.
+    /// The command's content, or the error code with which it fails when its turn comes.
     pub body: Result<C, i32>,
 }
 
-/// A command that can run: all that it depends on has ended or was handed over before it.
+/// A command that can run: all its dependencies have ended or were returned before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command<C> {
-    /// Completes with it.
+    /// The event that completes with the command.
     pub event: EventId,
-    /// Its queue.
+    /// The command's queue.
     pub queue: QueueId,
-    /// That queue's order.
+    /// The order of that queue.
     pub order: QueueOrder,
-    /// What of its wait list may still run.
+    /// The events of the wait list whose commands may still run.
     pub wait: Vec<EventId>,
-    /// What it does.
+    /// The command's content.
     pub body: C,
 }
 
-/// What a step brought.
+/// The result of a flush or of setting a user event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step<C> {
-    /// These can run, in this order.
+    /// Commands that can run now, in this order.
     pub ready: Vec<Command<C>>,
-    /// These have failed.
+    /// Commands that have failed.
     pub failed: Vec<Failed>,
 }
 
-/// A command that has failed before it could run.
+/// A command that failed before it could run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
-    /// Its event.
+    /// The command's event.
     pub event: EventId,
-    /// The code.
+    /// The error code.
     pub status: i32,
-    /// What that goes back to.
+    /// The cause of the failure.
     pub cause: Cause,
 }
 
-/// What a failure goes back to; where there are several causes, the greatest.
+/// The cause of a failure. If there are several, the greatest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// A user event that the client set to an error.
     UserEvent,
-    /// A command that was refused, or whose run failed.
+    /// A command that was refused, or that failed while it ran.
     Command,
 }
 
-/// An event id that is in use was taken again: the client breaks the protocol.
+/// A new event has an id that is in use: the client violates the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event {} is used twice", .0.0)]
 pub struct UsedTwice(pub EventId);
 
-/// The events of one session and its commands that wait aside.
+/// The events and the deferred commands of one session.
 #[derive(Debug)]
 pub struct Ready<C> {
     events: HashMap<EventId, State>,
@@ -123,27 +125,27 @@ pub struct Ready<C> {
 #[derive(Debug, Clone, Copy)]
 struct State {
     stage: Stage,
-    /// The client will not name it again.
+    /// The client will not refer to the event again.
     forgotten: bool,
-    /// How often it is named by commands that have not begun: these have to see how it ended.
+    /// Number of wait lists with this event of commands that have not begun. They must see how the event ended.
     awaited: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// A user event that nobody has set.
+    /// A user event that the client has not set.
     User,
-    /// Its command waits aside.
+    /// The event's command is deferred.
     Deferred,
-    /// Its command was handed over.
+    /// The event's command was returned as ready.
     Running,
-    /// With 0.
+    /// The event completed with status 0.
     Complete,
-    /// With an error, for this cause.
+    /// The event failed, for this cause.
     Failed(Cause),
 }
 
-/// The commands of a queue that have failed in one step: those behind them fail with them.
+/// The failures of a queue's commands in one step. Commands after them fail too.
 #[derive(Debug, Clone, Copy)]
 struct Broken {
     any: Cause,
@@ -157,10 +159,10 @@ impl<C> Default for Ready<C> {
 }
 
 impl<C> Ready<C> {
-    /// Commands that were flushed, in the order of their enqueue calls.
+    /// Adds commands of a flush, in the order of their enqueue calls.
     ///
     /// # Errors
-    /// [`UsedTwice`]; the session can't go on then.
+    /// [`UsedTwice`]; the session must end then.
     pub fn flush(&mut self, items: impl IntoIterator<Item = Item<C>>) -> Result<Step<C>, UsedTwice> {
         let items = items.into_iter();
         let mut step = Step { ready: Vec::with_capacity(items.size_hint().0), failed: Vec::new() };
@@ -190,21 +192,21 @@ impl<C> Ready<C> {
         Ok(step)
     }
 
-    /// A new user event.
+    /// Adds a user event.
     ///
     /// # Errors
-    /// [`UsedTwice`].
+    /// [`UsedTwice`], if the id is in use.
     pub fn create_user_event(&mut self, event: EventId) -> Result<(), UsedTwice> {
         self.learn(event)?;
         self.stage(event, Stage::User);
         Ok(())
     }
 
-    /// Sets a user event to 0 or a negative status; what that lets run, and what it makes fail. Only what waited for it is
-    /// looked at.
+    /// Sets a user event to 0 or to a negative status. Returns the commands that can run now and those that fail.
+    /// Only commands that waited for the event are visited.
     ///
     /// # Errors
-    /// The code of the standard where there is no such user event, or it was set before.
+    /// [`NO_SUCH_EVENT`] if there is no such user event; [`SET_TWICE`] if it has already been set.
     pub fn set_user_event(&mut self, event: EventId, status: i32) -> Result<Step<C>, i32> {
         match self.events.get(&event).map(|state| state.stage) {
             Some(Stage::User) => {}
@@ -222,21 +224,21 @@ impl<C> Ready<C> {
         Ok(step)
     }
 
-    /// A command that was handed over will not look at its wait list any more.
+    /// Records that a ready command has begun and no longer needs its wait list.
     pub fn begun(&mut self, wait: &[EventId]) {
         for event in wait {
             self.no_longer_awaited(*event);
         }
     }
 
-    /// A command that was handed over has ended with this status.
+    /// Records that a ready command has ended with this status.
     pub fn ended(&mut self, event: EventId, status: i32) {
         if self.events.get(&event).is_some_and(|state| state.stage == Stage::Running) {
             self.end(event, status, Cause::Command);
         }
     }
 
-    /// The client will name this event in no wait list again, and not set it.
+    /// Records that the client will not refer to this event again.
     pub fn forget(&mut self, event: EventId) {
         if let Some(state) = self.events.get_mut(&event) {
             state.forgotten = true;
@@ -244,19 +246,19 @@ impl<C> Ready<C> {
         }
     }
 
-    /// Whether the event is that of a command, or a user event, that has failed.
+    /// Whether the event's command, or the user event, has failed.
     #[must_use]
     pub fn has_failed(&self, event: EventId) -> bool {
         self.events.get(&event).is_some_and(|state| matches!(state.stage, Stage::Failed(_)))
     }
 
-    /// How many commands wait aside.
+    /// Number of deferred commands.
     #[must_use]
     pub fn deferred(&self) -> usize {
         self.deferred.len()
     }
 
-    /// How many events are known.
+    /// Number of known events.
     #[must_use]
     pub fn events(&self) -> usize {
         self.events.len()
@@ -270,7 +272,7 @@ impl<C> Ready<C> {
         }
     }
 
-    /// Hands over a command that nothing holds back, or fails it.
+    /// Returns a command that nothing defers as ready, or fails it.
     fn place(&mut self, item: Item<C>, broken: &mut HashMap<QueueId, Broken>, step: &mut Step<C>) {
         let comes_after_all = item.comes_after_all();
         let Item { event, queue, order, fence, mut wait, body } = item;
@@ -302,7 +304,7 @@ impl<C> Ready<C> {
                 step.ready.push(Command { event, queue, order, wait, body });
             }
             (_, failure) => {
-                // Without a body there is a failure.
+                // A command without a body has a failure.
                 let (status, cause) = failure.unwrap_or((DEPENDENCY_FAILED, Cause::Command));
                 let broken = broken.entry(queue).or_insert(Broken { any: cause, barrier: None });
                 broken.any = broken.any.max(cause);
@@ -338,8 +340,8 @@ impl<C> Ready<C> {
         }
     }
 
-    /// A failure stays known after it was forgotten for as long as a command that names it has not begun; one that is gone
-    /// has ended well.
+    /// Removes a forgotten event that has ended. A failed event stays as long as a command that refers to it has
+    /// not begun: a removed event counts as complete.
     fn drop_if_over(&mut self, event: EventId) {
         let Some(State { stage, forgotten: true, awaited }) = self.events.get(&event) else { return };
         let over = match stage {

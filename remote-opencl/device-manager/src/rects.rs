@@ -1,4 +1,4 @@
-//! Rectangles of bytes in buffers, as clients name them: where every byte lies is checked here, before the vendor sees it.
+//! Rectangles of bytes in buffers, checked before the vendor gets them: every byte must lie inside the buffer.
 
 use crate::images::triple;
 use crate::vendor::{ClError, ClResult};
@@ -7,10 +7,10 @@ use opencl_sys::CL_INVALID_VALUE;
 
 const INVALID: ClError = ClError(CL_INVALID_VALUE);
 
-/// How a rectangle lies in a buffer that has all of it.
+/// The position of a rectangle in a buffer that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// A byte in the row, a row, and a slice.
+    /// The first byte in the row, the first row, and the first slice.
     pub origin: [usize; 3],
     /// Bytes from a row to the next one.
     pub row_pitch: usize,
@@ -21,17 +21,17 @@ pub struct Layout {
 /// The size of a rectangle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes of a row, rows, and slices.
+    /// Bytes of a row, number of rows, and number of slices.
     pub size: [usize; 3],
-    /// All of them.
+    /// Bytes of the whole rectangle.
     pub bytes: usize,
 }
 
 impl Extent {
-    /// The extent that a message names.
+    /// The extent of a message.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where it is empty, or larger than any memory.
+    /// `CL_INVALID_VALUE` if the extent is empty or larger than any memory.
     pub fn new(region: &[u64]) -> ClResult<Self> {
         let size = triple(region)?;
         let [line, rows, slices] = size;
@@ -42,10 +42,10 @@ impl Extent {
 }
 
 impl Layout {
-    /// The layout that a message names, of a rectangle of this extent in a buffer of `room` bytes.
+    /// The layout of a message, for a rectangle of this extent in a buffer of `room` bytes.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where rows or slices overlap, or the buffer does not have all of it.
+    /// `CL_INVALID_VALUE` if rows or slices overlap, or the buffer does not contain the whole rectangle.
     pub fn new(layout: Option<&v1::RectLayout>, extent: Extent, room: usize) -> ClResult<Self> {
         let layout = layout.ok_or(INVALID)?;
         let convert = |number: u64| usize::try_from(number).map_err(|_| INVALID);
@@ -68,11 +68,11 @@ impl Layout {
         if end > room { Err(INVALID) } else { Ok(Self { origin, row_pitch, slice_pitch }) }
     }
 
-    /// A rectangle of this extent without gaps.
+    /// The layout of a rectangle without gaps.
     #[must_use]
     pub fn tight(extent: Extent) -> Self {
         let [line, rows, _] = extent.size;
-        // The product is within the extent's bytes.
+        // The product does not overflow: it is at most the extent's bytes.
         Self { origin: [0; 3], row_pitch: line, slice_pitch: line * rows }
     }
 }

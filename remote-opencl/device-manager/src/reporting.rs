@@ -1,7 +1,7 @@
-//! What the node's collector and `/metrics` are told: the use of slots, reconfigurations, and the device's status.
+//! Reports to the node's collector and to `/metrics`: the use of slots, reconfigurations, and the device's status.
 //!
-//! One event for each time in which a task held a slot, from acquiring to releasing it, reconfiguration included; one
-//! of its own for each reconfiguration, with duration 0 (S-5). Never blocks: the hook's thread does the sending.
+//! Each time that a task holds a slot is one event, from acquiring to releasing the slot, reconfiguration included.
+//! Each reconfiguration is another event, with duration 0 (S-5). A report never blocks: the hook's thread sends it.
 
 use crate::catalogue::Catalogue;
 use crate::metrics::Metrics;
@@ -16,16 +16,17 @@ use fpga_hook::{Reporter, WholeMillis};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// What events call the kernels of programs from source. No accelerator has that name: file names have no `/`.
+/// Name in events for the kernels of programs from source. No bitstream has this name, since file names contain no
+/// `/`.
 pub const SOURCE_NAME: &str = "kube-fpga/source";
 
-/// Reports for one device. Clones report to the same places.
+/// The reports of one device. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Reports {
     inner: Arc<Inner>,
 }
 
-/// What a device is, once and for all.
+/// Facts about a device that do not change.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceFacts {
     /// Id on its node, for example `dm0`.
@@ -38,39 +39,39 @@ pub struct DeviceFacts {
     pub board: String,
     /// Shell version as in the label `fpga-scheduling.io/shell-version`.
     pub shell: String,
-    /// How many slots it has.
+    /// Number of slots.
     pub slots: u32,
 }
 
 /// The slots and the queue at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlotsNow {
-    /// Grows with every change, so that what two threads say in the wrong order is told apart.
+    /// Grows with every change, so that older values that arrive late can be ignored.
     pub revision: u64,
-    /// What each slot holds.
+    /// The bitstream in each slot.
     pub resident: Vec<Option<Digest>>,
-    /// How many slots are held.
+    /// Number of slots that tasks hold.
     pub in_use: usize,
-    /// How many tasks wait.
+    /// Number of tasks that wait.
     pub waiting: usize,
 }
 
-/// A slot that was loaded.
+/// A reconfiguration of a slot.
 #[derive(Debug, Clone)]
 pub struct Reconfigured {
-    /// Which.
+    /// The slot.
     pub slot: SlotIndex,
-    /// With what.
+    /// The new bitstream.
     pub bitstream: Digest,
-    /// How long that took.
+    /// Duration of the reconfiguration.
     pub took: Duration,
-    /// For whom.
+    /// The tenant whose task needed it.
     pub tenant: Tenant,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Who reports reconfigurations instead.
+    /// Takes reconfigurations in place of the reporter; set in tenant processes.
     above: Option<Above>,
     reporter: Option<Reporter>,
     facts: DeviceFacts,
@@ -82,7 +83,7 @@ struct Inner {
     state: Mutex<DeviceState>,
 }
 
-/// Hears of reconfigurations.
+/// A callback for reconfigurations.
 struct Above(Box<dyn Fn(&Reconfigured) + Send + Sync>);
 
 impl std::fmt::Debug for Above {
@@ -98,7 +99,7 @@ struct DeviceState {
 }
 
 impl Reports {
-    /// Reports for the device to the collector behind `reporter`, if there is one, and to `metrics`.
+    /// Reports of the device to `metrics` and, if there is one, to the collector behind `reporter`.
     #[must_use]
     pub fn new(
         reporter: Option<Reporter>,
@@ -122,7 +123,7 @@ impl Reports {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Reports for a process that serves for another: that one is told of reconfigurations, and knows the rest.
+    /// Reports of a tenant process: `tell` passes reconfigurations to the manager, which knows all the rest.
     #[must_use]
     pub fn above(device: &str, tell: impl Fn(&Reconfigured) + Send + Sync + 'static) -> Self {
         let mut reports = Self::off();
@@ -133,7 +134,7 @@ impl Reports {
         reports
     }
 
-    /// Reports for nobody.
+    /// Reports that are discarded.
     #[must_use]
     pub fn off() -> Self {
         Self::new(None, DeviceFacts::default(), Arc::default(), Metrics::default(), Trace::default())
@@ -151,7 +152,7 @@ impl Reports {
         &self.inner.metrics
     }
 
-    /// A slot has been loaded.
+    /// Reports that a slot has been loaded.
     pub fn reconfigured(&self, reconfigured: &Reconfigured) {
         if let Some(Above(tell)) = &self.inner.above {
             return tell(reconfigured);
@@ -168,7 +169,7 @@ impl Reports {
         reporter.report(event);
     }
 
-    /// Whether the device answers has changed.
+    /// Reports the health of the device, if it has changed.
     pub fn health(&self, health: Health) {
         self.with_state(|state| {
             let changed = state.health != health;
@@ -177,19 +178,19 @@ impl Reports {
         });
     }
 
-    /// Bitstreams have other names: the collector is told what is loaded by them.
+    /// Reports the loaded bitstreams again, since names of bitstreams have changed.
     pub fn names_changed(&self) {
         self.with_state(|_| true);
     }
 
-    /// A task has ended, which held slots for so long.
+    /// Counts a task that has ended. `held` is the time that it held slots.
     pub(crate) fn task_ended(&self, task: &EndedTask, held: Duration) {
         self.inner.metrics.tasks.inc();
         self.inner.metrics.task_seconds.observe(task.took.as_secs_f64());
         self.inner.metrics.task_of(&task.tenant, task.waited, held);
     }
 
-    /// A task has released a slot.
+    /// Reports that a task has released a slot.
     pub(crate) fn slot_used(&self, usage: &SlotUsage) {
         let held = usage.until.saturating_sub(usage.from);
         self.inner.metrics.slot_seconds.inc_by(held.as_secs_f64());
@@ -203,7 +204,7 @@ impl Reports {
         reporter.report(event);
     }
 
-    /// A task still holds a slot.
+    /// Reports that a task still holds a slot.
     pub(crate) fn slot_in_use(&self, usage: &SlotUsage) {
         let Some(reporter) = &self.inner.reporter else { return };
         let mut event = self.event(usage.bitstream, usage.slot, &usage.tenant);
@@ -213,7 +214,7 @@ impl Reports {
         reporter.report(event);
     }
 
-    /// What the slots hold, how many are held or how many tasks wait has changed.
+    /// Reports the contents of the slots and the queue; ignored if a newer revision has been reported.
     pub(crate) fn slots_changed(&self, now: SlotsNow) {
         self.with_state(|state| {
             if now.revision <= state.slots.revision {
@@ -227,13 +228,13 @@ impl Reports {
         });
     }
 
-    /// Changes the state; tells the collector if `change` says that there is something to tell.
+    /// Changes the state, and reports it to the collector if `change` returns true.
     fn with_state(&self, change: impl FnOnce(&mut DeviceState) -> bool) {
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         if change(&mut state)
             && let Some(reporter) = &self.inner.reporter
         {
-            // Under the lock, so that the newest is said last; the hook only stores it.
+            // The lock is held, so that the newest state is reported last. The hook only stores it.
             reporter.device(self.inner.status(&state));
         }
     }

@@ -1,4 +1,4 @@
-//! From any thread to the thread of a session: grants that arise elsewhere, and the ends of commands.
+//! Delivery of grants and of the ends of commands to sessions, from any thread.
 
 use crate::calls::Waiting;
 use crate::dispatcher::{Dispatcher, Grant, SessionId};
@@ -13,30 +13,31 @@ use fpga_protocol::v1;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// What comes to a session from elsewhere than its client.
+/// Input to a session that does not come from its client's messages.
 #[derive(Debug)]
 pub enum Input {
     /// A command has ended with this status.
     Ended(EventId, i32),
-    /// A piece of a command has ended.
+    /// A part of a command has ended.
     PieceEnded(EventId),
     /// A task of the session may start.
     Granted(Grant),
-    /// The client has connected for descriptors.
+    /// The client has connected to the side socket.
     Side(Side),
     /// The whole board has been reconfigured.
     Switched(Switched),
-    /// A build has ended. With the files that it included: the thread that built may not remove them.
+    /// A build has ended, with this reply. The included files come with it, since the thread that built may not
+    /// remove them.
     Built(Box<v1::Reply>, Option<Arc<Laid>>),
-    /// Whether a program may be made of bitstreams is known.
+    /// The decision whether a program may be made of its bitstreams.
     Decided(Box<Waiting>, Result<(), Refusal>),
 }
 
-/// Where a session takes its input from.
+/// The sending side of a session's inputs.
 #[derive(Debug, Clone)]
 pub struct Inbox(pub UnboundedSender<Input>);
 
-/// All sessions of the manager. Every session's thread delivers to any other, so they share no one lock.
+/// All sessions of the manager. Every session's thread delivers to others, so the map has no single lock.
 #[derive(Debug, Default)]
 pub struct Router {
     sessions: DashMap<SessionId, Inbox>,
@@ -44,7 +45,7 @@ pub struct Router {
 
 impl Notify for Inbox {
     fn ended(&self, event: EventId, status: i32) {
-        // A session lives until all its commands have ended.
+        // The inbox exists until all commands of the session have ended.
         let _ = self.0.send(Input::Ended(event, status));
     }
 
@@ -54,25 +55,25 @@ impl Notify for Inbox {
 }
 
 impl Router {
-    /// A session takes grants from now on.
+    /// Adds a session, which takes grants from now on.
     pub fn add(&self, session: SessionId, inbox: Inbox) {
         self.sessions.insert(session, inbox);
     }
 
-    /// A session takes no more: what is granted to it later is given back at once.
+    /// Removes a session. Its later grants are given back at once.
     pub fn remove(&self, session: SessionId) {
         self.sessions.remove(&session);
     }
 
-    /// Gives something to a session, if it is there.
+    /// Sends an input to a session, if it still exists.
     pub fn send(&self, session: SessionId, input: Input) {
         if let Some(inbox) = self.sessions.get(&session) {
-            // One that has gone takes nothing.
+            // The session has ended, and needs no input.
             let _ = inbox.0.send(input);
         }
     }
 
-    /// Gives grants to their sessions; those of `own` are returned, in their order.
+    /// Delivers grants to their sessions. Returns those of `own`, in their order.
     pub fn deliver(&self, grants: Vec<Grant>, own: SessionId, dispatcher: &Dispatcher) -> Vec<Grant> {
         let mut mine = Vec::new();
         let mut left = std::collections::VecDeque::from(grants);

@@ -1,7 +1,9 @@
-//! Which vendor OpenCL runtime stands below the manager, and the environment that makes the ICD loader load it alone.
+//! The vendor's OpenCL runtime below the manager, and the environment in which the ICD loader loads that runtime
+//! alone.
 //!
-//! A loader reads its environment once, before `main` for `LD_LIBRARY_PATH`. So the manager starts itself again with
-//! the right one, in the same process id. Our own ICD never gets into it: the manager would call itself.
+//! A loader reads its environment once, and `LD_LIBRARY_PATH` is read before `main`. So the manager executes itself
+//! again with the right environment, in the same process. The runtime is never this project's own ICD: the manager
+//! would be its own client.
 
 use crate::vendor;
 use std::env;
@@ -14,57 +16,57 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-/// Where Intel's runtimes are: the folder with `libintelocl.so` and `libintelocl_emu.so`.
+/// Variable with the folder of Intel's runtimes, `libintelocl.so` and `libintelocl_emu.so`.
 pub const INTEL_FOLDER_VARIABLE: &str = "FPGA_INTEL_OPENCL";
 
-/// Set while the environment is the runtime's: the private folder with its one `.icd` file.
+/// Variable that is set in the runtime's environment: the private folder with the runtime's `.icd` file.
 pub const ENTERED_VARIABLE: &str = "FPGA_DEVICE_MANAGER_ENTERED";
 
-/// Where Intel's runtimes lie below the folder that `make setup` was called in.
+/// Folder of Intel's runtimes, relative to the one in which `make setup` was called.
 const INTEL_SUBFOLDER: &str = "build/intel-opencl/lib";
 
-/// Start of the file name of our own ICD, and its `CL_PLATFORM_ICD_SUFFIX_KHR`.
+/// Prefix of the file name of this project's ICD, and its `CL_PLATFORM_ICD_SUFFIX_KHR`.
 const OUR_ICD: &str = "libfpga_opencl_icd";
 const OUR_SUFFIX: &[u8] = b"FPGA";
 const CL_PLATFORM_ICD_SUFFIX_KHR: u32 = 0x0920;
 
-/// Settings of the C library's allocator that programs can't make themselves.
+/// Variable with settings of the C library's allocator that a program can't make itself.
 pub const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
-/// How many freed pieces of one size a thread keeps: a batch of 100 commands frees as many of each at once, and what is
-/// not kept goes to the one arena (see `memory.rs`) that all threads share.
+/// Setting of the number of freed chunks of one size that a thread keeps. A batch of 100 commands frees as many of
+/// each size at once; chunks beyond the number go to the one heap that all threads share (see `memory.rs`).
 const KEPT_PIECES: &str = "glibc.malloc.tcache_count=127";
 
-/// What would let another library into the manager, or make it a client of itself.
+/// Variables that would load another library into the manager, or make it a client of itself.
 const FOREIGN_VARIABLES: [&str; 5] =
     ["OCL_ICD_FILENAMES", "OPENCL_LAYERS", "OPENCL_LIBRARY", "LD_PRELOAD", "FPGA_DEVICE_MANAGERS"];
 
 /// A choice of runtime, as in `--runtime`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Runtime {
-    /// PoCL of the system.
+    /// The system's PoCL.
     Pocl,
-    /// Intel's FPGA Emulation Platform.
+    /// Intel's FPGA emulation.
     IntelFpga,
     /// Intel's CPU runtime.
     IntelCpu,
-    /// The ICD at a path: a library, or an `.icd` file that names one.
+    /// The ICD at a path: a library, or an `.icd` file that contains the name of one.
     Icd(PathBuf),
 }
 
-/// Why a runtime can't be used.
+/// The reason why a runtime can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The name is none of the known ones.
+    /// The name is not known.
     #[error(
         "{0:?} is no runtime; write `pocl`, `intel-fpga`, `intel-cpu`, or the path of an ICD (with a `/` in it)"
     )]
     Unknown(String),
-    /// PoCL isn't where systems have it.
+    /// PoCL is not in the usual places.
     #[error(
         "PoCL is not installed; on Debian: apt-get install pocl-opencl-icd; or write --runtime /PATH/TO/libpocl.so"
     )]
     NoPocl,
-    /// Intel's runtimes aren't found.
+    /// Intel's runtime was not found.
     #[error(
         "Intel's {library} is not in {folder}; in the project's folder, `RUNTIME={runtime} make setup` installs it, or \
          name its folder in {INTEL_FOLDER_VARIABLE}"
@@ -72,52 +74,52 @@ pub enum RuntimeError {
     NoIntel {
         /// The file that was looked for.
         library: &'static str,
-        /// Where.
+        /// The folder that was searched.
         folder: String,
-        /// For what.
+        /// The requested runtime.
         runtime: Runtime,
     },
-    /// There is no such file.
+    /// The file of the ICD can't be read.
     #[error("the ICD {} can't be used: {source}", .path.display())]
     Icd {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The ICD is ours.
+    /// The ICD is this project's own.
     #[error("the runtime is the remote OpenCL client itself; name the runtime of a vendor with --runtime")]
     Ourselves,
-    /// The environment can't be prepared.
+    /// The process can't be started with the runtime's environment.
     #[error("cannot start with the runtime's environment: {0}")]
     Enter(#[source] io::Error),
-    /// No ICD loader.
+    /// The system has no usable ICD loader.
     #[error(transparent)]
     Loader(#[from] vendor::LoadError),
-    /// The runtime was loaded, but there is no platform of it.
+    /// The runtime was loaded, but it has no platform.
     #[error(
         "the runtime {runtime} gives no OpenCL platform ({error}); is {library} the ICD of this machine's kind?"
     )]
     NoPlatform {
-        /// Which.
+        /// The runtime.
         runtime: Runtime,
-        /// Its library.
+        /// The runtime's library.
         library: String,
-        /// What the loader said.
+        /// The loader's error.
         error: vendor::ClError,
     },
 }
 
-/// The library of a runtime and where its own libraries are.
+/// The library of a runtime, and the folder of its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Located {
-    /// A path, or a name for the dynamic linker.
+    /// A path, or a name that the dynamic linker searches for.
     icd: String,
-    /// For `LD_LIBRARY_PATH`.
+    /// Value of `LD_LIBRARY_PATH`.
     libraries: Option<PathBuf>,
 }
 
-/// The process has the runtime's environment. Made by [`Runtime::enter`].
+/// The environment of this process is the runtime's. [`Runtime::enter`] makes this value.
 #[derive(Debug)]
 pub struct Entered {
     runtime: Runtime,
@@ -126,7 +128,7 @@ pub struct Entered {
 }
 
 impl Runtime {
-    /// What the label `fpga-scheduling.io/fpga-vendor` says of boards of this runtime, unless the user says otherwise.
+    /// Default value of the label `fpga-scheduling.io/fpga-vendor` for boards of this runtime.
     #[must_use]
     pub fn vendor(&self) -> &'static str {
         match self {
@@ -136,20 +138,21 @@ impl Runtime {
         }
     }
 
-    /// The folders that are the runtime's own, besides the system's.
+    /// The runtime's own folders, besides the system's.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let located = self.locate(env::var_os(INTEL_FOLDER_VARIABLE).map(PathBuf::from));
         let Ok(located) = located else { return Vec::new() };
         let beside = Path::new(&located.icd).parent().map(Path::to_owned);
-        // A name alone is the dynamic linker's to find.
+        // Only absolute paths count: the dynamic linker searches the system's folders for a name.
         beside.into_iter().chain(located.libraries).filter(|folder| folder.is_absolute()).collect()
     }
 
-    /// Makes the environment the runtime's: returns in the process that has it. Call it before any thread is started.
+    /// Replaces this process by the same program in the runtime's environment. Returns in the process that has this
+    /// environment. Call it before any thread starts.
     ///
     /// # Errors
-    /// [`RuntimeError`], with the way to a working choice.
+    /// [`RuntimeError`], whose message suggests a working choice.
     pub fn enter(&self) -> Result<Entered, RuntimeError> {
         let located = self.locate(env::var_os(INTEL_FOLDER_VARIABLE).map(PathBuf::from))?;
         refuse_ourselves(&located.icd)?;
@@ -162,7 +165,7 @@ impl Runtime {
         }
         let folder = private_folder(&located.icd).map_err(RuntimeError::Enter)?;
         let error = environment(&located, &folder).exec();
-        // It returned: there is no other process.
+        // `exec` returns only if it failed.
         let _ = fs::remove_dir_all(&folder);
         Err(RuntimeError::Enter(error))
     }
@@ -203,10 +206,10 @@ impl Runtime {
 }
 
 impl Entered {
-    /// Loads the runtime and finds its platforms. What was made for the loader is removed.
+    /// Loads the runtime and returns its platforms. Removes the private folder.
     ///
     /// # Errors
-    /// [`RuntimeError`] if there is no platform, or if it is our own.
+    /// [`RuntimeError`] if there is no loader or no platform, or if the platform is this project's own.
     pub fn load(self) -> Result<Vec<vendor::PlatformId>, RuntimeError> {
         vendor::load()?;
         let platforms = vendor::platforms().map_err(|error| RuntimeError::NoPlatform {
@@ -224,12 +227,13 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // The loader has read it, or never will; a folder that stays is a few bytes in the temporary folder.
+        // The loader has read the folder by now. If the removal fails, a few bytes stay in the system's temporary
+        // folder.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The command that starts this program again with the arguments it has and the environment of the runtime.
+/// The command that executes this program again, with the same arguments and the runtime's environment.
 fn environment(located: &Located, folder: &Path) -> Command {
     let mut arguments = env::args_os();
     let mut command = Command::new("/proc/self/exe");
@@ -245,7 +249,7 @@ fn environment(located: &Located, folder: &Path) -> Command {
     command
 }
 
-/// Ours, before the user's, which count.
+/// The manager's tunables before the user's: the last value of a tunable counts.
 fn tunables(users: Option<OsString>) -> OsString {
     let mut tunables = OsString::from(KEPT_PIECES);
     if let Some(users) = users {
@@ -290,7 +294,7 @@ fn locate_icd(path: &Path) -> Result<Located, RuntimeError> {
         let icd = text.lines().next().unwrap_or_default().trim().to_owned();
         return Ok(Located { icd, libraries: None });
     }
-    // An ICD often has its libraries beside it, as Intel's have.
+    // Some ICDs, such as Intel's, have their dependencies in the same folder.
     let libraries = path.parent().map(Path::to_owned);
     Ok(Located { icd: path.to_string_lossy().into_owned(), libraries })
 }

@@ -1,22 +1,22 @@
-//! The commands that wait aside, each with the number of things that hold it back: an event's end finds those that waited for
-//! it, and nobody else is looked at.
+//! The deferred commands. Each one counts the events and commands that it waits for, so the end of an event visits
+//! only the commands that waited for it.
 
 use super::{EventId, Fence, Item, QueueId, QueueOrder};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A command's place in the order of the flushes.
+/// The position of a command in the order of the flushes.
 type Place = u64;
 
-/// The commands that wait aside.
+/// The deferred commands.
 #[derive(Debug)]
 pub(super) struct Deferred<C> {
     items: BTreeMap<Place, Waiting<C>>,
     next: Place,
-    /// Who waits for an event that is open.
+    /// The commands that wait for an open event.
     by_event: HashMap<EventId, Vec<Place>>,
-    /// Only queues that have something here.
+    /// The queues that have deferred commands.
     queues: HashMap<QueueId, Line>,
-    /// How often a command was looked at again.
+    /// Number of visits to a deferred command.
     #[cfg(test)]
     looked_at: usize,
 }
@@ -24,27 +24,27 @@ pub(super) struct Deferred<C> {
 #[derive(Debug)]
 struct Waiting<C> {
     item: Item<C>,
-    /// How many events and places hold it back.
+    /// Number of events and commands that this command waits for.
     held_by: usize,
-    /// The places that it holds back by its queue's order.
+    /// The commands that wait for this one because of the queue's order.
     holds: Vec<Place>,
 }
 
-/// The commands of one queue that wait aside.
+/// The deferred commands of one queue.
 #[derive(Debug, Default)]
 struct Line {
-    /// What a command that comes after all before it has to come after: it then stands for these.
+    /// The commands that a command which comes after all others must wait for; it then replaces them in this set.
     ends: BTreeSet<Place>,
     /// The last barrier.
     barrier: Option<Place>,
 }
 
-/// The places that nothing holds back any more.
+/// The commands that no longer wait.
 #[derive(Debug, Default)]
 pub(super) struct Free(BTreeSet<Place>);
 
 impl<C> Item<C> {
-    /// Whether it comes after all before it in its queue.
+    /// Whether the command comes after all commands before it in its queue.
     pub(super) fn comes_after_all(&self) -> bool {
         self.order == QueueOrder::InOrder || (self.fence != Fence::None && self.wait.is_empty())
     }
@@ -64,8 +64,8 @@ impl<C> Default for Deferred<C> {
 }
 
 impl<C> Deferred<C> {
-    /// Puts a new command aside if it waits for one of these events, or something before it in its queue is here; else
-    /// gives it back.
+    /// Defers a new command if it waits for one of the `open` events or for a deferred command of its queue.
+    /// Otherwise returns it.
     pub(super) fn defer(&mut self, item: Item<C>, open: &[EventId]) -> Option<Item<C>> {
         let line = self.queues.get(&item.queue);
         let is_held = line.is_some_and(|line| item.comes_after_all() || line.barrier.is_some());
@@ -97,14 +97,14 @@ impl<C> Deferred<C> {
         None
     }
 
-    /// The event is no longer open.
+    /// Records that an event is no longer open.
     pub(super) fn settled(&mut self, event: EventId, free: &mut Free) {
         for place in self.by_event.remove(&event).unwrap_or_default() {
             self.let_go(place, free);
         }
     }
 
-    /// Takes out the first command that is free, which counts as settled with that.
+    /// Removes and returns the first free command, and settles its event.
     pub(super) fn take(&mut self, free: &mut Free) -> Option<Item<C>> {
         let place = free.0.pop_first()?;
         let Waiting { item, holds, .. } = self.items.remove(&place)?;

@@ -202,7 +202,7 @@ fn setting_a_user_event_looks_at_what_waited_for_it_alone() {
     }
 }
 
-/// A command of a random program: its queue, fence and the things before it that it waits for.
+/// A command of a random program: its queue, its fence, and the earlier events that it waits for.
 #[derive(Debug, Clone)]
 struct Planned {
     queue: u64,
@@ -219,7 +219,7 @@ fn planned() -> impl Strategy<Value = Planned> {
 
 const USER_EVENTS: u64 = 3;
 
-/// What each command must come after, by the standard: its wait list and its queue's order.
+/// The commands that each command must come after, by OpenCL's rules: its wait list and its queue's order.
 fn dependencies(items: &[Item<u64>]) -> Vec<Vec<u64>> {
     let mut all = Vec::new();
     for (at, item) in items.iter().enumerate() {
@@ -277,7 +277,7 @@ proptest! {
                     ready.forget(command.event);
                 }
             }
-            // Nothing waits without need: what is left depends on a user event that is not set.
+            // Every command that is left depends on a user event that is not set.
             let mut free: HashSet<u64> = set.clone();
             for (at, of) in depends.iter().enumerate().take(flushed) {
                 let event = 100 + at as u64;

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-/// What a collector was told.
+/// The reports that a collector received.
 #[derive(Debug, Default, Clone)]
 struct Told {
     events: Arc<Mutex<Vec<Event>>>,
     devices: Arc<Mutex<Vec<(String, DeviceStatus)>>>,
 }
 
-/// A collector that believes everything, on a thread of its own.
+/// Starts a collector on its own thread that accepts every report.
 fn collector() -> (Told, Reporter) {
     let told = Told::default();
     let (of_events, of_devices) = (told.clone(), told.clone());
