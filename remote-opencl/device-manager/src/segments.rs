@@ -1,10 +1,11 @@
-//! Memory that a session shares with its client on the same node: sealed memfds, mapped here and passed over.
+//! Memory that a session shares with its client on the same node: sealed memfds that the manager maps and passes to
+//! the client.
 //!
-//! The client may change any byte at any time. So nothing here is ever parsed or hashed in place: ranges come in
-//! messages and are checked; the vendor copies from and to them, and what a call needs is copied first. The size can't
-//! change (seals), so that touching a segment never fails. A segment stays mapped until the last command that uses it
-//! has ended; then its pages are given back, whoever still has its descriptor: what the client touches after that is the
-//! client's memory.
+//! The client may change any byte at any time. So the manager never parses or hashes the bytes in place: it checks
+//! the ranges that messages contain, the vendor copies from and to them, and a call works on a copy. Seals fix the
+//! size, so access to a segment never faults. A segment stays mapped until the last command that uses it has ended.
+//! Then the manager gives its pages back, even if another process still has the descriptor: pages that the client
+//! touches after that are charged to the client.
 
 mod mapping;
 mod probe;
@@ -31,11 +32,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Segments {
     by_id: HashMap<u64, Arc<Segment>>,
-    /// Whose lasting bytes they are.
+    /// The account of the segments' bytes.
     budget: Budget,
 }
 
-/// Mapped memory, and its place on the accounts until its pages are given back.
+/// Mapped memory, which is on the accounts until its pages are given back.
 #[derive(Debug)]
 struct Segment {
     mapping: Mapping,
@@ -43,31 +44,31 @@ struct Segment {
     _charge: Option<Charge>,
 }
 
-/// Why there is no new segment.
+/// The reason why a segment can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The id can't be used; the client breaks the protocol.
+    /// The id can't be used: the client violates the protocol.
     #[error("segment id {0} is 0 or in use")]
     Id(u64),
-    /// Nobody gets one of that size.
+    /// The size is not allowed.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// The session or the manager has given what it may.
+    /// The session has its maximum of segments, or no memory is left on the accounts.
     #[error("no memory is left to share")]
     Limit,
-    /// The system refuses.
+    /// The system refused.
     #[error("the system gives no shared memory: {0}")]
     System(#[from] io::Error),
 }
 
 impl Segments {
-    /// None yet; they will be this session's.
+    /// An empty set of segments of a session.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
         Self { by_id: HashMap::new(), budget }
     }
 
-    /// Makes a segment of zeroes, which keeps the charge for it; the descriptor is the client's.
+    /// Makes a segment of zeros, which keeps its charge. Returns the descriptor for the client.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -86,32 +87,32 @@ impl Segments {
         Ok(fd)
     }
 
-    /// The id names nothing from now on; commands keep what they use.
+    /// Removes an id. Commands that use the segment keep it.
     pub fn release(&mut self, id: u64) {
         self.by_id.remove(&id);
     }
 
-    /// What a range names, for the vendor to copy from or to.
+    /// The memory of a range, for the vendor to copy from or to.
     ///
     /// # Errors
-    /// [`RangeError`].
+    /// [`RangeError`], if the segment does not exist or does not contain the range.
     pub fn slice(&self, range: &v1::SegmentRange) -> Result<Slice, RangeError> {
         let segment = self.by_id.get(&range.segment).ok_or(RangeError::Unknown(range.segment))?;
         let (offset, len) = check_range(range, segment.mapping.len())?;
         Ok(Slice::new(segment.clone(), offset, len))
     }
 
-    /// A copy of what a range holds now: whatever the client does to the segment later, this stays.
+    /// A copy of the memory of a range, which the client can't change later.
     ///
     /// # Errors
-    /// [`RangeError`].
+    /// [`RangeError`], if the segment does not exist or does not contain the range.
     pub fn copy(&self, range: &v1::SegmentRange) -> Result<Bytes, RangeError> {
         self.slice(range).map(|slice| slice.copy().into())
     }
 }
 
 impl Default for Segments {
-    /// None, of nobody's.
+    /// An empty set of segments without limits.
     fn default() -> Self {
         Self::new(Budget::default())
     }

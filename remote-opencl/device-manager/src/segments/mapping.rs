@@ -1,4 +1,4 @@
-//! The memory itself: memfds, seals, mappings, and raw addresses in them.
+//! The memory of segments: memfds, seals, mappings, and raw addresses in them.
 
 use super::Segment;
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
@@ -11,20 +11,21 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A memfd that is mapped here; emptied and unmapped when dropped.
+/// A mapped memfd. On drop its pages are given back and it is unmapped.
 #[derive(Debug)]
 pub(super) struct Mapping {
     address: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: plain memory that lives as long as the value. It is only reached through raw pointers: by the vendor, and by
-// `Slice::copy`; what the client writes at the same time changes bytes, never what is valid.
+// SAFETY: plain memory that lives as long as the value. It is reached through raw pointers only, by the vendor and
+// by `Slice::copy`, and as atomics by `words`. What the client writes at the same time changes bytes, never whether
+// they are valid.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// Some bytes of a segment, which stays mapped as long as this lives.
+/// A range of bytes of a segment, which stays mapped as long as this value lives.
 #[derive(Debug, Clone)]
 pub struct Slice {
     segment: Arc<Segment>,
@@ -33,18 +34,18 @@ pub struct Slice {
 }
 
 impl Mapping {
-    /// A new memfd of `len` zeroes whose size nobody can change, all of its pages there.
+    /// Makes a memfd of `len` zeros with a sealed size and all pages allocated.
     pub(super) fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
         let fd = memfd_create("fpga-segment", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         ftruncate(&fd, i64::try_from(len).map_err(io::Error::other)?)?;
-        // All pages now, or an error: a page that is lacking later would be a signal.
+        // All pages are allocated now, or the call fails. A page that were lacking later would raise a signal.
         fallocate(&fd, FallocateFlags::empty(), 0, i64::try_from(len).map_err(io::Error::other)?)?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
-        // Populated: the first touch of a page costs about as much as copying it.
+        // The mapping is populated, since the first touch of a page costs about as much as copying it.
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, of a file that is as long.
+        // SAFETY: the kernel chooses the address of a new mapping, and the file is `len` bytes long.
         let address = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -57,58 +58,62 @@ impl Mapping {
         self.len
     }
 
-    /// All of it as words that anybody may change.
+    /// The memory as words that other processes may change.
     pub(super) fn words(&self) -> &[AtomicU64] {
         let words = self.len / size_of::<AtomicU64>();
-        // SAFETY: mapped for as many words, from the beginning of a page on, for as long as the reference; any bytes are
-        // an integer, and those who share the memory change it at the same time, which is what atomics are for.
+        // SAFETY: mapped for as many words, from the beginning of a page on, for as long as the reference. Any
+        // bytes are a valid integer. The processes that share the memory may change it at the same time, which
+        // atomics allow.
         unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), words) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // The client may keep the descriptor for ever: the pages would stay this process's. A hole in the file is zeroes.
-        // SAFETY: mapped in `create` with this length, shared and writable; whoever has an address in it keeps this value.
+        // The client may keep the descriptor, and the pages would stay charged to this process. So they are
+        // removed; the file then has a hole that reads as zeros.
+        // SAFETY: `create` mapped this length, shared and writable, and whatever holds an address in the mapping
+        // also holds this value.
         if unsafe { libc::madvise(self.address.as_ptr().cast(), self.len, libc::MADV_REMOVE) } != 0 {
             tracing::warn!(error = %io::Error::last_os_error(), "The pages of a segment can't be given back");
         }
-        // SAFETY: mapped in `create` with this length; whoever has an address in it keeps this value.
+        // SAFETY: `create` mapped this length, and whatever holds an address in the mapping also holds this value.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.len) };
     }
 }
 
 impl Slice {
-    /// The caller has checked that the range lies inside.
+    /// Makes a slice. The caller has checked that the segment contains the range.
     pub(super) fn new(segment: Arc<Segment>, offset: usize, len: usize) -> Self {
         debug_assert!(offset.checked_add(len).is_some_and(|end| end <= segment.mapping.len));
         Self { segment, offset, len }
     }
 
-    /// Where it begins: valid for reads and writes of [`Self::len`] bytes, which may change at any time.
+    /// The first byte: valid for reads and writes of [`Self::len`] bytes, which may change at any time.
     #[must_use]
     pub fn address(&self) -> *mut u8 {
         self.segment.mapping.address.as_ptr().wrapping_add(self.offset)
     }
 
-    /// How many bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the length is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What it holds now.
+    /// A copy of the bytes as they are now.
     #[must_use]
     pub fn copy(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len);
-        // SAFETY: the source is mapped for `len` bytes, the target has room for as many, and is ours alone. The client
-        // may write at the same time: then any mixture of bytes is copied, all of which are valid as such.
+        // SAFETY: the source is mapped for `len` bytes; the target has room for as many and belongs to this
+        // function alone. If the client writes at the same time, a mixture of old and new bytes is copied, and any
+        // bytes are valid.
         unsafe {
             ptr::copy_nonoverlapping(self.address(), bytes.as_mut_ptr(), self.len);
             bytes.set_len(self.len);

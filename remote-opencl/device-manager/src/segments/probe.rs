@@ -1,4 +1,4 @@
-//! Whether a device's buffers can lie in shared memory: tried once, not assumed.
+//! A probe whether a device's buffers can lie in shared memory.
 
 use super::Segments;
 use crate::governor::Budget;
@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt as _;
 
 const SIZE: u64 = 16 * PAGE_BYTES;
 
-/// Whether the device works on the very bytes that the other mapping has: what it stores is seen there once its command
-/// has completed, and what changes there is seen by the next command, without any map or unmap between.
+/// Whether the device works on the same bytes as other mappings of the segment, without map and unmap: other
+/// mappings see its stores once the command has completed, and its next command sees theirs.
 #[must_use]
 pub fn works_in_shared_memory(device: DeviceId) -> bool {
     seen(device).ok().flatten().unwrap_or(false)

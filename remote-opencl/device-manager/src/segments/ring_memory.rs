@@ -1,4 +1,5 @@
-//! The memory of a session's command ring: a memfd like a segment's, that no message names a range of.
+//! The memory of a session's command ring: a memfd like that of a segment, but without an id, so that no message
+//! can refer to a range of it.
 
 use super::CreateError;
 use super::mapping::Mapping;
@@ -9,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Mapped words, and their place on the tenant's account.
+/// Mapped words, charged to the tenant's account.
 #[derive(Debug)]
 pub struct RingMemory {
     mapping: Mapping,
@@ -17,10 +18,10 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Makes memory of zeroes for a ring; the descriptor is the client's.
+    /// Makes memory of zeros for a ring. Returns the descriptor for the client.
     ///
     /// # Errors
-    /// [`CreateError`].
+    /// [`CreateError`], if no memory is left or the system refuses.
     pub fn create(budget: &Budget, layout: Layout) -> Result<(Arc<Self>, OwnedFd), CreateError> {
         let bytes = (layout.words() * size_of::<AtomicU64>()) as u64;
         let bytes = bytes.next_multiple_of(PAGE_BYTES);

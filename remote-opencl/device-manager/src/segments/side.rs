@@ -1,7 +1,8 @@
-//! The side socket: descriptors can't travel in gRPC, so a session's client connects once more and shows its key.
+//! The side socket. Descriptors can't travel in gRPC, so a session's client makes one more connection and sends its
+//! key.
 //!
-//! The key binds that socket to the session, and the process that shows it has to be the one that opened the session's
-//! connection. Whose the session is has no part in it: that may be said by a token, which no socket knows.
+//! The key binds that connection to the session, and only the process that opened the session's connection may use
+//! the key. The tenant is not compared: it may come from a token, which the side socket does not know.
 
 use crate::objects::lock;
 use crate::peer::Credentials;
@@ -16,14 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 
-/// How long a client may take to show its key.
+/// Time in which a client must send its key.
 const KEY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What opens the side socket for one session, once.
+/// A key that opens the side socket for one session, once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; KEY_BYTES]);
 
-/// The sessions whose clients may still connect. Clones share them.
+/// The sessions whose clients may still connect to the side socket. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Sides(Arc<Mutex<HashMap<u64, Expected>>>);
 
@@ -34,18 +35,19 @@ struct Expected {
     inbox: Inbox,
 }
 
-/// A client's end for descriptors.
+/// The connection over which a client gets descriptors.
 #[derive(Debug)]
 pub struct Side(UnixStream);
 
 impl Key {
-    /// A new one, of the system's randomness.
+    /// Makes a random key.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
-        // SAFETY: the pointer and the length are those of the array; requests up to 256 bytes come whole.
+        // SAFETY: the pointer and the length are those of the array. The kernel serves requests of up to 256 bytes
+        // whole.
         let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         if usize::try_from(got).is_ok_and(|got| got == KEY_BYTES) {
             Ok(Self(bytes))
@@ -54,19 +56,19 @@ impl Key {
         }
     }
 
-    /// The one that a Welcome told.
+    /// The key with these bytes; `None` if their number is wrong.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// For the Welcome.
+    /// The key's bytes, for the Welcome.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Compares in the same time wherever they differ.
+    /// Compares in constant time.
     fn is(&self, other: &[u8; KEY_BYTES]) -> bool {
         self.0.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
@@ -79,12 +81,12 @@ impl std::fmt::Debug for Key {
 }
 
 impl Sides {
-    /// From now on this process becomes the side of the session by showing the key.
+    /// Lets `process` connect to the side socket for `session` with `key`.
     pub fn expect(&self, session: u64, key: Key, process: Credentials, inbox: Inbox) {
         lock(&self.0).insert(session, Expected { key, process, inbox });
     }
 
-    /// The session has gone.
+    /// Removes a session that has ended.
     pub fn forget(&self, session: u64) {
         lock(&self.0).remove(&session);
     }
@@ -93,14 +95,15 @@ impl Sides {
         let mut expected = lock(&self.0);
         let matching = expected.iter().filter(|(_, it)| it.key.is(shown) && it.process == process);
         let session = *matching.map(|(session, _)| session).next()?;
-        // A key opens once.
+        // The key is valid once.
         expected.remove(&session).map(|it| it.inbox)
     }
 
-    /// Hears the key of who has connected, and gives the socket to its session; closes it where there is none.
+    /// Reads the key from a new connection, and gives the connection to its session. Closes the connection if the
+    /// key is wrong.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error, or a timeout.
     pub async fn greet(&self, stream: UnixStream) -> io::Result<()> {
         let process = Credentials::of(&stream)?;
         stream.set_nonblocking(true)?;
@@ -109,7 +112,7 @@ impl Sides {
         tokio::time::timeout(KEY_TIMEOUT, stream.read_exact(&mut shown)).await??;
         match self.take(&shown, process) {
             Some(inbox) => {
-                // A session that has gone drops it, which closes it.
+                // If the session has ended, the connection is dropped and so closed.
                 let _ = inbox.0.send(Input::Side(Side(stream.into_std()?)));
             }
             None => tracing::info!(?process, "A wrong key on the side socket"),
@@ -125,32 +128,32 @@ impl AsFd for Side {
 }
 
 impl Side {
-    /// The socket of a client whose key was taken elsewhere.
+    /// A connection whose key another process has read.
     #[must_use]
     pub fn of(socket: OwnedFd) -> Self {
         Self(socket.into())
     }
 
-    /// Tells the client that its key was taken.
+    /// Tells the client that its key was accepted.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error.
     pub fn welcome(&self) -> io::Result<()> {
         self.send(&[TAKEN], &[])
     }
 
-    /// Passes a segment's descriptor. Never waits: who doesn't read gets none.
+    /// Sends the descriptor of a segment. Never waits: a client that does not read gets no descriptor.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error.
     pub fn pass(&self, segment: u64, fd: &OwnedFd) -> io::Result<()> {
         self.send(&segment.to_le_bytes(), &[fd])
     }
 
-    /// Passes what a command ring is made of, as the answer to a call.
+    /// Sends the descriptors of a command ring, as the answer to a call.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error.
     pub fn pass_ring(&self, call: u64, memory: &OwnedFd, bell: &OwnedFd) -> io::Result<()> {
         self.send(&call.to_le_bytes(), &[memory, bell])
     }
