@@ -1,4 +1,4 @@
-//! `serve`: puts the parts of a manager together and runs it until a signal.
+//! The command `serve`: builds a manager from its parts and runs it until a signal.
 
 mod doors;
 mod isolation;
@@ -44,10 +44,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long the collector gets for the last events when the manager ends.
+/// Time for the last reports to the collector when the manager ends.
 const LAST_REPORTS: Duration = Duration::from_secs(2);
 
-/// How often the collector hears of tasks that have held a slot at least that long.
+/// Interval of reports about tasks that have held a slot for at least as long.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 const CL_PLATFORM_NAME: u32 = 0x0902;
@@ -86,11 +86,11 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_SHELL", default_value = "")]
     shell: String,
 
-    /// How many tasks with kernels run at once, each with its bitstream.
+    /// Number of tasks with kernels that run at once, each with its bitstream.
     #[arg(long, env = "FPGA_SLOTS", default_value = "4")]
     slots: NonZeroU32,
 
-    /// Modelled time to load a bitstream into a slot.
+    /// Simulated time to load a bitstream into a slot.
     #[arg(long, env = "FPGA_RECONFIGURATION_TIME", default_value = "10ms", value_parser = humane::duration)]
     reconfiguration_time: Duration,
 
@@ -110,7 +110,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_SHARED_MEMORY", default_value = "on")]
     shared_memory: SharedMemory,
 
-    /// Folder of accelerators, files NAME.bitstream: gives bitstreams their names. Read again every second.
+    /// Folder of accelerators, files NAME.bitstream, which give bitstreams their names. Read again every second.
     #[arg(long, env = "FPGA_BITSTREAMS", value_name = "DIR")]
     bitstreams: Option<PathBuf>,
 
@@ -118,8 +118,8 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_STORE", value_name = "DIR")]
     store: Option<PathBuf>,
 
-    /// Most bytes of bitstreams that are kept, in memory, and in --store too; with --isolate process by each tenant's process
-    /// [default: a quarter of the memory that the cgroup, or the machine, gives, and at most 1GiB].
+    /// Maximum bytes of bitstreams that are kept, in memory and in --store; with --isolate process by each tenant's
+    /// process [default: a quarter of the memory that the cgroup, or the machine, gives, and at most 1GiB].
     #[arg(long, env = "FPGA_STORE_LIMIT", value_name = "SIZE", value_parser = humane::size)]
     store_limit: Option<u64>,
 
@@ -135,46 +135,52 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
 
-    /// How long the tasks of a client that has gone may run on: then its tenant's process is ended, with
-    /// --isolate process; else the device is reported unhealthy, and the manager drains and ends with status 1, for
-    /// whoever started it to start it anew, since no OpenCL runtime can end a kernel.
+    /// How long the tasks of a client that has gone may still run. After that --isolate process ends the tenant's
+    /// process. Without it the device is reported unhealthy, and the manager drains and ends with status 1, to be
+    /// started anew, since no OpenCL runtime can end a kernel.
     #[arg(long, env = "FPGA_ABANDONED_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
     abandoned_timeout: Duration,
 
-    /// How long sessions may go on after SIGTERM. New ones are refused meanwhile, /readyz fails and tells how many are left,
-    /// the collector hears that the device is unhealthy, and the manager ends with status 0 as soon as the last one has
-    /// ended. Sessions that outlast this are ended with an error that says so. A second signal ends the manager at once.
+    /// How long sessions may go on after SIGTERM. Meanwhile new sessions are refused, /readyz fails and reports how
+    /// many are left, the collector is told that the device is unhealthy, and the manager ends with status 0 once
+    /// the last session has ended. Sessions that are still open then are ended with an error that says so. A second
+    /// signal ends the manager at once.
     #[arg(long, env = "FPGA_DRAIN_TIMEOUT", default_value = "10s", value_parser = humane::duration)]
     drain_timeout: Duration,
 
-    /// How long a marker in a queue of the manager's own may take, while no kernel ends, until the runtime counts as stuck:
-    /// the device is reported unhealthy then, and /healthz fails; longer than any kernel where kernels keep all of a
-    /// runtime's threads busy. 0s: no probes, for a board that with --isolate process has room for tenants' processes only.
+    /// How long a marker in one of the manager's own queues may take, while no kernel ends, until the runtime
+    /// counts as stuck: the device is then reported unhealthy, and /healthz fails. Must be longer than any kernel
+    /// if kernels keep all of a runtime's threads busy. 0s: no probes, for a board that with --isolate process has
+    /// room for tenants' processes only.
     #[arg(long, env = "FPGA_STUCK_TIMEOUT", default_value = "1m", value_parser = humane::duration)]
     stuck_timeout: Duration,
 
-    /// Folder of `exec`, which may be killed before it can remove it itself.
+    /// The folder of `exec`, for the manager to remove if `exec` is killed before it can.
     #[arg(long, hide = true, value_name = "DIR")]
     own_folder: Option<PathBuf>,
 
-    /// Draw what happens into this file, in Chrome's trace format, up to 256 MiB; with --isolate process the slots alone.
+    /// Write a trace of commands and slots to this file, in Chrome's format, up to 256 MiB; with --isolate process
+    /// of slots only.
     #[arg(long, env = "FPGA_TRACE", value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Most programs that are built at a time; one tenant's builds leave a place free for others [default: the processors, and one].
+    /// Maximum number of programs that are built at a time. One tenant's builds leave a place free for others
+    /// [default: the number of processors plus one].
     #[arg(long, env = "FPGA_BUILDS", value_name = "NUMBER")]
     builds: Option<std::num::NonZeroUsize>,
 
-    /// Most bytes that all clients together make the manager hold: messages, staged data, shared segments, and sessions
-    /// themselves [default: three quarters of the memory that the cgroup, or the machine, gives, less --store-limit].
+    /// Maximum bytes that all clients together make the manager hold: messages, staged data, shared segments, and
+    /// sessions themselves [default: three quarters of the memory that the cgroup, or the machine, gives, less
+    /// --store-limit].
     #[arg(long, env = "FPGA_CLIENT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
     client_memory: Option<u64>,
 
-    /// Most of these bytes for one tenant [default: half of all].
+    /// Maximum of these bytes for one tenant [default: half of --client-memory].
     #[arg(long, env = "FPGA_CLIENT_MEMORY_OF_TENANT", value_name = "SIZE", value_parser = humane::size)]
     client_memory_of_tenant: Option<u64>,
 
-    /// Whether programs are built where sources can include no file of the manager, but for the runtime's own.
+    /// Whether programs are built confined, so that sources can include no files of the manager except the
+    /// runtime's.
     #[arg(long, env = "FPGA_CONFINE_BUILDS", default_value = "wanted")]
     confine_builds: ConfineBuilds,
 
@@ -191,12 +197,12 @@ pub struct ServeArgs {
     log: LogArgs,
 }
 
-/// A folder that goes when the manager goes.
+/// A folder that is removed when the manager ends.
 struct OwnFolder(PathBuf);
 
 impl Drop for OwnFolder {
     fn drop(&mut self) {
-        // Who made it may have been faster.
+        // `exec`, which made the folder, may have removed it.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -204,10 +210,10 @@ impl Drop for OwnFolder {
 /// How a board is reconfigured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Reconfiguration {
-    /// One slot while the others run on.
+    /// One slot at a time, while the others run on.
     Partial,
-    /// The whole board, which has one slot: every context of the vendor is destroyed and made again, with what its buffers
-    /// held.
+    /// The whole board, which has one slot. Every context of the vendor is destroyed and made again, with the
+    /// contents of its buffers.
     Full,
 }
 
@@ -215,7 +221,7 @@ impl ServeArgs {
     /// Serves until a signal.
     ///
     /// # Errors
-    /// What keeps it from starting, with what to do about it.
+    /// The cause that keeps the manager from starting, and how to remove it.
     pub fn run(self) -> anyhow::Result<()> {
         let Self {
             doors,
@@ -403,7 +409,7 @@ impl ServeArgs {
         let served =
             server::serve(config, governor, isolation, listeners, &shutdown).context("the service ended");
         if let Some(reporter) = reporter {
-            // The last events first: they are the device's.
+            // The last events go first, since the collector counts them to the device.
             let flushed = reporter.flush(LAST_REPORTS);
             reporter.device_gone(&id);
             if let Err(unsent) = flushed.and_then(|()| reporter.shutdown(LAST_REPORTS)) {
@@ -421,7 +427,7 @@ impl ServeArgs {
     }
 }
 
-/// How many bytes clients may make the manager hold, by flags or by what its process may use.
+/// The limits of what clients make the manager hold, from the flags or from the memory that the process may use.
 fn governor(
     client_memory: Option<u64>,
     of_tenant: Option<u64>,
@@ -438,7 +444,7 @@ fn governor(
     Ok(Governor::new(Limits::of(bytes), Limits::of(of_tenant)))
 }
 
-/// Where programs are built, and with which of the clients' files.
+/// The confinement of builds, and the folder for the clients' include files.
 fn confinement(
     wanted: ConfineBuilds,
     runtime: &Runtime,

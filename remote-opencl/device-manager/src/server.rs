@@ -1,7 +1,7 @@
-//! The service: listeners, and for every connection a thread of its own that does all of its work.
+//! The gRPC service: listeners, and a thread for each connection, which does all of the connection's work.
 //!
-//! A connection's thread runs a single-threaded runtime with HTTP/2 and the session on it, so that from the socket to
-//! the vendor's queue there is no other thread to wake.
+//! The thread runs HTTP/2 and the sessions on a single-threaded runtime, so that no other thread must wake between
+//! the socket and the vendor's queue.
 
 mod connection;
 pub(crate) mod frames;
@@ -29,24 +29,24 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long a failing `accept` is left alone, as when file descriptors run out.
+/// Pause after a failed `accept`, for example when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Most clients that may be showing their keys at a time.
+/// Maximum number of clients that may send their keys at a time.
 const MAX_GREETINGS: usize = 64;
-/// How often the settings of tenants are looked at.
+/// Interval at which the settings of tenants are read.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long tasks of sessions that have outlasted a drain may run on.
+/// Time for the last tasks of sessions that have outlasted a drain.
 const LAST_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
-/// Sessions are counted from 1.
+/// An id that no session has: sessions are numbered from 1.
 const NO_SESSION: SessionId = SessionId(0);
 
-/// Why the service ends other than by request.
+/// The reason why the service could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// There is nothing to serve.
+    /// The OpenCL runtime can't be loaded, or has no device.
     #[error(transparent)]
     Inventory(#[from] InventoryError),
-    /// A socket or thread can't be had.
+    /// A socket or a thread can't be had.
     #[error("the service can't start: {0}")]
     Io(#[from] io::Error),
 }
@@ -54,17 +54,17 @@ pub enum ServeError {
 /// How the service has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Nothing is left of any session.
+    /// No session and no task is left.
     Idle,
-    /// Tasks run on: nothing that waits for the vendor's runtime comes to an end.
+    /// Tasks still run. Any call that waits for the vendor's runtime may never return.
     TasksRun,
 }
 
-/// Serves sessions on these listeners until a drain has come to its end: with the last session, or after
+/// Serves sessions on `listeners` until a drain has ended: with the last session, or after
 /// [`Config::drain_timeout`].
 ///
 /// # Errors
-/// [`ServeError`], before anything is served.
+/// [`ServeError`], before any session is served.
 pub fn serve(
     config: Config,
     governor: Governor,
@@ -75,7 +75,7 @@ pub fn serve(
     let mut shared = Shared::new(config, governor, shutdown.clone())?;
     shared.processes = isolation.map(TenantProcesses::watched).transpose()?;
     if shared.config.shared_memory == SharedMemory::On && shared.processes.is_none() {
-        // Now, and not while the first client waits.
+        // The probe runs now, so that the first client need not wait for it.
         let in_place = shared.inventory.works_in_shared_memory();
         tracing::debug!(in_place, "Buffers in shared memory were tried");
     }
@@ -108,7 +108,7 @@ pub fn serve(
         if let Some(processes) = &shared.processes {
             processes.end_sessions();
         }
-        // A task that doesn't end keeps its session's connection.
+        // A task that does not end keeps its session's connection open.
         let timeout = if shutdown.has_failed() { shared.config.drain_timeout } else { LAST_TASKS_TIMEOUT };
         let closed = tokio::time::timeout(timeout, connections.all_closed()).await;
         if let Some(processes) = &shared.processes {
@@ -122,11 +122,11 @@ pub fn serve(
     })
 }
 
-/// Serves on without new sessions until the last one has ended, or for the time that a drain may take; then all end.
+/// Waits until the last session has ended, or for the time that a drain may take. Then ends all sessions.
 async fn drain(shared: &Shared) {
     let Shared { shutdown, config, .. } = shared;
     config.health.draining();
-    // At once: the last session may end before anybody looks.
+    // The collector is told at once: the last session may end before the next check of health.
     config.reports.health(Health::Unhealthy);
     tokio::select! {
         () = shutdown.no_session() => tracing::info!("No session is left"),
@@ -145,12 +145,12 @@ async fn start_stalled(shared: Arc<Shared>) {
     loop {
         dispatcher.tasks_wait().await;
         tokio::time::sleep(MIN_STALL).await;
-        // No session has this id: all grants go to others.
+        // No session has this id, so every grant is delivered to its session.
         shared.router.deliver(dispatcher.start_stalled(), NO_SESSION, dispatcher);
     }
 }
 
-/// Reads what tenants have again, now and then. The file is small and asked for by its content, since mounted
+/// Reads the settings of tenants and the tokens again at each interval. Compares their content, since mounted
 /// configuration is replaced as a whole and keeps its times.
 async fn watch_settings(shared: Arc<Shared>) {
     let Config { settings, tenant_args, dispatcher, metrics, access, .. } = &shared.config;
@@ -181,7 +181,7 @@ async fn watch_settings(shared: Arc<Shared>) {
                         processes.settings_changed(&shared);
                     }
                     let grants = dispatcher.set_rules(rules);
-                    // No session has this id: all grants go to others.
+                    // No session has this id, so every grant is delivered to its session.
                     shared.router.deliver(grants, NO_SESSION, dispatcher);
                 }
             }
@@ -193,7 +193,7 @@ async fn watch_settings(shared: Arc<Shared>) {
     }
 }
 
-/// Warns of an error that wasn't there the last time, and counts it.
+/// Warns of an error that differs from the last one, and counts it.
 fn refused(metrics: &Metrics, said: &mut Option<String>, error: String, what: &str) {
     if said.as_ref() != Some(&error) {
         metrics.settings_refusals.inc();
@@ -242,11 +242,11 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connection
     }
 }
 
-/// The side socket: a key each, heard on this thread, never more than a few at a time.
+/// Accepts connections to the side socket. Their keys are read on this thread, a bounded number at a time.
 async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
     let room = Arc::new(Semaphore::new(MAX_GREETINGS));
     loop {
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(place) = room.clone().acquire_owned().await else { return };
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => {
@@ -266,7 +266,8 @@ async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
     }
 }
 
-/// Whether a kernel has connected: it would be taken for the manager's own user.
+/// Whether a tenant's process made the connection, for example by one of its kernels. Such a connection would count
+/// as one of the manager's own user.
 fn is_of_a_tenants_process(accepted: &Accepted, shared: &Shared) -> bool {
     let Some(processes) = &shared.processes else { return false };
     accepted.credentials().is_ok_and(|process| {

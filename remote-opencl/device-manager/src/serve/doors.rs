@@ -1,4 +1,4 @@
-//! The manager's doors: where it listens, what proves a tenant there, and who is at the other end still.
+//! The manager's listeners: addresses, TLS, tokens, and keepalive.
 
 use crate::config::SharedMemory;
 use crate::greeting::Access;
@@ -18,18 +18,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// The flags.
+/// Flags of the listeners.
 #[derive(Debug, Args)]
 pub(super) struct DoorArgs {
-    /// Where to listen: `unix:/PATH` or `tcp://HOST:PORT` (0: a free port); may be given several times.
+    /// Address to listen on: `unix:/PATH` or `tcp://HOST:PORT` (0: a free port); may be given several times.
     #[arg(long, env = "FPGA_LISTEN", value_delimiter = ',', default_value = "unix:/run/fpga/dm0.sock")]
     listen: Vec<Address>,
 
-    /// Allow TCP without TLS: nobody proves who they are, isolation is off.
+    /// Allow TCP without TLS: clients prove no identity, and isolation is off.
     #[arg(long, env = "FPGA_INSECURE_TCP", conflicts_with = "tls_cert")]
     insecure_tcp: bool,
 
-    /// Certificate (chain, PEM) of the manager for TCP. It and the next two are read again when they change.
+    /// Certificate (chain, PEM) of the manager for TCP. This file, --tls-key and --tls-client-ca are read again
+    /// when they change.
     #[arg(
         long,
         env = "FPGA_TLS_CERT",
@@ -39,31 +40,33 @@ pub(super) struct DoorArgs {
     )]
     tls_cert: Option<PathBuf>,
 
-    /// Its private key (PEM).
+    /// Private key (PEM) of --tls-cert.
     #[arg(long, env = "FPGA_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Authorities (PEM) of which clients must have a certificate; its first DNS name is the tenant: `cert:NAME`.
+    /// Authorities (PEM) that sign clients' certificates. The first DNS name of a client's certificate is its
+    /// tenant: `cert:NAME`.
     #[arg(long, env = "FPGA_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 
-    /// Folder of tokens, one file per tenant, named as the tenant: sessions must show one. Read again when it changes.
-    /// Without it a tenant is the user that the kernel says a client is.
+    /// Folder of tokens, one file per tenant, named as the tenant. Sessions must show one. Read again when it
+    /// changes. Without it a client's tenant is its user id, as the kernel reports it.
     #[arg(long, env = "FPGA_TOKENS", value_name = "DIR")]
     tokens: Option<PathBuf>,
 
-    /// Take sessions without a token too: their tenant is what the connection proves.
+    /// Accept sessions without a token too: their tenant is the identity that the connection proves.
     #[arg(long, env = "FPGA_TOKENS_OPTIONAL", requires = "tokens")]
     tokens_optional: bool,
 
-    /// How long a client over TCP may be silent before its session counts as lost: it is asked after half of that, and
-    /// may take a second to answer; a program that a debugger holds answers nothing. 0: for ever.
+    /// How long a client over TCP may be silent before its session counts as lost. The manager asks after half of
+    /// that time, and the client may take a second to answer; a program that a debugger holds does not answer. 0:
+    /// for ever.
     #[arg(long, env = "FPGA_KEEPALIVE", default_value = "1m", value_parser = humane::duration)]
     keepalive: Duration,
 }
 
 impl DoorArgs {
-    /// TLS for TCP, which there must be unless a flag says otherwise.
+    /// TLS for TCP. TCP without TLS is an error unless --insecure-tcp is given.
     pub(super) fn tls(&self) -> anyhow::Result<Option<Arc<ServerTls>>> {
         if let Some(tcp) = self.listen.iter().find(|address| matches!(address, Address::Tcp(_)))
             && !self.insecure_tcp
@@ -87,7 +90,7 @@ impl DoorArgs {
         }
     }
 
-    /// What sessions have to show.
+    /// The credentials that sessions must show.
     pub(super) fn access(&self) -> anyhow::Result<Access> {
         Ok(match self.tokens.as_deref().map(Tokens::read).transpose().context("--tokens")? {
             None => Access::Connection,
@@ -101,7 +104,7 @@ impl DoorArgs {
         Keepalive::within(self.keepalive)
     }
 
-    /// Binds all addresses, and side sockets beside unix sockets; socket files go at the end.
+    /// Binds all addresses, and a side socket for each unix socket. The socket files are removed at the end.
     pub(super) fn bind(
         &self,
         shared_memory: SharedMemory,
@@ -125,7 +128,7 @@ impl DoorArgs {
                     at_end.add(file);
                 }
                 Ok(None) => {}
-                // Clients do without.
+                // Clients then send all bytes in messages.
                 Err(error) => warn!(%error, "No memory will be shared"),
             }
         }
@@ -133,7 +136,7 @@ impl DoorArgs {
     }
 }
 
-/// Writes the addresses: whole or not at all where the path is a file, at once where it is a pipe.
+/// Writes the addresses to the ready file: in one step if it is a regular file, directly if it is a pipe.
 pub(super) fn say_ready(path: &Path, bound: &[Address]) -> anyhow::Result<()> {
     let text: String = bound.iter().map(|address| format!("{address}\n")).collect();
     let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());

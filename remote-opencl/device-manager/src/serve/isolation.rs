@@ -1,4 +1,4 @@
-//! What keeps tenants apart, by flags.
+//! Flags of the isolation between tenants.
 
 use crate::confine::{self, ConfineBuilds};
 use crate::humane;
@@ -17,38 +17,37 @@ use fpga_net::memory::MemoryLimit;
 use std::num::NonZeroU32;
 use tracing::warn;
 
-/// A runtime with its compiler and threads has that much.
+/// Minimum default memory of a tenant's process: a runtime with its compiler and threads needs as much.
 const LEAST_MEMORY_BYTES: u64 = 1 << 30;
 
-/// The flags.
+/// Flags of the isolation between tenants.
 #[derive(Debug, Args)]
 pub(super) struct IsolationArgs {
-    /// What keeps tenants apart: the protocol within one process, or a process for each tenant too, the only answer to
-    /// kernels and sources that are hostile.
+    /// Isolation between tenants: the protocol within one process, or also a process for each tenant, the only
+    /// protection from hostile kernels and sources.
     #[arg(long, env = "FPGA_ISOLATE", default_value = "protocol")]
     pub(super) isolate: Isolate,
 
-    /// Most tenants at a time with --isolate process: each has a process.
+    /// Maximum number of tenants at a time with --isolate process: each has a process.
     #[arg(long, env = "FPGA_TENANT_PROCESSES", default_value = "32")]
     tenant_processes: NonZeroU32,
 
-    /// Most memory of a tenant's process that it shares with nobody [default: half of the memory that the manager can
-    /// have].
+    /// Maximum private memory of a tenant's process [default: half of the memory that the manager can have].
     #[arg(long, env = "FPGA_TENANT_MEMORY", value_name = "SIZE", value_parser = humane::size)]
     tenant_memory: Option<u64>,
 
-    /// Most memory of the manager and all tenants' processes together: where it is used up the process that has most is
-    /// ended [default: what the cgroup, or the machine, gives].
+    /// Maximum memory of the manager and all tenants' processes together. When it is used up, the process that has
+    /// most is ended [default: what the cgroup, or the machine, gives].
     #[arg(long, env = "FPGA_TENANT_MEMORY_OF_ALL", value_name = "SIZE", value_parser = humane::size)]
     tenant_memory_of_all: Option<u64>,
 
-    /// Most address space of a tenant's process [default: what the system gives].
+    /// Maximum address space of a tenant's process [default: what the system gives].
     #[arg(long, env = "FPGA_TENANT_ADDRESS_SPACE", value_name = "SIZE", value_parser = humane::size)]
     tenant_address_space: Option<u64>,
 }
 
 impl IsolationArgs {
-    /// How tenant processes are to be, where there are any.
+    /// The plan for tenant processes; `None` without --isolate process.
     pub(super) fn plan(
         &self,
         common: Common,
@@ -78,17 +77,20 @@ impl IsolationArgs {
     }
 }
 
-/// What the manager can have; as much as the system gives where that can't be found out.
+/// The memory that the manager may use, in bytes; no limit if it is unknown.
 fn all_memory() -> u64 {
     MemoryLimit::of_this_process().map_or(u64::MAX, |limit| limit.bytes)
 }
 
-/// Half of what the manager can have; as much as the system gives where that can't be found out.
+/// Half of the memory that the manager may use, in bytes; no limit if it is unknown.
 fn half_of_memory() -> u64 {
     MemoryLimit::of_this_process().map_or(u64::MAX, |limit| (limit.bytes / 2).max(LEAST_MEMORY_BYTES))
 }
 
-/// What this kernel or a flag leaves open to tenants' kernels.
+/// Warns of confinement that is switched off or that this kernel lacks.
+///
+/// # Errors
+/// If confinement is required and this kernel lacks a part of it.
 fn say_what_is_missing(confine: ConfineBuilds) -> anyhow::Result<()> {
     if confine == ConfineBuilds::Off {
         warn!("--confine-builds off: a tenant's kernels can do what the manager's user can");

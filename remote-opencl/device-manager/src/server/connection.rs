@@ -1,4 +1,4 @@
-//! One connection: TLS, HTTP/2 and its sessions, all on the thread of the connection.
+//! One connection: TLS, HTTP/2 and its sessions, all on the connection's own thread.
 
 use super::frames::{GrpcFrames, SaidEncoder};
 use super::read_ahead::{ReadAhead, TrackedBody};
@@ -28,20 +28,20 @@ use tokio::sync::watch;
 use tonic::Status;
 use tonic::codec::{EncodeBody, SingleMessageCompressionOverride};
 
-/// Most sessions of one connection.
+/// Maximum number of sessions of one connection.
 const MAX_SESSIONS_PER_CONNECTION: u32 = 8;
-/// A connection without a session is closed after this.
+/// Time after which a connection without a session is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to hear that the manager ends, once its sessions have ended.
+/// Time for a client to take the message that the manager ends, once its sessions have ended.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Largest frame that is taken. A part of a frame that waits keeps all of it.
+/// Maximum size of a frame in bytes. A part of a frame that waits keeps the whole frame in memory.
 const MAX_FRAME_BYTES: u32 = 256 << 10;
-/// The only method.
+/// Path of the only method.
 const SESSION_PATH: &str = "/fpga.remote.v1.DeviceManager/Session";
-/// Longest headers of a request.
+/// Maximum length of a request's headers in bytes.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 
-/// All of a connection's life, on its own thread.
+/// Serves a connection until it ends, on its own thread.
 pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, open: Open) -> io::Result<()> {
     let open = Arc::new(open);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -78,13 +78,13 @@ pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, o
                 None => tracing::debug!(peer = ?service.peer, "A TLS handshake took too long"),
             },
         }
-        // The socket may be gone; what runs on the device ends here.
+        // The client may have gone. The tasks of its sessions end before the thread does.
         service.no_session().await;
         Ok(())
     })
 }
 
-/// What comes of a handshake, for as long as it may take.
+/// The result of a handshake; `None` if it took too long or another connection needs the place.
 async fn handshake<T>(shakes: impl Future<Output = T>, open: &Open) -> Option<T> {
     tokio::select! {
         shaken = tokio::time::timeout(IDLE_TIMEOUT, shakes) => shaken.ok(),
@@ -150,13 +150,13 @@ where
 struct Service {
     shared: Arc<Shared>,
     peer: Peer,
-    /// The client, where it is on this node.
+    /// The client's process; `None` over TCP.
     process: Option<Credentials>,
-    /// The connection's place.
+    /// The connection's place among all connections.
     open: Arc<Open>,
-    /// How many there are.
+    /// Number of sessions that are open.
     sessions: watch::Sender<usize>,
-    /// How many there ever were.
+    /// Number of sessions that were ever opened.
     opened: Arc<AtomicUsize>,
 }
 
@@ -169,7 +169,7 @@ impl Service {
         }
     }
 
-    /// All of a session.
+    /// Runs a session until it ends.
     async fn run(&self, greeted: Greeted, mut outgoing: Outgoing, client: impl Incoming) {
         let budget = greeted.budget.clone();
         outgoing.paid_by(budget.clone());
@@ -186,13 +186,13 @@ impl Service {
         session.run(input, client).await;
     }
 
-    /// Waits until there is none.
+    /// Waits until no session is open.
     async fn no_session(&self) {
-        // It can't be closed: this value holds a sender.
+        // The channel can't be closed, since `self` holds a sender.
         let _ = self.sessions.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Waits until there has been none for [`IDLE_TIMEOUT`].
+    /// Waits until no session has been open for [`IDLE_TIMEOUT`].
     async fn idle(&self) {
         loop {
             self.no_session().await;
@@ -209,7 +209,7 @@ impl Service {
 }
 
 impl Service {
-    /// The answer to a request, which begins a session where it is one for that.
+    /// Answers a request, and starts a session if it asks for one.
     fn answer(
         &self,
         request: hyper::Request<TrackedBody<hyper::body::Incoming>>,
@@ -227,7 +227,8 @@ impl Service {
     }
 
     fn session(&self, mut client: Client) -> Lines {
-        // Nothing is said to a client that has proved nothing but why it is refused.
+        // A client that has proved no identity gets no message but the reason of the refusal, so no budget is
+        // needed.
         let (outgoing, messages) = Outgoing::new(Budget::default(), self.shared.config.metrics.clone());
         let (lines, link) = Lines::new(messages);
         let mut counted = Counted::new(self);
@@ -246,7 +247,7 @@ impl Service {
                         Outgoing::new(budget.clone(), service.shared.config.metrics.clone());
                     match links.start(greeted.tenant.clone(), client, (messages, budget)) {
                         Ok((client, line)) => {
-                            // Where the connection has gone already the client comes back by another.
+                            // If the connection has already gone, the client comes back over another one.
                             let _ = link.send(line);
                             service.run(greeted, outgoing, client).await;
                         }
@@ -277,11 +278,11 @@ impl Service {
     }
 }
 
-/// A session in the counts, for as long as it lives.
+/// A session or a connection of one, counted until it is dropped.
 #[derive(Debug)]
 struct Counted {
     service: Service,
-    /// Whether it is more than a connection of one.
+    /// The metrics that count the session; `None` for a further connection of a session.
     metrics: Option<Metrics>,
 }
 
@@ -294,7 +295,7 @@ impl Counted {
         Self { service: service.clone(), metrics: Some(metrics) }
     }
 
-    /// It is the connection of a session that is counted already.
+    /// Marks a further connection of a session, which the metrics already count.
     fn is_no_session(&mut self) {
         if let Some(metrics) = self.metrics.take() {
             metrics.sessions.dec();
