@@ -409,7 +409,8 @@ impl ServeArgs {
         let served =
             server::serve(config, governor, isolation, listeners, &shutdown).context("the service ended");
         if let Some(reporter) = reporter {
-            // The last events go first, since the collector counts them to the device.
+            // The last events go first, since the collector attributes them to the device, which is removed after
+            // them.
             let flushed = reporter.flush(LAST_REPORTS);
             reporter.device_gone(&id);
             if let Err(unsent) = flushed.and_then(|()| reporter.shutdown(LAST_REPORTS)) {

@@ -1,7 +1,7 @@
-//! gRPC on a connection: whole messages out of a request's body, without decoding them, and messages into a response's.
+//! gRPC framing: splits a request's body into encoded messages, and encodes messages into a response's body.
 //!
-//! Each message gets memory of its own, exactly as long as it is, so that what keeps a part of it keeps nothing else. How
-//! long it may be depends on what is known of its client: until the handshake has been passed, hardly anything.
+//! Each message gets memory of exactly its own length, so that a reference to a part of it keeps nothing else in
+//! memory. Until the handshake has passed, a message may be only as long as a Hello.
 
 use crate::outgoing::Said;
 use crate::session::Incoming;
@@ -14,38 +14,38 @@ use std::pin::Pin;
 use tonic::Status;
 use tonic::codec::{BufferSettings, EncodeBuf, Encoder};
 
-/// A byte that says whether the message is compressed, and its length.
+/// A frame's header: one byte for compression, and four bytes with the length.
 const HEADER_BYTES: usize = 5;
 
-/// Longest Hello: with the longest token.
+/// Maximum length of a Hello in bytes, with the longest token.
 const MAX_HELLO_BYTES: usize = 32 << 10;
 
-/// The messages of a request's body, encoded.
+/// The encoded messages of a request's body.
 #[derive(Debug)]
 pub struct GrpcFrames<B> {
     body: B,
-    /// What has come and was not taken yet.
+    /// Bytes that have arrived and are not yet part of a message.
     data: Bytes,
     header: BytesMut,
-    /// The message that comes, and its length.
+    /// The message that is being received, and its length.
     message: Option<(BytesMut, usize)>,
     most: usize,
 }
 
 impl<B> GrpcFrames<B> {
-    /// Those of this body: a Hello, until [`Self::handshake_passed`].
+    /// The messages of `body`. They may be as long as a Hello until [`Self::handshake_passed`].
     #[must_use]
     pub fn new(body: B) -> Self {
         let header = BytesMut::with_capacity(HEADER_BYTES);
         Self { body, data: Bytes::new(), header, message: None, most: MAX_HELLO_BYTES }
     }
 
-    /// From now on messages may be as long as any.
+    /// Allows messages of the full length from now on.
     pub fn handshake_passed(&mut self) {
         self.most = MAX_MESSAGE_BYTES;
     }
 
-    /// Takes from what has come. The message that is complete with it.
+    /// Consumes received bytes. Returns a message if it is complete.
     fn take(&mut self) -> Result<Option<Bytes>, Status> {
         if self.message.is_none() {
             let wanted = (HEADER_BYTES - self.header.len()).min(self.data.len());
@@ -90,7 +90,7 @@ where
             if let Some(message) = self.take()? {
                 return Ok(Some(message));
             }
-            // All that has come was taken.
+            // All received bytes are consumed.
             match poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await {
                 None if self.is_between_messages() => return Ok(None),
                 None => return Err(Status::invalid_argument("the stream ends within a message")),
@@ -105,7 +105,7 @@ where
     }
 }
 
-/// Encodes what goes to a client.
+/// Encodes messages to a client.
 #[derive(Debug, Default)]
 pub struct SaidEncoder;
 
@@ -158,7 +158,7 @@ mod tests {
         bytes
     }
 
-    /// All messages of these bytes, cut there, and the end.
+    /// All messages of `bytes`, received in parts that end at `cuts`, and the error at the end.
     fn messages(bytes: &[u8], cuts: &[usize]) -> (Vec<Bytes>, Option<Status>) {
         let (mut parts, mut rest) = (VecDeque::new(), Bytes::copy_from_slice(bytes));
         for cut in cuts {

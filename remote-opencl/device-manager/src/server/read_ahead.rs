@@ -1,12 +1,13 @@
-//! Bounds how far a connection is read ahead of its sessions.
+//! A bound on how far a connection is read ahead of its sessions.
 //!
-//! HTTP/2's window counts the data of a frame, and h2 bounds how many short frames wait. A frame that waits for its session
-//! pins more than its data: the whole buffer that the frame was read into. With frames of other kinds between those with
-//! data, that is a buffer for each byte of data. So the bytes of the socket are counted instead: while data waits for a
-//! session, the socket is read for [`READ_AHEAD_BYTES`] more, and no further until the session has taken all data that came.
+//! HTTP/2's window counts the data of frames, and h2 bounds how many short frames wait. But a frame that waits for
+//! its session keeps the whole buffer in memory that it was read into. With frames of other kinds in between, that
+//! is one buffer for each byte of data. So the bytes of the socket are counted instead: while data waits for a
+//! session, at most about [`READ_AHEAD_BYTES`] more are read from the socket, until the session has taken all data
+//! that has arrived.
 //!
-//! A session that has taken everything waits for data, and then any number of bytes may come: what is no data pins
-//! nothing. The waker that the session waits with says when that is over.
+//! While all sessions wait for data, any number of bytes may be read, since frames without data keep no buffer. The
+//! waker with which a session waits tells when data has arrived.
 
 use hyper::body::{Body, Frame, SizeHint};
 use std::io::{self, IoSlice};
@@ -15,40 +16,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How many bytes of its socket a connection reads while data waits for one of its sessions.
+/// Number of bytes that a connection reads from its socket while data waits for one of its sessions.
 pub(super) const READ_AHEAD_BYTES: u64 = 256 << 10;
 
-/// How far a connection is ahead of its sessions. Clones are the same.
+/// How far a connection is ahead of its sessions. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadAhead(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Sessions for which data waits.
+    /// Number of sessions for which data waits.
     behind: usize,
-    /// What was read since the first of these sessions fell behind.
+    /// Number of bytes read since the first of these sessions fell behind.
     bytes: u64,
-    /// The connection, where it reads no further.
+    /// Wakes the connection if it has stopped reading.
     reader: Option<Waker>,
 }
 
-/// A connection's stream, which is read as far as [`ReadAhead`] allows.
+/// The stream of a connection, which is read only as far as [`ReadAhead`] allows.
 #[derive(Debug)]
 pub(super) struct BoundedStream<S> {
     stream: S,
     ahead: ReadAhead,
 }
 
-/// The body of a session's request, which tells [`ReadAhead`] whether data waits in it.
+/// The body of a session's request. It tells [`ReadAhead`] whether data waits in it.
 #[derive(Debug)]
 pub struct TrackedBody<B> {
     body: B,
     arrival: Arc<Arrival>,
-    /// Made of `arrival`.
+    /// The waker of `arrival`.
     waker: Waker,
 }
 
-/// Hears of data for one session.
+/// Tracks the arrival of data for one session.
 #[derive(Debug)]
 struct Arrival {
     ahead: ReadAhead,
@@ -58,7 +59,7 @@ struct Arrival {
 #[derive(Debug)]
 struct Waiting {
     is_behind: bool,
-    /// Since it looked for data the last time.
+    /// Whether the waker was called since the session last looked for data.
     was_woken: bool,
     waker: Waker,
 }
@@ -73,14 +74,15 @@ impl ReadAhead {
     }
 
     pub(super) fn body<B>(&self, body: B) -> TrackedBody<B> {
-        // Data may have come with the request.
+        // Data may have arrived together with the request.
         lock(&self.0).behind += 1;
         let session = Mutex::new(Waiting { is_behind: true, was_woken: false, waker: Waker::noop().clone() });
         let arrival = Arc::new(Arrival { ahead: self.clone(), session });
         TrackedBody { body, waker: arrival.clone().into(), arrival }
     }
 
-    /// Where the connection is too far ahead, `context` is woken once the sessions have taken what came.
+    /// Whether the connection may read. If not, `context` is woken once the sessions have taken the data that has
+    /// arrived.
     fn poll_may_read(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = lock(&self.0);
         if state.behind == 0 || state.bytes < READ_AHEAD_BYTES {
@@ -118,7 +120,7 @@ impl ReadAhead {
 }
 
 impl Arrival {
-    /// The session looks for data, and hears by `waker` of what comes later.
+    /// Records that the session looks for data, and calls `waker` when data arrives later.
     fn look(&self, waker: &Waker) {
         let mut session = lock(&self.session);
         session.was_woken = false;
@@ -127,7 +129,8 @@ impl Arrival {
         }
     }
 
-    /// The session has found no data. Data that came during the look has woken it.
+    /// Records that the session has found no data. If data arrived in the meantime, the waker was called and the
+    /// session stays behind.
     fn found_nothing(&self) {
         let mut session = lock(&self.session);
         if !session.was_woken {
@@ -139,7 +142,8 @@ impl Arrival {
         self.set(&mut lock(&self.session), is_behind);
     }
 
-    /// Called under the session's lock, so that the counts follow its changes in their order.
+    /// Changes the state of a session. The caller holds the session's lock, so that the counts follow the changes
+    /// in order.
     fn set(&self, session: &mut Waiting, is_behind: bool) {
         if session.is_behind != is_behind {
             session.is_behind = is_behind;
@@ -180,7 +184,7 @@ where
         let polled = Pin::new(body).poll_frame(&mut Context::from_waker(waker));
         match &polled {
             Poll::Pending => arrival.found_nothing(),
-            // There may be more.
+            // The body may have more data.
             Poll::Ready(Some(Ok(_))) => arrival.set_behind(true),
             Poll::Ready(_) => arrival.set_behind(false),
         }
@@ -198,7 +202,7 @@ where
 
 impl<B> Drop for TrackedBody<B> {
     fn drop(&mut self) {
-        // HTTP/2 forgets what nobody will take.
+        // HTTP/2 discards data of a dropped body.
         self.arrival.set_behind(false);
     }
 }

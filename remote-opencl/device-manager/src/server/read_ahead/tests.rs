@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long anything may take that has to come.
+/// Time limit for everything that must happen.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What each frame of [`ShortFrames`] carries: h2 ends connections on which many shorter frames wait.
+/// Content of each frame of [`ShortFrames`]. h2 ends connections on which many shorter frames wait.
 const DATA: &[u8] = &[7; 64];
 
-/// A body of so many short frames.
+/// A body of this many short frames.
 struct ShortFrames(usize);
 
 impl Body for ShortFrames {
@@ -35,7 +35,7 @@ impl Body for ShortFrames {
     }
 }
 
-/// Counts what is read.
+/// A stream that counts the bytes that are read from it.
 struct Counted<S>(S, Arc<AtomicU64>);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
@@ -69,7 +69,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     }
 }
 
-/// Waits until `holds`, while the other tasks of this thread work.
+/// Waits until `holds` returns true, while the other tasks of this thread run.
 async fn until(holds: impl Fn() -> bool) {
     let waits = async {
         while !holds() {
@@ -91,7 +91,7 @@ async fn of_frames_that_no_session_takes_no_more_is_read_than_the_bound_and_all_
     let tracked = ahead.clone();
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         sender.send(tracked.body(request.into_body())).unwrap();
-        // The session does not end.
+        // The session never ends.
         std::future::pending::<Result<Response<String>, Infallible>>()
     });
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
@@ -107,7 +107,7 @@ async fn of_frames_that_no_session_takes_no_more_is_read_than_the_bound_and_all_
 
     let body = bodies.recv().await.unwrap();
     until(|| lock(&ahead.0).reader.is_some()).await;
-    // The last read begins below the bound, and is as long as its buffer at most.
+    // The last read begins below the bound, and is at most as long as its buffer.
     let bound = 2 * READ_AHEAD_BYTES;
     assert!(read.load(Ordering::Relaxed) < bound, "{read:?} of more than {} bytes", COUNT * DATA.len());
 
@@ -116,7 +116,7 @@ async fn of_frames_that_no_session_takes_no_more_is_read_than_the_bound_and_all_
     assert!(read.load(Ordering::Relaxed) > bound, "the bound was of importance");
 }
 
-/// A body with this in it; its waker is kept where there is nothing.
+/// A body with the given data. Without data it stores the waker.
 #[derive(Default)]
 struct Scripted {
     data: VecDeque<Bytes>,
@@ -139,7 +139,7 @@ impl Body for Scripted {
     }
 }
 
-/// How many bytes the stream gives until it waits.
+/// Number of bytes that can be read before the stream waits.
 fn readable(stream: &mut BoundedStream<tokio::io::Repeat>) -> u64 {
     const ENOUGH: u64 = 4 * READ_AHEAD_BYTES;
     let mut context = Context::from_waker(Waker::noop());
