@@ -1,8 +1,8 @@
-//! One session: a client's messages in their order, its tasks, and the cleaning up when it has gone.
+//! A session: the messages of one client in their order, its tasks, and the cleanup after it.
 //!
-//! All of it happens on the thread of the session's connection. It never waits for the vendor: completions, grants and
-//! the ends of builds come through its inbox. When the client goes, whatever way, waiting tasks are dropped, running
-//! ones come to their end, and only then the session's objects are released.
+//! A session runs on the thread of its connection and never waits for the vendor: completions, grants and ends of
+//! builds arrive in its inbox. However the client goes, waiting tasks are then dropped, running tasks are awaited,
+//! and after that the session's objects are released.
 
 mod closing;
 mod messages;
@@ -41,90 +41,91 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// Most input that is taken before the client is told.
+/// Maximum number of inputs that are handled before reports are sent to the client.
 const MAX_ROUND: usize = 256;
-/// What a client would hear that reads nothing.
+/// Error for a client that reads no messages.
 pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
-/// What clients hear at the end.
+/// Error for sessions that are open when the manager ends.
 const LAST_STATUS: &str =
     "the device manager ends, and does not wait for sessions longer than its --drain-timeout";
-/// What a client hears that doesn't go on with a transfer while others wait for memory.
+/// Error for a client that does not continue a transfer while others wait for memory.
 const OWES_DATA: &str =
     "the client does not go on with a transfer, and others wait for the memory that it holds";
 
-/// Where a client's messages come from.
+/// A source of a client's messages.
 pub trait Incoming: Send {
-    /// The next one, encoded, in memory of its own; nothing at the end. Can be dropped and called again without losing
-    /// one.
+    /// The next message, encoded, in memory of its own; `None` at the end. A call may be cancelled without losing a
+    /// message.
     fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, Status>> + Send;
 }
 
-/// A message that was decoded.
+/// A decoded message.
 #[derive(Debug)]
 struct Message {
     message: v1::ClientMessage,
-    /// How long it was, and what its commands take until they have ended.
+    /// Length of the encoded message, and the bytes that its commands take until they have ended.
     encoded_bytes: usize,
     kept_bytes: u64,
-    /// Since when it waits for memory.
+    /// When the message began to wait for memory.
     waits_since: Option<Instant>,
 }
 
-/// One session.
+/// A session.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     id: SessionId,
     tenant: Tenant,
     account: Account,
-    /// The tasks that have not ended, on the tenant's account.
+    /// The charges for tasks that have not ended.
     charges: HashMap<TaskId, Charge>,
     inbox: Inbox,
     outgoing: Outgoing,
     budget: Budget,
     objects: Objects,
     transfers: Transfers,
-    /// Where the client gets descriptors; which clients can.
+    /// The connection for descriptors, and whether the client may have one.
     side: Option<Side>,
     locality: Locality,
     ready: Ready<Body>,
     executor: Executor<Inbox>,
-    /// Tasks that have not started; the first may be loading.
+    /// Tasks that have not started. The first one may be loading.
     backlog: Backlog<Vec<Command<Body>>>,
     loading: Option<Loading>,
-    /// Since when the whole board is being reconfigured for the first of them.
+    /// When the reconfiguration of the whole board for the first task began.
     switching: Option<Instant>,
-    /// The running tasks' places at the board, and that of a program whose bitstreams are being asked for.
+    /// The uses of the board by running tasks, and by a program for whose bitstreams the gate is being asked.
     uses: HashMap<TaskId, Use>,
     deciding: Option<Use>,
-    /// What came while the board was closed, or there was no memory for what it brings.
+    /// A message that waits until the board is open or memory is free.
     put_off: Option<Message>,
-    /// How many messages were taken.
+    /// Number of messages that were handled.
     messages: u64,
-    /// What its events take, beyond the first few.
+    /// Memory of the tables of events, beyond the first block.
     event_tables: Vec<Lasting>,
     building: Building,
     includes: SessionIncludes,
-    /// What a task without commands is to do when it has its slot, and one whose build still runs.
+    /// The call that a task without commands makes once it has its slot, and the task that holds its slot until a
+    /// build has ended.
     on_board: Option<(TaskId, OnBoard)>,
     holds_for_build: Option<TaskId>,
-    /// How the client broke the protocol by a call that had to wait.
+    /// A violation of the protocol by a call that had to wait.
     violation: Option<violation::Violation>,
     asker: Asker,
-    /// What the client has not been told yet.
+    /// Reports that have not been sent to the client.
     reports: Vec<Report>,
     ring: Ring,
     closed: Closed,
 }
 
-/// A modelled reconfiguration.
+/// A simulated reconfiguration.
 #[derive(Debug, Clone, Copy)]
 struct Loading {
     since: Instant,
     until: Instant,
 }
 
-/// Whether a build, or a question to the gate, runs on a thread of its own; what comes after it waits.
+/// Whether a build or a question to the gate runs on its own thread. Later messages wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Building {
     Yes,
@@ -134,37 +135,37 @@ enum Building {
 /// Whether the session's messages travel in a command ring.
 #[derive(Debug)]
 enum Ring {
-    /// By the stream.
+    /// Messages travel on the stream.
     None,
-    /// From the next message on.
+    /// The next message travels in the ring.
     New(RingReceiver),
-    /// They do.
+    /// Messages travel in the ring.
     InUse,
 }
 
-/// Whose session it is.
+/// The owner of a session.
 #[derive(Debug)]
 pub struct Who {
-    /// Its id, of this manager.
+    /// The session's id in this manager.
     pub id: SessionId,
-    /// The identity that was proved.
+    /// The identity that the client has proved.
     pub tenant: Tenant,
-    /// What it has.
+    /// The tenant's account.
     pub account: Account,
-    /// Where its client is.
+    /// Where the client is.
     pub locality: Locality,
 }
 
 /// Where a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// In this process of the node, and memory can be shared with it.
+    /// On this node, in this process; memory can be shared with it.
     SharesMemory(Credentials),
-    /// Elsewhere, or it is not wanted.
+    /// On another node, or shared memory is switched off.
     Remote,
 }
 
-/// Whether the session has left nothing behind.
+/// Whether the cleanup of the session is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closed {
     Yes,
@@ -182,7 +183,7 @@ impl Ring {
 }
 
 impl Session {
-    /// A session for `who`, and where its input arrives.
+    /// Makes a session for `who`. Returns it with the receiver of its inputs.
     pub fn new(
         shared: Arc<Shared>,
         who: Who,
@@ -242,13 +243,13 @@ impl Session {
         (session, input)
     }
 
-    /// Its id.
+    /// The session's id.
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// Serves the client until it or the manager ends, then cleans up.
+    /// Serves the client until the client or the manager ends the session, then cleans up.
     pub async fn run(mut self, mut input: UnboundedReceiver<Input>, client: impl Incoming) {
         let mut client = WithRing::new(client);
         let side_key = self.side_key();
@@ -271,7 +272,7 @@ impl Session {
         }
     }
 
-    /// What opens the side socket, where there may be one.
+    /// The key that opens the side socket; empty if no memory can be shared.
     fn side_key(&self) -> Bytes {
         let Locality::SharesMemory(process) = self.locality else { return Bytes::new() };
         match Key::random() {
@@ -287,7 +288,8 @@ impl Session {
         }
     }
 
-    /// Until the end; the status with which the stream ends, unless the client ended it well.
+    /// Serves the client until the end. Returns the status that ends the stream, or `None` if the client has ended
+    /// it without error.
     async fn serve(
         &mut self,
         input: &mut UnboundedReceiver<Input>,
@@ -303,7 +305,8 @@ impl Session {
         let mut before = (self.outgoing.progress(), self.messages);
         loop {
             let listening = self.building == Building::No;
-            // Made before the look at what is held, so that it tells of all that is freed after that.
+            // The future is made before the check of the held memory, so that it reports all memory that is freed
+            // after the check.
             let mut freed = budget.freed();
             let mut full = self.is_full();
             if (full || self.put_off.is_some()) && watch.is_none() {
@@ -315,7 +318,7 @@ impl Session {
             let board = self.shared.config.board.clone();
             let open = board.is_open();
             if open && board.is_whole() {
-                // What waited for the board may have missed its opening.
+                // Tasks that waited for the board may have missed its opening.
                 self.start_granted();
             }
             if open
@@ -371,11 +374,12 @@ impl Session {
                         }
                     }
                     before = now;
-                    // A message that waits for memory is refused when it has waited long enough.
+                    // A message that waits for memory is refused when it has waited for too long.
                     look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
                 }
                 () = &mut ending => {
-                    // Now: what runs may never end, and then the manager ends without it.
+                    // The status is sent before the cleanup, since running tasks may never end, and the manager
+                    // then ends without them.
                     self.outgoing.end(Status::unavailable(LAST_STATUS));
                     return None;
                 }
@@ -387,7 +391,7 @@ impl Session {
         }
     }
 
-    /// The client is told what there is to report.
+    /// Sends the reports to the client.
     fn tell(&mut self) {
         let trace = &self.shared.config.trace;
         if trace.is_on() {
@@ -400,13 +404,14 @@ impl Session {
         self.outgoing.reports(&mut self.reports);
     }
 
-    /// Whether the client has to wait before it is read again. Never where it is the client's turn.
+    /// Whether the manager stops reading from the client because memory is short.
     fn is_full(&self) -> bool {
         self.budget.is_pressed() && !self.is_clients_turn()
     }
 
-    /// Whether what the session holds goes only with another message of the client: one that sets the user event for which
-    /// commands wait, or one that goes on with a transfer or refers to it. Such a session never waits for memory.
+    /// Whether memory of the session can be freed only by another message of the client: one that sets the user
+    /// event for which commands wait, or one that continues a transfer or refers to it. Such a session never waits
+    /// for memory.
     fn is_clients_turn(&self) -> bool {
         self.ready.deferred() > 0 || self.transfers.bytes() > 0
     }

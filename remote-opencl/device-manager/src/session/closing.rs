@@ -1,4 +1,4 @@
-//! The end of a session: nothing of it is left in the dispatcher, on the device or in memory.
+//! The end of a session: nothing of it stays in the dispatcher, on the device, or in memory.
 
 use super::{Building, Closed, Session};
 use crate::dispatcher::Grant;
@@ -7,7 +7,7 @@ use fpga_core::device::Health;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 impl Session {
-    /// Nothing of the session is left behind: not in the dispatcher, not on the device, not in memory.
+    /// Ends the session: cancels its tasks, and waits for the tasks and builds that run.
     pub(super) async fn close(&mut self, input: &mut UnboundedReceiver<Input>) {
         let dispatcher = self.shared.config.dispatcher.clone();
         let others = dispatcher.cancel_session(self.id);
@@ -16,7 +16,7 @@ impl Session {
         self.give_back(others);
         self.loading = None;
         if self.on_board.take().is_some() {
-            // Its task goes with the others that have not started.
+            // The task of the call is in the backlog, which is cleared below.
             self.building = Building::No;
         }
         for task in self.backlog.clear() {
@@ -47,8 +47,9 @@ impl Session {
         tracing::debug!(session = self.id.0, "Session closed");
     }
 
-    /// The client has gone, and its commands run on and on with their slots. A runtime can't end a kernel, so that only a
-    /// new process gets the device back: this one tells that the device is unhealthy, drains, and ends as failed.
+    /// Handles commands of a client that has gone, if they do not end and keep their slots. A runtime can't end a
+    /// kernel, so only a new process gets the device back: this process reports the device as unhealthy, drains,
+    /// and ends with a failure.
     fn device_is_stuck(&self) {
         let (session, tenant) = (self.id.0, self.tenant.as_str());
         tracing::error!(
@@ -57,7 +58,7 @@ impl Session {
             "Commands of a client that has gone do not end; the device manager ends, to be started anew"
         );
         self.shared.config.health.abandoned();
-        // At once: the process is about to end.
+        // The report is made at once, since the process is about to end.
         self.shared.config.reports.health(Health::Unhealthy);
         self.shared.shutdown.fail();
     }
@@ -88,7 +89,7 @@ impl Session {
         }
     }
 
-    /// After a panic, when nobody closed the session: the others get the slots that it held.
+    /// Gives back the slots of a session that a panic has ended before [`Self::close`] was done.
     fn abandon(&mut self) {
         let dispatcher = self.shared.config.dispatcher.clone();
         self.give_back(dispatcher.cancel_session(self.id));
@@ -101,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Delivers grants of others; own ones, which come too late, are finished at once.
+    /// Delivers grants to other sessions. Grants to this session come too late and are finished at once.
     pub(super) fn give_back(&self, grants: Vec<Grant>) {
         let dispatcher = &self.shared.config.dispatcher;
         let mut left = grants;

@@ -1,4 +1,4 @@
-//! What the messages of a client do, in the order in which they come.
+//! Handling of a client's messages, in the order in which they arrive.
 
 use super::on_board::OnBoard;
 use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
@@ -24,35 +24,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a message waits for memory: until whoever holds it and reads nothing has lost its session.
+/// Maximum time that a message waits for memory. By then sessions that hold memory and read nothing have been
+/// ended.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(3 * STALL_TIMEOUT.as_secs());
 
-/// The most that decoding a message may take.
+/// Maximum number of bytes that decoding a message may take.
 const MAX_DECODED_BYTES: u64 = 64 << 20;
 
-/// Whether there is memory for what a message brings.
+/// Whether there is memory for the data of a message.
 enum Admission {
-    /// There is; where it is none that is needed, nothing is held.
+    /// The memory is held, or none is needed.
     Held(Option<Hold>),
-    /// There may be later.
+    /// Memory may become free later.
     Waits,
-    /// There is none, and the message can't wait.
+    /// There is no memory, and the message can't wait.
     Refused,
 }
 
 impl Session {
-    /// A message as it came. Before it is decoded it is known what that takes.
+    /// Handles an encoded message. The memory that decoding takes is computed before the message is decoded.
     pub(super) fn encoded(&mut self, encoded: Bytes) -> Result<(), Violation> {
         let decoded_bytes = weight::of_client_message(&encoded)?;
         if decoded_bytes > MAX_DECODED_BYTES {
             return Err(Violation::Decoded(decoded_bytes));
         }
-        // Some of it each session has from the beginning.
+        // Each session holds the first bytes from its beginning.
         let beyond = decoded_bytes.saturating_sub(DECODING_BYTES);
         let decoding = if beyond > 0 { Some(self.budget.try_hold(beyond)) } else { None };
         let _decoding = decoding.transpose().map_err(|_| Violation::Bytes(beyond))?;
         let encoded_bytes = encoded.len();
-        // Commands and their arguments take no more than the message that they come in does twice.
+        // Commands and their arguments take at most the encoded message and twice its decoded form.
         let kept_bytes = encoded_bytes as u64 + 2 * decoded_bytes;
         let message = v1::ClientMessage::decode(encoded).map_err(|_| weight::Malformed)?;
         self.messages += 1;
@@ -64,9 +65,9 @@ impl Session {
         Ok(())
     }
 
-    /// Holds the memory that the session's events take, which only its client gives back.
+    /// Holds memory for the tables of events, whose size depends on the client alone.
     fn count_events(&mut self) -> Result<(), Violation> {
-        /// With the room that a hash table keeps.
+        /// Bytes of an event, with the spare room of a hash table.
         const EACH_BYTES: usize = 128;
         const BLOCK: usize = 4096;
         let blocks = self.ready.events() / BLOCK;
@@ -74,12 +75,12 @@ impl Session {
             let block = self.budget.lasting((BLOCK * EACH_BYTES) as u64);
             self.event_tables.push(block.ok_or(Violation::EventMemory)?);
         }
-        // One more than needed is kept, so that they don't come and go.
+        // One spare block is kept, so that blocks are not taken and freed repeatedly.
         self.event_tables.truncate(blocks + 1);
         Ok(())
     }
 
-    /// A message, or one that was put off. It is put off where the board is closed, or there is no memory for what it brings.
+    /// Handles a message, or puts it off if the board is closed or its data needs memory that is not free.
     pub(super) fn message(&mut self, mut message: Message) -> Result<(), Violation> {
         let Some(used) = self.shared.config.board.enter() else {
             self.put_off = Some(message);
@@ -93,7 +94,7 @@ impl Session {
         let Message { message, encoded_bytes, kept_bytes, .. } = message;
         match message.kind.ok_or(Violation::NoKind)? {
             Kind::Hello(_) => Err(Violation::Hello),
-            // Where there is something to acknowledge it doesn't come here.
+            // Acknowledgements on resumable connections are handled by the link.
             Kind::Ack(_) => Err(Violation::NoKind),
             Kind::Chunk(chunk) => {
                 let reserved = match admission {
@@ -109,7 +110,7 @@ impl Session {
                         let staging = Staging::Held(hold.split(staged));
                         (hold, staging)
                     }
-                    // No room to stage: the message's reads fail, its other commands run.
+                    // There is no memory to stage data: the reads of the message fail, its other commands run.
                     _ => {
                         let hold = self.budget.try_hold(kept_bytes);
                         (hold.map_err(|_| Violation::Bytes(self.budget.held()))?, Staging::Refused)
@@ -124,8 +125,8 @@ impl Session {
         }
     }
 
-    /// Holds the memory for what a message brings. Who waits for it holds nothing that only its own client frees, and waits
-    /// no longer than [`MEMORY_TIMEOUT`].
+    /// Holds the memory for the data of a message. A session waits only if it holds no memory that its own client
+    /// must free, and for at most [`MEMORY_TIMEOUT`].
     fn admit(&self, message: &mut Message) -> Admission {
         let need = self.need(message);
         if need == 0 {
@@ -142,7 +143,8 @@ impl Session {
         }
     }
 
-    /// How many bytes a message makes the manager hold after it was handled, and while a call runs elsewhere.
+    /// Number of bytes that a message makes the manager hold after it was handled, or while its call runs on
+    /// another thread.
     fn need(&self, message: &Message) -> u64 {
         match &message.message.kind {
             Some(Kind::Chunk(chunk)) => self.transfers.need(chunk),
@@ -155,7 +157,7 @@ impl Session {
                 method: Some(Method::BuildProgram(_) | Method::CompileProgram(_) | Method::LinkProgram(_)),
                 ..
             })) => message.kept_bytes,
-            // Other calls are over when they have been handled.
+            // Other calls have ended when the message was handled.
             _ => 0,
         }
     }
@@ -215,7 +217,7 @@ impl Session {
                         let thread = std::thread::Builder::new().name("gate".to_owned());
                         let started = thread.spawn(move || {
                             let decided = question();
-                            // The session waits for it, so the inbox is open.
+                            // The session waits for the decision, so the inbox is open.
                             let _ = inbox.0.send(Input::Decided(waiting, decided));
                         });
                         match started {
@@ -236,9 +238,9 @@ impl Session {
                         let (builds, tenant) = (self.shared.config.builds.clone(), self.tenant.clone());
                         let thread = std::thread::Builder::new().name("build".to_owned());
                         let started = thread.spawn(move || {
-                            // The session waits for it, so the inbox is open.
+                            // The session waits for the reply, so the inbox is open.
                             let place = builds.enter(&tenant);
-                            // Before the thread gives up all files.
+                            // The files are written before the thread is confined.
                             let laid = build.lay_out(&includes);
                             let included = laid.as_ref().ok().cloned().flatten();
                             let built = match confinement.enter() {
@@ -264,7 +266,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has what comes after the reply travel in a command ring, if there can be one.
+    /// Opens a command ring for the messages after the reply, if the client can have one.
     fn open_ring(&mut self, call: u64) {
         let opened = match (&self.ring, &self.side) {
             (Ring::None, Some(side)) if command_ring::is_wanted() => {
@@ -286,7 +288,7 @@ impl Session {
         }
     }
 
-    /// What the methods work on.
+    /// The state that calls work on.
     pub(super) fn calls(&mut self) -> Calls<'_> {
         Calls {
             config: &self.shared.config,

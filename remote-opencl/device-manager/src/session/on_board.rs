@@ -1,8 +1,8 @@
-//! Calls that need an image on the board: they wait for a slot as tasks do, and hold it until they are done.
+//! Calls that need an image on the board. They wait for a slot like a task, and hold it until they have ended.
 //!
-//! Making a program of binaries loads a board that has one image, and the vendor's programs of other images are not there
-//! while a board that is reconfigured as a whole has this one. So such a call is a task without commands: no call loads the
-//! board while another session's task runs on it.
+//! Making a program from binaries loads a board that has a single image. And while a board that is reconfigured as
+//! a whole has one image, the vendor has no programs of other images. So such a call becomes a task without
+//! commands, and no call loads the board while another session's task runs on it.
 
 use super::{Building, Session};
 use crate::board::Use;
@@ -18,20 +18,20 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use std::sync::Arc;
 
-/// What is done when its image is on the board.
+/// The work that starts once its image is on the board.
 #[derive(Debug)]
 pub(super) enum OnBoard {
-    /// A program is made of its binaries.
+    /// Makes a program from its binaries.
     Load(Box<Load>),
-    /// A call goes to the vendor; with the memory that is held for it.
+    /// Makes a call to the vendor, with the memory that is held for it.
     Call(Box<v1::Call>, Option<Hold>),
 }
 
 impl Session {
-    /// Makes a program of its binaries: as a task where that loads the board.
+    /// Makes a program from its binaries. If that loads the board, it becomes a task.
     pub(super) fn load(&mut self, load: Box<Load>, used: &Use) {
         if self.shared.config.dispatcher.slots() > 1 {
-            // A board of several slots is a model: the vendor has no image to lose.
+            // Reconfiguration of several slots is simulated: the vendor has no image to lose.
             let (reply, _) = self.calls().load(*load);
             return self.answer(reply);
         }
@@ -39,7 +39,7 @@ impl Session {
         self.put_on_board(&images, OnBoard::Load(load), used);
     }
 
-    /// Which images have to be on the board for this call; nothing where it can be done now.
+    /// The images that the board must have for this call; `None` if the call can be made now.
     pub(super) fn images_for(&self, call: &v1::Call) -> Option<Vec<Digest>> {
         if !self.shared.config.board.is_whole() {
             return None;
@@ -61,7 +61,7 @@ impl Session {
         }
     }
 
-    /// Waits for the images as a task does. What the client says meanwhile waits.
+    /// Queues a task that waits for the images. Later messages of the client wait for it.
     pub(super) fn put_on_board(&mut self, images: &[Digest], what: OnBoard, used: &Use) {
         let dispatcher = self.shared.config.dispatcher.clone();
         let task = dispatcher.new_task();
@@ -83,15 +83,15 @@ impl Session {
                 }
             }
             Err(refusal) => {
-                // Binaries for several devices: no board has them all.
+                // The program has binaries for several devices, and no board can have all these images.
                 tracing::debug!(%refusal, "A call needs more images than the board has");
-                // What fails has said so to the client.
+                // The reply to the client contains the error.
                 let _ = self.run_on_board(what, used);
             }
         }
     }
 
-    /// The task has its slot, and the image is on the board, or is loaded by this.
+    /// Does the work of a task that has its slot. The image is on the board, or this work loads it.
     pub(super) fn on_board(&mut self, task: TaskId, what: OnBoard, used: &Use) {
         self.building = Building::No;
         if self.run_on_board(what, used).is_err() {
@@ -122,7 +122,8 @@ impl Session {
         }
     }
 
-    /// Loads the board with the image of the first task's kernels, where the grant says so and nobody else does.
+    /// Loads the board with the image of the first task's kernels, if the grant asks for it and no call or
+    /// reconfiguration of the whole board does.
     pub(super) fn load_first(&self) -> ClResult<()> {
         let config = &self.shared.config;
         let Some((grant, commands)) = self.backlog.first_with_contents() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What all sessions of a process share.
+//! State that all sessions of a process share.
 
 use crate::config::Config;
 use crate::governor::Governor;
@@ -12,36 +12,36 @@ use crate::segments::Sides;
 use crate::shutdown::Shutdown;
 use std::sync::Arc;
 
-/// What all sessions of a process share: a manager's, or that of a tenant.
+/// State that all sessions of a process share. The process is a manager or a tenant process.
 #[derive(Debug)]
 pub struct Shared {
-    /// The process's parts and settings.
+    /// The parts and settings of the process.
     pub config: Config,
-    /// Its devices.
+    /// The devices.
     pub inventory: Inventory,
-    /// Its sessions.
+    /// The sessions.
     pub router: Router,
-    /// What their tenants have.
+    /// The accounts of the tenants.
     pub quotas: Quotas,
-    /// Who may still connect for descriptors.
+    /// The sessions whose clients may still connect to the side socket.
     pub sides: Sides,
-    /// How many bytes clients make the process hold.
+    /// The accounts of the bytes that clients make the process hold.
     pub governor: Governor,
-    /// Sessions whose clients may come back.
+    /// The resumable sessions.
     pub links: Links,
-    /// The thread that the vendor's runtime may work in.
+    /// The helper thread that waits in the vendor's runtime.
     pub lender: Arc<Lender>,
-    /// Whether it is to end.
+    /// The phase of the process's end.
     pub shutdown: Shutdown,
-    /// Where sessions have their vendor contexts, if not here.
+    /// The tenant processes that have the vendor's contexts; `None` if this process has them.
     pub processes: Option<Arc<TenantProcesses>>,
 }
 
 impl Shared {
-    /// For sessions with their vendor contexts in this process; there are none yet.
+    /// State without sessions, for a process that has the vendor's contexts.
     ///
     /// # Errors
-    /// There is no device.
+    /// [`InventoryError`], if the runtime can't be loaded or has no device.
     pub fn new(config: Config, governor: Governor, shutdown: Shutdown) -> Result<Self, InventoryError> {
         Ok(Self {
             inventory: Inventory::read()?,

@@ -1,4 +1,4 @@
-//! From commands that can run to tasks that have ended: submission, grants, modelled loading, completions.
+//! Tasks of a session from submission to their end: grants, simulated loading, and completions.
 
 use super::{Building, Loading, Session};
 use crate::calls::Decided;
@@ -16,13 +16,13 @@ use fpga_core::bitstream::Digest;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The queue of a command, where that has an order.
+/// The queue of a command if the queue is in-order.
 fn lane(command: &Command<Body>) -> Option<u64> {
     (command.order == QueueOrder::InOrder).then_some(command.queue.0)
 }
 
 impl Session {
-    /// Submits what can run and notes what has failed.
+    /// Submits the commands that can run, and reports those that have failed.
     pub(super) fn go(&mut self, step: Step<Body>) {
         let Step { ready, failed } = step;
         self.reports.extend(failed.into_iter().map(|failed| Report::Ended(Ended::failed(failed))));
@@ -59,7 +59,7 @@ impl Session {
         }
     }
 
-    /// Commands that will not run.
+    /// Reports commands that will not run as failed.
     fn refuse(&mut self, commands: Vec<Command<Body>>, error: ClError) {
         for Command { event, wait, .. } in commands {
             self.ready.begun(&wait);
@@ -76,7 +76,8 @@ impl Session {
         self.start_granted();
     }
 
-    /// Starts what has its slots, in the order of the grants; stops where one has to load.
+    /// Starts the tasks that have their slots, in the order of the grants. Stops at a task whose bitstream must be
+    /// loaded.
     pub(super) fn start_granted(&mut self) {
         while self.loading.is_none()
             && self.switching.is_none()
@@ -88,7 +89,7 @@ impl Session {
                 return;
             }
             if loads > 0 {
-                // One after the other: a board has one configuration port.
+                // Loads follow one another, since a board has one configuration port.
                 let since = Instant::now();
                 self.loading = Some(Loading { since, until: since + time.saturating_mul(loads) });
                 if !time.is_zero() {
@@ -101,8 +102,9 @@ impl Session {
         }
     }
 
-    /// Has the whole board reconfigured, where that is how it is done: all contexts are destroyed and made again, once
-    /// everybody has left.
+    /// Starts the reconfiguration of the whole board if the board is reconfigured as a whole: once no call, build
+    /// or task uses the board, all contexts are destroyed and made again. Returns whether a reconfiguration has
+    /// been started.
     fn switch(&mut self) -> bool {
         let Some(closed) = self.shared.config.board.close() else { return false };
         let inbox = self.inbox.clone();
@@ -110,7 +112,7 @@ impl Session {
         let images: Vec<Digest> = load.iter().map(|load| load.bitstream).collect();
         let work = move || {
             let switched = closed.reconfigure(&images);
-            // A session that has gone does without.
+            // A session that has ended needs no message.
             let _ = inbox.0.send(Input::Switched(switched));
         };
         match std::thread::Builder::new().name("reconfigure".to_owned()).spawn(work) {
@@ -136,7 +138,7 @@ impl Session {
         if failed_loads > 0
             && let Some(task) = self.backlog.first().map(|grant| grant.task)
         {
-            // Its commands fail by themselves: their kernels are not there.
+            // The task's commands fail by themselves, since their kernels do not exist.
             self.shared.config.dispatcher.load_failed(task);
         }
         self.shared.config.metrics.contexts_destroyed.inc_by(contexts);
@@ -150,12 +152,12 @@ impl Session {
         self.loading = Some(Loading { since, until: Instant::now() + modelled });
     }
 
-    /// The board is open again, after whoever closed it.
+    /// Continues after another session has opened the board again.
     pub(super) fn board_opened(&mut self) {
         self.start_granted();
     }
 
-    /// The modelled time of the first grant is over.
+    /// Continues when the simulated load time of the first task is over.
     pub(super) fn loaded(&mut self) {
         self.start_first();
         self.start_granted();
@@ -180,7 +182,7 @@ impl Session {
         }
     }
 
-    /// False where it has to wait for the board.
+    /// Starts the first granted task. Returns false if the task must wait for the board.
     fn start_first(&mut self) -> bool {
         let Some(used) = self.shared.config.board.enter() else { return false };
         let loaded = self.load_first();
@@ -212,7 +214,7 @@ impl Session {
         let grants = dispatcher.finished(task);
         let mine = self.shared.router.deliver(grants, self.id, dispatcher);
         for grant in mine {
-            // Its turn comes in `start_granted`, which all callers go on with.
+            // Every caller continues with `start_granted`, which starts the task.
             if let Err(unknown) = self.backlog.grant(grant) {
                 self.give_back(vec![unknown]);
             }
@@ -250,7 +252,7 @@ impl Session {
                 match (decided, used) {
                     (Decided::Reply(reply), _) => self.answer(reply),
                     (Decided::Load(load), Some(used)) => self.load(load, &used),
-                    // It was there from the question on.
+                    // A question to the gate always holds the board, so this case does not occur.
                     (Decided::Load(_), None) => {}
                 }
             }

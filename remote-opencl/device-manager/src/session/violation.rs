@@ -1,4 +1,4 @@
-//! How a client breaks the protocol or exceeds its bounds, and what it hears then.
+//! Violations of the protocol and its limits by a client, and the status of each.
 
 use crate::calls::CallError;
 use crate::objects::AddError;
@@ -7,14 +7,14 @@ use crate::transfers::TransferError;
 use fpga_protocol::weight::Malformed;
 use tonic::{Code, Status};
 
-/// Most events of a session that it has not released.
+/// Maximum number of events that a session has not released.
 pub(super) const MAX_EVENTS: usize = 1 << 20;
-/// Most commands of a session that wait aside for user events.
+/// Maximum number of deferred commands of a session.
 pub(super) const MAX_DEFERRED: usize = 1 << 16;
-/// Most commands of one Flush.
+/// Maximum number of commands in one Flush.
 pub(super) const MAX_FLUSH: usize = 1 << 14;
 
-/// How a client breaks the protocol; the session ends with that.
+/// A violation of the protocol by a client. It ends the session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Violation {
     #[error(transparent)]
@@ -51,7 +51,7 @@ pub(super) enum Violation {
 }
 
 impl Violation {
-    /// With what the session ends.
+    /// The status that ends the session.
     pub(super) fn status(&self) -> Status {
         let code = match self {
             Self::Events
