@@ -1,8 +1,8 @@
-//! What tenants have of the device: the policy between them, shares and quotas, from flags and from a file that is read
-//! again when it changes.
+//! Settings of tenants: the policy between them, shares and quotas, from flags and from a file that is read again
+//! when it changes.
 //!
-//! The file is JSON (`--tenants FILE`); what it doesn't say is as the flags say. A file that can't be read changes
-//! nothing: the manager goes on by what it knew and says so.
+//! The file is JSON (`--tenants FILE`). A setting that the file lacks has the value of the flag. If the file can't
+//! be read, the manager logs that and keeps the current settings.
 
 use crate::dispatcher::Tenant;
 use crate::humane;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longest file that is read.
+/// Maximum number of bytes of the file that are read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The flags.
+/// Flags of the tenants' settings.
 #[derive(Debug, Clone, Args)]
 pub struct TenantArgs {
     /// How to choose between tenants that wait: `fifo`, `round-robin`, `drr` (device time by weight), `priority`,
@@ -40,7 +40,7 @@ pub struct TenantArgs {
     pub tenants: Option<PathBuf>,
 }
 
-/// What is so now. Clones share it.
+/// The current settings. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     now: Arc<Mutex<Arc<Current>>>,
@@ -49,35 +49,35 @@ pub struct Settings {
 /// The settings at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Current {
-    /// For the dispatch.
+    /// The rules of the dispatcher.
     pub rules: Rules,
-    /// The quota of tenants that aren't listed.
+    /// The quota of tenants without an own entry.
     pub default_quota: Quota,
-    /// Those that are.
+    /// The quotas of tenants with an own entry.
     pub quotas: BTreeMap<Tenant, Quota>,
 }
 
-/// Why a file can't be used.
+/// The reason why a file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It isn't what it should be.
+    /// The content of the file is not valid.
     #[error(
         "{}: {reason}; write for example {{\"policy\": \"drr\", \"tenants\": {{\"uid:1000\": {{\"weight\": 4, \
          \"quota\": {{\"memory\": \"2GiB\"}}}}}}}}",
         .path.display()
     )]
     Content {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The first error in the content.
         reason: String,
     },
 }
@@ -112,7 +112,7 @@ struct QuotaEntry {
     sessions: Option<u64>,
 }
 
-/// Text that is read by its type.
+/// A value that is parsed from text by its type.
 #[derive(Debug, Clone, Copy)]
 struct Text<T>(T);
 
@@ -148,17 +148,17 @@ impl<'de, T: std::str::FromStr<Err: std::fmt::Display>> Deserialize<'de> for Tex
 }
 
 impl TenantArgs {
-    /// As if no flag were given.
+    /// The default value of every flag.
     #[must_use]
     pub fn none() -> Self {
         let Rules { policy, quantum, ageing, .. } = Rules::default();
         Self { policy, quantum, ageing, tenants: None }
     }
 
-    /// What holds now, by flags and file.
+    /// The settings of the flags and the file.
     ///
     /// # Errors
-    /// [`SettingsError`] for the file.
+    /// [`SettingsError`] if the file can't be used.
     pub fn read(&self) -> Result<Current, SettingsError> {
         let rules = Rules {
             policy: self.policy,
@@ -178,7 +178,7 @@ impl TenantArgs {
     }
 }
 
-/// The file's text, if it isn't longer than any sensible one.
+/// The text of the file, up to [`MAX_FILE_BYTES`].
 fn read(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
@@ -246,19 +246,19 @@ impl QuotaEntry {
 }
 
 impl Settings {
-    /// These.
+    /// Settings with these values.
     #[must_use]
     pub fn new(current: Current) -> Self {
         Self { now: Arc::new(Mutex::new(Arc::new(current))) }
     }
 
-    /// As they are now.
+    /// The current values.
     #[must_use]
     pub fn current(&self) -> Arc<Current> {
         lock(&self.now).clone()
     }
 
-    /// Others from now on. Returns whether they differ.
+    /// Replaces the values. Returns whether they differ from the previous ones.
     pub fn replace(&self, current: Current) -> bool {
         let mut now = lock(&self.now);
         if **now == current {

@@ -1,11 +1,11 @@
-//! How the manager ends, as a value that everyone who waits for something holds: it serves, then drains, then ends.
+//! The phase of the manager, shared by all its parts: it serves, then drains, then ends.
 //!
-//! A session that is begun ([`Shutdown::begin_session`]) is counted before the drain begins or is refused: who drains never
-//! misses one.
+//! [`Shutdown::begin_session`] either counts a session before a drain begins or refuses it, so a drain waits for
+//! every session.
 
 use tokio::sync::watch;
 
-/// How far the manager's end has come. Clones tell the same; works across threads and runtimes.
+/// The phase of the manager and the number of its sessions. Clones share them, across threads and runtimes.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     phase: watch::Sender<Phase>,
@@ -15,71 +15,71 @@ pub struct Shutdown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serves,
-    /// No new sessions; those that are there go on.
+    /// New sessions are refused; open sessions continue.
     Drains,
     /// All sessions end.
     Ends,
-    /// The same, to be started anew: this process can't serve the device any more.
+    /// All sessions end, and the process exits as failed, to be started anew: it can't serve the device any more.
     EndsFailed,
 }
 
-/// A session in the count of those that a drain waits for, until this is dropped.
+/// A session that a drain waits for. It counts until it is dropped.
 #[derive(Debug)]
 pub struct Counted(Shutdown);
 
 impl Shutdown {
-    /// The manager serves.
+    /// The phase in which the manager serves.
     #[must_use]
     pub fn new() -> Self {
         Self { phase: watch::Sender::new(Phase::Serves), sessions: watch::Sender::new(0) }
     }
 
-    /// From now on there are no new sessions, and those that are there go on.
+    /// Begins a drain: new sessions are refused, and open sessions continue.
     pub fn drain(&self) {
         self.raise(Phase::Drains);
     }
 
-    /// From now on all sessions end.
+    /// Ends all sessions.
     pub fn end(&self) {
         self.raise(Phase::Ends);
     }
 
-    /// The same, and the process ends as one that has failed, so that another is started.
+    /// Ends all sessions, and lets the process exit as failed, so that another one is started.
     pub fn fail(&self) {
         self.raise(Phase::EndsFailed);
     }
 
-    /// Whether there are no new sessions any more.
+    /// Whether new sessions are refused.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         *self.phase.borrow() >= Phase::Drains
     }
 
-    /// Whether the process is to end as one that has failed.
+    /// Whether the process must exit as failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         *self.phase.borrow() == Phase::EndsFailed
     }
 
-    /// Waits until there are no new sessions any more.
+    /// Waits until new sessions are refused.
     pub async fn draining(&self) {
         self.reached(Phase::Drains).await;
     }
 
-    /// Waits until all sessions are to end.
+    /// Waits until all sessions must end.
     pub async fn ending(&self) {
         self.reached(Phase::Ends).await;
     }
 
-    /// Counts a session; nothing where there are no new ones any more.
+    /// Counts a session; `None` if new sessions are refused.
     #[must_use]
     pub fn begin_session(&self) -> Option<Counted> {
-        // Before the look at the phase: a drain that has not begun by then finds the session in the count.
+        // The session is counted before the phase is read, so a drain that begins later waits for it.
         let counted = Counted::new(self);
         (!self.is_draining()).then_some(counted)
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         *self.sessions.borrow()
@@ -87,12 +87,12 @@ impl Shutdown {
 
     /// Waits until there is no session.
     pub async fn no_session(&self) {
-        // It can't be closed: this value holds a sender.
+        // The channel can't be closed, since `self` holds a sender.
         let _ = self.sessions.subscribe().wait_for(|count| *count == 0).await;
     }
 
     async fn reached(&self, phase: Phase) {
-        // It can't be closed: this value holds a sender.
+        // The channel can't be closed, since `self` holds a sender.
         let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 

@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT as a [`Shutdown`]: the first drains, the second ends the process, and so does a deadline where the
-//! drain does not come to its end.
+//! Signals that end the manager. The first SIGTERM, SIGINT or SIGHUP starts a drain, the second one ends the
+//! process. A deadline ends the process too if the drain does not end.
 
 use crate::shutdown::Shutdown;
 use nix::sys::signal::{SigSet, Signal};
@@ -9,23 +9,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// How long after the drain the process may take to end in order: sessions that have outlasted it, last reports.
+/// Time after the drain in which the process must end in order: sessions that have outlasted the drain, and last
+/// reports.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Signals so close to the first are the same wish: timeout(1) sends one to its child and one to the group.
+/// Time after the first signal in which further signals are ignored: timeout(1) sends one to its child and one to
+/// the group.
 const SAME_WISH: Duration = Duration::from_millis(300);
 
-/// What is dropped however the process ends, in this order: socket files, folders.
+/// Guards that are dropped however the process ends, in the order in which they were added, such as those of socket
+/// files and folders.
 #[derive(Clone, Default)]
 pub struct AtEnd(Arc<Mutex<Vec<Box<dyn Send>>>>);
 
 impl AtEnd {
-    /// Drops `guard` at the end, after those that are there.
+    /// Adds a guard.
     pub fn add(&self, guard: impl Send + 'static) {
         self.lock().push(Box::new(guard));
     }
 
-    /// The end.
+    /// Drops all guards.
     pub fn drop_all(&self) {
         self.lock().clear();
     }
@@ -35,11 +38,11 @@ impl AtEnd {
     }
 }
 
-/// Handles the signals from now on in a thread of its own. Call it before other threads are started: they take over
+/// Handles the signals from now on, on a thread of its own. Call it before other threads start, since they inherit
 /// that the signals are blocked.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn handle(shutdown: Shutdown, at_end: AtEnd, drain: Duration) -> io::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block()?;
@@ -68,10 +71,10 @@ pub fn handle(shutdown: Shutdown, at_end: AtEnd, drain: Duration) -> io::Result<
     Ok(())
 }
 
-/// Ends the process with this status, whatever runs.
+/// Ends the process with this status, even if tasks run.
 pub fn end(at_end: &AtEnd, status: i32) -> ! {
     at_end.drop_all();
-    // No destructors: a vendor's runtime may wait in them for kernels that don't end.
-    // SAFETY: `_exit` takes any status and touches no memory of ours.
+    // No destructors run: a vendor's runtime may wait in them for kernels that never end.
+    // SAFETY: `_exit` takes any status and touches no memory of this program.
     unsafe { libc::_exit(status) }
 }

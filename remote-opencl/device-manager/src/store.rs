@@ -1,10 +1,13 @@
-//! The bitstreams that clients brought, by the digest of their bytes (B-8), with a limit on their size.
+//! A store of the bitstreams that clients sent, by the digest of their bytes (B-8), with a limit on their total
+//! size.
 //!
-//! In memory, and in a folder too where one is given, so that they outlive the process. What was used longest ago goes
-//! first. Callers pass bytes of their own: nothing is hashed in memory that a client can still write to.
+//! Bitstreams are kept in memory, and also in a folder if one is given, so that they outlive the process. The least
+//! recently used bitstream is evicted first. Callers pass bytes of their own: bytes are never hashed in memory that
+//! a client can still write to.
 //!
-//! A digest is no secret: it is in node states, pods and logs. So a tenant gets the bytes, and hears that they are here, only
-//! after it has brought them once itself, however many others have; the operator's own are everybody's.
+//! A digest is not secret: it is in node states, pods and logs. So a tenant gets the bytes of a bitstream, or
+//! learns that the store has them, only after it has sent them once itself, even if other tenants have sent them.
+//! The operator's bitstreams are for every tenant.
 
 mod digested;
 
@@ -21,16 +24,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
-/// How files that are being written are called.
+/// Prefix of files that are being written.
 const UNFINISHED: &str = ".unfinished-";
-/// What the name of the file ends with that says who has brought a bitstream.
+/// Suffix of the file that lists the tenants that have sent a bitstream.
 const TENANTS: &str = ".tenants";
-/// Most tenants that are remembered of a bitstream; others bring the bytes each time.
+/// Maximum number of tenants that are remembered for a bitstream. Further tenants send the bytes each time.
 const MAX_TENANTS: usize = 1024;
-/// Longest file of tenants.
+/// Maximum number of bytes that are read of a list of tenants.
 const MAX_TENANTS_BYTES: u64 = 1 << 20;
 
-/// The bitstreams that the manager has.
+/// The bitstreams of the manager.
 #[derive(Debug)]
 pub struct BitstreamStore {
     limit: u64,
@@ -48,46 +51,46 @@ struct Held {
 #[derive(Debug)]
 struct Entry {
     size: u64,
-    /// Nothing while they are in the folder only.
+    /// The bytes; `None` while only the folder has them.
     bytes: Option<Bytes>,
     last_use: u64,
     access: Access,
 }
 
-/// Who may have a bitstream's bytes.
+/// The tenants that may have a bitstream's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Access {
-    /// It is the operator's.
+    /// All tenants: the bitstream is the operator's.
     Everybody,
-    /// Those who have brought it.
+    /// The tenants that have sent the bytes.
     Tenants(BTreeSet<Tenant>),
 }
 
-/// Why a bitstream was not stored.
+/// The reason why a bitstream was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It is larger than everything that may be stored together.
+    /// The bitstream is larger than the store's limit.
     #[error("a bitstream of {size} bytes is larger than the store's limit of {limit} bytes (--store-limit)")]
     TooLarge {
-        /// Its size in bytes.
+        /// Size of the bitstream in bytes.
         size: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// Its bytes are not those that were announced.
+    /// The bytes have another digest than the client announced.
     #[error("the bytes have the digest {actual}, not {announced}")]
     OtherBytes {
-        /// What was said.
+        /// The announced digest.
         announced: Digest,
-        /// What is.
+        /// The digest of the bytes.
         actual: Digest,
     },
     /// The folder can't be used.
     #[error("cannot use the bitstream store's folder {}: {source}", .folder.display())]
     Folder {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -99,16 +102,17 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 }
 
 impl BitstreamStore {
-    /// A store of at most `limit` bytes in memory.
+    /// Makes a store of at most `limit` bytes in memory.
     #[must_use]
     pub fn in_memory(limit: u64) -> Self {
         Self { limit, folder: None, held: Mutex::default() }
     }
 
-    /// A store of at most `limit` bytes, kept in `folder` too; what lies there from before is in it.
+    /// Makes a store of at most `limit` bytes that is also kept in `folder`. Bitstreams that are already in the
+    /// folder belong to the store.
     ///
     /// # Errors
-    /// [`StoreError::Folder`] if it can't be made or read.
+    /// [`StoreError::Folder`] if the folder can't be made or read.
     pub fn in_folder(limit: u64, folder: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Folder { folder: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(failed)?;
@@ -117,7 +121,8 @@ impl BitstreamStore {
             let file = file.map_err(failed)?;
             let name = file.file_name();
             if name.to_string_lossy().starts_with(UNFINISHED) {
-                // A manager ended while it wrote. Nobody else writes here: one that does loses a copy on disk.
+                // An earlier manager ended while it wrote the file. No other process should write here; one that
+                // does loses only a copy on disk.
                 let _ = fs::remove_file(file.path());
                 continue;
             }
@@ -134,7 +139,7 @@ impl BitstreamStore {
         Ok(store)
     }
 
-    /// The bitstream `digest` for a tenant that has brought it, or where it is the operator's. Counts as a use.
+    /// The bitstream `digest`, if `tenant` has sent it or if it is the operator's. Counts as a use.
     #[must_use]
     pub fn get_for(&self, tenant: &Tenant, digest: &Digest) -> Option<Digested> {
         let may = self.lock().bitstreams.get(digest).is_some_and(|entry| entry.access.includes(tenant));
@@ -142,7 +147,7 @@ impl BitstreamStore {
         bytes.map(|bytes| Digested { digest: *digest, bytes })
     }
 
-    /// Whether the bytes of `digest` are here, and intact. Counts as a use.
+    /// Whether the store has the bytes of `digest`, intact. Counts as a use.
     #[must_use]
     pub fn contains(&self, digest: &Digest) -> bool {
         self.get(digest).is_some()
@@ -178,7 +183,7 @@ impl BitstreamStore {
         }
     }
 
-    /// Stores `bytes` of the operator's, which all tenants may have; the same bytes again cost nothing.
+    /// Stores `bytes` of the operator, which all tenants may have. Storing the same bytes again takes no more room.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`].
@@ -190,7 +195,7 @@ impl BitstreamStore {
         Ok(digest)
     }
 
-    /// Stores a bitstream that a client of `tenant` has brought.
+    /// Stores a bitstream that a client of `tenant` has sent.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`].
@@ -200,13 +205,13 @@ impl BitstreamStore {
         Ok(())
     }
 
-    /// How many bytes are stored.
+    /// Total size of the bitstreams in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lock().bytes
     }
 
-    /// Whether a bitstream of `size` bytes can be stored.
+    /// Checks that a bitstream of `size` bytes can be stored.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`].
@@ -236,13 +241,14 @@ impl BitstreamStore {
         }
         self.remember(&digest, access);
         self.delete_files(&evicted);
-        // Another thread may have evicted it before its file was there.
+        // Another thread may have evicted the bitstream before its file was written.
         if !self.lock().bitstreams.contains_key(&digest) {
             self.delete_files(&[digest]);
         }
     }
 
-    /// Writes down who may have a bitstream, for the next manager. It is a short file: other tenants wait meanwhile.
+    /// Writes the tenants that may have a bitstream to the folder, for the next manager. The caller may hold the
+    /// lock meanwhile, since the file is short.
     fn remember(&self, digest: &Digest, access: &Access) {
         let (Some(folder), Access::Tenants(tenants)) = (&self.folder, access) else { return };
         let names: Vec<_> = tenants.iter().map(Tenant::as_str).collect();
@@ -280,7 +286,7 @@ impl Access {
         }
     }
 
-    /// Takes in those of another; whether that changed anything.
+    /// Adds the tenants of `other`. Returns whether any was added.
     fn widen(&mut self, other: &Self) -> bool {
         match (&mut *self, other) {
             (Self::Everybody, _) => false,
@@ -339,7 +345,7 @@ fn tenants_file_of(folder: &Path, digest: &Digest) -> PathBuf {
     file.into()
 }
 
-/// Who has brought a bitstream, as it was written down; nobody where that can't be read.
+/// The tenants that have sent a bitstream, from the folder; empty if the file can't be read.
 fn read_tenants(folder: &Path, digest: &Digest) -> BTreeSet<Tenant> {
     let mut text = Vec::new();
     let file = fs::File::open(tenants_file_of(folder, digest));
@@ -348,7 +354,7 @@ fn read_tenants(folder: &Path, digest: &Digest) -> BTreeSet<Tenant> {
     names.iter().take(MAX_TENANTS).map(|name| Tenant::new(name)).collect()
 }
 
-/// The file's bytes, if they still are what its name says: others may have had the folder in their hands.
+/// The bytes of a file if their digest is the one in its name, since other processes may have changed the folder.
 fn read_intact(file: &Path, digest: &Digest, size: u64) -> Option<Bytes> {
     let mut bytes = Vec::new();
     let read = fs::File::open(file).and_then(|file| file.take(size + 1).read_to_end(&mut bytes));
@@ -368,7 +374,7 @@ fn read_intact(file: &Path, digest: &Digest, size: u64) -> Option<Bytes> {
 fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(bytes)?;
-    // Before it has its name: what has one is whole, also after the machine lost its power.
+    // The data is synced before the file gets its name, so that a named file is whole even after a power failure.
     file.as_file().sync_data()?;
     file.persist(path)?;
     Ok(())

@@ -1,6 +1,6 @@
 //! Sub-devices of a session: parts of a device of the inventory, or of another sub-device.
 //!
-//! The slots are the whole device's: a sub-device has none of its own, and its tasks wait for the same.
+//! A sub-device has no slots of its own: its tasks wait for the slots of the whole device.
 
 use crate::inventory::{Device, answers_of};
 use crate::vendor::{self, ClError, ClResult};
@@ -8,26 +8,26 @@ use fpga_protocol::v1;
 use opencl_sys::CL_INVALID_VALUE;
 use std::sync::Arc;
 
-/// Ids of sub-devices have this bit, so that none is that of a root device.
+/// Bit that is set in the ids of all sub-devices and in no id of a root device.
 pub const ID_BIT: u64 = 1 << 63;
 
 /// A sub-device.
 #[derive(Debug)]
 pub struct SubDevice {
-    /// As contexts, queues and programs know it.
+    /// The device for contexts, queues and programs.
     pub device: Device,
-    /// The vendor's reference.
+    /// The vendor's reference to the sub-device.
     _vendor: vendor::SubDevice,
-    /// What it is a part of, where that is a sub-device too.
+    /// The sub-device that this one is a part of; `None` for a part of a root device.
     _parent: Option<Arc<SubDevice>>,
 }
 
-/// What a partition gives.
+/// The result of a partition.
 #[derive(Debug)]
 pub struct Partition {
-    /// How many parts.
+    /// Number of parts.
     pub count: u32,
-    /// The parts, where ids for them were given.
+    /// The parts; empty if no ids were given for them.
     pub parts: Vec<SubDevice>,
 }
 
@@ -35,7 +35,8 @@ impl Partition {
     /// Partitions a device.
     ///
     /// # Errors
-    /// The vendor's; -30 where the ids are too few or are none of sub-devices.
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if there are fewer ids than parts, or an id is not one of a
+    /// sub-device.
     pub fn new(
         device: Device,
         parent: Option<&Arc<SubDevice>>,
@@ -45,7 +46,7 @@ impl Partition {
         let invalid = ClError(CL_INVALID_VALUE);
         let properties: Vec<isize> = properties
             .iter()
-            // Kinds, counts and domains all fit into 32 bits, and runtimes cut off what doesn't.
+            // Kinds, counts and domains all fit into 32 bits, and runtimes truncate longer values.
             .map(|property| u32::try_from(*property).ok().and_then(|it| isize::try_from(it).ok()))
             .collect::<Option<_>>()
             .ok_or(invalid)?;
@@ -68,7 +69,7 @@ impl Partition {
 }
 
 impl SubDevice {
-    /// What the client is told of it.
+    /// The description for the client.
     #[must_use]
     pub fn describe(&self) -> v1::Device {
         v1::Device { id: self.device.id, info: answers_of(self.device.vendor) }

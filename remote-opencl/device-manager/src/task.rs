@@ -1,30 +1,32 @@
-//! Making tasks of commands that can run: as few as the slots allow, in the order of the commands (B-2, S-7); pure.
+//! Grouping of ready commands into as few tasks as the slots allow, in the order of the commands (B-2, S-7). The
+//! module is pure.
 
 use crate::ready::Command;
 use fpga_core::bitstream::Digest;
 use fpga_core::slots::{Demand, OtherKernels};
 
-/// What a command needs of the slots.
+/// The slot that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// It runs no kernel.
+    /// No slot: the command runs no kernel.
     Nothing,
-    /// A kernel from source: some slot.
+    /// Any slot: the command runs a kernel from source.
     AnySlot,
-    /// A kernel of this bitstream.
+    /// A slot with this bitstream.
     Bitstream(Digest),
 }
 
-/// Commands that start together, once they have their slots.
+/// Commands that start together once their task has its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task<C> {
-    /// In this order.
+    /// The commands in their order.
     pub commands: Vec<Command<C>>,
-    /// What they need.
+    /// The slots that the commands need.
     pub demand: Demand,
 }
 
-/// One task of all commands; or several, in command order, where they need more bitstreams than there are slots.
+/// Makes one task of all commands, or several in the order of the commands if they need more bitstreams than there
+/// are slots.
 pub fn split<C>(commands: Vec<Command<C>>, slots: usize, need: impl Fn(&C) -> Need) -> Vec<Task<C>> {
     let mut tasks = Vec::new();
     let mut part = Part::default();

@@ -1,7 +1,8 @@
-//! Tokens that prove a tenant: a folder with one file for each, its name the tenant's and its content the token, as a
-//! mounted Kubernetes Secret is. Read again when it changes.
+//! Tokens that prove a tenant. A folder has one file for each tenant, with the tenant's name and the token as
+//! content, like a mounted Kubernetes Secret. It is read again when it changes.
 //!
-//! Only digests are kept, and looked up by: how long a comparison takes tells nothing of a token.
+//! Only the digests of tokens are stored and looked up, so the duration of a comparison reveals nothing about a
+//! token.
 
 use crate::dispatcher::Tenant;
 use crate::objects::lock;
@@ -12,9 +13,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Shorter tokens can be guessed.
+/// Minimum length of a token in bytes. Shorter ones can be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
-/// Longest token.
+/// Maximum length of a token in bytes.
 pub const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// The tokens of a folder. Clones share them.
@@ -24,15 +25,15 @@ pub struct Tokens {
     known: Arc<Mutex<HashMap<Digest, Tenant>>>,
 }
 
-/// Why tokens can't be used.
+/// The reason why tokens can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     /// A file can't be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
-        /// Which, or the folder.
+        /// The file or the folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A token is too short or too long.
@@ -42,12 +43,12 @@ pub enum TokensError {
         .path.display()
     )]
     Length {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// How long it is, or more.
+        /// Number of bytes that were read.
         length: usize,
     },
-    /// The name could be mistaken for another kind of tenant.
+    /// The file's name could be that of a user, an address or a certificate.
     #[error("{} is no name of a tenant; a `:` is for users, addresses and certificates", .0.display())]
     Name(PathBuf),
     /// Two tenants have the same token.
@@ -59,14 +60,14 @@ impl Tokens {
     /// Reads the folder.
     ///
     /// # Errors
-    /// [`TokensError`] names the file.
+    /// [`TokensError`], which has the path of the file.
     pub fn read(folder: &Path) -> Result<Self, TokensError> {
         let tokens = Self { folder: folder.to_owned(), known: Arc::default() };
         tokens.reload()?;
         Ok(tokens)
     }
 
-    /// Reads it again; on an error what was known stays. Returns whether something has changed.
+    /// Reads the folder again. Returns whether a token has changed. After an error the previous tokens stay.
     ///
     /// # Errors
     /// [`TokensError`].
@@ -78,7 +79,7 @@ impl Tokens {
         Ok(changed)
     }
 
-    /// Whose token that is.
+    /// The tenant with this token.
     #[must_use]
     pub fn tenant(&self, token: &str) -> Option<Tenant> {
         let token = token.trim();
@@ -88,13 +89,13 @@ impl Tokens {
         lock(&self.known).get(&digest_of(token.as_bytes())).cloned()
     }
 
-    /// How many there are.
+    /// Number of tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         lock(&self.known).len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tokens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -110,7 +111,7 @@ fn read_folder(folder: &Path) -> Result<HashMap<Digest, Tenant>, TokensError> {
     for entry in std::fs::read_dir(folder).map_err(unreadable(folder))? {
         let path = entry.map_err(unreadable(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Kubernetes keeps what is mounted in folders whose names begin with dots.
+        // Kubernetes keeps the content of mounted volumes in folders whose names begin with a dot.
         if name.starts_with('.') || !path.is_file() {
             continue;
         }

@@ -1,8 +1,9 @@
-//! `--trace FILE`: what a run did, as a picture: Chrome's trace format, for `chrome://tracing` or <https://ui.perfetto.dev>.
+//! `--trace FILE`: a timeline in Chrome's trace format, for `chrome://tracing` or <https://ui.perfetto.dev>.
 //!
-//! Of each command the time until it got its slot, in the vendor's queue, on the device, and back to the client; of each
-//! slot who held it and what was loaded. A thread of its own writes; where it can't follow, or the file gets too long,
-//! events are left out and counted, so that tracing never holds up a session.
+//! A command has the time until it got its slot, in the vendor's queue, on the device, and back to the client. A
+//! slot has the tenants that held it and the reconfigurations. A separate thread writes the file. If the thread
+//! can't keep up, or the file gets too long, events are left out and counted, so that tracing never delays a
+//! session.
 
 use crate::clock;
 use crate::dispatcher::{SessionId, SlotIndex, Tenant};
@@ -16,16 +17,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Events that may wait for the file.
+/// Maximum number of entries that wait for the file.
 const MAX_WAITING: usize = 1 << 14;
-/// Longest file, in bytes.
+/// Maximum length of the file in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Rows of sessions and rows of slots, as two processes of the picture.
+/// Process ids in the trace: one has a row for each session, the other a row for each slot.
 const SESSIONS: u32 = 1;
 const SLOTS: u32 = 2;
 
-/// Where events go. Clones go to the same file.
+/// The sending side of a trace. Clones write to the same file.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     writer: Option<Arc<Writer>>,
@@ -38,10 +39,10 @@ struct Writer {
 }
 
 impl Trace {
-    /// A trace into a new file.
+    /// Starts a trace into a new file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn to(path: &Path) -> io::Result<Self> {
         let file = File::create(path)?;
         let (events, receiver) = sync_channel(MAX_WAITING);
@@ -55,13 +56,13 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Whether anything is written.
+    /// Whether events are written.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// A command has ended and its client is told now.
+    /// Records a command that has ended, whose completion is sent to the client now.
     pub fn command(&self, session: SessionId, tenant: &Tenant, ended: &Ended) {
         if !self.is_on() {
             return;
@@ -92,17 +93,17 @@ impl Trace {
         self.say(events);
     }
 
-    /// A slot was held by a task that has just ended.
+    /// Records that a task has just released a slot, which it had held for `held`.
     pub fn slot_used(&self, slot: SlotIndex, what: &str, tenant: &Tenant, held: Duration) {
         self.slot(slot, what, held, &json!({"tenant": tenant.as_str()}));
     }
 
-    /// A slot has just been loaded.
+    /// Records a reconfiguration that has just ended.
     pub fn reconfigured(&self, slot: SlotIndex, what: &str, took: Duration) {
         self.slot(slot, "reconfiguration", took, &json!({"bitstream": what}));
     }
 
-    /// How many commands and uses of slots were left out.
+    /// Number of commands and uses of slots that were left out.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.left_out.load(Ordering::Relaxed))
@@ -137,7 +138,7 @@ fn micros(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// The format's array needs no end: what was written until the process ends is good.
+/// Writes events until the process ends. The array needs no closing bracket in this format.
 fn write(file: File, events: &Receiver<Vec<Value>>) -> io::Result<()> {
     let mut file = BufWriter::new(file);
     let mut written = 2;

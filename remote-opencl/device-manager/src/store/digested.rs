@@ -1,10 +1,10 @@
-//! Bytes that were hashed.
+//! Bytes with their digest.
 
 use super::{StoreError, digest_of};
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 
-/// A bitstream's bytes with their digest. They are hashed when the value is made, and by nobody afterwards.
+/// A bitstream's bytes with their digest. The bytes are hashed once, when the value is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digested {
     pub(super) digest: Digest,
@@ -12,10 +12,10 @@ pub struct Digested {
 }
 
 impl Digested {
-    /// The bytes that a client announced as `announced`.
+    /// The bytes that a client announced with the digest `announced`.
     ///
     /// # Errors
-    /// [`StoreError::OtherBytes`] if they are not those.
+    /// [`StoreError::OtherBytes`] if they have another digest.
     pub fn announced_as(announced: Digest, bytes: Bytes) -> Result<Self, StoreError> {
         let bitstream = Self::from(bytes);
         let actual = bitstream.digest;

@@ -8,12 +8,12 @@ fn tenant(name: &str) -> Tenant {
     Tenant::new(name)
 }
 
-/// What a client brings as `digest`.
+/// The bitstream that a client sends as `digest`.
 fn brought(digest: Digest, bytes: Bytes) -> Digested {
     Digested::announced_as(digest, bytes).unwrap()
 }
 
-/// The names of the files of bitstreams in a folder.
+/// The files of bitstreams in a folder, sorted.
 fn bitstreams_in(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.retain(|path| path.extension().is_none());
@@ -35,13 +35,14 @@ fn a_tenant_gets_what_it_has_brought_and_what_is_the_operators() {
             (Some(brought(alices, bytes(1, 10))), None)
         );
         assert!([&alice, &bob].iter().all(|tenant| store.get_for(tenant, &operators).is_some()));
-        // Other bytes under the same digest prove nothing.
+        // Other bytes with the same announced digest give no access.
         assert!(Digested::announced_as(alices, bytes(3, 10)).is_err());
         assert_eq!(store.get_for(&bob, &alices), None);
         store.insert_as(brought(alices, bytes(1, 10)), &bob).unwrap();
         assert_eq!((store.get_for(&bob, &alices).is_some(), store.bytes()), (true, 20));
     }
-    // The next manager knows who has brought what; the operator's is everybody's when it is there again.
+    // The next manager knows which tenant has sent a bitstream. The operator's bitstream is for every tenant once
+    // it is stored again.
     let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
     assert!([&alice, &bob].iter().all(|tenant| store.get_for(tenant, &alices).is_some()));
     assert_eq!(store.get_for(&tenant("carol"), &alices), None);
@@ -79,7 +80,7 @@ fn bytes_that_are_not_what_was_announced_are_refused() {
 #[test]
 fn bytes_that_were_hashed_are_stored_without_being_hashed_again() {
     let store = BitstreamStore::in_memory(100);
-    // A digest that no hash of the bytes would give.
+    // A digest that is not the bytes' own.
     let digest = Digest::from_bytes([7; 32]);
     store.insert_as(Digested { digest, bytes: bytes(1, 10) }, &tenant("a")).unwrap();
     assert_eq!(store.get(&digest), Some(bytes(1, 10)));
@@ -107,7 +108,8 @@ fn a_folder_keeps_bitstreams_over_a_restart_and_damaged_ones_are_left_out() {
 fn what_a_crash_left_half_written_is_removed_and_never_taken_for_a_bitstream() {
     let dir = tempfile::tempdir().unwrap();
     let digest = digest_of(&bytes(1, 10));
-    // Torn in the middle of a write: under its temporary name, and, on a file system that loses data, under its own.
+    // A file cut off in the middle of a write: with its temporary name and, as on a file system that loses data,
+    // with its final one.
     fs::write(dir.path().join(format!("{UNFINISHED}x7")), bytes(1, 5)).unwrap();
     fs::write(file_of(dir.path(), &digest), bytes(1, 5)).unwrap();
     let store = BitstreamStore::in_folder(100, dir.path()).unwrap();
