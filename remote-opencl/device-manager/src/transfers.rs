@@ -1,6 +1,7 @@
-//! Data that comes in pieces: chunks are kept as they arrived, without copying, until a message refers to them.
+//! Data that arrives in pieces. Chunks are kept as they arrived, without copying, until a message refers to their
+//! transfer.
 //!
-//! Everything that a peer says of lengths and order is checked; a transfer takes no memory before its bytes come.
+//! Lengths and order are checked against the protocol. A transfer takes no memory before its bytes arrive.
 
 use crate::governor::Hold;
 use crate::quotas::Account;
@@ -12,33 +13,34 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::data::Form;
 use std::collections::HashMap;
 
-/// Most transfers of a session that nothing has referred to yet.
+/// Maximum number of transfers of a session that no message has referred to yet.
 pub const MAX_TRANSFERS: usize = 1024;
 
-/// Chunks that are shorter are put together: each piece takes memory beside its bytes.
+/// Length in bytes below which chunks are joined, since each piece takes memory besides its bytes.
 const SHORT_BYTES: usize = 4 << 10;
 
-/// What short chunks are put together to.
+/// Length in bytes up to which short chunks are joined.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// What a message may have beside the data of its chunk: where it has more, the data is copied out of it.
+/// Maximum number of bytes of a message besides the data of its chunk. If a message has more, the data is copied
+/// out of it.
 const ENVELOPE_BYTES: usize = 256;
 
-/// The transfers of one session that nothing has referred to yet.
+/// The transfers of one session that no message has referred to yet.
 #[derive(Debug, Default)]
 pub struct Transfers {
     open: HashMap<u64, Transfer>,
     bytes: u64,
-    /// What data may be in instead.
+    /// The session's shared memory, which may contain data instead.
     pub segments: Segments,
-    /// Says how long a transfer may be; nobody where nothing bounds it.
+    /// The account with the limit on a transfer's length; `None` for no limit.
     account: Option<Account>,
 }
 
-/// Where the data of a write is.
+/// The place of the data of a write.
 #[derive(Debug)]
 pub enum Source {
-    /// In messages: at least one, none empty.
+    /// In messages: at least one piece, and no piece is empty.
     Pieces(Vec<Bytes>),
     /// In shared memory.
     Shared(Slice),
@@ -49,7 +51,7 @@ struct Transfer {
     length: u64,
     received: u64,
     pieces: Vec<Bytes>,
-    /// Short chunks, in order, after the pieces.
+    /// Short chunks after the pieces, in order.
     block: BytesMut,
     keep: Keep,
 }
@@ -57,59 +59,59 @@ struct Transfer {
 /// Whether the bytes of a transfer are kept.
 #[derive(Debug)]
 enum Keep {
-    /// On this account.
+    /// The bytes are kept, on this account.
     Yes(Option<Hold>),
-    /// It is longer than its tenant may send, or there is no memory for it.
+    /// The bytes are dropped: the transfer is longer than its tenant may send, or there is no memory for it.
     No,
 }
 
-/// Memory for a new transfer.
+/// The memory that was reserved for a new transfer.
 #[derive(Debug)]
 pub enum Reserved {
-    /// As much as [`Transfers::need`] says, on an account where that is anything.
+    /// As much as [`Transfers::need`] returned; `None` if that was zero.
     Held(Option<Hold>),
-    /// There is none.
+    /// No memory is free.
     Refused,
 }
 
 /// The bytes of a message or of a transfer.
 #[derive(Debug, Default)]
 pub struct Data {
-    /// At least one, none empty.
+    /// At least one piece, and no piece is empty.
     pub pieces: Vec<Bytes>,
-    /// What they are held by, beside the message.
+    /// The account of the bytes, unless the message's account has them.
     pub hold: Option<Hold>,
 }
 
-/// How a peer breaks the protocol.
+/// A violation of the protocol by a client, or a refused transfer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// 0 names nothing.
+    /// The id is 0.
     #[error("transfer id 0 is none")]
     Zero,
-    /// A chunk has no bytes or too many.
+    /// A chunk is empty or too long.
     #[error("a chunk has {0} bytes; 1 to {MAX_CHUNK_BYTES} are taken")]
     ChunkSize(usize),
     /// A chunk does not continue its transfer.
     #[error("a chunk of transfer {0} leaves a gap, or says another length than the one before")]
     Order(u64),
-    /// A chunk goes beyond its transfer's end.
+    /// A chunk exceeds the length of its transfer.
     #[error("a chunk goes beyond the end of transfer {0}")]
     TooLong(u64),
-    /// There are [`MAX_TRANSFERS`].
+    /// [`MAX_TRANSFERS`] transfers are open.
     #[error("{MAX_TRANSFERS} transfers are open; refer to some")]
     TooMany,
     /// A message refers to a transfer that is not complete or has another length.
     #[error("transfer {0} is not complete, or has another length")]
     Incomplete(u64),
-    /// The transfer was longer than the tenant may send, or there was no memory for it: its bytes were dropped as they came. Not a breach of the
-    /// protocol.
+    /// The transfer was longer than the tenant may send, or there was no memory for it, so its bytes were dropped
+    /// as they arrived. This is not a violation of the protocol.
     #[error("a transfer is longer than the tenant may send, or there is no memory for it")]
     OverQuota,
-    /// A message says that it has data and has none.
+    /// A message lacks its data.
     #[error("a message lacks its data")]
     Missing,
-    /// A range of shared memory is none.
+    /// A range of shared memory is not valid.
     #[error(transparent)]
     Range(#[from] RangeError),
     /// Inline data is longer than any message.
@@ -118,7 +120,7 @@ pub enum TransferError {
 }
 
 impl Source {
-    /// How many bytes there are.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -127,7 +129,7 @@ impl Source {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the length is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -135,20 +137,20 @@ impl Source {
 }
 
 impl Transfers {
-    /// None; what is in shared memory is in these segments.
+    /// Makes an empty set of transfers. `segments` is the session's shared memory.
     #[must_use]
     pub fn new(segments: Segments, account: Account) -> Self {
         Self { segments, account: Some(account), ..Self::default() }
     }
 
-    /// How many bytes have to be held before this chunk is taken: all of its transfer's with the first chunk, so that a
-    /// transfer that has begun never waits.
+    /// Number of bytes to hold before this chunk is taken. The first chunk needs the memory of the whole transfer,
+    /// so that a transfer that has begun never waits.
     #[must_use]
     pub fn need(&self, chunk: &v1::Chunk) -> u64 {
         if self.open.contains_key(&chunk.transfer) || self.is_over_quota(chunk.length) {
             return 0;
         }
-        // Envelopes of long chunks, or a block that grows.
+        // Memory besides the data: envelopes of long chunks, or a block that grows.
         let beside = (chunk.length / (SHORT_BYTES / ENVELOPE_BYTES) as u64) + (2 * BLOCK_BYTES) as u64;
         chunk.length.saturating_add(beside.min(chunk.length.saturating_add(2 * ENVELOPE_BYTES as u64)))
     }
@@ -157,10 +159,10 @@ impl Transfers {
         self.account.as_ref().is_some_and(|account| length > account.upload_limit())
     }
 
-    /// Takes a chunk that came in a message of `message_bytes`.
+    /// Takes a chunk that arrived in a message of `message_bytes`.
     ///
     /// # Errors
-    /// [`TransferError`]; the session can't go on then.
+    /// [`TransferError`]; the session must end then.
     pub fn chunk(
         &mut self,
         chunk: v1::Chunk,
@@ -205,10 +207,10 @@ impl Transfers {
         Ok(())
     }
 
-    /// Where the bytes for the vendor are.
+    /// The data of a write, for the vendor.
     ///
     /// # Errors
-    /// [`TransferError`]; the session can't go on then.
+    /// [`TransferError`]; the session must end then, except after [`TransferError::OverQuota`].
     pub fn source(&mut self, data: Option<v1::Data>) -> Result<(Source, Option<Hold>), TransferError> {
         match data {
             Some(v1::Data { form: Some(Form::Segment(range)) }) => {
@@ -218,11 +220,11 @@ impl Transfers {
         }
     }
 
-    /// The pieces of what a message has or refers to; at least one, none empty. What is in shared memory is copied:
-    /// these bytes stay as they are.
+    /// The data that a message contains or refers to: at least one piece, and no piece is empty. Data in shared
+    /// memory is copied, so that the client can't change it.
     ///
     /// # Errors
-    /// [`TransferError`]; the session can't go on then.
+    /// [`TransferError`]; the session must end then, except after [`TransferError::OverQuota`].
     pub fn take(&mut self, data: Option<v1::Data>) -> Result<Data, TransferError> {
         let of_message = |bytes| Ok(Data { pieces: vec![bytes], hold: None });
         match data.and_then(|data| data.form) {
@@ -248,7 +250,7 @@ impl Transfers {
         }
     }
 
-    /// Bytes that nothing has referred to yet.
+    /// Number of bytes that no message has referred to yet.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -256,7 +258,7 @@ impl Transfers {
 }
 
 impl Transfer {
-    /// Keeps the data of a chunk, and not much beside it.
+    /// Keeps the data of a chunk, and little memory besides.
     fn keep_piece(&mut self, data: Bytes, message_bytes: usize) {
         if data.len() < SHORT_BYTES {
             self.block.extend_from_slice(&data);
@@ -273,7 +275,7 @@ impl Transfer {
     }
 }
 
-/// The pieces as one.
+/// The pieces as a single one.
 #[must_use]
 pub fn join(mut pieces: Vec<Bytes>) -> Bytes {
     match (pieces.pop(), pieces.is_empty()) {
@@ -286,7 +288,7 @@ pub fn join(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-/// Cuts what goes to the client into chunks of a transfer; slices, no copies.
+/// Splits data for the client into the chunks of a transfer. The chunks are slices, not copies.
 pub fn chunks(transfer: u64, data: &Bytes) -> impl Iterator<Item = v1::Chunk> + '_ {
     let length = data.len() as u64;
     (0..data.len()).step_by(MAX_CHUNK_BYTES).map(move |offset| {

@@ -1,8 +1,8 @@
-//! The vendor's OpenCL runtime behind safe types: handles that release themselves, errors as values.
+//! The vendor's OpenCL runtime behind safe types: handles that release their objects, and errors as values.
 //!
-//! All `unsafe` of the service is below this module. Nothing here knows sessions, tasks or the protocol. The C
-//! functions are looked up by hand with their exact C types: the ready-made wrappers call them through Rust's own
-//! calling convention and pass a wrong array when a program has binaries for several devices.
+//! All `unsafe` code for OpenCL is in this module, which knows no sessions, tasks or protocol. The C functions are
+//! looked up with their exact C types. The existing wrapper crates call them through Rust's own calling convention,
+//! and pass a wrong array when a program has binaries for several devices.
 
 mod api;
 mod callbacks;
@@ -27,15 +27,15 @@ pub use life::{Switched, is_on as objects_are_remembered, switch, switches, turn
 pub use program::Program;
 pub use sub_device::SubDevice;
 
-/// An error code of the OpenCL standard, negative.
+/// A negative error code of OpenCL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("OpenCL error {0}")]
 pub struct ClError(pub i32);
 
-/// What a vendor call gives.
+/// The result of a call to the vendor.
 pub type ClResult<T> = Result<T, ClError>;
 
-/// `CL_SUCCESS` as nothing, anything else as an error.
+/// Turns a status into a result: every status but `CL_SUCCESS` is an error.
 fn check(status: i32) -> ClResult<()> {
     if status == opencl_sys::CL_SUCCESS { Ok(()) } else { Err(ClError(status)) }
 }

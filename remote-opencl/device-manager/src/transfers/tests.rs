@@ -5,7 +5,7 @@ fn chunk(transfer: u64, length: u64, offset: u64, data: &'static [u8]) -> v1::Ch
     v1::Chunk { transfer, length, offset, data: Bytes::from_static(data) }
 }
 
-/// Takes a chunk for which there is memory.
+/// Takes a chunk, with memory reserved for it.
 fn take(transfers: &mut Transfers, chunk: v1::Chunk) -> Result<(), TransferError> {
     let message = chunk.data.len();
     transfers.chunk(chunk, message, Reserved::Held(None))

@@ -1,7 +1,7 @@
-//! The table of C functions of the OpenCL loader, looked up once per process.
+//! The table of the OpenCL loader's C functions, looked up once per process.
 //!
-//! The library is named by `OPENCL_LIBRARY` or is the system's `libOpenCL.so.1`; which vendor stands behind it is the
-//! environment's choice, made before the process started.
+//! The library is the one in `OPENCL_LIBRARY`, or the system's `libOpenCL.so.1`. The environment at the start of
+//! the process decides which vendor the loader loads.
 #![allow(non_snake_case, reason = "the functions keep the names of the standard")]
 
 use super::{ClError, ClResult};
@@ -9,7 +9,7 @@ use opencl_sys::cl_function_types::*;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::OnceLock;
 
-/// Why no OpenCL loader can be used.
+/// The reason why no OpenCL loader can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The library can't be opened.
@@ -33,13 +33,13 @@ macro_rules! functions {
             fn look_up(library: *mut c_void) -> Result<Self, LoadError> {
                 $(
                     let symbol = CString::new(stringify!($name)).unwrap_or_default();
-                    // SAFETY: `library` is a live handle of dlopen, the name ends in NUL.
+                    // SAFETY: `library` is a live handle of dlopen, and the name ends in NUL.
                     let address = unsafe { libc::dlsym(library, symbol.as_ptr()) };
                     if address.is_null() {
                         return Err(LoadError::Lacks(stringify!($name)));
                     }
-                    // SAFETY: the symbol is the standard's function of that name, whose type `$kind` states; a
-                    // pointer that isn't NULL is a `Some` of an optional function.
+                    // SAFETY: the symbol is OpenCL's function of that name, and `$kind` is that function's type. An
+                    // address that is not NULL is the `Some` of an optional function.
                     let $name = unsafe { std::mem::transmute::<*mut c_void, $kind>(address) };
                 )*
                 $(
@@ -128,10 +128,10 @@ functions! {
 
 static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
 
-/// Loads the OpenCL loader if that has not happened yet.
+/// Loads the OpenCL loader, unless it is already loaded.
 ///
 /// # Errors
-/// [`LoadError`], the same one on every call.
+/// [`LoadError`], the same one at every call.
 pub fn load() -> Result<(), LoadError> {
     match API.get_or_init(open) {
         Ok(_) => Ok(()),
@@ -139,7 +139,10 @@ pub fn load() -> Result<(), LoadError> {
     }
 }
 
-/// The functions; an error of the standard where there is no loader.
+/// The table of functions.
+///
+/// # Errors
+/// The code for a missing platform if there is no loader.
 pub(super) fn api() -> ClResult<&'static Api> {
     API.get_or_init(open).as_ref().map_err(|_| ClError(super::info::PLATFORM_NOT_FOUND))
 }
@@ -147,24 +150,24 @@ pub(super) fn api() -> ClResult<&'static Api> {
 fn open() -> Result<Api, LoadError> {
     let name = std::env::var("OPENCL_LIBRARY").unwrap_or_else(|_| "libOpenCL.so.1".to_owned());
     let name = CString::new(name).map_err(|error| LoadError::Open(error.to_string()))?;
-    // SAFETY: the name ends in NUL. The library's initialisers run, as those of any library that is linked.
+    // SAFETY: the name ends in NUL. The library's initialisers run, as those of every linked library do.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
-        // SAFETY: dlerror gives NULL or a text that lives until the next dl* call of this thread.
+        // SAFETY: dlerror returns NULL or a text that lives until the next dl* call of this thread.
         let text = unsafe { libc::dlerror() };
         let text = if text.is_null() {
             "no reason given".to_owned()
         } else {
-            // SAFETY: checked above; it ends in NUL.
+            // SAFETY: the text is not NULL, as checked above, and ends in NUL.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         return Err(LoadError::Open(text));
     }
-    // Never closed: vendor runtimes don't survive it.
+    // The library is never closed, since vendors' runtimes do not survive that.
     Api::look_up(library)
 }
 
-/// Calls a function of the table; `?`-returns an error of the standard where there is none.
+/// Calls a function of the table. Returns `CL_INVALID_OPERATION` from the caller if the loader lacks the function.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let function = $crate::vendor::api::api()?

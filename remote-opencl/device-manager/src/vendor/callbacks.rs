@@ -1,4 +1,4 @@
-//! The vendor's threads calling us back when a command has ended.
+//! Callbacks from the vendor's threads at the end of a command or a buffer.
 
 use super::api::call;
 use super::handles::Handle as _;
@@ -7,12 +7,13 @@ use opencl_sys::{CL_COMPLETE, cl_event, cl_mem};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls `then` with the final status once the event's command has ended: on a thread of the vendor's, or at once.
+/// Calls `then` with the final status once the event's command has ended: on a thread of the vendor, or before this
+/// function returns.
 ///
 /// `then` must not block and must not call the vendor.
 ///
 /// # Errors
-/// The vendor's; `then` is never called then.
+/// The vendor's error; `then` is not called then.
 pub fn on_end<F>(event: &Event, then: F) -> ClResult<()>
 where
     F: FnOnce(i32) + Send + 'static,
@@ -20,7 +21,7 @@ where
     let data = Box::into_raw(Box::new(then));
     let registered = register(event, trampoline::<F>, data.cast());
     if registered.is_err() {
-        // SAFETY: the vendor refused the callback, so nobody else has the box.
+        // SAFETY: the vendor refused the callback, so no other code has the box.
         drop(unsafe { Box::from_raw(data) });
     }
     registered
@@ -31,33 +32,34 @@ fn register(
     function: unsafe extern "C" fn(cl_event, i32, *mut c_void),
     data: *mut c_void,
 ) -> ClResult<()> {
-    // SAFETY: the event is live; the function takes the data that is passed with it.
+    // SAFETY: the event is live, and the function takes the data that is passed with it.
     check(unsafe { call!(clSetEventCallback(event.raw(), CL_COMPLETE, Some(function), data)) })
 }
 
 unsafe extern "C" fn trampoline<F: FnOnce(i32)>(_event: cl_event, status: i32, data: *mut c_void) {
-    // SAFETY: `on_end` made the box for this one call; the standard calls a callback once.
+    // SAFETY: `on_end` made the box for this one call, and OpenCL calls a callback once.
     let then = unsafe { Box::from_raw(data.cast::<F>()) };
-    // A panic must not unwind into the vendor's frames; there is nobody to tell.
+    // A panic must not unwind into the vendor's frames, and there is no caller to report it to.
     let _ = catch_unwind(AssertUnwindSafe(|| then(status)));
 }
 
-/// Calls `then` once the vendor needs nothing of the buffer any more, among that its host memory.
+/// Calls `then` once the vendor no longer needs the buffer or its host memory.
 ///
 /// # Errors
-/// The vendor's; what `then` holds is leaked in that case, since nobody will tell when it may go.
+/// The vendor's error. The values in `then` are leaked in that case, since it is unknown how long the vendor needs
+/// them.
 pub(super) fn on_destroyed<F>(memory: &Memory, then: F) -> ClResult<()>
 where
     F: FnOnce() + Send + 'static,
 {
     let data = Box::into_raw(Box::new(then));
-    // SAFETY: the buffer is live; the function takes the data that is passed with it.
+    // SAFETY: the buffer is live, and the function takes the data that is passed with it.
     check(unsafe { call!(clSetMemObjectDestructorCallback(memory.raw(), Some(destroyed::<F>), data.cast())) })
 }
 
 unsafe extern "C" fn destroyed<F: FnOnce()>(_memory: cl_mem, data: *mut c_void) {
-    // SAFETY: `on_destroyed` made the box for this one call; the standard calls a callback once.
+    // SAFETY: `on_destroyed` made the box for this one call, and OpenCL calls a callback once.
     let then = unsafe { Box::from_raw(data.cast::<F>()) };
-    // A panic must not unwind into the vendor's frames; there is nobody to tell.
+    // A panic must not unwind into the vendor's frames, and there is no caller to report it to.
     let _ = catch_unwind(AssertUnwindSafe(then));
 }

@@ -1,4 +1,4 @@
-//! Commands into a vendor queue: none of these calls waits, and host memory stays alive until its command has ended.
+//! Commands for a vendor's queue. No call waits, and host memory stays alive until its command has ended.
 
 mod enqueued;
 mod host_memory;
@@ -16,7 +16,7 @@ use super::{ClError, ClResult, Event, Kernel, Memory, Queue};
 use opencl_sys::cl_event;
 use std::ptr;
 
-/// Handles of a wait list; the borrow keeps the events alive.
+/// The handles of a wait list. The caller's borrow keeps the events alive.
 pub(super) struct WaitList(Vec<cl_event>);
 
 impl WaitList {
@@ -34,10 +34,11 @@ impl WaitList {
 }
 
 impl Queue {
-    /// Runs a kernel with the arguments that it has now. `global` has 1 to 3 entries, the others as many if any.
+    /// Enqueues a kernel with its current arguments. `global` has 1 to 3 entries, and `offset` and `local` as many
+    /// if given.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn launch(
         &self,
         kernel: &Kernel,
@@ -56,7 +57,7 @@ impl Queue {
         }
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: queue, kernel and events are live; the arrays have `dimensions` entries or are NULL.
+        // SAFETY: queue, kernel and events are live, and the arrays have `dimensions` entries or are NULL.
         let status = unsafe {
             call!(clEnqueueNDRangeKernel(
                 self.raw(),
@@ -73,10 +74,10 @@ impl Queue {
         Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
-    /// Copies between buffers.
+    /// Enqueues a copy between buffers.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn copy(
         &self,
         (source, source_offset): (&Memory, usize),
@@ -86,7 +87,7 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live; the vendor checks the ranges.
+        // SAFETY: all handles are live, and the vendor checks the ranges.
         let status = unsafe {
             call!(clEnqueueCopyBuffer(
                 self.raw(),
@@ -103,10 +104,10 @@ impl Queue {
         Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
-    /// Fills `size` bytes from `offset` with the pattern.
+    /// Enqueues a fill of `size` bytes from `offset` with the pattern.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn fill(
         &self,
         memory: &Memory,
@@ -117,7 +118,7 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live; the pattern is copied before the call returns.
+        // SAFETY: all handles are live, and the pattern is copied before the call returns.
         let status = unsafe {
             call!(clEnqueueFillBuffer(
                 self.raw(),
@@ -134,10 +135,10 @@ impl Queue {
         Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
-    /// A marker: completes with its wait list, or with all before it where that is empty.
+    /// Enqueues a marker. It completes with its wait list, or with all commands before it if the list is empty.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn marker(&self, wait: &[&Event]) -> ClResult<Enqueued> {
         self.mark(wait).map(Enqueued::new)
     }
@@ -152,10 +153,10 @@ impl Queue {
         Event::of_command(event, status)
     }
 
-    /// A barrier: as a marker, and nothing after it in its queue starts before.
+    /// Enqueues a barrier: a marker before which no later command of the queue starts.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn barrier(&self, wait: &[&Event]) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();

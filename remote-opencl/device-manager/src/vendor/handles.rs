@@ -1,4 +1,5 @@
-//! Contexts, queues, buffers and events: each owns one reference of the vendor's object and gives it back when dropped.
+//! Contexts, queues, buffers and events. Each handle owns one reference to the vendor's object and releases it on
+//! drop.
 
 use super::api::call;
 use super::life::{self, Cell, Kind};
@@ -11,7 +12,7 @@ use opencl_sys::{
 use std::ptr;
 use std::sync::Arc;
 
-/// What owns one reference of an object of the vendor's.
+/// An owner of one reference to a vendor's object.
 pub(super) trait Handle {
     /// The vendor's type.
     type Raw;
@@ -19,10 +20,10 @@ pub(super) trait Handle {
     /// Another handle of the same object.
     fn of(cell: Arc<Cell>) -> Self;
 
-    /// What has the object.
+    /// The cell with the object.
     fn cell(&self) -> &Arc<Cell>;
 
-    /// The vendor's handle; live as long as `self`, or NULL where a reconfiguration lost it.
+    /// The vendor's handle: live as long as `self`, or NULL if a reconfiguration has lost the object.
     fn raw(&self) -> Self::Raw;
 }
 
@@ -32,14 +33,14 @@ macro_rules! handle {
         #[derive(Debug)]
         pub struct $name(std::sync::Arc<crate::vendor::life::Cell>);
 
-        // SAFETY: the standard makes all calls on these objects thread-safe (clSetKernelArg, the exception, is for
-        // kernels, whose wrapper wants `&mut`).
+        // SAFETY: OpenCL makes all calls on these objects thread-safe. The exception, clSetKernelArg, is for
+        // kernels, whose wrapper takes `&mut`.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
 
         impl $name {
-            /// Takes over the reference that a creating call gave.
+            /// Takes over the reference that a creating call returned.
             pub(super) fn own(raw: $kind, status: i32) -> ClResult<Self> {
                 check(status)?;
                 if raw.is_null() {
@@ -47,7 +48,7 @@ macro_rules! handle {
                 }
                 Ok(Self(crate::vendor::life::Cell::new(raw, |api, raw| {
                     if let Some(release) = api.$release {
-                        // SAFETY: the reference is the cell's, which gives it back once.
+                        // SAFETY: the reference belongs to the cell, which releases it once.
                         unsafe { release(raw) };
                     }
                 })))
@@ -78,7 +79,7 @@ handle! {
     Context(cl_context) by clReleaseContext
 }
 handle! {
-    /// A command queue; always measures.
+    /// A command queue, with profiling.
     Queue(cl_command_queue) by clReleaseCommandQueue
 }
 handle! {
@@ -86,15 +87,15 @@ handle! {
     Memory(cl_mem) by clReleaseMemObject
 }
 handle! {
-    /// What a command that was enqueued completes.
+    /// The event that completes with an enqueued command.
     Event(cl_event) by clReleaseEvent
 }
 
 impl Context {
-    /// A context over these devices, all of one platform.
+    /// Makes a context of these devices, which are of one platform.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(devices: &[DeviceId]) -> ClResult<Self> {
         let context = Self::own(create_context(devices)?, opencl_sys::CL_SUCCESS)?;
         if let (true, Some(device)) = (life::is_on(), devices.first().copied()) {
@@ -106,10 +107,10 @@ impl Context {
 }
 
 impl Queue {
-    /// A queue for a device of the context, with these properties and profiling.
+    /// Makes a queue for a device of the context, with these properties and profiling.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
         let queue = Self::unremembered(context, device, properties)?;
         let context = context.cell().clone();
@@ -117,18 +118,18 @@ impl Queue {
         Ok(queue)
     }
 
-    /// The same, for a short while.
+    /// Makes a queue for temporary use, which a reconfiguration does not make again.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub(super) fn unremembered(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
         Self::own(create_queue(context.cell(), device, properties)?, opencl_sys::CL_SUCCESS)
     }
 
-    /// Sends what was enqueued to the device.
+    /// Sends the enqueued commands to the device.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn flush(&self) -> ClResult<()> {
         // SAFETY: the queue is live.
         check(unsafe { call!(clFlush(self.raw())) })
@@ -136,10 +137,10 @@ impl Queue {
 }
 
 impl Memory {
-    /// A buffer of `size` bytes; what it holds is anything, also what somebody else left there.
+    /// Makes a buffer of `size` bytes. Its content is undefined and may be another tenant's bytes.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(context: &Context, flags: u64, size: usize) -> ClResult<Self> {
         Self::buffer(context, flags, size, None)
     }
@@ -152,33 +153,34 @@ impl Memory {
         Ok(memory)
     }
 
-    /// A buffer that lies in shared memory, which stays mapped as long as the vendor has the buffer.
+    /// Makes a buffer in shared memory, which stays mapped as long as the vendor has the buffer.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn in_segment(context: &Context, flags: u64, slice: Slice) -> ClResult<Self> {
         let mut status = 0;
         let flags = flags | opencl_sys::CL_MEM_USE_HOST_PTR;
         let (address, size) = (slice.address().cast(), slice.len());
-        // SAFETY: the context is live; the bytes are mapped until the vendor says below that it needs them no more.
+        // SAFETY: the context is live. The bytes stay mapped until the callback below reports that the vendor no
+        // longer needs them.
         let memory = unsafe { call!(clCreateBuffer(context.raw(), flags, size, address, &raw mut status)) };
         let memory = Self::own(memory, status)?;
         super::callbacks::on_destroyed(&memory, move || drop(slice))?;
         Ok(memory)
     }
 
-    /// A buffer with a copy of these bytes.
+    /// Makes a buffer with a copy of these bytes.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn with_contents(context: &Context, flags: u64, bytes: &[u8]) -> ClResult<Self> {
         Self::buffer(context, flags, bytes.len(), Some(bytes))
     }
 
-    /// The region of `size` bytes from `origin` as a buffer of its own.
+    /// Makes a buffer of the region of `size` bytes from `origin`.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn sub(&self, flags: u64, origin: usize, size: usize) -> ClResult<Self> {
         let parent = self.cell().clone();
         let region = Self::own(create_region(&parent, flags, origin, size)?, opencl_sys::CL_SUCCESS)?;
@@ -191,7 +193,7 @@ fn create_context(devices: &[DeviceId]) -> ClResult<cl_context> {
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
     let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
     let mut status = 0;
-    // SAFETY: `raw` has `count` live devices; no callback is passed.
+    // SAFETY: `raw` has `count` live devices, and no callback is passed.
     let context = unsafe {
         call!(clCreateContext(ptr::null(), count, raw.as_ptr(), None, ptr::null_mut(), &raw mut status))
     };
@@ -207,7 +209,7 @@ fn create_queue(context: &Cell, device: DeviceId, properties: u64) -> ClResult<c
     check(status).map(|()| queue)
 }
 
-/// With these bytes, as many as it has, or with whatever is there.
+/// Makes a buffer with `bytes`, whose number must be `size`, or with undefined content.
 fn create_buffer(context: &Cell, flags: u64, size: usize, bytes: Option<&[u8]>) -> ClResult<cl_mem> {
     let mut status = 0;
     let (flags, host) = match bytes {
@@ -217,7 +219,7 @@ fn create_buffer(context: &Cell, flags: u64, size: usize, bytes: Option<&[u8]>) 
         Some(_) => return Err(ClError(opencl_sys::CL_INVALID_VALUE)),
         None => (flags, ptr::null_mut()),
     };
-    // SAFETY: the context is live; the vendor reads `size` bytes, which are there, before the call returns, or none.
+    // SAFETY: the context is live. The vendor reads `size` bytes, which exist, before the call returns, or none.
     let memory = unsafe { call!(clCreateBuffer(context.alive()?, flags, size, host, &raw mut status)) };
     check(status).map(|()| memory)
 }
@@ -225,7 +227,7 @@ fn create_buffer(context: &Cell, flags: u64, size: usize, bytes: Option<&[u8]>) 
 fn create_region(parent: &Cell, flags: u64, origin: usize, size: usize) -> ClResult<cl_mem> {
     let mut status = 0;
     let region = cl_buffer_region { origin, size };
-    // SAFETY: the parent is live, the region is what CL_BUFFER_CREATE_TYPE_REGION wants.
+    // SAFETY: the parent is live, and the region has the type that CL_BUFFER_CREATE_TYPE_REGION takes.
     let memory = unsafe {
         call!(clCreateSubBuffer(
             parent.alive()?,
@@ -246,16 +248,16 @@ impl Event {
         Ok(event)
     }
 
-    /// The execution status: 3 queued … 0 complete, negative failed.
+    /// The execution status: 3 (queued) to 0 (complete); negative if the command failed.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn status(&self) -> ClResult<i32> {
         if let Some(past) = self.cell().past() {
             return Ok(past);
         }
         let mut status: i32 = 0;
-        // SAFETY: the event is live, the answer is an int.
+        // SAFETY: the event is live, and the answer is an int.
         check(unsafe {
             call!(clGetEventInfo(
                 self.raw(),
@@ -268,7 +270,7 @@ impl Event {
         Ok(status)
     }
 
-    /// Whether nothing more will happen to its command.
+    /// Whether the event's command has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.status().is_ok_and(|status| status <= opencl_sys::CL_COMPLETE)
@@ -277,14 +279,14 @@ impl Event {
     /// Blocks until the command has ended.
     ///
     /// # Errors
-    /// The vendor's, among them -14 where the command failed.
+    /// The vendor's error, -14 if the command failed.
     pub fn wait(&self) -> ClResult<()> {
         if let Some(past) = self.cell().past() {
-            // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, as the vendor says it.
+            // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, as the vendor returns for an event that failed.
             return if past < 0 { Err(ClError(-14)) } else { Ok(()) };
         }
         let raw = self.raw();
-        // SAFETY: one live event.
+        // SAFETY: the array has one live event.
         check(unsafe { call!(clWaitForEvents(1, &raw const raw)) })
     }
 }

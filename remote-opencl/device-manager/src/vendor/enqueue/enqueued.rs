@@ -1,4 +1,4 @@
-//! A command that a vendor queue has taken, and the memory of this process that the vendor works on until it has ended.
+//! An enqueued command, and the host memory that the vendor uses until the command has ended.
 
 use crate::segments::Slice;
 use crate::vendor::{ClError, ClResult, Event};
@@ -6,39 +6,40 @@ use bytes::Bytes;
 use std::mem::{forget, take};
 use std::sync::Arc;
 
-/// A command in a vendor queue, with the host memory that it reads or writes.
+/// A command in a vendor's queue, with the host memory that it reads or writes.
 ///
-/// Dropped before its command has ended, it leaks that memory: better than the vendor's threads using freed bytes.
+/// If it is dropped before its command has ended, the memory is leaked, since the vendor's threads may still use
+/// it.
 #[derive(Debug)]
 pub struct Enqueued {
-    /// Completes with the whole command.
+    /// The event that completes with the whole command.
     pub(super) event: Arc<Event>,
-    /// The pieces, where there are several.
+    /// The events of the parts; empty if the command is a single part.
     pub(super) parts: Vec<Event>,
-    /// Set when a later piece was refused after the first had been taken.
+    /// The error if a later part was refused after the first one had been enqueued.
     pub(super) refused: Option<ClError>,
     pub(super) host: Host,
 }
 
-/// The memory of a command, which lives as long as the vendor may use it.
+/// The host memory of a command, which lives as long as the vendor may use it.
 #[derive(Debug)]
 pub(super) enum Host {
     Nothing,
-    /// Read by the vendor.
+    /// The vendor reads these pieces.
     Source {
         #[expect(dead_code, reason = "kept for the vendor, who has its address")]
         pieces: Vec<Bytes>,
     },
-    /// Written by the vendor, one for each piece.
+    /// The vendor writes these targets, one for each part.
     Targets(Vec<Target>),
-    /// Read or written by the vendor, in shared memory.
+    /// The vendor reads or writes this shared memory.
     Shared {
         #[expect(dead_code, reason = "kept for the vendor, who has its address")]
         slice: Slice,
     },
 }
 
-/// Room for `size` bytes, whose length is 0 until they are there.
+/// Room for `size` bytes. The length is 0 until the bytes are written.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) bytes: Vec<u8>,
@@ -50,12 +51,12 @@ impl Enqueued {
         Self::with(event, Host::Nothing)
     }
 
-    /// A command that reads these bytes.
+    /// A command that reads `bytes`.
     pub(in crate::vendor) fn reading(event: Event, bytes: Bytes) -> Self {
         Self::with(event, Host::Source { pieces: vec![bytes] })
     }
 
-    /// A command that writes `size` bytes, for which there is room.
+    /// A command that writes `size` bytes into the capacity of `bytes`.
     pub(in crate::vendor) fn writing(event: Event, bytes: Vec<u8>, size: usize) -> Self {
         Self::with(event, Host::Targets(vec![Target { bytes, size }]))
     }
@@ -69,19 +70,19 @@ impl Enqueued {
         Self { event: Arc::new(event), parts: Vec::new(), refused: None, host }
     }
 
-    /// What completes with the command.
+    /// The event that completes with the whole command.
     #[must_use]
     pub fn event(&self) -> &Arc<Event> {
         &self.event
     }
 
-    /// The events of its pieces, where there are several.
+    /// The events of the parts; empty if the command is a single part.
     #[must_use]
     pub fn parts(&self) -> &[Event] {
         &self.parts
     }
 
-    /// What a piece of a read gave, once and as soon as that piece has completed.
+    /// The bytes that a part of a read has written, once after that part has completed.
     pub fn take_piece(&mut self, index: usize) -> Option<Bytes> {
         let event = if self.parts.is_empty() { &*self.event } else { self.parts.get(index)? };
         if event.status() != Ok(opencl_sys::CL_COMPLETE) {
@@ -90,27 +91,27 @@ impl Enqueued {
         let Host::Targets(targets) = &mut self.host else { return None };
         let target = targets.get_mut(index).filter(|target| target.bytes.capacity() >= target.size)?;
         let mut bytes = take(&mut target.bytes);
-        // SAFETY: the capacity is `size` or more, and the read of this piece, which has completed, wrote as many bytes.
+        // SAFETY: the capacity is at least `size`, and the read of this part has completed and wrote as many bytes.
         unsafe { bytes.set_len(target.size) };
         Some(Bytes::from(bytes))
     }
 
-    /// Whether the vendor has taken all of its pieces.
+    /// Whether the vendor has accepted all parts.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.refused.is_none()
     }
 
-    /// Whether its event is all there is: the command has succeeded when that has.
+    /// Whether the command is a single part, so that its event has the outcome of the command.
     #[must_use]
     pub fn is_one_event(&self) -> bool {
         self.refused.is_none() && self.parts.is_empty()
     }
 
-    /// After the command has ended: whether it ended well.
+    /// The outcome of the command.
     ///
     /// # Errors
-    /// The command's, and -9999 where it has not ended.
+    /// The error of the command; -9999 if it has not ended.
     pub fn outcome(&self) -> ClResult<()> {
         const NOT_ENDED: ClError = ClError(-9999);
         if let Some(error) = self.refused {

@@ -1,5 +1,5 @@
-//! Commands between buffers and the memory of this process: in pieces, as messages bring and take them, or in memory that
-//! is shared with the client.
+//! Commands between buffers and host memory: memory of this process, in the pieces of messages, or memory shared
+//! with the client.
 
 use super::WaitList;
 use super::enqueued::{Enqueued, Host, Target};
@@ -14,10 +14,10 @@ use std::ptr;
 use std::sync::Arc;
 
 impl Queue {
-    /// Writes the pieces one after the other from `offset`.
+    /// Enqueues writes of the pieces, one after another from `offset`.
     ///
     /// # Errors
-    /// The vendor's, if not even the first piece is taken; a later refusal shows in [`Enqueued::outcome`].
+    /// The vendor's error if the first piece is refused. A later refusal is in [`Enqueued::outcome`].
     pub fn write(
         &self,
         memory: &Memory,
@@ -42,10 +42,10 @@ impl Queue {
         self.together(parts, refused, Host::Source { pieces })
     }
 
-    /// Writes from shared memory to `offset`.
+    /// Enqueues a write from shared memory to `offset`.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn write_shared(
         &self,
         memory: &Memory,
@@ -55,8 +55,8 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live. The vendor reads the slice until the event has ended: `Enqueued` keeps it. That
-        // the client may change its bytes meanwhile changes what is written, nothing else.
+        // SAFETY: all handles are live. The vendor reads the slice until the event has ended, and `Enqueued` keeps
+        // the slice. If the client changes its bytes meanwhile, that changes the written data and nothing else.
         let status = unsafe {
             call!(clEnqueueWriteBuffer(
                 self.raw(),
@@ -73,10 +73,10 @@ impl Queue {
         Ok(Enqueued::with(Event::of_command(event, status)?, Host::Shared { slice }))
     }
 
-    /// Reads from `offset` into shared memory, as much as the slice has.
+    /// Enqueues a read from `offset` into the whole slice of shared memory.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn read_shared(
         &self,
         memory: &Memory,
@@ -86,8 +86,8 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live. The vendor writes the slice until the event has ended: `Enqueued` keeps it, and
-        // nobody here has a reference into it.
+        // SAFETY: all handles are live. The vendor writes the slice until the event has ended, `Enqueued` keeps the
+        // slice, and this process has no reference into it.
         let status = unsafe {
             call!(clEnqueueReadBuffer(
                 self.raw(),
@@ -106,7 +106,7 @@ impl Queue {
 
     fn write_piece(&self, memory: &Memory, offset: usize, data: &Bytes, wait: &WaitList) -> ClResult<Event> {
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live. The vendor reads `data` until the event has ended: `Enqueued` keeps it.
+        // SAFETY: all handles are live. The vendor reads `data` until the event has ended, and `Enqueued` keeps it.
         let status = unsafe {
             call!(clEnqueueWriteBuffer(
                 self.raw(),
@@ -123,10 +123,12 @@ impl Queue {
         Event::of_command(event, status)
     }
 
-    /// Reads `size` bytes from `offset` in pieces of up to `piece` bytes, which [`Enqueued::take_piece`] has as they end.
+    /// Enqueues reads of `size` bytes from `offset` in parts of up to `piece` bytes. [`Enqueued::take_piece`]
+    /// returns each part after its end.
     ///
     /// # Errors
-    /// The vendor's, and -6 where there is no memory, if not even the first piece is taken.
+    /// The vendor's error if the first part is refused, and `CL_OUT_OF_HOST_MEMORY` (-6) if there is no memory for
+    /// it. A later refusal is in [`Enqueued::outcome`].
     pub fn read(
         &self,
         memory: &Memory,
@@ -164,8 +166,8 @@ impl Queue {
         let mut bytes: Vec<u8> = Vec::new();
         bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live. The vendor writes `size` bytes, which `bytes` has room for, until the event
-        // has ended: `Enqueued` keeps the allocation, which never moves.
+        // SAFETY: all handles are live. The vendor writes `size` bytes, for which `bytes` has room, until the event
+        // has ended. `Enqueued` keeps the allocation, which never moves.
         let status = unsafe {
             call!(clEnqueueReadBuffer(
                 self.raw(),
@@ -182,7 +184,7 @@ impl Queue {
         Ok((Event::of_command(event, status)?, Target { bytes, size }))
     }
 
-    /// A command of the pieces that were taken, and the reason why the next one was not.
+    /// Makes a command of the enqueued parts. `refused` is the error of the next part, if that one was refused.
     fn together(&self, mut parts: Vec<Event>, refused: Option<ClError>, host: Host) -> ClResult<Enqueued> {
         if let (1, None) = (parts.len(), refused)
             && let Some(event) = parts.pop()
@@ -196,7 +198,7 @@ impl Queue {
         match self.mark(&all) {
             Ok(event) => Ok(Enqueued { event: Arc::new(event), parts, refused, host }),
             Err(error) => {
-                // The pieces run: their memory has to outlive them, and nobody will tell when that is.
+                // The parts run, so their memory is leaked: it is unknown when they end.
                 forget(host);
                 Err(error)
             }

@@ -1,4 +1,4 @@
-//! Commands on images. Pixels come and go without gaps: pitches are the vendor's business here.
+//! Commands on images. Pixels in host memory have no gaps, so the pitches are zero and the vendor computes them.
 
 use super::{Enqueued, WaitList};
 use crate::segments::Slice;
@@ -11,10 +11,10 @@ use opencl_sys::CL_FALSE;
 use std::ptr;
 
 impl Queue {
-    /// Writes a region; there must be as many pixels as it has, which the caller has checked.
+    /// Enqueues a write of a region. The caller has checked that `pixels` has the region's bytes.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn write_image(
         &self,
         image: &Memory,
@@ -28,10 +28,10 @@ impl Queue {
         Ok(Enqueued::reading(event, pixels))
     }
 
-    /// As [`Self::write_image`], from shared memory.
+    /// Enqueues a write of a region from shared memory. The caller has checked that `slice` has the region's bytes.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn write_image_shared(
         &self,
         image: &Memory,
@@ -56,7 +56,7 @@ impl Queue {
     ) -> ClResult<Event> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        // SAFETY: all handles are live, and the arrays have three entries. The caller promises the rest.
         let status = unsafe {
             call!(clEnqueueWriteImage(
                 self.raw(),
@@ -75,10 +75,11 @@ impl Queue {
         Event::of_command(event, status)
     }
 
-    /// Reads a region of so many bytes, which the caller has reckoned; [`Enqueued::take_piece`] 0 has them all.
+    /// Enqueues a read of a region with `size` bytes, as the caller has computed. [`Enqueued::take_piece`] with
+    /// index 0 returns them.
     ///
     /// # Errors
-    /// The vendor's, and -6 where there is no memory.
+    /// The vendor's error; `CL_OUT_OF_HOST_MEMORY` (-6) if there is no memory.
     pub fn read_image(
         &self,
         image: &Memory,
@@ -94,10 +95,10 @@ impl Queue {
         Ok(Enqueued::writing(event, bytes, size))
     }
 
-    /// As [`Self::read_image`], into shared memory of the region's size.
+    /// Enqueues a read of a region into shared memory. The caller has checked that `slice` has room for the region.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn read_image_shared(
         &self,
         image: &Memory,
@@ -122,7 +123,7 @@ impl Queue {
     ) -> ClResult<Event> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        // SAFETY: all handles are live, and the arrays have three entries. The caller promises the rest.
         let status = unsafe {
             call!(clEnqueueReadImage(
                 self.raw(),
@@ -141,10 +142,10 @@ impl Queue {
         Event::of_command(event, status)
     }
 
-    /// Copies a region to where `target_origin` says.
+    /// Enqueues a copy of a region to `target_origin` of another image.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn copy_image(
         &self,
         source: &Memory,
@@ -155,7 +156,7 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the vendor checks the regions.
+        // SAFETY: all handles are live, the arrays have three entries, and the vendor checks the regions.
         let status = unsafe {
             call!(clEnqueueCopyImage(
                 self.raw(),
@@ -172,10 +173,10 @@ impl Queue {
         Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
-    /// Fills a region with a colour.
+    /// Enqueues a fill of a region with a colour.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn fill_image(
         &self,
         image: &Memory,
@@ -183,14 +184,14 @@ impl Queue {
         region: Region,
         wait: &[&Event],
     ) -> ClResult<Enqueued> {
-        /// As four floats or integers lie.
+        /// A colour with the alignment of four floats or integers.
         #[repr(align(16))]
         struct Color([u8; 16]);
         let color = Color(*color);
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the colour has the longest form there is and is
-        // copied before the call returns.
+        // SAFETY: all handles are live, and the arrays have three entries. The colour has the longest form of all,
+        // and is copied before the call returns.
         let status = unsafe {
             call!(clEnqueueFillImage(
                 self.raw(),
@@ -206,10 +207,10 @@ impl Queue {
         Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
-    /// Copies a region to a buffer from `offset` on.
+    /// Enqueues a copy of a region to a buffer, from `offset` on.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn copy_image_to_buffer(
         &self,
         image: &Memory,
@@ -219,7 +220,7 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the vendor checks the ranges.
+        // SAFETY: all handles are live, the arrays have three entries, and the vendor checks the ranges.
         let status = unsafe {
             call!(clEnqueueCopyImageToBuffer(
                 self.raw(),
@@ -236,10 +237,10 @@ impl Queue {
         Ok(Enqueued::new(Event::of_command(event, status)?))
     }
 
-    /// Copies from a buffer, from `offset` on, to a region.
+    /// Enqueues a copy from a buffer, from `offset` on, to a region.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn copy_buffer_to_image(
         &self,
         (buffer, offset): (&Memory, usize),
@@ -249,7 +250,7 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the vendor checks the ranges.
+        // SAFETY: all handles are live, the arrays have three entries, and the vendor checks the ranges.
         let status = unsafe {
             call!(clEnqueueCopyBufferToImage(
                 self.raw(),

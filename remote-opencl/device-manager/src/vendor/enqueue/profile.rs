@@ -1,4 +1,4 @@
-//! When a command was queued, submitted, started and ended, by the vendor's measurement.
+//! The times when a command was queued, submitted, started and ended, as the vendor measured them.
 
 use crate::vendor::api::call;
 use crate::vendor::handles::Handle as _;
@@ -10,22 +10,23 @@ use opencl_sys::{
 use std::ptr;
 use std::time::Duration;
 
-/// Moments of a command on the vendor's clock, in ns.
+/// The times of a command on the vendor's clock, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Enqueued.
+    /// The command was enqueued.
     pub queued: u64,
-    /// Given to the device.
+    /// The command was given to the device.
     pub submitted: u64,
-    /// Started.
+    /// The command started.
     pub started: u64,
-    /// Ended.
+    /// The command ended.
     pub ended: u64,
 }
 
 impl Profile {
-    /// Some runtimes leave the first moments of commands without work, such as markers, at 0: these were queued when they
-    /// started, or the time between would be that since the machine's start.
+    /// Replaces the first times if they are not plausible. Some runtimes leave them at 0 for commands without work,
+    /// such as markers. The start then counts as the time of queueing, since the difference would otherwise be the
+    /// uptime of the node.
     fn plausible(self) -> Self {
         if self.queued != 0 && self.queued <= self.started {
             return self;
@@ -35,7 +36,7 @@ impl Profile {
 }
 
 impl Enqueued {
-    /// The vendor's measurement; nothing where it has none.
+    /// The vendor's measurement; `None` if there is none.
     #[must_use]
     pub fn profile(&self) -> Option<Profile> {
         let first = self.parts.first().unwrap_or(&self.event);
@@ -49,7 +50,7 @@ impl Enqueued {
         Some(profile.plausible())
     }
 
-    /// How long it ran by the vendor's measurement.
+    /// The duration of the command on the device, as the vendor measured it.
     #[must_use]
     pub fn ran(&self) -> Option<Duration> {
         let started = self.event.moment(CL_PROFILING_COMMAND_START)?;
@@ -61,7 +62,7 @@ impl Event {
     fn moment(&self, param: u32) -> Option<u64> {
         let read = || {
             let mut moment = 0_u64;
-            // SAFETY: the event is live, the answer is a 64-bit number.
+            // SAFETY: the event is live, and the answer is a 64-bit number.
             check(unsafe {
                 call!(clGetEventProfilingInfo(
                     self.raw(),

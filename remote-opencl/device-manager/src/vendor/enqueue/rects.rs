@@ -1,4 +1,4 @@
-//! Commands on rectangles of bytes in buffers. In the memory of this process they lie without gaps.
+//! Commands on rectangles of bytes in buffers. In host memory a rectangle has no gaps.
 
 use super::{Enqueued, WaitList};
 use crate::rects::{Extent, Layout};
@@ -10,22 +10,22 @@ use bytes::Bytes;
 use opencl_sys::CL_FALSE;
 use std::ptr;
 
-/// A rectangle of a buffer; the layouts of a buffer and an extent are made together, and so fit.
+/// A rectangle of a buffer. A layout is always made together with its extent, and fits it.
 #[derive(Debug, Clone, Copy)]
 pub struct Rect<'a> {
     /// The buffer.
     pub memory: &'a Memory,
-    /// Where in it.
+    /// The position of the rectangle in the buffer.
     pub layout: Layout,
-    /// How large.
+    /// The size of the rectangle.
     pub extent: Extent,
 }
 
 impl Queue {
-    /// Writes a rectangle; there must be as many bytes as it has, which the caller has checked.
+    /// Enqueues a write of a rectangle. The caller has checked that `bytes` has the rectangle's bytes.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn write_rect(&self, rect: Rect<'_>, bytes: Bytes, wait: &[&Event]) -> ClResult<Enqueued> {
         let address = bytes.as_ptr();
         // SAFETY: `bytes` has the rectangle's bytes and is kept until the event has ended.
@@ -33,10 +33,11 @@ impl Queue {
         Ok(Enqueued::reading(event, bytes))
     }
 
-    /// As [`Self::write_rect`], from shared memory.
+    /// Enqueues a write of a rectangle from shared memory. The caller has checked that `slice` has the rectangle's
+    /// bytes.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn write_rect_shared(&self, rect: Rect<'_>, slice: Slice, wait: &[&Event]) -> ClResult<Enqueued> {
         let address = slice.address().cast_const().cast();
         // SAFETY: the slice has the rectangle's bytes and is kept until the event has ended.
@@ -50,7 +51,7 @@ impl Queue {
         let Rect { memory, layout, extent } = rect;
         let (wait, host) = (WaitList::new(wait), Layout::tight(extent));
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        // SAFETY: all handles are live, and the arrays have three entries. The caller promises the rest.
         let status = unsafe {
             call!(clEnqueueWriteBufferRect(
                 self.raw(),
@@ -72,10 +73,10 @@ impl Queue {
         Event::of_command(event, status)
     }
 
-    /// Reads a rectangle; [`Enqueued::take_piece`] 0 has all of it.
+    /// Enqueues a read of a rectangle. [`Enqueued::take_piece`] with index 0 returns all its bytes.
     ///
     /// # Errors
-    /// The vendor's, and -6 where there is no memory.
+    /// The vendor's error; `CL_OUT_OF_HOST_MEMORY` (-6) if there is no memory.
     pub fn read_rect(&self, rect: Rect<'_>, wait: &[&Event]) -> ClResult<Enqueued> {
         let size = rect.extent.bytes;
         let mut bytes: Vec<u8> = Vec::new();
@@ -86,10 +87,11 @@ impl Queue {
         Ok(Enqueued::writing(event, bytes, size))
     }
 
-    /// As [`Self::read_rect`], into shared memory of the rectangle's size.
+    /// Enqueues a read of a rectangle into shared memory. The caller has checked that `slice` has room for the
+    /// rectangle.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn read_rect_shared(&self, rect: Rect<'_>, slice: Slice, wait: &[&Event]) -> ClResult<Enqueued> {
         let address = slice.address().cast();
         // SAFETY: the slice has room for the rectangle and is kept until the event has ended.
@@ -103,7 +105,7 @@ impl Queue {
         let Rect { memory, layout, extent } = rect;
         let (wait, host) = (WaitList::new(wait), Layout::tight(extent));
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries; the rest is the caller's promise.
+        // SAFETY: all handles are live, and the arrays have three entries. The caller promises the rest.
         let status = unsafe {
             call!(clEnqueueReadBufferRect(
                 self.raw(),
@@ -125,10 +127,10 @@ impl Queue {
         Event::of_command(event, status)
     }
 
-    /// Copies a rectangle to another buffer, or elsewhere in the same one.
+    /// Enqueues a copy of a rectangle to another buffer, or to another place in the same one.
     ///
     /// # Errors
-    /// The vendor's, `CL_MEM_COPY_OVERLAP` among them.
+    /// The vendor's error, such as `CL_MEM_COPY_OVERLAP`.
     pub fn copy_rect(
         &self,
         source: Rect<'_>,
@@ -137,7 +139,7 @@ impl Queue {
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();
-        // SAFETY: all handles are live, the arrays have three entries.
+        // SAFETY: all handles are live, and the arrays have three entries.
         let status = unsafe {
             call!(clEnqueueCopyBufferRect(
                 self.raw(),
