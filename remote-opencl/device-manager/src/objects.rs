@@ -272,7 +272,7 @@ impl Queue {
     }
 
     /// Translates the vendor's times to the manager's clock. All commands of the queue use one offset, so durations
-    /// stay exact; the offset changes only when the clocks have drifted by more than [`MAX_CLOCK_DRIFT`].
+    /// stay exact; the offset changes only when the clocks have drifted by more than a millisecond.
     #[must_use]
     pub fn moments(&self, enqueued_at: u64, profile: Profile) -> Moments {
         let measured = enqueued_at.wrapping_sub(profile.queued).cast_signed();

@@ -1,4 +1,4 @@
-//! Images and samplers. What commands do with images is in `enqueue/images.rs`.
+//! Images and samplers. Commands on images are in `enqueue/images.rs`.
 
 use super::api::call;
 use super::handles::{Handle, handle};
@@ -17,10 +17,10 @@ handle! {
     Sampler(cl_sampler) by clReleaseSampler
 }
 
-/// More formats than any runtime has.
+/// Maximum number of formats; no runtime has as many.
 const MAX_FORMATS: u32 = 4096;
 
-/// What a pixel is.
+/// The format of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     /// `cl_channel_order`.
@@ -29,37 +29,38 @@ pub struct Format {
     pub channel_type: u32,
 }
 
-/// What an image is.
+/// The kind and the size of an image.
 #[derive(Debug)]
 pub struct Shape<'a> {
     /// `cl_mem_object_type`.
     pub kind: u32,
-    /// In pixels.
+    /// Width in pixels.
     pub width: usize,
-    /// In pixels.
+    /// Height in pixels.
     pub height: usize,
-    /// In pixels.
+    /// Depth in pixels.
     pub depth: usize,
-    /// Images of an array.
+    /// Number of images in an array.
     pub array_size: usize,
-    /// The buffer whose memory it is, and the distance of its rows there, 0 without gaps.
+    /// The buffer that contains the image, and the distance of its rows there in bytes, 0 without gaps.
     pub buffer: Option<(&'a Memory, usize)>,
 }
 
-/// A part of an image.
+/// A region of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Where it begins.
+    /// The first pixel.
     pub origin: [usize; 3],
-    /// How far it goes.
+    /// The number of pixels in each dimension.
     pub size: [usize; 3],
 }
 
 impl Memory {
-    /// An image; without `pixels`, as many as it has, what it holds is anything.
+    /// Makes an image with `pixels`, which the caller gives for the whole image. Without them the content is
+    /// undefined.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn image(
         context: &Context,
         flags: u64,
@@ -82,7 +83,7 @@ impl Memory {
                 (None, Some(pixels)) => {
                     Kind::Image { context: of.clone(), region: desired.all(), size: pixels.len() }
                 }
-                // What it holds is its buffer's.
+                // The content is that of the image's buffer, or need not be kept.
                 _ => Kind::Other,
             };
             life::remember(image.cell(), kind, move |pixels| desired.create(&of, pixels));
@@ -93,17 +94,17 @@ impl Memory {
     /// Bytes of a pixel of this image.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn element_size(&self) -> ClResult<usize> {
         let bytes = super::info::query(|size, value, needed| {
-            // SAFETY: the image is live; `query` passes valid pointers.
+            // SAFETY: the image is live, and `query` passes valid pointers.
             Ok(unsafe { call!(clGetImageInfo(self.raw(), CL_IMAGE_ELEMENT_SIZE, size, value, needed)) })
         })?;
         usize::try_from(number(&bytes)).map_err(|_| ClError(opencl_sys::CL_OUT_OF_RESOURCES))
     }
 }
 
-/// An image as it is wanted.
+/// The parameters of an image.
 struct Desired {
     flags: u64,
     format: Format,
@@ -114,7 +115,8 @@ struct Desired {
 }
 
 impl Desired {
-    /// All of it, as regions say it: dimensions that it doesn't have are 1, layers are the dimension after its own.
+    /// The region of the whole image. A dimension that the image lacks has the size 1, and the layers of an array
+    /// are the dimension after its last one.
     fn all(&self) -> Region {
         let [width, height, depth] = self.extent.map(|size| size.max(1));
         let layers = self.array_size.max(1);
@@ -152,8 +154,8 @@ impl Desired {
         let flags = if pixels.is_some() { self.flags | opencl_sys::CL_MEM_COPY_HOST_PTR } else { self.flags };
         let host = pixels.map_or(ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut().cast());
         let mut status = 0;
-        // SAFETY: context and buffer are live; format and description are complete. The vendor reads the pixels, of
-        // which the caller gives all, before the call returns.
+        // SAFETY: context and buffer are live, and format and description are complete. The vendor reads the pixels
+        // before the call returns, and the caller gives them for the whole image.
         let image = unsafe {
             call!(clCreateImage(
                 context.alive()?,
@@ -170,7 +172,7 @@ impl Desired {
 
 fn create_sampler(context: &Cell, normalized: bool, addressing: u32, filter: u32) -> ClResult<cl_sampler> {
     let mut status = 0;
-    // SAFETY: the context is live; the rest are numbers.
+    // SAFETY: the context is live, and the other arguments are numbers.
     let sampler = unsafe {
         call!(clCreateSampler(context.alive()?, normalized.into(), addressing, filter, &raw mut status))
     };
@@ -178,10 +180,10 @@ fn create_sampler(context: &Cell, normalized: bool, addressing: u32, filter: u32
 }
 
 impl Sampler {
-    /// A sampler.
+    /// Makes a sampler.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(context: &Context, normalized: bool, addressing: u32, filter: u32) -> ClResult<Self> {
         let of = context.cell().clone();
         let raw = create_sampler(&of, normalized, addressing, filter)?;
@@ -196,10 +198,10 @@ impl Sampler {
 /// The formats of images of this kind (`cl_mem_object_type`).
 ///
 /// # Errors
-/// The vendor's.
+/// The vendor's error.
 pub fn image_formats(context: &Context, flags: u64, kind: u32) -> ClResult<Vec<Format>> {
     let mut count = 0;
-    // SAFETY: the context is live; no array is passed.
+    // SAFETY: the context is live, and no array is passed.
     check(unsafe {
         call!(clGetSupportedImageFormats(context.raw(), flags, kind, 0, ptr::null_mut(), &raw mut count))
     })?;
@@ -207,7 +209,7 @@ pub fn image_formats(context: &Context, flags: u64, kind: u32) -> ClResult<Vec<F
     let mut formats = vec![none; count.min(MAX_FORMATS) as usize];
     if !formats.is_empty() {
         let room = u32::try_from(formats.len()).unwrap_or(0);
-        // SAFETY: as above; the array has room for as many.
+        // SAFETY: as above, and the array has room for `room` formats.
         check(unsafe {
             call!(clGetSupportedImageFormats(
                 context.raw(),

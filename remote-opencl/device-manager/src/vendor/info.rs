@@ -1,4 +1,4 @@
-//! Platforms, devices and their `clGet*Info` answers as raw bytes.
+//! Platforms, devices, and the answers of `clGet*Info` as raw bytes.
 
 use super::api::call;
 use super::{ClResult, check};
@@ -9,18 +9,18 @@ use std::ptr;
 /// `CL_PLATFORM_NOT_FOUND_KHR`.
 pub(super) const PLATFORM_NOT_FOUND: i32 = -1001;
 
-/// Longest answer that is taken; none of the standard's comes near it.
+/// Maximum number of bytes of an answer. No answer that OpenCL defines comes near it.
 const MAX_INFO_BYTES: usize = 1 << 20;
 
-/// A platform of the loader; lives as long as the process.
+/// A platform of the loader. It lives as long as the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformId(cl_platform_id);
 
-/// A device of a platform: one that lives as long as the process, or as its [`super::SubDevice`].
+/// A device of a platform. It lives as long as the process, or as its [`super::SubDevice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceId(pub(super) cl_device_id);
 
-// SAFETY: the standard makes all calls on platforms and devices thread-safe; they are not released while in use.
+// SAFETY: OpenCL makes all calls on platforms and devices thread-safe, and they are not released while in use.
 unsafe impl Send for PlatformId {}
 // SAFETY: as above.
 unsafe impl Sync for PlatformId {}
@@ -32,24 +32,24 @@ unsafe impl Sync for DeviceId {}
 /// All platforms.
 ///
 /// # Errors
-/// The loader's, among them -1001 where there is no platform.
+/// The loader's error, -1001 if there is no platform.
 pub fn platforms() -> ClResult<Vec<PlatformId>> {
     let mut count = 0;
-    // SAFETY: no array is passed, `count` is valid.
+    // SAFETY: no array is passed, and `count` is valid.
     check(unsafe { call!(clGetPlatformIDs(0, ptr::null_mut(), &raw mut count)) })?;
     let mut ids = vec![ptr::null_mut(); count as usize];
-    // SAFETY: `ids` has room for `count`.
+    // SAFETY: `ids` has room for `count` platforms.
     check(unsafe { call!(clGetPlatformIDs(count, ids.as_mut_ptr(), ptr::null_mut())) })?;
     Ok(ids.into_iter().filter(|id| !id.is_null()).map(PlatformId).collect())
 }
 
-/// All devices of a platform.
+/// All devices of a platform; empty if it has none.
 ///
 /// # Errors
-/// The vendor's.
+/// The vendor's error.
 pub fn devices(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
     let mut count = 0;
-    // SAFETY: the platform is live, no array is passed, `count` is valid.
+    // SAFETY: the platform is live, no array is passed, and `count` is valid.
     let status =
         unsafe { call!(clGetDeviceIDs(platform.0, CL_DEVICE_TYPE_ALL, 0, ptr::null_mut(), &raw mut count)) };
     if status == opencl_sys::CL_DEVICE_NOT_FOUND {
@@ -57,44 +57,44 @@ pub fn devices(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
     }
     check(status)?;
     let mut ids = vec![ptr::null_mut(); count as usize];
-    // SAFETY: `ids` has room for `count`.
+    // SAFETY: `ids` has room for `count` devices.
     check(unsafe {
         call!(clGetDeviceIDs(platform.0, CL_DEVICE_TYPE_ALL, count, ids.as_mut_ptr(), ptr::null_mut()))
     })?;
     Ok(ids.into_iter().filter(|id| !id.is_null()).map(DeviceId).collect())
 }
 
-/// The answer to a parameter of `clGetPlatformInfo`.
+/// The answer of `clGetPlatformInfo` for a parameter.
 ///
 /// # Errors
-/// The vendor's.
+/// The vendor's error.
 pub fn platform_info(platform: PlatformId, param: u32) -> ClResult<Vec<u8>> {
     query(|size, value, needed| {
-        // SAFETY: the platform is live; `query` passes valid pointers.
+        // SAFETY: the platform is live, and `query` passes valid pointers.
         Ok(unsafe { call!(clGetPlatformInfo(platform.0, param, size, value, needed)) })
     })
 }
 
-/// The answer to a parameter of `clGetDeviceInfo`.
+/// The answer of `clGetDeviceInfo` for a parameter.
 ///
 /// # Errors
-/// The vendor's.
+/// The vendor's error.
 pub fn device_info(device: DeviceId, param: u32) -> ClResult<Vec<u8>> {
     query(|size, value, needed| {
-        // SAFETY: the device is live; `query` passes valid pointers.
+        // SAFETY: the device is live, and `query` passes valid pointers.
         Ok(unsafe { call!(clGetDeviceInfo(device.0, param, size, value, needed)) })
     })
 }
 
 impl DeviceId {
-    /// Whether its kernels run on this machine's processors, and it says so.
+    /// Whether the device's type is CPU, so that its kernels run on this machine's processors.
     #[must_use]
     pub fn is_processors(self) -> bool {
         device_info(self, CL_DEVICE_TYPE).is_ok_and(|kind| number(&kind) & CL_DEVICE_TYPE_CPU != 0)
     }
 }
 
-/// Asks for the length, then for the bytes.
+/// Queries the length of an answer, then its bytes.
 pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<Vec<u8>> {
     let mut needed = 0;
     check(ask(0, ptr::null_mut(), &raw mut needed)?)?;
@@ -105,7 +105,7 @@ pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32
     Ok(value)
 }
 
-/// Asks for a value of fixed size; zero where the vendor has none.
+/// Queries a number; zero if the answer is empty.
 pub(super) fn query_u64(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<u64> {
     let bytes = query(ask)?;
     Ok(number(&bytes))
@@ -119,7 +119,7 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// A C string's bytes as text.
+/// The text of a C string.
 pub(super) fn text(mut bytes: Vec<u8>) -> String {
     if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
         bytes.truncate(end);

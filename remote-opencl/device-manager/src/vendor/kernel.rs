@@ -1,7 +1,8 @@
-//! Kernels: what the vendor tells of them, and arguments that can't smuggle a pointer in.
+//! Kernels: the vendor's descriptions of them, and arguments that can't contain pointers of a client.
 //!
-//! Runtimes tell nothing of the arguments of programs from binaries, and take any 8 bytes for a pointer. What an
-//! argument is, is then learnt by setting it to NULL with telling sizes, which no runtime mistakes.
+//! Runtimes describe no arguments of programs from binaries, and accept any 8 bytes as a pointer. The kind of such
+//! an argument is found by setting it to NULL with several sizes: the accepted sizes identify the kind on every
+//! runtime.
 
 use super::api::call;
 use super::handles::{Handle, handle};
@@ -22,32 +23,33 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 
 handle! {
-    /// The vendor's kernel object alone.
+    /// The vendor's kernel object.
     RawKernel(cl_kernel) by clReleaseKernel
 }
 
-/// More arguments than any kernel has.
+/// Maximum number of arguments; no kernel has as many.
 const MAX_ARGS: u64 = 4096;
 
-/// A kernel and what is known of its arguments.
+/// A kernel and the kinds of its arguments.
 #[derive(Debug)]
 pub struct Kernel {
     raw: RawKernel,
     kinds: Vec<ArgKind>,
-    /// How much local memory it counts for arguments that were set to find out what they are.
+    /// Bytes of local memory that the vendor counts for arguments that were set to find their kinds.
     tried_local: u64,
 }
 
-/// What may be given to an argument.
+/// The kind of value that an argument takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgKind {
     /// Bytes.
     Value,
-    /// Eight bytes: a number, or on a runtime that takes anything for a handle, an image, a sampler, a pipe or a queue.
+    /// Eight bytes: a number, or, on a runtime that accepts any bytes for a handle, an image, a sampler, a pipe or
+    /// a queue.
     Word,
     /// A buffer, or NULL: `__global` and `__constant` pointers.
     Buffer,
-    /// A size: `__local` pointers.
+    /// The size of local memory: `__local` pointers.
     Local,
     /// An image.
     Image,
@@ -55,20 +57,20 @@ pub enum ArgKind {
     Sampler,
     /// A pipe.
     Pipe,
-    /// A queue on the device.
+    /// A queue on a device.
     Queue,
-    /// A handle, and nobody knows of what: an image, a sampler, a pipe or a queue.
+    /// A handle of unknown type: an image, a sampler, a pipe or a queue.
     Handle,
-    /// Something else, or nobody knows.
+    /// Another kind, or an unknown one.
     Unknown,
 }
 
-/// What a vendor tells of a kernel on one device.
+/// The vendor's description of a kernel on one device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkGroupInfo {
-    /// Largest work-group.
+    /// Maximum size of a work-group.
     pub work_group_size: u64,
-    /// What the source requires, or zeros.
+    /// The work-group size that the source requires, or zeros.
     pub compile_work_group_size: Vec<u64>,
     /// Local memory in bytes.
     pub local_mem_size: u64,
@@ -78,7 +80,7 @@ pub struct WorkGroupInfo {
     pub private_mem_size: u64,
 }
 
-/// What a vendor tells of an argument.
+/// The vendor's description of an argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArgInfo {
     /// `cl_kernel_arg_address_qualifier`.
@@ -95,16 +97,16 @@ pub struct ArgInfo {
 
 fn create_kernel(program: &Cell, name: &CStr) -> ClResult<cl_kernel> {
     let mut status = 0;
-    // SAFETY: the program is live, the name ends in NUL.
+    // SAFETY: the program is live, and the name ends in NUL.
     let kernel = unsafe { call!(clCreateKernel(program.alive()?, name.as_ptr(), &raw mut status)) };
     check(status).map(|()| kernel)
 }
 
 impl Kernel {
-    /// The kernel of that name.
+    /// Makes the kernel with this name.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn new(program: &Program, name: &CStr) -> ClResult<Self> {
         let of = program.cell().clone();
         let kernel = Self::learn(create_kernel(&of, name)?)?;
@@ -114,7 +116,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Takes a kernel over and finds out what its arguments are.
+    /// Takes over a kernel, and finds the kinds of its arguments.
     pub(super) fn learn(raw: cl_kernel) -> ClResult<Self> {
         let raw = RawKernel::own(raw, CL_SUCCESS)?;
         let mut kernel = Self { raw, kinds: Vec::new(), tried_local: 0 };
@@ -131,7 +133,7 @@ impl Kernel {
         self.raw.raw()
     }
 
-    /// What each argument is, in order.
+    /// The kinds of the arguments, in order.
     #[must_use]
     pub fn kinds(&self) -> &[ArgKind] {
         &self.kinds
@@ -165,7 +167,8 @@ impl Kernel {
             Ok(CL_KERNEL_ARG_ADDRESS_PRIVATE) => return ArgKind::Value,
             _ => {}
         }
-        // Local memory may have any size, a NULL buffer that of a handle only, a value is never NULL.
+        // The runtime accepts any size for local memory, only the size of a handle for a NULL buffer, and never
+        // NULL for a value.
         let odd = self.set(index, 3, ptr::null());
         let handle = self.set(index, size_of::<cl_mem>(), ptr::null());
         match (odd.is_ok(), handle.is_ok()) {
@@ -178,7 +181,8 @@ impl Kernel {
         }
     }
 
-    /// Eight zero bytes are a number, or a handle that most runtimes don't take; PoCL takes it.
+    /// Distinguishes a number from a handle by setting eight zero bytes: most runtimes refuse these for a handle,
+    /// PoCL accepts them.
     fn value_or_handle(&self, index: u32) -> ArgKind {
         let zero = 0_u64;
         match self.set(index, size_of::<u64>(), (&raw const zero).cast()) {
@@ -188,13 +192,14 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument by value.
+    /// Sets an argument to a value.
     ///
     /// # Errors
-    /// The vendor's; -38 or -50 where the argument is a pointer.
+    /// The vendor's error; if the argument takes no value, the code for its kind, such as `CL_INVALID_MEM_OBJECT`
+    /// (-38) or `CL_INVALID_ARG_VALUE` (-50).
     pub fn set_value(&mut self, index: u32, bytes: &[u8]) -> ClResult<()> {
         match self.kind(index)? {
-            // A client that knows nothing of the argument gives a NULL buffer as the zeros that it got.
+            // A client that does not know the kind of the argument sends a NULL buffer as zeros.
             ArgKind::Buffer if bytes == [0; size_of::<cl_mem>()] => self.set(index, bytes.len(), ptr::null()),
             ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
             ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
@@ -207,10 +212,12 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument to a buffer, which the caller keeps until the kernel's launches with it have ended.
+    /// Sets an argument to a buffer. The caller keeps the buffer until the launches of the kernel with it have
+    /// ended.
     ///
     /// # Errors
-    /// The vendor's; -51 or -50 where the argument is no pointer to a buffer.
+    /// The vendor's error; if the argument takes no buffer, the code for its kind, such as `CL_INVALID_ARG_SIZE`
+    /// (-51) or `CL_INVALID_ARG_VALUE` (-50).
     pub fn set_buffer(&mut self, index: u32, memory: &Memory) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Value | ArgKind::Word => Err(ClError(CL_INVALID_ARG_SIZE)),
@@ -225,10 +232,12 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument to an image, which the caller keeps until the kernel's launches with it have ended.
+    /// Sets an argument to an image. The caller keeps the image until the launches of the kernel with it have
+    /// ended.
     ///
     /// # Errors
-    /// The vendor's; -38 where the argument is a pointer, -50 or -51 where it is anything else.
+    /// The vendor's error; if the argument takes no image, the code for its kind, such as `CL_INVALID_MEM_OBJECT`
+    /// (-38) for a pointer.
     pub fn set_image(&mut self, index: u32, image: &Memory) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Buffer | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
@@ -243,10 +252,10 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument to a pipe, which the caller keeps until the kernel's launches with it have ended.
+    /// Sets an argument to a pipe. The caller keeps the pipe until the launches of the kernel with it have ended.
     ///
     /// # Errors
-    /// The vendor's; as [`Self::set_image`].
+    /// The vendor's error; if the argument takes no pipe, the code for its kind, as in [`Self::set_image`].
     pub fn set_pipe(&mut self, index: u32, pipe: &Memory) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
@@ -261,10 +270,11 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument to a queue on the device, which the caller keeps until the kernel's launches with it have ended.
+    /// Sets an argument to a queue on a device. The caller keeps the queue until the launches of the kernel with it
+    /// have ended.
     ///
     /// # Errors
-    /// The vendor's; as [`Self::set_image`].
+    /// The vendor's error; if the argument takes no queue, the code for its kind, as in [`Self::set_image`].
     pub fn set_queue(&mut self, index: u32, queue: &Queue) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
@@ -278,10 +288,11 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument to a sampler, which the caller keeps until the kernel's launches with it have ended.
+    /// Sets an argument to a sampler. The caller keeps the sampler until the launches of the kernel with it have
+    /// ended.
     ///
     /// # Errors
-    /// The vendor's; as [`Self::set_image`].
+    /// The vendor's error; if the argument takes no sampler, the code for its kind, as in [`Self::set_image`].
     pub fn set_sampler(&mut self, index: u32, sampler: &Sampler) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
@@ -295,10 +306,10 @@ impl Kernel {
         }
     }
 
-    /// Sets an argument to local memory of that size, or to a NULL buffer.
+    /// Sets an argument to `size` bytes of local memory, or to a NULL buffer.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error; if the argument takes neither, the code for its kind.
     pub fn set_null(&mut self, index: u32, size: usize) -> ClResult<()> {
         match self.kind(index)? {
             ArgKind::Value | ArgKind::Word | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
@@ -315,33 +326,33 @@ impl Kernel {
         self.kinds.get(index as usize).copied().ok_or(ClError(opencl_sys::CL_INVALID_ARG_INDEX))
     }
 
-    /// The kernel's arguments are set by its owner alone: at creation, then through `&mut`.
+    /// Sets an argument. Only the kernel's owner calls this: at creation, and later through `&mut`.
     fn set(&self, index: u32, size: usize, value: *const c_void) -> ClResult<()> {
-        // SAFETY: the kernel is live; `value` is NULL or has `size` bytes, which the vendor copies. They are taken for
-        // a handle only where the callers above have put a live one.
+        // SAFETY: the kernel is live, and `value` is NULL or has `size` bytes, which the vendor copies. The vendor
+        // takes them for a handle only if a caller above has put a live handle there.
         check(unsafe { call!(clSetKernelArg(self.raw(), index, size, value)) })
     }
 
     /// The kernel's name.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn name(&self) -> ClResult<String> {
         query(|size, value, needed| self.info(CL_KERNEL_FUNCTION_NAME, size, value, needed)).map(text)
     }
 
-    /// Its attributes, as in the source.
+    /// The kernel's attributes, as in the source.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn attributes(&self) -> ClResult<String> {
         query(|size, value, needed| self.info(CL_KERNEL_ATTRIBUTES, size, value, needed)).map(text)
     }
 
-    /// What the vendor tells of an argument.
+    /// The vendor's description of an argument.
     ///
     /// # Errors
-    /// -19 where it tells nothing, as of programs from binaries.
+    /// The vendor's error, -19 if there is no description, as for programs from binaries.
     pub fn arg_info(&self, index: u32) -> ClResult<ArgInfo> {
         let word = |param| query_u64(|size, value, needed| self.arg(index, param, size, value, needed));
         let name = |param| query(|size, value, needed| self.arg(index, param, size, value, needed)).map(text);
@@ -355,12 +366,12 @@ impl Kernel {
         })
     }
 
-    /// What the vendor tells of a kernel on a device, before its arguments are set; zeros where it tells nothing.
+    /// The vendor's description of the kernel on a device, before its arguments are set; zeros where there is none.
     #[must_use]
     pub fn work_group_info(&self, device: DeviceId) -> WorkGroupInfo {
         let ask = |param| {
             query(|size, value, needed| {
-                // SAFETY: kernel and device are live; `query` passes valid pointers.
+                // SAFETY: kernel and device are live, and `query` passes valid pointers.
                 Ok(unsafe {
                     call!(clGetKernelWorkGroupInfo(self.raw(), device.0, param, size, value, needed))
                 })
@@ -379,7 +390,7 @@ impl Kernel {
     }
 
     fn info(&self, param: u32, size: usize, value: *mut c_void, needed: *mut usize) -> ClResult<i32> {
-        // SAFETY: the kernel is live; `query` passes valid pointers.
+        // SAFETY: the kernel is live, and `query` passes valid pointers.
         Ok(unsafe { call!(clGetKernelInfo(self.raw(), param, size, value, needed)) })
     }
 
@@ -391,7 +402,7 @@ impl Kernel {
         value: *mut c_void,
         needed: *mut usize,
     ) -> ClResult<i32> {
-        // SAFETY: the kernel is live; `query` passes valid pointers.
+        // SAFETY: the kernel is live, and `query` passes valid pointers.
         Ok(unsafe { call!(clGetKernelArgInfo(self.raw(), index, param, size, value, needed)) })
     }
 }

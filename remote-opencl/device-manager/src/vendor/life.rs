@@ -1,12 +1,13 @@
-//! What becomes of the vendor's objects when a board is reconfigured as a whole (T-2): all of them, contexts included, are
-//! released and made again, and the handles above this module stay what they were.
+//! Object re-creation: when a board is reconfigured as a whole (T-2), all objects of the vendor, contexts included,
+//! are released and made again. The handles above this module stay the same.
 //!
-//! Off (`--reconfiguration partial`) this is nothing but a pointer. On, each object has a recipe: how it was made, and
-//! what was done to it since (programs are built again). Programs of binaries, and their kernels, are made again only while
-//! their image is on the board: making them loads it. Buffers and images are read before and made with what they
-//! held; in between the old ones are overwritten, so that a runtime that gives the same memory again proves nothing.
-//! Events have ended by then and stay as records. What can't be made again is a null handle, which the standard's
-//! errors answer. Who calls [`switch`] sees to it that nobody uses the vendor meanwhile.
+//! Without it (`--reconfiguration partial`) a cell only stores a pointer. With it, each object has a recipe: how it
+//! was made, and the steps that followed, such as builds of a program. Programs of binaries and their kernels are
+//! made again only while their image is on the board, since making them loads the image. The contents of buffers
+//! and images are read before the release and given to the new objects. In between the old contents are
+//! overwritten, so that a runtime which returns the same memory does not hide an error. Events have ended by then
+//! and stay as records. An object that can't be made again becomes a null handle, and calls on it return OpenCL's
+//! error codes. The caller of [`switch`] ensures that no other thread uses the vendor meanwhile.
 
 use super::api::{Api, api, call};
 use super::handles::Handle as _;
@@ -21,20 +22,21 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What the old contents of a buffer become.
+/// Byte that overwrites the old contents of buffers and images.
 const POISON: u8 = 0xA5;
 
-/// How long a context may be held by the vendor's own threads.
+/// Time for which the vendor's own threads may hold a context.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Most things done to one object that are done again: the latest builds of a program count.
+/// Maximum number of steps that are repeated for one object. The latest ones count.
 const MAX_STEPS: usize = 64;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static SWITCHES: AtomicU64 = AtomicU64::new(0);
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 static LIVES: Mutex<BTreeMap<u64, Arc<Life>>> = Mutex::new(BTreeMap::new());
-/// Which object, counted in a switch, is not made again, and from which switch on: for tests. Negative: none.
+/// For tests: the number of the object in a switch that is not made again, or a negative number, and the first
+/// switch in which this applies.
 static FAILS_AT: AtomicI64 = AtomicI64::new(-1);
 static FAILS_FROM: AtomicU64 = AtomicU64::new(0);
 
@@ -46,13 +48,13 @@ type Step = Box<dyn Fn(*mut c_void) -> ClResult<()> + Send + Sync>;
 pub struct Cell {
     raw: AtomicPtr<c_void>,
     release: Release,
-    /// 0 where it is not made again.
+    /// The key of the object's recipe; 0 if the object is not made again.
     id: AtomicU64,
-    /// What an event had come to.
+    /// The final status of an event that is only a record.
     past: AtomicI32,
 }
 
-/// How an object is made again.
+/// The recipe of an object.
 struct Life {
     cell: Weak<Cell>,
     kind: Kind,
@@ -60,64 +62,64 @@ struct Life {
     steps: Mutex<Vec<Step>>,
 }
 
-/// What a switch does with an object.
+/// How a switch treats an object.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    /// It holds others; `device` is one of it.
+    /// A context is made again before its objects.
     Context {
-        /// For a queue in it.
+        /// A device of the context, for a temporary queue.
         device: DeviceId,
     },
-    /// It becomes a record.
+    /// An event becomes a record.
     Event,
-    /// Its bytes are kept.
+    /// A buffer keeps its bytes.
     Buffer {
-        /// Where it is.
+        /// The buffer's context.
         context: Arc<Cell>,
-        /// How many.
+        /// Size in bytes.
         size: usize,
     },
-    /// Its pixels are kept.
+    /// An image keeps its pixels.
     Image {
-        /// Where it is.
+        /// The image's context.
         context: Arc<Cell>,
-        /// All of them.
+        /// The region of the whole image.
         region: Region,
-        /// As bytes.
+        /// Size of the pixels in bytes.
         size: usize,
     },
-    /// It is built again, where sources can include nothing.
+    /// A program is built again, confined so that its sources can include no files.
     Program {
-        /// It is made of one of these; empty where it is of no image.
+        /// The images that contain the program; empty if it is not from binaries.
         images: Vec<Digest>,
     },
-    /// It is made again where its program is.
+    /// A kernel is made again if its program is.
     Kernel {
-        /// That.
+        /// The kernel's program.
         program: Arc<Cell>,
     },
-    /// It is made again.
+    /// Another object is made again.
     Other,
 }
 
-/// What a switch came to.
+/// The counts of a switch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Switched {
     /// Contexts that were destroyed.
     pub contexts: u64,
-    /// Contexts that something of the vendor's own still holds.
+    /// Contexts that the vendor itself still holds.
     pub outlived: u64,
     /// Objects that were made again.
     pub restored: u64,
-    /// Objects that could not be.
+    /// Objects that could not be made again.
     pub lost: u64,
-    /// Those of them that are programs of the image that was to be loaded.
+    /// Lost objects that are programs of the image to be loaded.
     pub failed_loads: u64,
     /// Programs of that image that were made again.
     pub loads: u64,
 }
 
-/// From now on objects can be made again; before any is made.
+/// Records recipes from now on. Call it before any object is made.
 pub fn turn_on() {
     ON.store(true, Ordering::Relaxed);
     if cfg!(debug_assertions)
@@ -130,13 +132,13 @@ pub fn turn_on() {
     }
 }
 
-/// Whether they can.
+/// Whether recipes are recorded, so that objects can be made again.
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// How many switches there were: what a kernel was given before the last one it has no more.
+/// Number of switches so far. A kernel loses its arguments at each switch.
 #[must_use]
 pub fn switches() -> u64 {
     SWITCHES.load(Ordering::Acquire)
@@ -152,13 +154,13 @@ impl Cell {
         self.raw.load(Ordering::Acquire)
     }
 
-    /// The object, if a reconfiguration has not lost it.
+    /// The object, if no reconfiguration has lost it.
     pub(super) fn alive(&self) -> ClResult<*mut c_void> {
         let raw = self.raw();
         if raw.is_null() { Err(ClError(CL_OUT_OF_RESOURCES)) } else { Ok(raw) }
     }
 
-    /// What an event had come to, if it is but a record.
+    /// The final status of an event, if it is only a record.
     pub(super) fn past(&self) -> Option<i32> {
         self.raw().is_null().then(|| self.past.load(Ordering::Relaxed))
     }
@@ -176,7 +178,7 @@ impl Cell {
 impl Drop for Cell {
     fn drop(&mut self) {
         let id = self.id.load(Ordering::Relaxed);
-        // Dropped after the lock is free: a recipe holds other objects.
+        // The recipe is dropped after the lock is free, since it holds other objects.
         let _life = if id == 0 { None } else { lives().remove(&id) };
         self.release();
     }
@@ -192,7 +194,7 @@ fn lives() -> MutexGuard<'static, BTreeMap<u64, Arc<Life>>> {
     LIVES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How an object is made again: `make` gets what it held, where its kind says that this is kept.
+/// Records the recipe of an object. `make` gets the old content if the object's kind keeps it.
 pub(super) fn remember(
     cell: &Arc<Cell>,
     kind: Kind,
@@ -203,7 +205,7 @@ pub(super) fn remember(
     }
 }
 
-/// An event becomes a record.
+/// Lets a switch turn this event into a record.
 pub(super) fn remember_event(cell: &Arc<Cell>) {
     if is_on() {
         insert(cell, Kind::Event, None);
@@ -217,7 +219,7 @@ fn insert(cell: &Arc<Cell>, kind: Kind, make: Option<Make>) {
     lives().insert(id, Arc::new(life));
 }
 
-/// What has been done to an object, and is done again.
+/// Records a step after the creation of an object, to be repeated after it is made again.
 pub(super) fn and_then(cell: &Arc<Cell>, step: impl Fn(*mut c_void) -> ClResult<()> + Send + Sync + 'static) {
     if !is_on() {
         return;
@@ -232,13 +234,13 @@ pub(super) fn and_then(cell: &Arc<Cell>, step: impl Fn(*mut c_void) -> ClResult<
     }
 }
 
-/// Where programs are built again.
+/// A function that runs its argument confined. Programs are built again in it.
 pub type Confined<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
 
-/// Releases all objects and makes them again, of programs of images those of `images`. Nobody else may use the vendor
-/// meanwhile.
+/// Releases all objects and makes them again. Programs of binaries are made again only if they are of `images`. No
+/// other thread may use the vendor meanwhile.
 pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
-    // As they were made: what an object needs comes before it.
+    // In the order of creation: an object comes after those that it needs.
     let all: Vec<(u64, Arc<Life>)> = lives().iter().map(|(id, life)| (*id, life.clone())).collect();
     let all: Vec<(u64, Arc<Life>, Arc<Cell>)> =
         all.into_iter().filter_map(|(id, life)| life.cell.upgrade().map(|cell| (id, life, cell))).collect();
@@ -246,7 +248,7 @@ pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
     for (_, life, cell) in &all {
         if let Kind::Event = life.kind {
             let event = Event::of(cell.clone());
-            // A command that failed has ended, too.
+            // A failed command has also ended.
             let _ = event.wait();
             let status = event.status().unwrap_or(opencl_sys::CL_COMPLETE);
             cell.past.store(status.min(0), Ordering::Relaxed);
@@ -311,13 +313,14 @@ pub fn switch(images: &[Digest], confined: Confined<'_>) -> Switched {
     switched
 }
 
-/// Passed from a thread to another.
+/// A pointer that is passed from one thread to another.
 struct Raw(*mut c_void);
 
-// SAFETY: the standard's objects may be used by any thread.
+// SAFETY: any thread may use OpenCL's objects.
 unsafe impl Send for Raw {}
 
-/// Makes an object, and does to it what was done to the old one. That succeeded then, so that a failure loses the object.
+/// Makes an object again and repeats its steps. The steps succeeded for the old object, so a failure loses the
+/// object.
 fn again(life: &Life, make: &Make, release: Release) -> ClResult<*mut c_void> {
     let raw = make(None)?;
     let steps = life.steps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,7 +331,7 @@ fn again(life: &Life, make: &Make, release: Release) -> ClResult<*mut c_void> {
     done.map(|()| raw)
 }
 
-/// What buffers and images hold, by their ids; the old ones are overwritten.
+/// The contents of buffers and images, by their ids. Overwrites the old contents.
 fn save(all: &[(u64, Arc<Life>, Arc<Cell>)]) -> HashMap<u64, ClResult<Vec<u8>>> {
     let mut saved = HashMap::new();
     for (_, life, context) in all {
@@ -347,7 +350,7 @@ fn save(all: &[(u64, Arc<Life>, Arc<Cell>)]) -> HashMap<u64, ClResult<Vec<u8>>> 
                 Kind::Image { context: of, region, size } if Arc::ptr_eq(of, context) => {
                     queue.as_ref().map_err(|error| *error).and_then(|queue| {
                         let contents = read(queue.read_image(&memory, *region, *size, &[])?)?;
-                        // Some formats can't be filled so; then a new image is what has to differ.
+                        // Some formats can't be filled with this value. Their old content stays.
                         let _ = queue
                             .fill_image(&memory, &[POISON; 16], *region, &[])
                             .and_then(|fill| fill.event().wait());
@@ -367,7 +370,8 @@ fn read(mut enqueued: super::Enqueued) -> ClResult<Vec<u8>> {
     enqueued.take_piece(0).map(Vec::from).ok_or(ClError(CL_OUT_OF_RESOURCES))
 }
 
-/// Whether the context goes with our reference. The vendor's threads may hold it for a moment after the last command.
+/// Whether this cell has the only reference to the context. The vendor's threads may hold the context for a moment
+/// after the last command.
 fn is_held_by_nobody_else(context: &Cell) -> bool {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -381,7 +385,7 @@ fn is_held_by_nobody_else(context: &Cell) -> bool {
 
 fn references(context: &Cell) -> ClResult<u32> {
     let mut count = 0_u32;
-    // SAFETY: the context is live, the answer is a number of 32 bits.
+    // SAFETY: the context is live, and the answer is a 32-bit number.
     check(unsafe {
         call!(clGetContextInfo(
             context.alive()?,

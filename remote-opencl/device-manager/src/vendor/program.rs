@@ -1,4 +1,4 @@
-//! Programs: from source or binaries, built, and what the vendor tells of them.
+//! Programs from source or binaries, their builds, and the vendor's descriptions of them.
 
 use super::api::call;
 use super::handles::{Handle, handle};
@@ -15,7 +15,7 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::Arc;
 
-/// Largest binary that is taken from the vendor; a guard against a garbage length.
+/// Maximum size in bytes of a binary from the vendor; a guard against an invalid length.
 const MAX_BINARY_BYTES: usize = 1 << 30;
 
 handle! {
@@ -53,7 +53,8 @@ fn create_with_binaries(
         return Err(ClError(opencl_sys::CL_INVALID_VALUE));
     }
     let mut status = 0;
-    // SAFETY: all arrays have `count` entries, each pointer its length; the vendor copies the bytes.
+    // SAFETY: all arrays have `count` entries, and each pointer has as many bytes as its length says. The vendor
+    // copies the bytes.
     let program = unsafe {
         call!(clCreateProgramWithBinary(
             context.alive()?,
@@ -72,7 +73,7 @@ fn create_with_built_in(context: &Cell, devices: &[DeviceId], names: &CStr) -> C
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
     let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
     let mut status = 0;
-    // SAFETY: context and devices are live, the names end in NUL.
+    // SAFETY: context and devices are live, and the names end in NUL.
     let program = unsafe {
         call!(clCreateProgramWithBuiltInKernels(
             context.alive()?,
@@ -89,7 +90,7 @@ fn build(program: cl_program, devices: &[DeviceId], options: &CStr) -> ClResult<
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
     let pointer = if raw.is_empty() { ptr::null() } else { raw.as_ptr() };
     let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
-    // SAFETY: program and devices are live, the options end in NUL, no callback is passed.
+    // SAFETY: program and devices are live, the options end in NUL, and no callback is passed.
     check(unsafe { call!(clBuildProgram(program, count, pointer, options.as_ptr(), None, ptr::null_mut())) })
 }
 
@@ -105,8 +106,8 @@ fn compile(
     let header_count = u32::try_from(headers.len()).map_err(too_many)?;
     let programs = headers.iter().map(|(_, program)| program.alive()).collect::<ClResult<Vec<_>>>()?;
     let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
-    // SAFETY: all programs and devices are live, lists are NULL where they are empty, strings end in NUL, no callback
-    // is passed.
+    // SAFETY: all programs and devices are live, empty lists are NULL, strings end in NUL, and no callback is
+    // passed.
     check(unsafe {
         call!(clCompileProgram(
             program,
@@ -134,8 +135,8 @@ fn link(
     let count = u32::try_from(raw.len()).map_err(too_many)?;
     let input_count = u32::try_from(inputs.len()).map_err(too_many)?;
     let mut status = 0;
-    // SAFETY: context, programs and devices are live, the list of devices is NULL where it is empty, the options end in
-    // NUL, no callback is passed.
+    // SAFETY: context, programs and devices are live, an empty list of devices is NULL, the options end in NUL, and
+    // no callback is passed.
     let program = unsafe {
         call!(clLinkProgram(
             context.alive()?,
@@ -153,10 +154,10 @@ fn link(
 }
 
 impl Program {
-    /// A program from source text.
+    /// Makes a program from source text.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn with_source(context: &Context, source: &[u8]) -> ClResult<Self> {
         let program = Self::own(create_with_source(context.cell(), source)?, opencl_sys::CL_SUCCESS)?;
         if life::is_on() {
@@ -168,8 +169,8 @@ impl Program {
         Ok(program)
     }
 
-    /// A program from one binary for each device, whose digests are `images`: the board has that image then. Also the status
-    /// that the vendor gives to each.
+    /// Makes a program from one binary for each device, which loads the board with the image. `images` are the
+    /// digests of the binaries. Returns the program and the vendor's status of each binary.
     pub fn with_binaries(
         context: &Context,
         images: &[Digest],
@@ -191,25 +192,26 @@ impl Program {
         (program, statuses)
     }
 
-    /// Loads the board with these binaries; nothing else comes of it.
+    /// Loads the board with these binaries, without keeping a program.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn load_binaries(context: &Context, binaries: &[(DeviceId, &[u8])]) -> ClResult<()> {
         let raw = create_with_binaries(context.cell(), binaries, &mut vec![0; binaries.len()])?;
         Self::own(raw, opencl_sys::CL_SUCCESS).map(drop)
     }
 
-    /// Whether the vendor has it: not while another image is on a board that is reconfigured as a whole.
+    /// Whether the vendor has the program. It has not while another image is on a board that is reconfigured as a
+    /// whole.
     #[must_use]
     pub fn is_made(&self) -> bool {
         !self.raw().is_null()
     }
 
-    /// A program of kernels that the devices have built in, by their names, separated by semicolons.
+    /// Makes a program of the devices' built-in kernels. `names` are separated by semicolons.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn with_built_in_kernels(context: &Context, devices: &[DeviceId], names: &CStr) -> ClResult<Self> {
         let raw = create_with_built_in(context.cell(), devices, names)?;
         let program = Self::own(raw, opencl_sys::CL_SUCCESS)?;
@@ -220,11 +222,11 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles and links, on the calling thread, for as long as it takes. No devices: all of the program's. What it
-    /// includes stays for as long as it may be built again.
+    /// Compiles and links on the calling thread, until the build has ended. Without devices it builds for all
+    /// devices of the program. `included` keeps the included files as long as the program may be built again.
     ///
     /// # Errors
-    /// The vendor's, among them -11 where the build fails; the log tells why.
+    /// The vendor's error, -11 if the build fails; the build log has the reason.
     pub fn build(&self, devices: &[DeviceId], options: &CStr, included: Option<Arc<Laid>>) -> ClResult<()> {
         build(self.raw(), devices, options)?;
         let (devices, options) = (devices.to_vec(), options.to_owned());
@@ -235,10 +237,10 @@ impl Program {
         Ok(())
     }
 
-    /// Compiles alone, with these programs as the headers of those names, on the calling thread.
+    /// Compiles without linking, on the calling thread, with these programs as headers.
     ///
     /// # Errors
-    /// The vendor's, among them -15 where that fails; the log tells why.
+    /// The vendor's error, -15 if the compilation fails; the build log has the reason.
     pub fn compile(
         &self,
         devices: &[DeviceId],
@@ -257,7 +259,7 @@ impl Program {
         Ok(())
     }
 
-    /// Links compiled programs, on the calling thread. A program may come of it, with a log, also where that fails.
+    /// Links compiled programs on the calling thread. A failed link may also return a program, which has the log.
     pub fn link(
         context: &Context,
         devices: &[DeviceId],
@@ -284,7 +286,7 @@ impl Program {
     /// `cl_build_status` of a device.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn build_status(&self, device: DeviceId) -> ClResult<i32> {
         let bytes = self.build_info(device, CL_PROGRAM_BUILD_STATUS)?;
         let mut word = [0; 4];
@@ -296,7 +298,7 @@ impl Program {
     /// The build log of a device.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn build_log(&self, device: DeviceId) -> ClResult<String> {
         self.build_info(device, CL_PROGRAM_BUILD_LOG).map(text)
     }
@@ -304,13 +306,14 @@ impl Program {
     /// `cl_program_binary_type` of a device.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn binary_type(&self, device: DeviceId) -> ClResult<u32> {
         let bytes = self.build_info(device, CL_PROGRAM_BINARY_TYPE)?;
         Ok(u32::try_from(number(&bytes)).unwrap_or(0))
     }
 
-    /// Bytes of the program's variables that keep their value between launches; 0 where the vendor doesn't say.
+    /// Bytes of the program's variables that keep their values between launches; 0 if the vendor does not have the
+    /// number.
     #[must_use]
     pub fn global_variable_bytes(&self, device: DeviceId) -> u64 {
         let bytes = self.build_info(device, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE);
@@ -319,36 +322,36 @@ impl Program {
 
     fn build_info(&self, device: DeviceId, param: u32) -> ClResult<Vec<u8>> {
         query(|size, value, needed| {
-            // SAFETY: program and device are live; `query` passes valid pointers.
+            // SAFETY: program and device are live, and `query` passes valid pointers.
             Ok(unsafe { call!(clGetProgramBuildInfo(self.raw(), device.0, param, size, value, needed)) })
         })
     }
 
-    /// How many kernels the built program has.
+    /// Number of kernels of the built program.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn kernel_count(&self) -> ClResult<u64> {
         query_u64(|size, value, needed| {
             let param = opencl_sys::CL_PROGRAM_NUM_KERNELS;
-            // SAFETY: the program is live; `query` passes valid pointers.
+            // SAFETY: the program is live, and `query` passes valid pointers.
             Ok(unsafe { call!(clGetProgramInfo(self.raw(), param, size, value, needed)) })
         })
     }
 
-    /// One of each kernel of the built program.
+    /// One kernel object for each kernel of the built program.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn kernels(&self) -> ClResult<Vec<Kernel>> {
-        // Intel's makes all at once only of a program that is built for all of its devices.
+        // Intel's runtime makes all kernels at once only for a program that is built for all of its devices.
         self.all_kernels().or_else(|error| self.kernels_by_name().map_err(|_| error))
     }
 
     fn kernels_by_name(&self) -> ClResult<Vec<Kernel>> {
         let names = query(|size, value, needed| {
             let param = opencl_sys::CL_PROGRAM_KERNEL_NAMES;
-            // SAFETY: the program is live; `query` passes valid pointers.
+            // SAFETY: the program is live, and `query` passes valid pointers.
             Ok(unsafe { call!(clGetProgramInfo(self.raw(), param, size, value, needed)) })
         })?;
         let names = text(names);
@@ -361,11 +364,11 @@ impl Program {
 
     fn all_kernels(&self) -> ClResult<Vec<Kernel>> {
         let mut count = 0;
-        // SAFETY: the program is live, no array is passed.
+        // SAFETY: the program is live, and no array is passed.
         check(unsafe { call!(clCreateKernelsInProgram(self.raw(), 0, ptr::null_mut(), &raw mut count)) })?;
         let mut raw = vec![ptr::null_mut(); count as usize];
         if count > 0 {
-            // SAFETY: `raw` has room for `count`.
+            // SAFETY: `raw` has room for `count` kernels.
             check(unsafe {
                 call!(clCreateKernelsInProgram(self.raw(), count, raw.as_mut_ptr(), ptr::null_mut()))
             })?;
@@ -373,13 +376,13 @@ impl Program {
         raw.into_iter().map(Kernel::learn).collect()
     }
 
-    /// The binaries, one for each device of the program in its order; empty for a device that has none.
+    /// The binaries of the program's devices, in their order; empty for a device without binary.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn binaries(&self) -> ClResult<Vec<Vec<u8>>> {
         let lengths = query(|size, value, needed| {
-            // SAFETY: the program is live; `query` passes valid pointers.
+            // SAFETY: the program is live, and `query` passes valid pointers.
             Ok(unsafe { call!(clGetProgramInfo(self.raw(), CL_PROGRAM_BINARY_SIZES, size, value, needed)) })
         })?;
         let mut binaries: Vec<Vec<u8>> = Vec::new();
@@ -394,7 +397,7 @@ impl Program {
             .iter_mut()
             .map(|b| if b.is_empty() { ptr::null_mut() } else { b.as_mut_ptr() })
             .collect();
-        // SAFETY: one pointer for each device, NULL or with room for the length that the vendor named.
+        // SAFETY: there is one pointer for each device, NULL or with room for the length that the vendor returned.
         check(unsafe {
             call!(clGetProgramInfo(
                 self.raw(),

@@ -1,7 +1,8 @@
-//! What OpenCL has since 2.0: queues on the device, pipes, sub-groups, programs in an intermediate language.
+//! Functions of OpenCL 2.0 and later: queues on devices, pipes, sub-groups, and programs from an intermediate
+//! language.
 //!
-//! A loader passes calls on through the vendor's table, which ends after 1.2 where the vendor does: none of these is
-//! made for a device of less than the version that brought the function.
+//! A loader calls through the vendor's table, and the table of a vendor of OpenCL 1.2 ends after that version. So
+//! no function is called for a device of an earlier version than the function's.
 
 use super::api::call;
 use super::handles::Handle as _;
@@ -15,11 +16,11 @@ use opencl_sys::{
 };
 use std::ptr;
 
-/// Most sizes that a question about sub-groups has, or an answer to one.
+/// Maximum number of sizes in a query about sub-groups, and in its answer.
 pub const MAX_SIZES: usize = 3;
 
 impl DeviceId {
-    /// `CL_DEVICE_VERSION` as major and minor; (1, 0) where the vendor's text is none.
+    /// Major and minor number of `CL_DEVICE_VERSION`; (1, 0) if the vendor's text is not valid.
     #[must_use]
     pub fn version(self) -> (u32, u32) {
         let said = device_info(self, CL_DEVICE_VERSION).map(text).unwrap_or_default();
@@ -30,25 +31,26 @@ impl DeviceId {
         if self.version() >= version { Ok(()) } else { Err(ClError(CL_INVALID_OPERATION)) }
     }
 
-    /// How large a queue on the device is where nobody says it.
+    /// Size in bytes of a queue on this device if the program requests none.
     #[must_use]
     pub fn preferred_queue_size(self) -> u64 {
         self.number(CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE)
     }
 
-    /// A number that the vendor tells of the device; 0 where it tells none.
+    /// A number from the vendor's description of the device; 0 if there is none.
     fn number(self, param: u32) -> u64 {
         device_info(self, param).map(|bytes| super::info::number(&bytes)).unwrap_or(0)
     }
 }
 
 impl Queue {
-    /// A queue that kernels enqueue to, with these properties (`CL_QUEUE_ON_DEVICE` among them); of its device's preferred
-    /// size where that is 0.
+    /// Makes a queue on the device, to which kernels enqueue. `properties` contain `CL_QUEUE_ON_DEVICE`. A `size`
+    /// of 0 is the device's preferred size.
     ///
     /// # Errors
-    /// The vendor's; -59 where the device knows no such queues, -35 where it has none, or none that large: PoCL ends the
-    /// process then.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device's version has no such queues;
+    /// `CL_INVALID_QUEUE_PROPERTIES` (-35) if the device has none or none of that size, since PoCL ends the process
+    /// then.
     pub fn on_device(context: &Context, device: DeviceId, properties: u64, size: u32) -> ClResult<Self> {
         device.need((2, 0))?;
         let most = device.number(CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
@@ -62,10 +64,10 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Makes this queue, which is one on the device, what `get_default_queue()` gives there.
+    /// Makes this queue, which is on the device, the one that `get_default_queue()` returns there.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device's version is below 2.1.
     pub fn become_default(&self, context: &Context, device: DeviceId) -> ClResult<()> {
         device.need((2, 1))?;
         become_default(context.cell(), device, self.raw())?;
@@ -87,7 +89,7 @@ fn create_on_device(
     }
     list.push(0);
     let mut status = 0;
-    // SAFETY: context and device are live, the list ends with 0.
+    // SAFETY: context and device are live, and the list ends with 0.
     let queue = unsafe {
         call!(clCreateCommandQueueWithProperties(context.alive()?, device.0, list.as_ptr(), &raw mut status))
     };
@@ -95,14 +97,14 @@ fn create_on_device(
 }
 
 fn become_default(context: &Cell, device: DeviceId, queue: cl_command_queue) -> ClResult<()> {
-    // SAFETY: all three are live.
+    // SAFETY: context, device and queue are live.
     check(unsafe { call!(clSetDefaultDeviceCommandQueue(context.alive()?, device.0, queue)) })
 }
 
 fn create_pipe(context: &Cell, packet_size: u32, max_packets: u32) -> ClResult<cl_mem> {
     let mut status = 0;
     let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
-    // SAFETY: the context is live, there are no properties.
+    // SAFETY: the context is live, and no properties are passed.
     let pipe = unsafe {
         call!(clCreatePipe(context.alive()?, flags, packet_size, max_packets, ptr::null(), &raw mut status))
     };
@@ -111,7 +113,7 @@ fn create_pipe(context: &Cell, packet_size: u32, max_packets: u32) -> ClResult<c
 
 fn create_with_il(context: &Cell, il: &[u8]) -> ClResult<cl_program> {
     let mut status = 0;
-    // SAFETY: the context is live; the vendor copies as many bytes as there are.
+    // SAFETY: the context is live, and the vendor copies `il.len()` bytes.
     let program = unsafe {
         call!(clCreateProgramWithIL(context.alive()?, il.as_ptr().cast(), il.len(), &raw mut status))
     };
@@ -119,32 +121,33 @@ fn create_with_il(context: &Cell, il: &[u8]) -> ClResult<cl_program> {
 }
 
 fn set_constant(program: cl_program, id: u32, value: &[u8]) -> ClResult<()> {
-    // SAFETY: the program is live; the vendor reads as many bytes as there are.
+    // SAFETY: the program is live, and the vendor reads `value.len()` bytes.
     check(unsafe {
         call!(clSetProgramSpecializationConstant(program, id, value.len(), value.as_ptr().cast()))
     })
 }
 
 impl Memory {
-    /// A pipe of `max_packets` packets; `device` is one of the context's.
+    /// Makes a pipe of `max_packets` packets. `device` is one of the context's.
     ///
     /// # Errors
-    /// The vendor's; -59 where the device knows no pipes.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the device's version has no pipes.
     pub fn pipe(context: &Context, device: DeviceId, packet_size: u32, max_packets: u32) -> ClResult<Self> {
         device.need((2, 0))?;
         let of = context.cell().clone();
         let pipe = Self::own(create_pipe(&of, packet_size, max_packets)?, opencl_sys::CL_SUCCESS)?;
-        // What is in it is lost.
+        // The pipe's packets are not kept.
         life::remember(pipe.cell(), Kind::Other, move |_| create_pipe(&of, packet_size, max_packets));
         Ok(pipe)
     }
 }
 
 impl Kernel {
-    /// `clGetKernelSubGroupInfo`: the answer, of which no more than `room` bytes are filled.
+    /// The answer of `clGetKernelSubGroupInfo`. At most `room` bytes of it are filled.
     ///
     /// # Errors
-    /// The vendor's; -30 where there are more sizes than a question has.
+    /// The vendor's error; `CL_INVALID_VALUE` (-30) if `input` has more than `MAX_SIZES` sizes;
+    /// `CL_INVALID_OPERATION` (-59) if the device's version is below 2.1.
     pub fn sub_group_info(
         &self,
         device: DeviceId,
@@ -158,7 +161,7 @@ impl Kernel {
         }
         let mut value = vec![0_u8; room.min(MAX_SIZES * size_of::<usize>())];
         let mut needed = 0;
-        // SAFETY: kernel and device are live; both arrays are NULL or as long as said.
+        // SAFETY: kernel and device are live, and both arrays are NULL or have the given length.
         check(unsafe {
             call!(clGetKernelSubGroupInfo(
                 self.raw(),
@@ -177,10 +180,10 @@ impl Kernel {
 }
 
 impl Program {
-    /// A program in an intermediate language.
+    /// Makes a program from an intermediate language.
     ///
     /// # Errors
-    /// The vendor's; -59 where a device of the context takes none.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the version of a device is below 2.1.
     pub fn with_il(context: &Context, devices: &[DeviceId], il: &[u8]) -> ClResult<Self> {
         for device in devices {
             device.need((2, 1))?;
@@ -195,10 +198,10 @@ impl Program {
         Ok(program)
     }
 
-    /// Sets a constant of a program in an intermediate language before it is built for these devices.
+    /// Sets a specialization constant for the next build for these devices.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error; `CL_INVALID_OPERATION` (-59) if the version of a device is below 2.2.
     pub fn set_constant(&self, devices: &[DeviceId], id: u32, value: &[u8]) -> ClResult<()> {
         for device in devices {
             device.need((2, 2))?;
@@ -212,7 +215,7 @@ impl Program {
     }
 }
 
-/// The numbers in `OpenCL 3.0 vendor's text`.
+/// The numbers in a text such as `OpenCL 3.0 PoCL HSTR`.
 fn version_of(said: &str) -> Option<(u32, u32)> {
     let number = said.strip_prefix("OpenCL ")?.split(' ').next()?;
     let (major, minor) = number.split_once('.')?;

@@ -1,4 +1,4 @@
-//! Parts of a device as devices of their own.
+//! Sub-devices: parts of a device that are devices themselves.
 
 use super::api::call;
 use super::handles::{Handle, handle};
@@ -6,7 +6,7 @@ use super::{ClError, ClResult, DeviceId, check};
 use opencl_sys::{CL_SUCCESS, cl_device_id};
 use std::ptr;
 
-/// More parts than any device has.
+/// Maximum number of sub-devices; no device has as many.
 pub const MAX_SUB_DEVICES: u32 = 4096;
 
 handle! {
@@ -15,29 +15,29 @@ handle! {
 }
 
 impl SubDevice {
-    /// The parts that this partition of `device` gives; `properties` without the terminating 0.
+    /// Makes the sub-devices of a partition of `device`. `properties` lack the terminating 0.
     ///
     /// # Errors
-    /// The vendor's.
+    /// The vendor's error.
     pub fn create(device: DeviceId, properties: &[isize]) -> ClResult<Vec<Self>> {
         let count = Self::count(device, properties)?;
         let list = terminated(properties);
         let mut raw = vec![ptr::null_mut(); count as usize];
-        // SAFETY: the device is live, the list ends with 0, `raw` has room for `count`.
+        // SAFETY: the device is live, the list ends with 0, and `raw` has room for `count` devices.
         check(unsafe {
             call!(clCreateSubDevices(device.0, list.as_ptr(), count, raw.as_mut_ptr(), ptr::null_mut()))
         })?;
         raw.into_iter().map(|raw| Self::own(raw, CL_SUCCESS)).collect()
     }
 
-    /// How many parts that would be.
+    /// Number of sub-devices of a partition.
     ///
     /// # Errors
-    /// The vendor's; -18 where they are more than any device has.
+    /// The vendor's error; `CL_DEVICE_PARTITION_FAILED` (-18) if there are more than `MAX_SUB_DEVICES`.
     pub fn count(device: DeviceId, properties: &[isize]) -> ClResult<u32> {
         let list = terminated(properties);
         let mut count = 0;
-        // SAFETY: the device is live, the list ends with 0, no array is passed.
+        // SAFETY: the device is live, the list ends with 0, and no array is passed.
         check(unsafe {
             call!(clCreateSubDevices(device.0, list.as_ptr(), 0, ptr::null_mut(), &raw mut count))
         })?;
@@ -47,7 +47,7 @@ impl SubDevice {
         Ok(count)
     }
 
-    /// As a device, live as long as `self`.
+    /// The device, live as long as `self`.
     #[must_use]
     pub fn id(&self) -> DeviceId {
         DeviceId(self.raw())
@@ -55,6 +55,6 @@ impl SubDevice {
 }
 
 fn terminated(properties: &[isize]) -> Vec<isize> {
-    // Twice: a list of counts that its sender did not end ends all the same.
+    // Two zeros are appended, so that a list of counts whose sender did not terminate it ends too.
     [properties, &[0, 0]].concat()
 }
