@@ -32,8 +32,8 @@ const MAX_WAITING: usize = 64;
 /// Maximum number of kinds of kernels whose durations are remembered.
 const MAX_KINDS: usize = 4096;
 
-/// Stack of the thread. Kernels may use the stack of the thread that they run in; a program's main thread has 8
-/// MiB.
+/// Stack of the thread in bytes. Kernels may use the stack of the thread that they run in; the main thread of a
+/// program has 8 MiB by default.
 const STACK_BYTES: usize = 16 << 20;
 
 /// The helper thread. It starts with the first long task and ends with the last user of this value, or at

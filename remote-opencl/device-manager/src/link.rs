@@ -244,7 +244,7 @@ impl State {
 
 /// Number of received messages if the message is an acknowledgement. Only short messages are decoded.
 fn acknowledged(message: &Bytes) -> Option<u64> {
-    /// Two bytes of tags and lengths, and a number.
+    /// More than the tags, the length and the number of an acknowledgement take.
     const MAX_ACK_BYTES: usize = 16;
     if message.len() > MAX_ACK_BYTES {
         return None;

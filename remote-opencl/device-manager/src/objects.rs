@@ -197,7 +197,7 @@ impl Objects {
     /// Adds an object, or the error of its creation.
     ///
     /// # Errors
-    /// [`AddError`]; the session must end then.
+    /// [`AddError`], if the id is not allowed or there are too many objects; the session must end then.
     pub fn add(&mut self, id: u64, object: Object) -> Result<(), AddError> {
         if id == 0 {
             return Err(AddError::Zero);

@@ -340,8 +340,8 @@ impl<C> Ready<C> {
         }
     }
 
-    /// Removes a forgotten event that has ended. A failed event stays as long as a command that refers to it has
-    /// not begun: a removed event counts as complete.
+    /// Removes a forgotten event that has ended, or that is a user event and in no wait list. A failed event stays
+    /// as long as a command that refers to it has not begun: a removed event counts as complete.
     fn drop_if_over(&mut self, event: EventId) {
         let Some(State { stage, forgotten: true, awaited }) = self.events.get(&event) else { return };
         let over = match stage {

@@ -71,7 +71,7 @@ impl Segments {
     /// Makes a segment of zeros, which keeps its charge. Returns the descriptor for the client.
     ///
     /// # Errors
-    /// [`CreateError`].
+    /// [`CreateError`], if the id or the size is not allowed, or no memory is left.
     pub fn create(&mut self, id: u64, bytes: u64, charge: Option<Charge>) -> Result<OwnedFd, CreateError> {
         if id == 0 || self.by_id.contains_key(&id) {
             return Err(CreateError::Id(id));

@@ -102,7 +102,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_SOURCE_AS_BITSTREAM")]
     source_as_bitstream: bool,
 
-    /// Have the commands of clients on this node travel in shared memory, where they share any.
+    /// Pass the commands of clients on this node through shared memory, if the client shares any.
     #[arg(long, env = "FPGA_COMMAND_RING", default_value = "auto")]
     command_ring: CommandRing,
 
@@ -114,7 +114,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FPGA_BITSTREAMS", value_name = "DIR")]
     bitstreams: Option<PathBuf>,
 
-    /// Folder in which bitstreams that clients bring outlive the manager [default: memory only].
+    /// Folder in which bitstreams that clients send outlive the manager [default: memory only].
     #[arg(long, env = "FPGA_STORE", value_name = "DIR")]
     store: Option<PathBuf>,
 

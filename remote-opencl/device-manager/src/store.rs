@@ -186,7 +186,7 @@ impl BitstreamStore {
     /// Stores `bytes` of the operator, which all tenants may have. Storing the same bytes again takes no more room.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`].
+    /// [`StoreError::TooLarge`] if the bytes exceed the limit of the store.
     pub fn insert(&self, bytes: Bytes) -> Result<Digest, StoreError> {
         self.fits(bytes.len() as u64)?;
         let bitstream = Digested::from(bytes);
@@ -198,7 +198,7 @@ impl BitstreamStore {
     /// Stores a bitstream that a client of `tenant` has sent.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`].
+    /// [`StoreError::TooLarge`] if the bitstream exceeds the limit of the store.
     pub fn insert_as(&self, bitstream: Digested, tenant: &Tenant) -> Result<(), StoreError> {
         self.fits(bitstream.bytes.len() as u64)?;
         self.put(bitstream, &Access::Tenants([tenant.clone()].into()));
@@ -214,7 +214,7 @@ impl BitstreamStore {
     /// Checks that a bitstream of `size` bytes can be stored.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`].
+    /// [`StoreError::TooLarge`] if `size` exceeds the limit of the store.
     pub fn fits(&self, size: u64) -> Result<(), StoreError> {
         if size > self.limit { Err(StoreError::TooLarge { size, limit: self.limit }) } else { Ok(()) }
     }

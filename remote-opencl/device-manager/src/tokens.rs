@@ -60,17 +60,17 @@ impl Tokens {
     /// Reads the folder.
     ///
     /// # Errors
-    /// [`TokensError`], which has the path of the file.
+    /// [`TokensError`], if a file can't be read or is not valid; it has the path of the file.
     pub fn read(folder: &Path) -> Result<Self, TokensError> {
         let tokens = Self { folder: folder.to_owned(), known: Arc::default() };
         tokens.reload()?;
         Ok(tokens)
     }
 
-    /// Reads the folder again. Returns whether a token has changed. After an error the previous tokens stay.
+    /// Reads the folder again. Returns whether a token has changed.
     ///
     /// # Errors
-    /// [`TokensError`].
+    /// [`TokensError`], if a file can't be read or is not valid. The previous tokens stay then.
     pub fn reload(&self) -> Result<bool, TokensError> {
         let new = read_folder(&self.folder)?;
         let mut known = lock(&self.known);

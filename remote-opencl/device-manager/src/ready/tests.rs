@@ -189,7 +189,7 @@ fn setting_a_user_event_looks_at_what_waited_for_it_alone() {
     for user in 0..count {
         ready.create_user_event(EventId(user)).unwrap();
     }
-    // Out-of-order, in-order, and both kinds of fences.
+    // A command of an out-of-order queue and one of an in-order queue for each user event.
     for user in 0..count {
         let waits = out_of_order(count + user, Fence::None, &[user]);
         let queued = item(2 * count + user, 100 + user, &[user]);

@@ -38,7 +38,7 @@ impl Mapping {
     pub(super) fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
         let fd = memfd_create("fpga-segment", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         ftruncate(&fd, i64::try_from(len).map_err(io::Error::other)?)?;
-        // All pages are allocated now, or the call fails. A page that were lacking later would raise a signal.
+        // All pages are allocated now, or the call fails. A page that is missing later would raise a signal.
         fallocate(&fd, FallocateFlags::empty(), 0, i64::try_from(len).map_err(io::Error::other)?)?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;

@@ -83,7 +83,7 @@ impl Memory {
                 (None, Some(pixels)) => {
                     Kind::Image { context: of.clone(), region: desired.all(), size: pixels.len() }
                 }
-                // The content is that of the image's buffer, or need not be kept.
+                // Without pixels the content is that of the image's buffer.
                 _ => Kind::Other,
             };
             life::remember(image.cell(), kind, move |pixels| desired.create(&of, pixels));
