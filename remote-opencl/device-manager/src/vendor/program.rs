@@ -53,8 +53,8 @@ fn create_with_binaries(
         return Err(ClError(opencl_sys::CL_INVALID_VALUE));
     }
     let mut status = 0;
-    // SAFETY: all arrays have `count` entries, and each pointer has as many bytes as its length says. The vendor
-    // copies the bytes.
+    // SAFETY: all arrays have `count` entries, and each length is that of its pointer's bytes, which the vendor
+    // copies.
     let program = unsafe {
         call!(clCreateProgramWithBinary(
             context.alive()?,
