@@ -206,7 +206,12 @@ impl TenantProcessArgs {
         } else {
             let folder = setup.folder.join("includes");
             std::fs::create_dir_all(&folder).context("the tenant's folder")?;
-            let confinement = Confinement::of(&runtime, &folder).unwrap_or_else(|_| Confinement::off());
+            let confinement = match Confinement::of(&runtime, &folder) {
+                Err(error) if setup.common.confine == ConfineBuilds::Required => {
+                    return Err(error).context("--confine-builds required");
+                }
+                confinement => confinement.unwrap_or_else(|_| Confinement::off()),
+            };
             (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
         let listener = confine(&setup, &runtime)?;

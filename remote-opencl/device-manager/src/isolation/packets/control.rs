@@ -70,7 +70,10 @@ impl Control {
     /// # Errors
     /// The socket refuses the timeout.
     pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let timeout = nix::sys::time::TimeVal::new(timeout.as_secs().try_into().unwrap_or(1), 0);
+        let timeout = nix::sys::time::TimeVal::new(
+            timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            timeout.subsec_micros().into(),
+        );
         Ok(nix::sys::socket::setsockopt(&self.0, nix::sys::socket::sockopt::ReceiveTimeout, &timeout)?)
     }
 
