@@ -1,13 +1,15 @@
-//! Which waiting task starts now: the policy chooses between the heads of the sessions (B-2, S-7, T-1).
+//! Decides which waiting task starts next: the policy chooses between the first waiting tasks (heads) of the sessions
+//! (B-2, S-7, T-1).
 //!
-//! A session's own tasks start in the order in which they came. A task that needs slots waits behind those that the
-//! policy puts before it, and while the one whose turn it is can't have all its slots, all that want slots wait; one
-//! that needs none waits only behind its own session's. Of idle slots the one whose bitstream is least likely to be
-//! wanted soon is loaded anew ([`crate::reuse`], S-11). Nothing here runs anything: `submit` and `finish` say what
-//! the caller is to do.
+//! The tasks of one session start in the order of their arrival. A task that needs slots waits behind those that the
+//! policy puts before it. While the chosen task cannot have all its slots, every task that needs slots waits. A task
+//! that needs none waits only for earlier tasks of its own session. A bitstream that is not resident is loaded into
+//! the idle slot whose bitstream is least likely to be wanted soon ([`crate::reuse`], S-11). This module runs
+//! nothing: `submit` and `finish` return the tasks that the caller is to start.
 //!
-//! Running tasks may wait for one that has not started, as a kernel does that writes to a full channel. A session that
-//! makes no progress therefore starts tasks past those that wait: see [`Dispatch::start_stalled`], also for the bound.
+//! A running task may wait for one that has not started, as a kernel does that writes to a full channel. A session
+//! that makes no progress therefore starts tasks past other sessions' waiting tasks: see [`Dispatch::start_stalled`],
+//! also for the bound.
 
 mod charging;
 mod chooser;
@@ -39,21 +41,22 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Dispatch {
     slots: SlotTable,
-    /// How often bitstreams are wanted: by it one is evicted.
+    /// How often each bitstream is wanted; eviction goes by it.
     foresight: Foresight<Digest>,
-    /// Until when the time of each slot has been charged, while it is held.
+    /// The moment up to which the time of each slot has been charged, while the slot is held.
     charged_until: Vec<Duration>,
-    /// The task to which the time of each slot is charged until it ends, since its progress was told.
+    /// The task to which the time of each slot is charged until that task ends; set when the task's progress is
+    /// reported.
     claimed_by: Vec<Option<TaskId>>,
-    /// Counts holds.
+    /// Number of holds so far.
     holds: u64,
     /// The waiting tasks of each session that has any, in the order of arrival.
     waiting: BTreeMap<SessionId, VecDeque<Waiting>>,
-    /// The sessions with waiting tasks by the arrival of their first one. That one always wants slots: one that wants
-    /// none starts when it becomes the first.
+    /// The sessions with waiting tasks, by the arrival of their first one (the head). A head always needs slots: a
+    /// task that needs none starts as soon as it is the first of its session.
     heads: BTreeMap<u64, SessionId>,
     waiting_ids: HashSet<TaskId>,
-    /// Counts arrivals.
+    /// Number of arrivals so far.
     arrivals: u64,
     running: BTreeMap<TaskId, Running>,
     /// The sessions that hold slots.
@@ -75,26 +78,26 @@ struct Running {
     tenant: Tenant,
     slots: Vec<SlotIndex>,
     lanes: Lanes,
-    /// Number of the hold on the first slot; those on the others follow.
+    /// Number of the hold on the first slot; the holds on the other slots follow.
     first_hold: u64,
     kernels: Kernels,
     submitted: Duration,
     started: Duration,
     kind: Option<Kind>,
-    /// Device time by the profile when it started.
+    /// Device time that the profile predicted at the start.
     expected: Option<Duration>,
 }
 
-/// A session that holds slots.
+/// A session whose running tasks hold slots.
 #[derive(Debug, Clone, Copy)]
 struct Holder {
-    /// Its running tasks that hold slots.
+    /// Number of running tasks that hold slots.
     tasks: usize,
-    /// When the last one of those started or ended.
+    /// When one of these tasks last started or ended.
     last_change: Duration,
 }
 
-/// Where the kernels of a running task come from.
+/// The origin of the kernels of a running task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kernels {
     Bitstreams,
@@ -123,25 +126,25 @@ impl Dispatch {
         }
     }
 
-    /// By which rules it chooses; first in, first out at first.
+    /// The rules by which the next task is chosen; first in, first out until [`Self::set_rules`] is called.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         self.chooser.rules()
     }
 
-    /// Chooses by other rules from now on: also between those that wait already.
+    /// Replaces the rules, also for the tasks that wait already. Returns the tasks that may start now.
     pub fn set_rules(&mut self, rules: Rules, now: Duration) -> Vec<Grant> {
         self.chooser.set_rules(rules);
         self.start_waiting(now)
     }
 
-    /// The slots.
+    /// The slot table of the device.
     #[must_use]
     pub fn slots(&self) -> &SlotTable {
         &self.slots
     }
 
-    /// A bitstream is resident from the start; see [`SlotTable::preload`].
+    /// Marks a bitstream as resident from the start; see [`SlotTable::preload`].
     pub fn preload(&mut self, bitstream: Digest) -> Option<SlotIndex> {
         self.slots.preload(bitstream)
     }
@@ -154,22 +157,23 @@ impl Dispatch {
         held || self.waiting.keys().any(|other| *other != session)
     }
 
-    /// How many tasks wait.
+    /// Number of waiting tasks.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting_ids.len()
     }
 
-    /// How many tasks run.
+    /// Number of running tasks.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// A task arrives: it starts at once, or waits until a `finish` or `cancel` grants it.
+    /// Adds a task. The result is its grant if it starts at once, or `None` if it waits until a `finish` or `cancel`
+    /// grants it.
     ///
     /// # Errors
-    /// [`Refusal`], and nothing has changed, if it can never start.
+    /// [`Refusal`] if the task can never start or its id is in use; nothing has changed then.
     pub fn submit(&mut self, request: TaskRequest, now: Duration) -> Result<Option<Grant>, Refusal> {
         let needed = request.demand.slots();
         if needed > self.slots.len() {
@@ -192,7 +196,7 @@ impl Dispatch {
             Err(waiting)
         } else {
             if needed > 0 {
-                // It has no rival, and is on its tenant's account like all others.
+                // The task has no rival, but the choice still keeps its tenant's account.
                 let head = head(session, &waiting, &self.profile);
                 self.chooser.choose(std::iter::once(head), now);
             }
@@ -212,7 +216,7 @@ impl Dispatch {
         }
     }
 
-    /// A granted task has ended: its slots are free for others.
+    /// Ends a granted task and frees its slots. Returns the usage of the slots and the tasks that may start now.
     pub fn finish(&mut self, task: TaskId, now: Duration) -> Finished {
         let Some(running) = self.running.remove(&task) else { return Finished::default() };
         let usage: Vec<SlotUsage> =
@@ -236,7 +240,7 @@ impl Dispatch {
         Finished { usage, grants, task: Some(task) }
     }
 
-    /// What a running task was to load is not loaded: its slots hold nothing.
+    /// Marks the slots of a running task as empty, because the load for that task failed.
     pub fn load_failed(&mut self, task: TaskId) {
         let Some(running) = self.running.get(&task) else { return };
         for slot in &running.slots {
@@ -244,7 +248,8 @@ impl Dispatch {
         }
     }
 
-    /// A session has gone: its waiting tasks are dropped. Its running ones hold their slots until they are finished.
+    /// Drops the waiting tasks of a session that has ended. Its running tasks hold their slots until they are
+    /// finished.
     pub fn cancel(&mut self, session: SessionId, now: Duration) -> Vec<Grant> {
         let Some(dropped) = self.waiting.remove(&session) else { return Vec::new() };
         for waiting in dropped {
@@ -254,7 +259,7 @@ impl Dispatch {
         self.start_waiting(now)
     }
 
-    /// Ids of a session's running tasks.
+    /// The ids of a session's running tasks.
     pub fn running_of(&self, session: SessionId) -> impl Iterator<Item = TaskId> + '_ {
         self.running.iter().filter(move |(_, running)| running.session == session).map(|(task, _)| *task)
     }

@@ -1,9 +1,10 @@
-//! Whether a device answers, by signs that no single tenant can give.
+//! Whether a device is healthy, judged by signs that no single tenant can fake.
 //!
-//! A tenant's bitstream may be broken, and its kernels may fail. So a load counts against the device only if that bitstream
-//! has been loaded before, and launches only if those of several tenants fail in a row. What the device manager tries
-//! itself, a probe, needs no such care. A load that a tenant's process tells of may be a lie: of those several tenants must
-//! tell. Time is an argument.
+//! A tenant's bitstream may be broken, and its kernels may fail. So a failed load counts against the device only if
+//! the same bitstream was loaded before, and failed launches count only if those of several tenants fail in a row.
+//! With one process per tenant, failed loads are reported by the tenants' processes, which may lie; such reports
+//! count only if several tenants make them. Probes are the device manager's own and count at once. Every method takes
+//! the time as an argument.
 
 use crate::bitstream::Digest;
 use crate::dispatch::Tenant;
@@ -11,57 +12,57 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-/// Loads of bitstreams that had been loaded before, which fail in a row until the device counts as unhealthy.
+/// Failed loads in a row, of bitstreams that were loaded before, that make the device unhealthy.
 pub const MAX_FAILED_LOADS: u32 = 3;
-/// Launches that fail in a row until the device counts as unhealthy, if they are of several tenants.
+/// Failed launches in a row, of more than one tenant, that make the device unhealthy.
 pub const MAX_FAILED_LAUNCHES: u32 = 8;
-/// How long a device is unhealthy at least that was so by loads or launches. Then one more failure is enough.
+/// Minimum time for which failed loads or launches keep a device unhealthy. After it, one more failure is enough.
 pub const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// Most bitstreams that are remembered as loaded before, and tenants whose launches failed.
+/// Maximum number of bitstreams remembered as loaded, and of tenants remembered for failures.
 const MAX_REMEMBERED: usize = 1024;
 
-/// Why a device is unhealthy.
+/// Reason why a device is unhealthy or takes no new sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Bitstreams can't be loaded that could.
+    /// Bitstreams that could be loaded before can no longer be loaded.
     Loads,
     /// The kernels of several tenants fail.
     Launches,
     /// A probe failed.
     Probe,
-    /// A probe has not ended within its deadline, and no kernel has ended within that time.
+    /// A probe has not ended within its deadline, and no kernel has ended in that time.
     Stuck,
-    /// Commands of a client that has gone don't end.
+    /// Commands of a client that has gone do not end.
     Abandoned,
-    /// The device works, and its manager is about to end: it takes no new sessions.
+    /// The device works, but its manager drains: it takes no new sessions and is about to end.
     Draining,
 }
 
-/// What is known of a device's health.
+/// The health of a device, by the loads, launches and probes so far.
 #[derive(Debug, Clone)]
 pub struct DeviceHealth {
-    /// How long a probe may take.
+    /// Maximum duration of a probe.
     deadline: Duration,
     failed_loads: u32,
-    /// The tenants whose processes told of failed loads in this row.
+    /// The tenants whose processes reported failed loads since the last good load.
     load_failed_for: BTreeSet<Tenant>,
     loaded_before: BTreeSet<Digest>,
     failed_launches: u32,
     failed_for: BTreeSet<Tenant>,
-    /// The fault by loads or launches, and since when.
+    /// The fault by loads or launches, and when it began.
     fault: Option<(Fault, Duration)>,
-    /// When the probe that runs was begun.
+    /// When the current probe began.
     probed_since: Option<Duration>,
     probe_failed: bool,
-    /// When a kernel ended well last.
+    /// When a kernel last ended well.
     progressed: Duration,
     abandoned: bool,
     draining: bool,
 }
 
 impl Fault {
-    /// In a word, for metrics and logs.
+    /// The name of the fault in metrics and logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -89,7 +90,7 @@ impl fmt::Display for Fault {
 }
 
 impl DeviceHealth {
-    /// A healthy device, whose probes may take so long.
+    /// A healthy device whose probes may take up to `deadline`.
     #[must_use]
     pub fn new(deadline: Duration) -> Self {
         Self {
@@ -108,7 +109,7 @@ impl DeviceHealth {
         }
     }
 
-    /// A bitstream was loaded.
+    /// Records that a bitstream was loaded.
     pub fn loaded(&mut self, bitstream: Digest) {
         self.failed_loads = 0;
         self.load_failed_for.clear();
@@ -119,8 +120,8 @@ impl DeviceHealth {
         self.recovered_from(Fault::Loads);
     }
 
-    /// A bitstream could not be loaded. `told_by` is the tenant whose process says so; nothing where the device manager
-    /// tried itself.
+    /// Records that a bitstream could not be loaded. `told_by` is the tenant whose process reported it; `None` if the
+    /// device manager tried itself.
     pub fn load_failed(&mut self, bitstream: Digest, told_by: Option<&Tenant>, now: Duration) {
         if !self.loaded_before.contains(&bitstream) {
             return;
@@ -137,14 +138,15 @@ impl DeviceHealth {
         }
     }
 
-    /// A kernel was launched.
+    /// Records that a kernel was launched.
     pub fn launched(&mut self) {
         self.failed_launches = 0;
         self.failed_for.clear();
         self.recovered_from(Fault::Launches);
     }
 
-    /// A tenant's kernel could not be launched, or failed, by no fault that the standard gives its program.
+    /// Records that a tenant's kernel could not be launched or failed, with an error for which OpenCL does not blame
+    /// the program.
     pub fn launch_failed(&mut self, tenant: &Tenant, now: Duration) {
         self.failed_launches = self.failed_launches.saturating_add(1);
         if self.failed_for.len() < MAX_REMEMBERED {
@@ -155,33 +157,34 @@ impl DeviceHealth {
         }
     }
 
-    /// A probe has begun.
+    /// Records that a probe has begun.
     pub fn probe_begun(&mut self, now: Duration) {
         self.probed_since = Some(now);
     }
 
-    /// The probe has ended.
+    /// Records that the probe has ended.
     pub fn probe_ended(&mut self, succeeded: bool) {
         self.probed_since = None;
         self.probe_failed = !succeeded;
     }
 
-    /// A kernel ended well: the runtime works, and a probe may only have to wait behind other kernels.
+    /// Records that a kernel ended well: the runtime works, and a waiting probe may only be queued behind other
+    /// kernels.
     pub fn progressed(&mut self, at: Duration) {
         self.progressed = self.progressed.max(at);
     }
 
-    /// Commands of a client that has gone don't end: nothing makes this device healthy again but a new process.
+    /// Records that commands of a client that has gone do not end. Only a new process makes the device healthy again.
     pub fn abandoned(&mut self) {
         self.abandoned = true;
     }
 
-    /// The device's manager takes no new sessions from now on.
+    /// Records that the device's manager takes no new sessions from now on.
     pub fn draining(&mut self) {
         self.draining = true;
     }
 
-    /// Why nobody is to be placed here now: what is wrong with the device, else that its manager drains.
+    /// The reason why no session is to be placed here now: a fault of the device, or else [`Fault::Draining`].
     pub fn fault(&mut self, now: Duration) -> Option<Fault> {
         self.fault_of_device(now).or(self.draining.then_some(Fault::Draining))
     }
@@ -201,7 +204,7 @@ impl DeviceHealth {
             if now.saturating_sub(since) < RETRY_AFTER {
                 return Some(fault);
             }
-            // Whoever is placed here now shows whether it still fails.
+            // The next session placed here shows whether the device still fails.
             self.fault = None;
             match fault {
                 Fault::Loads => self.failed_loads = MAX_FAILED_LOADS - 1,
@@ -310,7 +313,7 @@ mod tests {
             health.progressed(at(seconds));
             assert_eq!(health.fault(at(seconds + 49)), None);
         }
-        // The last one ended at 280 s.
+        // The last kernel ended at 280 s.
         assert_eq!(health.fault(at(339)), None);
         assert_eq!(health.fault(at(340)), Some(Fault::Stuck));
         health.progressed(at(341));

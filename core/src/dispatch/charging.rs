@@ -1,12 +1,13 @@
-//! To which task the time of each slot is charged.
+//! Which task the time of each slot is charged to.
 
 use super::{Dispatch, Kernels, Running, SlotUsage, TaskId};
 use crate::slots::SlotIndex;
 use std::time::Duration;
 
 impl Dispatch {
-    /// The time so far of slots that have been held for `at_least`, charged to the task that holds each longest. It
-    /// stays that task's: the usage at its end covers it again, with the same `hold`.
+    /// The time so far of slots that have been held for `at_least`. Where several tasks share a slot, the one with
+    /// the smallest id is charged. That task stays charged until its end, whose usage covers the same time again with
+    /// the same `hold`.
     pub fn progress(&mut self, at_least: Duration, now: Duration) -> Vec<SlotUsage> {
         let mut told: Vec<SlotUsage> = Vec::new();
         for (task, running) in &self.running {
@@ -25,7 +26,7 @@ impl Dispatch {
         told
     }
 
-    /// The time of a slot that has not been charged yet, which the end of `task` charges to it.
+    /// The time of a slot that has not been charged yet; the end of `task` charges it to `task`.
     pub(super) fn charge(
         &mut self,
         slot: SlotIndex,

@@ -1,7 +1,8 @@
 //! Chooses the session whose first waiting task starts next, by the manager's rules (T-1).
 //!
-//! It sees the heads of the sessions only, so that no policy can change the order of one session's tasks. Shares are
-//! the tenants': a tenant gains nothing by opening more sessions. Among a tenant's own sessions arrival decides.
+//! The chooser sees only the first waiting task of each session, so no policy can change the order of one session's
+//! tasks. Shares belong to tenants: a tenant gains nothing by opening more sessions. Among the sessions of one
+//! tenant, arrival decides.
 
 use super::Tenant;
 use super::policy::{Policy, Rules, Share};
@@ -10,10 +11,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Tenants that are remembered while they wait for nothing; more are forgotten, as is everybody when the device idles.
+/// Maximum number of tenants with an account. All accounts are dropped when there would be more, and when the device
+/// idles.
 const MAX_ACCOUNTS: usize = 4096;
 
-/// The part of the waiting time by which a task counts as shorter under [`Policy::ShortestFirst`].
+/// Divisor of the waiting time that is taken off a task's expected time under [`Policy::ShortestFirst`].
 const PATIENCE: u32 = 8;
 
 /// The first waiting task of a session.
@@ -21,27 +23,27 @@ const PATIENCE: u32 = 8;
 pub(super) struct Head<'a> {
     pub(super) session: SessionId,
     pub(super) tenant: &'a Tenant,
-    /// When it came.
+    /// When the task was submitted.
     pub(super) since: Duration,
-    /// Device time by the profile; nothing where there is none.
+    /// Device time that the profile predicts; `None` for a kind without measurements.
     pub(super) expected: Option<Duration>,
 }
 
-/// The rules, and what they have to remember of the tenants.
+/// The rules, and the tenants' accounts that they need.
 #[derive(Debug)]
 pub(super) struct Chooser {
     rules: Rules,
     accounts: BTreeMap<Tenant, Account>,
-    /// Whose turn it is under deficit round-robin; it has got its quantum.
+    /// The tenant whose turn it is under deficit round-robin. It has got its quantum for this turn.
     turn: Option<Tenant>,
     turns: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Account {
-    /// Device time that the tenant may still take in its turn, in ns; below 0 where a task took more than expected.
+    /// Device time that the tenant may still use in its turn, in ns; below 0 if a task took longer than expected.
     deficit: i64,
-    /// Number of the last start; 0 if never.
+    /// Number of the tenant's last start; 0 if no task of it has started.
     last_start: u64,
 }
 
@@ -54,21 +56,21 @@ impl Chooser {
         &self.rules
     }
 
-    /// Chooses by other rules from now on. What was taken under the old ones is forgotten.
+    /// Replaces the rules and forgets all accounts.
     pub(super) fn set_rules(&mut self, rules: Rules) {
         *self = Self::new(rules);
     }
 
-    /// The session to start next. Asked again before anything has changed, it says the same.
+    /// The session whose head starts next. Repeated calls return the same session until something changes.
     ///
-    /// `heads` come in the order of their arrival.
+    /// `heads` must be in the order of their arrival.
     pub(super) fn choose<'a>(
         &mut self,
         mut heads: impl Iterator<Item = Head<'a>>,
         now: Duration,
     ) -> Option<SessionId> {
         let chosen = match self.rules.policy {
-            // The first of equals in each: the one that came first.
+            // `min_by_key` returns the first of equal elements: the one that arrived first.
             Policy::Fifo => heads.next(),
             Policy::RoundRobin => heads.min_by_key(|head| self.account(head.tenant).last_start),
             Policy::DeficitRoundRobin => return self.choose_by_deficit(heads),
@@ -84,7 +86,7 @@ impl Chooser {
         chosen.map(|head| head.session)
     }
 
-    /// A task with slots has started, which should take so much.
+    /// Charges the tenant of a task with slots that has started, and whose device time is expected to be `expected`.
     pub(super) fn started(&mut self, tenant: &Tenant, expected: Option<Duration>) {
         if !self.keeps_accounts() {
             return;
@@ -100,7 +102,7 @@ impl Chooser {
         account.deficit = account.deficit.saturating_sub(price);
     }
 
-    /// A task that has started has ended, and took so much of the device.
+    /// Replaces the expected time by the measured one on the tenant's account, when a task with slots has ended.
     pub(super) fn ended(&mut self, tenant: &Tenant, expected: Option<Duration>, took: Duration) {
         let correction = self.price(expected).saturating_sub(ns(took));
         if let Some(account) = self.accounts.get_mut(tenant) {
@@ -108,7 +110,7 @@ impl Chooser {
         }
     }
 
-    /// Nothing waits and nothing runs: nobody owes anybody anything.
+    /// Clears all accounts: no task waits or runs.
     pub(super) fn idle(&mut self) {
         self.accounts.clear();
         self.turn = None;
@@ -118,7 +120,7 @@ impl Chooser {
         matches!(self.rules.policy, Policy::RoundRobin | Policy::DeficitRoundRobin)
     }
 
-    /// What a task costs at its start: its expected time, or a quantum where nobody knows.
+    /// The price of a task at its start, in ns: its expected time, or a quantum if that is unknown.
     fn price(&self, expected: Option<Duration>) -> i64 {
         ns(expected.unwrap_or(self.rules.quantum))
     }
@@ -136,15 +138,15 @@ impl Chooser {
         u128::from(self.share(head.tenant).priority) + waited / self.rules.ageing.as_nanos().max(1)
     }
 
-    /// Deficit round-robin (Shreedhar and Varghese 1995) over device time: a tenant whose turn comes gets weight ×
-    /// quantum and keeps the turn while that lasts for its next task. Tasks are paid by their expected time at the
-    /// start; what they really took is settled at the end.
+    /// Deficit round-robin (Shreedhar and Varghese 1995) over device time. When a tenant's turn comes, it gets weight
+    /// × quantum, and it keeps the turn while that pays for its next task. A task pays its expected time at its
+    /// start; its end settles the difference to the measured time.
     fn choose_by_deficit<'a>(&mut self, heads: impl Iterator<Item = Head<'a>>) -> Option<SessionId> {
         let mut waiting: BTreeMap<&Tenant, Head<'a>> = BTreeMap::new();
         for head in heads {
             waiting.entry(head.tenant).or_insert(head);
         }
-        // Who wants nothing saves nothing.
+        // A tenant without waiting tasks saves nothing for later.
         for (tenant, account) in &mut self.accounts {
             if account.deficit > 0 && !waiting.contains_key(tenant) {
                 account.deficit = 0;
@@ -158,14 +160,14 @@ impl Chooser {
         {
             return Some(head.session);
         }
-        // Rounds in which nobody could afford anything are skipped, all but the last.
+        // Skip the rounds in which no tenant could afford its task, all but the last.
         let rounds = waiting.values().map(|head| self.rounds_to_afford(head)).min()?;
         if rounds > 1 {
             for tenant in waiting.keys() {
                 self.top_up(tenant, rounds - 1);
             }
         }
-        // One round from the tenant after the one whose turn it was: somebody can afford its task.
+        // One round, from the tenant after the one whose turn it was: at least one tenant can afford its task.
         let after = self.turn.take();
         let later = waiting.iter().filter(|(tenant, _)| after.as_ref().is_none_or(|after| **tenant > after));
         let earlier =
@@ -180,7 +182,7 @@ impl Chooser {
         None
     }
 
-    /// How many turns a tenant needs, at least one, until it can afford its next task.
+    /// Number of turns, at least 1, until the tenant can afford its next task.
     fn rounds_to_afford(&self, head: &Head<'_>) -> i64 {
         let lacking = self.price(head.expected).saturating_sub(self.account(head.tenant).deficit);
         let per_turn = self.per_turn(head.tenant);

@@ -1,13 +1,14 @@
-//! The policies over simulated time: four tenants that always have work, and what each gets of one slot.
+//! Tests of the policies over simulated time: four tenants that always have work, and the share of one slot that each
+//! gets.
 
 use super::policy::{Policy, Rules, Share, Weight};
 use super::*;
 use crate::slots::OtherKernels;
 
-/// Weights and task lengths of the tenants, in ms: the heaviest hasn't the longest tasks.
+/// Weight and task length (ms) of each tenant. The heaviest tenant doesn't have the longest tasks.
 const TENANTS: [(u32, u64); 4] = [(1, 8), (2, 1), (3, 4), (4, 2)];
 
-/// Tasks of each tenant that wait at any time.
+/// Number of tasks of each tenant that wait at any time.
 const BACKLOG: usize = 4;
 
 fn ms(n: u64) -> Duration {
@@ -26,7 +27,7 @@ fn weighted(at: usize) -> Share {
     Share { weight: Weight::new(TENANTS[at].0).unwrap(), ..Share::default() }
 }
 
-/// One slot, and tenants that submit a new task whenever one of theirs ends.
+/// A device with one slot, and tenants that submit a new task whenever one of theirs ends.
 struct Device {
     dispatch: Dispatch,
     now: Duration,
@@ -34,7 +35,7 @@ struct Device {
     owners: BTreeMap<TaskId, usize>,
     running: Option<TaskId>,
     busy: [Duration; 4],
-    /// The tenants in the order of their turns.
+    /// The tenants of the tasks that ran, in order.
     order: Vec<usize>,
 }
 
@@ -61,7 +62,7 @@ impl Device {
         self.last_task += 1;
         let task = TaskId(self.last_task);
         self.owners.insert(task, at);
-        // Every task in a session of its own: none joins another's slot.
+        // Every task has its own session, so that none joins another's slot.
         let request = TaskRequest {
             session: SessionId(self.last_task),
             task,
@@ -80,7 +81,7 @@ impl Device {
         }
     }
 
-    /// Runs so many tasks; the part of the busy time that each tenant had.
+    /// Runs `tasks` tasks; returns each tenant's share of the busy time.
     fn run(&mut self, tasks: usize) -> [f64; 4] {
         self.busy = [Duration::ZERO; 4];
         self.order.clear();
@@ -115,7 +116,7 @@ fn first_in_first_out_gives_the_device_to_whom_has_the_longest_tasks() {
     let mut device = Device::new(rules(Policy::Fifo, weighted));
     let shares = device.run(400);
     for (at, share) in shares.into_iter().enumerate() {
-        // One task each in turn: in proportion to the lengths, whatever the weights.
+        // One task of each in turn: shares are in proportion to the task lengths, whatever the weights.
         let length = f64::from(u32::try_from(TENANTS[at].1).unwrap()) / 15.0;
         assert!((share / length - 1.0).abs() < 0.05, "tenant {at} has {share:.3}");
     }
@@ -124,7 +125,7 @@ fn first_in_first_out_gives_the_device_to_whom_has_the_longest_tasks() {
 
 #[test]
 fn deficit_round_robin_holds_its_shares_where_no_task_is_like_the_one_expected() {
-    // Means that lie: all tenants' tasks are of one kind.
+    // The expected times are wrong: the tasks of all tenants have one kind.
     let mut device = Device::new(rules(Policy::DeficitRoundRobin, weighted));
     let kind = Some(Kind(0));
     let expect = |device: &mut Device| device.dispatch.profile.measured(kind, ms(50));
@@ -163,10 +164,10 @@ fn the_highest_priority_goes_first_and_waiting_raises_the_others() {
     for at in 0..4 {
         assert!(device.order.contains(&at), "tenant {at} starves");
     }
-    // Without ageing they would.
+    // Without ageing, the other tenants starve.
     let unaged = Rules { ageing: Duration::MAX, ..rules(Policy::Priority, priority) };
     let mut device = Device::new(unaged);
-    // The backlog of the beginning, and what came first.
+    // Besides tenant 3, only the first task runs, of 8 ms, which tenant 0 submitted when the slot was idle.
     assert_eq!(device.run(400)[3], 1.0 - 8.0 / 806.0, "{:?}", device.busy);
 }
 
@@ -185,7 +186,7 @@ fn the_earliest_deadline_goes_first() {
     let deadline = |at| Share { deadline: ms(u64::try_from(4 - at).unwrap() * 1000), ..Share::default() };
     let mut device = Device::new(rules(Policy::EarliestDeadline, deadline));
     device.run(17);
-    // All came at the beginning: tenant 0 was alone then, and the others go by their deadlines.
+    // All tasks came at the beginning. Tenant 0 was alone when its first task came; the others go by their deadlines.
     let first: Vec<_> = device.order.iter().take(5).copied().collect();
     assert_eq!(first, [0, 3, 3, 3, 3]);
 }
@@ -216,7 +217,7 @@ fn what_a_tenant_did_while_nobody_else_wanted_the_device_is_not_held_against_it(
         lanes: Lanes::Any,
         kind: Some(Kind(0)),
     };
-    // An hour alone, one task of 100 ms after the other.
+    // Tenant 0 has the device alone for an hour, one task of 100 ms after the other.
     let mut now = Duration::ZERO;
     for task in 1..=36_000 {
         dispatch.submit(request(0, task), now).unwrap().unwrap();

@@ -1,6 +1,6 @@
-//! By which rule a device manager chooses between the sessions that wait (T-1), and what each tenant has of it.
+//! The policies by which a device manager chooses between the sessions that wait (T-1), and each tenant's share.
 //!
-//! Nothing is chosen here: [`super::chooser`] does that. Where the rules come from (flags, a file) is the caller's.
+//! [`super::chooser`] makes the choice. The caller reads the rules from flags or a file.
 
 use super::Tenant;
 use std::collections::BTreeMap;
@@ -9,29 +9,29 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Heaviest weight: with more, the light ones would wait for ever.
+/// Maximum weight: with more, light tenants would wait for a very long time.
 pub const MAX_WEIGHT: u32 = 10_000;
 
-/// How to choose between sessions. None of them changes the order of one session's own tasks.
+/// How to choose between sessions. No policy changes the order of one session's own tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// First in, first out: by arrival at the dispatch.
+    /// First in, first out, by arrival at the dispatch.
     #[default]
     Fifo,
-    /// One task of each tenant in turn, whatever it takes.
+    /// One task of each tenant in turn, whatever its duration.
     RoundRobin,
-    /// Device time in proportion to the weights (deficit round-robin): a turn is as long as weight × quantum.
+    /// Device time in proportion to the weights (deficit round-robin): a turn lasts weight × quantum.
     DeficitRoundRobin,
-    /// The highest priority first; waiting raises it, so that nobody starves.
+    /// The highest priority first. Waiting raises the priority, so that no task starves.
     Priority,
-    /// The shortest by its profile, the measured mean of what the task runs; an eighth of the time that a task has
-    /// waited is taken off, so that nobody starves.
+    /// The shortest expected time first: the mean that the profile has for the task's kind, less an eighth of the
+    /// time that the task has waited, so that no task starves.
     ShortestFirst,
-    /// The earliest deadline: arrival plus what the tenant has for a task.
+    /// The earliest deadline first: arrival plus the tenant's [`Share::deadline`].
     EarliestDeadline,
 }
 
-/// A text is no policy.
+/// The text names no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no policy; write `fifo`, `round-robin`, `drr` (deficit round-robin by device time), `priority`, `sjf` \
@@ -39,22 +39,22 @@ pub enum Policy {
 )]
 pub struct UnknownPolicy(String);
 
-/// What part of the device a tenant has, as far as the policy looks at it.
+/// A tenant's share of the device. Each policy reads only the field made for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// For [`Policy::DeficitRoundRobin`].
+    /// Weight, for [`Policy::DeficitRoundRobin`].
     pub weight: Weight,
-    /// For [`Policy::Priority`]; more goes first.
+    /// Priority, for [`Policy::Priority`]; the greatest goes first.
     pub priority: u8,
-    /// For [`Policy::EarliestDeadline`]: how long after its arrival a task should have begun.
+    /// Time after its arrival by which a task should have begun, for [`Policy::EarliestDeadline`].
     pub deadline: Duration,
 }
 
-/// A part of the device's time in proportion to the others': 1 to [`MAX_WEIGHT`].
+/// A share of the device's time relative to the other tenants' weights: 1 to [`MAX_WEIGHT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(NonZeroU32);
 
-/// A number is no [`Weight`].
+/// The number is outside 1 to [`MAX_WEIGHT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is no weight; write 1 to {MAX_WEIGHT}")]
 pub struct InvalidWeight(u32);
@@ -62,20 +62,20 @@ pub struct InvalidWeight(u32);
 /// The policy of a device manager with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// How to choose.
+    /// How to choose between sessions.
     pub policy: Policy,
     /// Device time that a weight of 1 gets in a turn of [`Policy::DeficitRoundRobin`].
     pub quantum: Duration,
     /// How long a task waits until its priority is one higher under [`Policy::Priority`].
     pub ageing: Duration,
-    /// The share of tenants that aren't listed.
+    /// The share of tenants that are not listed.
     pub default: Share,
-    /// Those that are.
+    /// The shares of the listed tenants.
     pub tenants: BTreeMap<Tenant, Share>,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 6] = [
         Self::Fifo,
         Self::RoundRobin,
@@ -85,7 +85,7 @@ impl Policy {
         Self::EarliestDeadline,
     ];
 
-    /// Its name on the command line.
+    /// The policy's name on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -114,10 +114,10 @@ impl fmt::Display for Policy {
 }
 
 impl Weight {
-    /// The least.
+    /// The least weight, 1.
     pub const ONE: Self = Self(NonZeroU32::MIN);
 
-    /// So much.
+    /// A weight of `weight`.
     ///
     /// # Errors
     /// [`InvalidWeight`] for 0 and for more than [`MAX_WEIGHT`].
@@ -128,7 +128,7 @@ impl Weight {
         }
     }
 
-    /// The number.
+    /// The weight as a number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0.get()
@@ -143,7 +143,7 @@ impl Default for Share {
 }
 
 impl Default for Rules {
-    /// First in, first out; all tenants alike.
+    /// First in, first out; all tenants have the same share.
     fn default() -> Self {
         Self {
             policy: Policy::default(),
@@ -156,13 +156,13 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// A policy with the usual settings.
+    /// A policy with the default settings.
     #[must_use]
     pub fn of(policy: Policy) -> Self {
         Self { policy, ..Self::default() }
     }
 
-    /// What a tenant has.
+    /// The share of a tenant.
     #[must_use]
     pub fn share(&self, tenant: &Tenant) -> Share {
         self.tenants.get(tenant).copied().unwrap_or(self.default)

@@ -1,21 +1,21 @@
-//! How long tasks of a kind took: the measured mean, for the policies that look at it.
+//! The mean measured duration of each kind of task, for the policies that go by expected time.
 //!
-//! What a kind is, the caller says by a number; the profile only remembers so many of them.
+//! The caller names a kind by a number. The number of kinds in memory is bounded.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most kinds that are remembered.
+/// Maximum number of kinds in memory.
 const MAX_KINDS: usize = 4096;
 
-/// How much a new measurement counts against the mean: 1/8, so that a mean follows within some tens of tasks.
+/// Divisor of a new measurement's weight: it counts 1/8, so that a mean follows within some tens of tasks.
 const NEWEST: u32 = 8;
 
-/// What a task runs, as a number: the same for tasks that run the same kernels over ranges of the same size.
+/// The kind of a task: a number that is equal for tasks that run the same kernels over ranges of the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub u64);
 
-/// Means by kind.
+/// The mean duration of each kind.
 #[derive(Debug, Default)]
 pub(super) struct Profile {
     means: HashMap<Kind, Mean>,
@@ -29,12 +29,12 @@ struct Mean {
 }
 
 impl Profile {
-    /// The device time that a task of this kind should take; nothing while none has been measured.
+    /// The expected device time of a task of this kind; `None` if none was measured.
     pub(super) fn expected(&self, kind: Option<Kind>) -> Option<Duration> {
         self.means.get(&kind?).map(|mean| mean.mean)
     }
 
-    /// A task of this kind has taken so much.
+    /// Adds the measured device time of a task of this kind.
     pub(super) fn measured(&mut self, kind: Option<Kind>, took: Duration) {
         let Some(kind) = kind else { return };
         self.uses += 1;
@@ -50,7 +50,7 @@ impl Profile {
         self.means.insert(kind, Mean { mean: took, last_use });
     }
 
-    /// Those whose last use is longest ago; half of them, so that it is seldom done.
+    /// Removes the half of the kinds that was used least recently; half, so that this is seldom needed.
     fn forget_half(&mut self) {
         let mut uses: Vec<u64> = self.means.values().map(|mean| mean.last_use).collect();
         let middle = uses.len() / 2;

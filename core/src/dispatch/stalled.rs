@@ -1,29 +1,32 @@
-//! Sessions whose running tasks may wait for one of theirs that has not started: kernels joined by a channel, on two queues,
-//! where the one that reads came in a later task.
+//! Sessions whose running tasks may wait for a task of the same session that has not started: for example two kernels
+//! on two queues, joined by a channel, where the one that reads was enqueued in a later task.
 //!
-//! Nobody can tell such a task from one that only takes long. So a session that holds slots and makes no progress starts
-//! its next tasks past those that wait before them, the more slowly the longer others have waited.
+//! Such a task cannot be told from one that only takes long. So a session that holds slots and makes no progress
+//! starts its next tasks past other sessions' waiting tasks; the longer those have waited, the longer the session
+//! must have stalled.
 
 use super::{Dispatch, Grant, Holder, Waiting};
 use crate::slots::SessionId;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a session makes no progress at least before it starts a task past others.
+/// Minimum time without progress before a session starts a task past others.
 pub const MIN_STALL: Duration = Duration::from_millis(10);
 
-/// The part of the longest wait of another session's head for which a session makes no progress before it starts a task
-/// past that head.
+/// Divisor of the longest wait of another session's head: a session must have made no progress for that part of the
+/// wait before it starts a task past that head.
 pub const STALL_PER_WAIT: u32 = 8;
 
 impl Dispatch {
-    /// Starts tasks of sessions that hold slots, of which none has started or ended for [`MIN_STALL`] and for an eighth
-    /// ([`STALL_PER_WAIT`]) of the time that the longest waiting head of another session has waited, past all heads: the
-    /// session's next tasks up to the first that may run beside those that run. Called every now and then while tasks wait.
+    /// Starts tasks, past all heads, of sessions that hold slots and have stalled: none of their tasks has started or
+    /// ended for [`MIN_STALL`], nor for an eighth ([`STALL_PER_WAIT`]) of the time that the longest-waiting head of
+    /// another session has waited. Of such a session the next tasks start, up to the first that may run beside its
+    /// running ones. The caller calls this at intervals while tasks wait.
     ///
-    /// Progress: a session whose running tasks wait for a later one of its own gets that one, since it stalls for a longer
-    /// and longer time while the others' wait grows eight times slower. The bound: where every task ends at most `d` after
-    /// its start, nothing starts past a head that has waited `8 d`, and slots that it waits for are free after `9 d`.
+    /// Progress: a session whose running tasks wait for a later one of its own gets that one, since the time for
+    /// which it stalls grows eight times as fast as the time that it must stall for. Bound: where every task ends at
+    /// most `d` after its start, no task starts past a head that has waited `8 d`, and the slots that this head waits
+    /// for are free after `9 d`.
     pub fn start_stalled(&mut self, now: Duration) -> Vec<Grant> {
         let stalled = |(session, holder): (&SessionId, &Holder)| {
             let queue = self.waiting.get(session)?;
@@ -42,7 +45,7 @@ impl Dispatch {
         first.map_or(Duration::ZERO, |first| now.saturating_sub(first.since))
     }
 
-    /// Whether one of the session's waiting tasks may run beside those that run.
+    /// Whether one of the session's waiting tasks may run beside its running ones.
     fn may_help(&self, session: SessionId, queue: &VecDeque<Waiting>) -> bool {
         queue.iter().any(|waiting| self.runs_beside(session, waiting))
     }

@@ -1,4 +1,4 @@
-//! Starting tasks: in the order that the policy chooses, and each in the slots that it gets.
+//! Starting tasks in the order that the policy chooses, and assigning slots to them.
 
 use super::chooser::Head;
 use super::profile::Profile;
@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 impl Dispatch {
-    /// Starts what may start now. The head that the policy chooses holds back all others while it gets no slots, since
-    /// all want some.
+    /// Starts the tasks that may start now. While the head that the policy chooses gets no slots, no other head
+    /// starts, since every head needs slots.
     pub(super) fn start_waiting(&mut self, now: Duration) -> Vec<Grant> {
         let mut grants = Vec::new();
         while let Some(session) = self.choose(now) {
@@ -23,7 +23,7 @@ impl Dispatch {
         grants
     }
 
-    /// Starts a session's head, if it gets its slots, and what needs none behind it.
+    /// Starts a session's head if it gets its slots, and the tasks behind it that need no slots.
     pub(super) fn start_head_of(&mut self, session: SessionId, most_tasks: u32, now: Duration) -> Vec<Grant> {
         let Some(arrival) = self.first_of(session).map(|first| first.arrival) else { return Vec::new() };
         let Some(grant) = self.start_first_of(session, most_tasks, now) else { return Vec::new() };
@@ -56,7 +56,7 @@ impl Dispatch {
         self.waiting.get(&session).and_then(VecDeque::front)
     }
 
-    /// Starts the first waiting task of a session, if it gets its slots.
+    /// Starts the first waiting task of a session if it gets its slots.
     fn start_first_of(&mut self, session: SessionId, most_tasks: u32, now: Duration) -> Option<Grant> {
         let waiting = self.waiting.get_mut(&session)?.pop_front()?;
         let task = waiting.request.task;
@@ -72,8 +72,8 @@ impl Dispatch {
         }
     }
 
-    /// Starts a task that no other is before, if it gets its slots; those of its session only while they are held by fewer
-    /// than `most_tasks`.
+    /// Starts a task that no other task precedes, if it gets its slots. It may share a slot with other tasks of its
+    /// session only while fewer than `most_tasks` hold that slot.
     pub(super) fn start(
         &mut self,
         waiting: Waiting,
@@ -122,7 +122,7 @@ impl Dispatch {
         Ok(Grant { session, task, slots, load })
     }
 
-    /// Takes idle slots. Evicted is what is least likely to be wanted soon.
+    /// Takes idle slots, evicting the bitstreams that are least likely to be wanted soon.
     fn take(&mut self, session: SessionId, demand: &Demand, now: Duration) -> Option<Assignment> {
         let foresight = &self.foresight;
         let worth = |bitstream, copies| foresight.worth(bitstream, copies, MonotonicTime::after(now));
@@ -134,14 +134,14 @@ impl Dispatch {
         Some(assignment)
     }
 
-    /// A task of a session has slots.
+    /// Counts a task of a session that has got slots.
     fn took(&mut self, session: SessionId, now: Duration) {
         let holder = self.holders.entry(session).or_insert(Holder { tasks: 0, last_change: now });
         holder.tasks += 1;
         holder.last_change = now;
     }
 
-    /// A task of a session has its slots no more.
+    /// Counts a task of a session that has given its slots back.
     pub(super) fn released(&mut self, session: SessionId, now: Duration) {
         let Some(holder) = self.holders.get_mut(&session) else { return };
         holder.tasks -= 1;
@@ -152,7 +152,7 @@ impl Dispatch {
     }
 }
 
-/// What the policy sees of a session's first task.
+/// The head of a session, as the policy sees it.
 pub(super) fn head<'a>(session: SessionId, first: &'a Waiting, profile: &Profile) -> Head<'a> {
     let expected = profile.expected(first.request.kind);
     Head { session, tenant: &first.request.tenant, since: first.since, expected }

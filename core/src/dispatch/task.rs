@@ -1,4 +1,4 @@
-//! What goes into the dispatch and what comes out: tasks, grants, and what was used.
+//! The input and output of the dispatch: tasks, grants, and slot usage.
 
 use super::Kind;
 use crate::bitstream::Digest;
@@ -6,7 +6,7 @@ use crate::slots::{Demand, Load, SessionId, SlotIndex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One task, unique while the device manager lives.
+/// Id of a task, unique while the device manager lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
@@ -14,115 +14,115 @@ pub struct TaskId(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(Arc<str>);
 
-/// Most queues of a task that are told apart.
+/// Maximum number of queues of a task that are told apart.
 pub const MAX_LANES: usize = 64;
 
-/// On which queues of its session a task has commands: tasks of which each has a queue that the other has not may run at
-/// the same time, and one may wait for the other.
+/// The queues of its session on which a task has commands. Two tasks may run at the same time, and one may wait for
+/// the other, if each has a queue that the other does not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Lanes {
-    /// An out-of-order queue, or too many to tell apart: the task may run beside any other.
+    /// An out-of-order queue, or more than [`MAX_LANES`] queues: the task may run beside any other.
     #[default]
     Any,
     /// These in-order queues.
     Of(Vec<u64>),
 }
 
-/// A task that wants to start.
+/// A task that is to be started.
 #[derive(Debug, Clone)]
 pub struct TaskRequest {
-    /// Whose it is.
+    /// The session that submits the task.
     pub session: SessionId,
-    /// Its id, never used before.
+    /// Id of the task, never used before.
     pub task: TaskId,
-    /// For whom.
+    /// The tenant that the task's device time is charged to.
     pub tenant: Tenant,
-    /// What it needs.
+    /// The slots and bitstreams that the task needs.
     pub demand: Demand,
-    /// On which queues of its session it has commands.
+    /// The queues of the session on which the task has commands.
     pub lanes: Lanes,
-    /// What it runs, for the policies that go by how long such tasks took; nothing where nobody knows.
+    /// The kind of work, for the policies that go by expected time; `None` if unknown.
     pub kind: Option<Kind>,
 }
 
 /// A task that may start now.
 ///
-/// Several tasks of a session may run at once. Its commands are enqueued in the order of its grants: while one of
-/// them loads, the session's later ones wait for it.
+/// Several tasks of a session may run at once. The session's commands are enqueued in the order of its grants: while
+/// a task's bitstreams are being loaded, the session's later tasks wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Whose it is.
+    /// The session of the task.
     pub session: SessionId,
-    /// Which.
+    /// The task's id.
     pub task: TaskId,
-    /// The slots that it holds until it is finished.
+    /// The slots that the task holds until it is finished.
     pub slots: Vec<SlotIndex>,
-    /// What must be loaded before it starts.
+    /// The bitstreams to load before the task starts, and their slots.
     pub load: Vec<Load>,
 }
 
-/// What the end of a task brings.
+/// The effects of a task's end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// How long the task held slots, one entry for each.
+    /// The time for which the task held slots, one entry for each slot.
     pub usage: Vec<SlotUsage>,
     /// Tasks that may start now.
     pub grants: Vec<Grant>,
-    /// The task; nothing if it is unknown.
+    /// The ended task; `None` if its id is unknown.
     pub task: Option<EndedTask>,
 }
 
-/// What a task took that has ended.
+/// A task that has ended, and its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedTask {
-    /// Whose it was.
+    /// The tenant of the task.
     pub tenant: Tenant,
-    /// From its submission to its start.
+    /// Time from submission to start.
     pub waited: Duration,
-    /// From its submission to its end.
+    /// Time from submission to end.
     pub took: Duration,
 }
 
-/// A time in which a slot was held. Those of one slot never overlap, also where tasks of a session share it:
+/// A time in which a slot was held. The usages of one slot never overlap, even where tasks of a session share it:
 /// their sum is never more than the time that passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotUsage {
     /// The slot.
     pub slot: SlotIndex,
-    /// The bitstream that the task used there; nothing if its kernels came from source.
+    /// The bitstream that the task used there; `None` if its kernels came from source.
     pub bitstream: Option<Digest>,
-    /// The task it is charged to.
+    /// The task that the time is charged to.
     pub task: TaskId,
-    /// Number of this task's hold on this slot, never used for another: progress and end of it share it.
+    /// Number of this task's hold on this slot, unique to it. Progress and end of the hold carry the same number.
     pub hold: u64,
-    /// Whose task that is.
+    /// The tenant of that task.
     pub tenant: Tenant,
-    /// From, on the caller's monotonic clock.
+    /// Begin, on the caller's monotonic clock.
     pub from: Duration,
-    /// Until.
+    /// End, on the same clock.
     pub until: Duration,
 }
 
-/// Why a task is refused.
+/// Reason why a task is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It can never have all its slots at once: the session splits it in command order.
+    /// The task can never have all its slots at once; the session splits it in command order.
     #[error(
         "the task needs {needed} bitstreams at once and the device has {slots} slots: split it in command order"
     )]
     TooManyBitstreams {
-        /// How many different bitstreams it needs.
+        /// Number of different bitstreams that the task needs.
         needed: usize,
-        /// How many slots there are.
+        /// Number of slots of the device.
         slots: usize,
     },
-    /// The id is that of a task that waits or runs.
+    /// A task with this id waits or runs already.
     #[error("task {} is known already", .0.0)]
     Known(TaskId),
 }
 
 impl Lanes {
-    /// The lanes of a task with commands on these queues; nothing stands for a queue without an order.
+    /// The lanes of a task with commands on these queues; `None` stands for an out-of-order queue.
     pub fn of(queues: impl IntoIterator<Item = Option<u64>>) -> Self {
         let mut lanes: Vec<u64> = Vec::new();
         for queue in queues {
@@ -138,7 +138,7 @@ impl Lanes {
         Self::Of(lanes)
     }
 
-    /// Whether a task with these lanes has a command that no task of the lanes `taken` comes before by the order of a queue.
+    /// Whether a task with these lanes has a command that no queue orders behind a task with the lanes `taken`.
     pub(super) fn has_one_beside<'a>(&self, taken: &(impl Iterator<Item = &'a Self> + Clone)) -> bool {
         let is_taken =
             |lane: &u64| taken.clone().any(|taken| matches!(taken, Self::Of(of) if of.contains(lane)));
@@ -150,13 +150,13 @@ impl Lanes {
 }
 
 impl Tenant {
-    /// The tenant of that name.
+    /// The tenant with this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// The name.
+    /// The tenant's name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -63,8 +63,8 @@ fn what_is_wanted_often_stays_although_another_was_wanted_later() {
         dispatch.finish(TaskId(tasks), ms(at + 1));
         usize::from(!grant.load.is_empty())
     };
-    // 1 every ten seconds; between two of its uses two of twenty others, each of which comes back after 100 s: by last
-    // use alone 1 would always be gone.
+    // Bitstream 1 is wanted every ten seconds. Between two of its uses come two of twenty others, each of which comes
+    // back after 100 s. Eviction by last use alone would always evict bitstream 1.
     let mut cold = 0;
     for turn in 0..200 {
         let at = turn * 10_000;
@@ -80,7 +80,7 @@ fn what_is_wanted_often_stays_although_another_was_wanted_later() {
 #[test]
 fn a_second_copy_goes_before_what_comes_less_often() {
     let mut dispatch = dispatch(3);
-    // 1 comes twice as often as 2; both of its copies are from a moment when two sessions wanted it at once.
+    // Bitstream 1 comes twice as often as 2. It has two copies because two sessions once wanted it at the same time.
     let mut tasks = 0;
     let mut run = |sessions: &[u64], bitstream: u8, at: u64| {
         let granted = sessions.iter().map(|session| {
@@ -191,7 +191,7 @@ fn the_end_of_an_unknown_task_changes_nothing() {
 fn a_long_queue_is_served_in_order_and_costs_no_more_per_task() {
     let mut dispatch = dispatch(1);
     assert!(started(&mut dispatch, task(A, 1, &[1])));
-    // With a cost that grew with the queue, this would take minutes.
+    // With a cost per task that grows with the queue, this would take minutes.
     const TASKS: u64 = 200_000;
     for id in 2..=TASKS {
         let session = if id % 2 == 0 { B } else { C };
@@ -213,7 +213,7 @@ enum Step {
     Switch(Policy),
 }
 
-/// Rules in which the tenants differ.
+/// Rules under which the tenants' shares differ.
 fn rules(policy: Policy) -> Rules {
     let share = |n: u8| Share {
         weight: Weight::new(u32::from(n) + 1).unwrap(),
@@ -236,11 +236,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an observer outside remembers, to hold the dispatch against.
+/// A model of the dispatch, fed with its results only.
 #[derive(Default)]
 struct Observer {
     policy: Policy,
-    /// Submitted and not yet granted or dropped, in order.
+    /// Tasks submitted and not yet granted or dropped, in order.
     waiting: Vec<TaskRequest>,
     running: Vec<(Grant, Demand)>,
 }
@@ -297,7 +297,7 @@ proptest! {
                     let other = if source { OtherKernels::Some } else { OtherKernels::None };
                     let demand = Demand::of(bitstreams.into_iter().map(digest), other);
                     let id = u64::try_from(now.as_millis()).unwrap();
-                    // Two sessions of tenant 0.
+                    // Sessions 0 and 3 belong to tenant 0.
                     let tenant = Tenant::new(&format!("uid:{}", session % 3));
                     let kind = Some(Kind(session));
                     let request = TaskRequest { demand, tenant, kind, ..task(session, id, &[]) };
@@ -322,7 +322,7 @@ proptest! {
                     continue;
                 }
                 Step::Switch(policy) => {
-                    // From now on another order; what holds in general holds across the change.
+                    // The order changes from here on; the invariants hold across the change.
                     observer.policy = if policy == observer.policy { policy } else { Policy::RoundRobin };
                     dispatch.set_rules(rules(policy), now)
                 }
@@ -334,7 +334,7 @@ proptest! {
             observer.granted(&grants, &before);
             prop_assert_eq!(dispatch.waiting(), observer.waiting.len());
             prop_assert_eq!(dispatch.running(), observer.running.len());
-            // Work-conserving: where all that wait want one slot, no slot idles.
+            // The dispatch conserves work: where all waiting tasks want one slot, no slot idles.
             let wanted: Vec<_> = observer.waiting.iter().filter(|request| request.demand.slots() > 0).collect();
             if !wanted.is_empty() && wanted.iter().all(|request| request.demand.slots() == 1) {
                 prop_assert_eq!(dispatch.slots().in_use(), slots as usize);

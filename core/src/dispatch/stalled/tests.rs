@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 const A: u64 = 1;
-/// How often stalled sessions are looked for.
+/// Interval of the calls to `start_stalled`, in ms.
 const INTERVAL: u64 = 10;
 
 fn ms(n: u64) -> Duration {
@@ -40,7 +40,7 @@ fn ids(grants: &[Grant]) -> Vec<u64> {
     grants.iter().map(|grant| grant.task.0).collect()
 }
 
-/// One task in each of the other slots, and one that waits.
+/// A dispatch with a running task in each slot, session A's in the first, and one task that waits.
 fn crowded(slots: u32, policy: Policy) -> Dispatch {
     let mut dispatch = dispatch(slots, policy);
     assert!(dispatch.submit(request(A, 1, on(1)), ms(0)).unwrap().is_some());
@@ -73,7 +73,7 @@ fn a_task_behind_the_running_ones_in_their_queue_overtakes_nobody() {
     for now in [10, 100, 100_000] {
         assert_eq!(dispatch.start_stalled(ms(now)), []);
     }
-    // With it goes what is before the one that may help.
+    // The tasks before the one that may help start with it.
     assert_eq!(dispatch.submit(request(A, 101, on(2)), ms(100_000)), Ok(None));
     assert_eq!(dispatch.submit(request(A, 102, on(2)), ms(100_000)), Ok(None));
     assert_eq!(ids(&dispatch.start_stalled(ms(200_000))), [100, 101]);
@@ -101,7 +101,7 @@ fn what_keeps_starting_tasks_beside_its_own_holds_a_head_back_for_nine_of_its_ta
             assert_eq!(dispatch.submit(request(2, 2, Lanes::Any), ms(0)), Ok(None));
             let mut last = 2;
             let mut now = 0;
-            // Always one that waits, on a queue of its own.
+            // Session A submits a task every 7 ms; each of its tasks may run beside the others.
             let started = 'all: loop {
                 now += 1;
                 if now % 7 == 1 {
@@ -128,15 +128,15 @@ fn what_keeps_starting_tasks_beside_its_own_holds_a_head_back_for_nine_of_its_ta
     }
 }
 
-/// A program of one session: tasks on in-order queues, of which some end only when a later one has begun.
+/// A program of one session: tasks on in-order queues, some of which end only after a later one has begun.
 #[derive(Debug, Clone)]
 struct Program {
-    /// The queue of each, and the task for which it waits.
+    /// The queue of each task, and the task that it waits for.
     tasks: Vec<(u64, Option<usize>)>,
 }
 
 impl Program {
-    /// Which of the started tasks end next: the first of their queues, where what they wait for has begun.
+    /// The started tasks that end next: those that are first on their queue and whose awaited task has begun.
     fn ends(&self, started: &BTreeSet<usize>, ended: &BTreeSet<usize>) -> Vec<usize> {
         let begun = |at: usize| {
             let before = |other: &usize| self.tasks[*other].0 == self.tasks[at].0 && *other < at;
@@ -146,7 +146,7 @@ impl Program {
         started.difference(ended).copied().filter(can).collect()
     }
 
-    /// Whether it ends where all that is enqueued is started at once, as without a device manager.
+    /// Whether the program ends if all its tasks start as soon as they are enqueued, as without a device manager.
     fn ends_natively(&self) -> bool {
         let (all, mut ended) = ((0..self.tasks.len()).collect(), BTreeSet::new());
         loop {
@@ -181,7 +181,7 @@ proptest! {
     ) {
         let mut dispatch = dispatch(slots, policy);
         let (mut started, mut ended) = (BTreeSet::new(), BTreeSet::new());
-        // What others run, until when.
+        // The running tasks of other sessions, and when each ends, in ms.
         let mut running: Vec<(TaskId, SessionId, u64)> = Vec::new();
         let mut last = 1000;
         let mut now = 0;
@@ -190,7 +190,7 @@ proptest! {
             now += 5;
             prop_assert!(now < 10_000_000, "{:?} started, {:?} ended", started, ended);
             let mut grants = Vec::new();
-            // Two of each other session's tasks wait or run at any time.
+            // Each other session has one task that waits or runs at any time.
             for session in pending.drain(..) {
                 last += 1;
                 grants.extend(dispatch.submit(request(session, last, on(1)), ms(now)).unwrap());
