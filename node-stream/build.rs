@@ -5,7 +5,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(["proto/node_stream.proto"], ["proto"])?;
     tonic_prost_build::configure()
         .codec_path("crate::codec::SmallCodec")
-        // States are read where they came, not copied.
+        // States are not copied out of the received message.
         .bytes(".")
         .compile_fds(descriptors)?;
     Ok(())

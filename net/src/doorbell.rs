@@ -1,4 +1,4 @@
-//! A socket by which two processes wake each other: a byte says that there is something to look at.
+//! A socket by which two processes wake each other: a byte means that there is something to look at.
 
 use crate::descriptor::{Beside, Watched};
 use nix::errno::Errno;
@@ -7,25 +7,25 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use tokio::io::Interest;
 
-/// Our end of it.
+/// This process's end of the socket.
 #[derive(Debug)]
 pub struct Doorbell<B = ()>(Watched<B>);
 
 impl<B: Beside> Doorbell<B> {
-    /// Of a connected socket; where a runtime is entered.
+    /// Registers a connected socket with the runtime of the calling thread.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error if the socket cannot be registered.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         Watched::new(fd, Interest::READABLE).map(Self)
     }
 
-    /// Wakes the other side. Where that has gone, or was woken often enough already, there is nothing to do.
+    /// Wakes the other side. Does nothing if the other side has gone, or if the socket is full of unread bytes.
     pub fn ring(&self) {
         let _ = send(self.0.fd.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
     }
 
-    /// Has [`Self::rung`] fail, on both sides.
+    /// Makes [`Self::rung`] fail on both sides.
     pub fn close(&self) {
         let _ = shutdown(self.0.fd.as_raw_fd(), Shutdown::Both);
     }
@@ -33,16 +33,16 @@ impl<B: Beside> Doorbell<B> {
     /// Waits until the other side has rung, once or more often.
     ///
     /// # Errors
-    /// The end of it, and the system's.
+    /// `UnexpectedEof` if either side has closed the socket; else the system's error.
     pub async fn rung(&self) -> io::Result<()> {
         let mut ready = self.0.fd.readable().await?;
-        // Before the bytes are taken: what comes meanwhile makes it ready again.
+        // Clear before reading: a byte that arrives meanwhile makes the socket ready again.
         ready.clear_ready();
         silence(ready.get_inner())
     }
 }
 
-/// Takes all that was rung.
+/// Reads all bytes that have arrived.
 fn silence(bell: &OwnedFd) -> io::Result<()> {
     let mut bytes = [0; 64];
     loop {
@@ -50,7 +50,7 @@ fn silence(bell: &OwnedFd) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(taken) if taken < bytes.len() => return Ok(()),
             Ok(_) | Err(Errno::EINTR) => {}
-            // Woken for nothing, or all is taken: to look once more harms nobody.
+            // The socket is empty: all bytes were read, or the wakeup was spurious, which costs the caller one look.
             Err(Errno::EAGAIN) => return Ok(()),
             Err(error) => return Err(error.into()),
         }

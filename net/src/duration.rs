@@ -1,16 +1,16 @@
-//! Durations as people write them on a command line: `5m`, `250ms`, `1h30m`.
+//! Durations in the form of command-line flags: `5m`, `250ms`, `1h30m`.
 
 use std::time::Duration;
 
-/// Why a text is no duration.
+/// The text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no duration; write a number with a unit, for example `250ms`, `10s`, `5m` or `1h30m`")]
 pub struct InvalidDuration(String);
 
-/// The duration in `text`.
+/// Parses a duration such as `250ms`, `10s`, `5m` or `1h30m`.
 ///
 /// # Errors
-/// [`InvalidDuration`] says how to write one.
+/// [`InvalidDuration`] if `text` is empty, has an unknown unit, or is too long a time.
 pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
     let invalid = || InvalidDuration(text.to_owned());
     let mut rest = text.trim();

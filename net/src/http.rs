@@ -1,8 +1,9 @@
-//! HTTP/1.1 over TCP, TLS or a unix socket, with bounds: on connections, on the time that a head may take, on silence, and on
-//! the time that the end may take.
+//! HTTP/1.1 over TCP, TLS or a unix socket, with bounds on the number of connections, the time for a head, the idle
+//! time, and the time for a graceful end.
 //!
-//! When all places are taken, a newcomer gets that of the connection that has been idle for longest, so that nobody keeps
-//! others out by connections alone. A handler reads its request's body by a [`Budget`] that all requests of a service share.
+//! When all places are taken, a new connection gets the place of the one that has been idle for longest, so that a
+//! peer cannot keep others out by idle connections alone. A handler reads its request's body through a [`Budget`]
+//! that all requests of a service share.
 
 mod budget;
 mod places;
@@ -29,72 +30,74 @@ use tower::Service as _;
 use tracing::{debug, warn};
 use watched::Watched;
 
-/// Pause after a failed accept: out of file descriptors, most likely.
+/// Pause after a failed accept, which most likely means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bounds on all connections of a [`Server`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once, over all ports.
+    /// Maximum number of connections at once, over all ports.
     pub connections: usize,
-    /// What one connection buffers of heads and bodies at most, and of answers; 8 KiB or more.
+    /// Maximum bytes that one connection buffers of heads and bodies, and of answers; at least 8 KiB.
     pub buffer_bytes: usize,
-    /// How long a head may take, from its first byte; the first head of a connection from the connection's begin.
+    /// Maximum time for a head, from its first byte; for a connection's first head, from the start of the connection.
     pub head: Duration,
-    /// How long a connection may rest between requests, or an answer between two packets of it. Longer than clients keep
-    /// connections for another request (Go: 90 s), or they find one closed that they just used.
+    /// Maximum time that a connection may be idle between requests, or an answer between two packets. It should be
+    /// longer than clients keep connections for another request (Go: 90 s), or they use connections that were just
+    /// closed.
     pub idle: Duration,
-    /// How long requests in progress are waited for at the end.
+    /// Time that requests in progress are given at the end.
     pub drain: Duration,
 }
 
-/// Why a connection was refused, or ended by us.
+/// Reason why the server refused or ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// All places are taken by requests in progress.
+    /// All places are taken by connections with requests in progress.
     Full,
-    /// It was idle for longest when a newcomer needed a place, or its answer held most bytes when a newcomer needed some.
+    /// The connection had been idle for longest when a new one needed a place, or its answer held the most bytes when
+    /// another request needed some.
     Evicted,
-    /// TLS was not agreed upon.
+    /// The TLS handshake failed.
     Handshake,
-    /// A head came too slowly. A rest between requests that is too long ends a connection as well, and is no refusal.
+    /// A head came too slowly. Too long an idle time also ends a connection, but is not a refusal.
     TooSlow,
-    /// What came was no HTTP, or it broke off.
+    /// The bytes were not HTTP, or the connection broke off.
     Malformed,
 }
 
-/// Where connections come from.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Port {
-    /// TCP, with TLS if it is there.
+    /// TCP, with TLS if set.
     Tcp(TcpListener, Option<Arc<ServerTls>>),
     /// A unix socket; its file is removed at the end.
     Unix(UnixListener, PathBuf),
 }
 
-/// Who is on the other side; handlers find it among a request's extensions.
+/// The other end of a connection; handlers find it among a request's extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
-    /// Somebody on the network.
+    /// A peer on the network.
     Tcp {
-        /// Where from.
+        /// Address and port of the peer.
         address: SocketAddr,
-        /// The DNS names of the certificate that was shown.
+        /// The DNS names of the client certificate; empty without one.
         names: Arc<[String]>,
     },
-    /// A process of this machine, as the system says it.
+    /// A process of this machine, as the kernel identifies it.
     Unix {
-        /// Its effective user when it connected.
+        /// Effective user of the process when it connected.
         uid: u32,
-        /// Its effective group when it connected.
+        /// Effective group of the process when it connected.
         gid: u32,
     },
 }
 
-/// Who hears of refusals, to count them.
+/// Callback that gets each refusal, to count it.
 type Tell = Arc<dyn Fn(Refusal) + Send + Sync>;
 
-/// Answers on ports that share bounds.
+/// A server for one or more ports that share the same bounds.
 #[derive(Clone)]
 pub struct Server {
     limits: Limits,
@@ -106,7 +109,7 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 impl Refusal {
-    /// As it is written in a metric's label.
+    /// The text in a metric's label.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -126,13 +129,13 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server with these bounds; `tell` hears of every refusal.
+    /// A server with these bounds; `tell` is called for every refusal.
     pub fn new(limits: Limits, tell: impl Fn(Refusal) + Send + Sync + 'static) -> Self {
         Self { limits, places: Arc::new(Places::new(limits.connections)), tell: Arc::new(tell) }
     }
 
-    /// Answers by `router` what comes on `port` until `stop` says true, or nobody is left to say it; then finishes what
-    /// is in progress, if it does not take too long. Dropped, it cuts everything off.
+    /// Answers the requests on `port` by `router` until `stop` is true or its sender is dropped. Then waits up to
+    /// [`Limits::drain`] for requests in progress. Dropping the future cuts all connections of this port.
     pub async fn serve(&self, port: Port, router: Router, mut stop: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         loop {
@@ -154,7 +157,7 @@ impl Server {
             connections.spawn(connection.run(stream, peer, tls));
         }
         if let Port::Unix(_, path) = &port {
-            // Nobody should find a socket that leads nowhere; if it is gone already, so much the better.
+            // A client should not find a socket that leads nowhere. An error means that the file is gone already.
             let _ = std::fs::remove_file(path);
         }
         drop(port);
@@ -174,7 +177,8 @@ impl Port {
         loop {
             let accepted = match self {
                 Self::Tcp(listener, _) => listener.accept().await.map(|(stream, address)| {
-                    // An answer is one small write; waiting to fill a packet would cost more than the answer.
+                    // An answer is one small write; delaying it to fill a packet would cost more than the answer
+                    // itself.
                     let _ = stream.set_nodelay(true);
                     let peer = Peer::Tcp { address, names: Arc::default() };
                     (Box::new(stream) as Box<dyn Io>, peer)
@@ -196,7 +200,7 @@ impl Port {
     }
 }
 
-/// One connection, from the first byte to the last.
+/// One connection, from its first byte to its last.
 struct Connection {
     server: Server,
     place: Place,
@@ -263,7 +267,7 @@ impl Connection {
             }
         });
         let mut builder = http1::Builder::new();
-        // Its own timer does not tell slow heads from idle connections.
+        // hyper's own timer does not tell slow heads from idle connections.
         builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(buffer_bytes);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);

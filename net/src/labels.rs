@@ -1,6 +1,6 @@
-//! Values of metrics' labels: enums, so that there are never more series than somebody thought of, each value with its text.
+//! Values of metric labels as enums, each value with its text: the number of series is fixed by the code.
 
-/// Gives each value of an enum its text as a Prometheus label. The crate that uses it has `prometheus-client`.
+/// Implements `EncodeLabelValue` for enums, with a text for each value. The calling crate needs `prometheus-client`.
 ///
 /// ```ignore
 /// #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
-//! What our services share: ports with TLS whose certificates are read anew when they change, HTTP/1.1 with bounds on
-//! connections, heads and silence, how metrics' labels and durations are written, and how much memory a process may use; with `sockets`
-//! also what both ends of a remote OpenCL session are connected by. Peers are taken for hostile; what a request means is
-//! the services' matter.
+//! Code that the services share: ports with TLS whose certificates are read again when they change; HTTP/1.1 with
+//! bounds on connections, heads and idle time; the text of metric labels and of durations; and the memory limit of
+//! the process. With the feature `sockets` also the sockets between both ends of a remote OpenCL session. Peers are
+//! treated as hostile. The meaning of a request is up to the services.
 #![cfg_attr(not(feature = "sockets"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 

@@ -1,28 +1,28 @@
-//! How much memory this process may use: the least of its cgroups' limits (v2 `memory.max`, v1 `memory.limit_in_bytes`)
-//! and the machine's memory.
+//! The memory that this process may use: the least of its cgroups' limits (v2 `memory.max`, v1
+//! `memory.limit_in_bytes`) and of the machine's memory.
 //!
-//! A limit of any cgroup above the process counts as well as that of its own. Where a container sees only a part of the
-//! hierarchy (a cgroup namespace, or a bind mount of its own cgroup), the part that it sees is searched; that is where
-//! Kubernetes writes a container's limit.
+//! The limit of every cgroup above the process counts as well as that of its own. A container may see only a part of
+//! the hierarchy (a cgroup namespace, or a bind mount of its own cgroup); then that part is searched. Kubernetes
+//! writes a container's limit there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How much memory a process may use, and who says so.
+/// The memory that a process may use, and the source of that limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// In bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Who says so.
+    /// The source of the limit.
     pub source: LimitSource,
 }
 
-/// Who limits a process's memory.
+/// The source of a memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitSource {
-    /// A cgroup: whoever uses more is killed by the kernel.
+    /// A cgroup: the kernel kills a process that uses more.
     Cgroup,
-    /// Nobody but the machine, whose memory others use as well.
+    /// The machine's memory, which other processes use as well.
     Machine,
 }
 
@@ -33,29 +33,29 @@ enum Version {
     V2,
 }
 
-/// A hierarchy of cgroups where it is mounted.
+/// A mounted hierarchy of cgroups.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     version: Version,
-    /// The cgroup that lies at `point`.
+    /// The cgroup that the mount point shows.
     root: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     point: PathBuf,
 }
 
 impl MemoryLimit {
-    /// The limit of this process now. `None` if /proc tells neither a cgroup's limit nor the machine's memory.
+    /// The current limit of this process; `None` if /proc shows neither a cgroup's limit nor the machine's memory.
     #[must_use]
     pub fn of_this_process() -> Option<Self> {
         Self::below(Path::new("/"))
     }
 
-    /// The same where `/` is another folder.
+    /// Like [`Self::of_this_process`], with `root` in place of `/`.
     fn below(root: &Path) -> Option<Self> {
         let machine = machine_memory(root);
         let cgroup = cgroup_limit(root);
         match (cgroup, machine) {
-            // Cgroup v1 writes "no limit" as the largest multiple of a page, which no machine has.
+            // Cgroup v1 writes "no limit" as the greatest multiple of a page, which exceeds any machine's memory.
             (Some(bytes), Some(machine)) if bytes >= machine => {
                 Some(Self { bytes: machine, source: LimitSource::Machine })
             }
@@ -82,7 +82,7 @@ fn machine_memory(root: &Path) -> Option<u64> {
     kib.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least limit of all cgroups above this process that it can see.
+/// The least limit among the cgroups of this process and above it that are visible here.
 fn cgroup_limit(root: &Path) -> Option<u64> {
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
     let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
@@ -122,12 +122,12 @@ impl Mount {
 
     /// The least limit from the cgroup `own` up to the mount's own.
     fn least_limit(&self, root: &Path, own: &Path) -> Option<u64> {
-        // What is not below the mount's cgroup is not to be seen from here; what is at the mount is nearest to it.
+        // A cgroup outside the mount's is not visible here; the cgroup at the mount point is the nearest to it.
         let inside = own.strip_prefix(&self.root).unwrap_or(Path::new(""));
         let point = root.join(self.point.strip_prefix("/").unwrap_or(&self.point));
         let limit = |folder: &Path| {
             let text = fs::read_to_string(point.join(folder).join(self.version.limit_file())).ok()?;
-            // `max` is no number, and no limit.
+            // `max` does not parse as a number and means no limit.
             text.trim().parse().ok()
         };
         inside.ancestors().filter_map(limit).min()
@@ -142,7 +142,7 @@ mod tests {
     const V2: &str = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
     const MACHINE: &str = "MemTotal:       16384000 kB\nMemFree:        1 kB\n";
 
-    /// A machine whose files are these.
+    /// The limit on a machine with these files under `/`.
     fn limit(files: &[(&str, &str)]) -> Option<MemoryLimit> {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in files {

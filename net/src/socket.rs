@@ -1,10 +1,11 @@
-//! A connected stream socket whose writes never raise SIGPIPE, watched for room only while it is full.
+//! A connected stream socket whose writes never raise SIGPIPE, and which is watched for room to write only while it
+//! is full.
 //!
-//! std's and tokio's vectored writes are `writev`, which raises SIGPIPE when the other end is gone and so kills a C
-//! program with default signal handling; here every write is a `sendmsg` with `MSG_NOSIGNAL`.
+//! The vectored writes of std and tokio are `writev`, which raises SIGPIPE when the other end has gone and so kills a
+//! C program with default signal handling. Here every write is a `sendmsg` with `MSG_NOSIGNAL`.
 //!
-//! A unix socket reports itself writable whenever the other end has read something. Watching for that all the time would
-//! wake the thread that waits for an answer twice.
+//! A unix socket becomes writable again whenever the other end reads. Watching for that all the time would wake a
+//! thread that waits for an answer twice.
 #![allow(unsafe_code)]
 
 use crate::descriptor::{Beside, Watched};
@@ -20,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 #[derive(Debug)]
 pub struct Socket<B = ()> {
     readable: Watched<B>,
-    /// A second descriptor of the same socket, while it is full.
+    /// A second descriptor of the same socket, open while the socket is full.
     writable: Option<Watched<B>>,
 }
 
@@ -28,20 +29,20 @@ impl<B: Beside> Socket<B> {
     /// Registers a non-blocking stream socket with the runtime of the calling thread.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error if the socket cannot be registered.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self { readable: Watched::new(socket, Interest::READABLE)?, writable: None })
     }
 }
 
-/// Receives into what is unfilled of `buf`; 0 bytes at the end of the stream.
+/// Receives into the unfilled part of `buf`; 0 bytes mean the end of the stream.
 fn receive(socket: &OwnedFd, buf: &mut ReadBuf<'_>) -> io::Result<usize> {
-    // SAFETY: nothing is uninitialised through this reference: the kernel only writes bytes to it.
+    // SAFETY: no byte becomes uninitialised through this reference, since the kernel only writes bytes to it.
     let unfilled = unsafe { buf.unfilled_mut() };
-    // SAFETY: the pointer and the length are those of memory that is ours to write, for the length of the call.
+    // SAFETY: pointer and length describe memory that is ours to write for the duration of the call.
     let received = unsafe { libc::recv(socket.as_raw_fd(), unfilled.as_mut_ptr().cast(), unfilled.len(), 0) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel has written this many bytes at the beginning of what was unfilled.
+    // SAFETY: the kernel has written this many bytes at the beginning of the unfilled part.
     unsafe { buf.assume_init(received) };
     buf.advance(received);
     Ok(received)
@@ -54,8 +55,9 @@ impl<B: Unpin> AsyncRead for Socket<B> {
             let mut ready = ready!(self.readable.fd.poll_read_ready(cx))?;
             match receive(ready.get_inner(), buf) {
                 Ok(received) => {
-                    // Less than wanted: it is empty now, and readiness comes with the next byte (edges), so that
-                    // nobody has to try in vain. The end of the stream stays.
+                    // Fewer bytes than wanted: the socket is empty now, and the next byte makes it ready again
+                    // (edge-triggered), so clearing saves a read in vain. At the end of the stream (0 bytes) it stays
+                    // ready.
                     if 0 < received && received < wanted {
                         ready.clear_ready();
                     }
@@ -106,7 +108,7 @@ impl<B: Beside + Unpin> AsyncWrite for Socket<B> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match shutdown(self.readable.fd.as_raw_fd(), Shutdown::Write) {
-            // Already ended by the other side.
+            // The other side has ended the connection already.
             Ok(()) | Err(Errno::ENOTCONN) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error.into())),
         }
@@ -123,7 +125,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::{Duration, timeout};
 
-    /// A socket of ours, and the other end.
+    /// A socket under test, and the other end.
     fn pair<B: Beside>() -> (Socket<B>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!(socket.write_all(b"x").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
-    /// Descriptors beside which one is.
+    /// The open descriptors that have a `Noted` beside them.
     static OPEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
     struct Noted(RawFd);

@@ -1,4 +1,4 @@
-//! An authority for tests: certificates and keys in files, as a cluster's tools would make them.
+//! A certificate authority for tests: certificates and keys in files, as a cluster's tools make them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(missing_docs, reason = "for tests")]
 
@@ -6,7 +6,7 @@ use crate::tls::{ClientFiles, ServerFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::path::{Path, PathBuf};
 
-/// An authority whose files lie in one folder: `NAME-ca.pem`, and per certificate `X.pem` and `X.key`.
+/// An authority whose files are in one folder: `NAME-ca.pem`, and `X.pem` and `X.key` for each certificate.
 pub struct Authority {
     dir: PathBuf,
     issuer: Issuer<'static, KeyPair>,
@@ -32,12 +32,12 @@ impl Authority {
         Self { dir: dir.to_owned(), issuer: Issuer::new(params, key), ca }
     }
 
-    /// A certificate in `FILE.pem` for these names and addresses; it takes the place of one that is there.
+    /// Issues a certificate for these names and addresses in `FILE.pem`, which replaces an earlier one.
     pub fn issue(&self, file: &str, names: &[&str]) -> Identity {
         self.issue_until(file, names, (4096, 1, 1))
     }
 
-    /// The same with a day on which it ends.
+    /// Like [`Self::issue`], with the day on which the certificate expires.
     pub fn issue_until(&self, file: &str, names: &[&str], (year, month, day): (i32, u8, u8)) -> Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -53,7 +53,7 @@ impl Authority {
         identity
     }
 
-    /// Files of a client that trusts this authority and shows `identity`.
+    /// The files of a client that trusts this authority and shows `identity`.
     pub fn client(&self, identity: Option<&Identity>) -> ClientFiles {
         ClientFiles {
             ca: self.ca.clone(),
@@ -63,7 +63,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// Files of a server with this certificate.
+    /// The files of a server with this certificate.
     pub fn server(&self, client_ca: Option<&Path>) -> ServerFiles {
         ServerFiles {
             certificate: self.certificate.clone(),

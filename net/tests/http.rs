@@ -1,4 +1,4 @@
-//! The bounds, as peers meet them: friendly ones, slow ones, and many.
+//! The bounds, as friendly, slow and numerous peers meet them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use axum::Router;
@@ -33,7 +33,7 @@ struct Bed {
     task: JoinHandle<()>,
 }
 
-/// A handler that takes its time.
+/// A handler that waits until the test releases it.
 #[derive(Clone, Default)]
 struct Slow {
     begun: Arc<Notify>,
@@ -86,7 +86,7 @@ impl Bed {
     }
 }
 
-/// Reads until the body's last word is there.
+/// Reads until the last word of the body is there.
 async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin), word: &str) -> String {
     let mut text = Vec::new();
     let reading = async {
@@ -101,7 +101,7 @@ async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin), word: &str) ->
 /// Waits until the server has closed the connection.
 async fn closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // A reset is an end as well.
+    // A connection reset is an end as well.
     let _ = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest)).await.unwrap();
 }
 
@@ -113,7 +113,7 @@ async fn a_head_that_trickles_is_cut_off_and_holds_nobody_up() {
     for _ in 0..3 {
         let mut stream = bed.connect().await;
         attackers.push(tokio::spawn(async move {
-            // A byte now and then, for ever.
+            // One byte at a time, without end.
             for byte in GET.iter().take(20).cycle() {
                 if stream.write_all(&[*byte]).await.is_err() {
                     break;
@@ -143,7 +143,7 @@ async fn who_says_nothing_at_all_is_cut_off_and_who_rests_between_requests_is_no
     let mut mute = bed.connect().await;
     closed(&mut mute).await;
     bed.until_refused(Refusal::TooSlow, 1).await;
-    // It has rested for longer than a head may take.
+    // The connection was idle for longer than a head may take.
     friend.write_all(GET).await.unwrap();
     answer(&mut friend, "tcp").await;
     assert_eq!(bed.refused(Refusal::TooSlow), 1);
@@ -166,7 +166,7 @@ async fn many_connections_keep_nobody_out_but_requests_in_progress_stay() {
     friend.write_all(GET).await.unwrap();
     answer(&mut friend, "tcp").await;
     bed.until_refused(Refusal::Evicted, 17).await;
-    // All places work: a newcomer is sent away, and the work is done.
+    // All places have requests in progress: a newcomer is refused, and the requests are answered.
     let mut workers = Vec::new();
     for _ in 0..LIMITS.connections {
         let mut stream = bed.connect().await;

@@ -1,4 +1,4 @@
-//! TLS between our own ends: who is let in, and what happens when files change.
+//! TLS between the client and the server of this crate: which peers are let in, and what happens when files change.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fpga_net::testing::{Authority, Identity};
@@ -12,10 +12,10 @@ use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// When certificates end for which the tests say nothing, in seconds since the epoch: 4096-01-01.
+/// Expiry of the certificates for which a test sets none, in seconds since the epoch: 4096-01-01.
 const NEVER: i64 = 67_090_118_400;
 
-/// Both ends of one connection: the names that each saw, or why it did not come about.
+/// The two results of one connection: the names that each end saw, or why there was no connection.
 async fn meet(
     server: &Arc<ServerTls>,
     client: &ClientFiles,
@@ -75,20 +75,20 @@ async fn a_server_proves_its_name_and_a_client_its_own() {
     assert!(names.is_err() && connected.is_err(), "a certificate of another authority");
 }
 
-/// What a client says first that knows nothing newer than `version`: TLS 1.1 is 3.2, TLS 1.2 is 3.3.
+/// The first message of a client whose newest version is `version`: TLS 1.1 is 3.2, TLS 1.2 is 3.3.
 fn hello(version: [u8; 2]) -> Vec<u8> {
     let vector = |body: &[u8]| [&u16::try_from(body.len()).unwrap().to_be_bytes(), body].concat();
     let extension = |kind: u8, body: &[u8]| [&[0, kind], vector(&vector(body)).as_slice()].concat();
-    // Curves, and signatures over them: what a server with such a key asks for.
+    // The extensions that a server with such a key needs: curves and signature algorithms.
     let extensions = [extension(10, &[0, 29, 0, 23]), extension(13, &[4, 3, 5, 3, 8, 7])].concat();
-    // With AES-GCM, which came with 1.2, and with AES-CBC, for those before.
+    // Cipher suites with AES-GCM, for TLS 1.2, and with AES-CBC, for older versions.
     let suites = vector(&[0xc0, 0x2b, 0xc0, 0x2c, 0xc0, 0x09, 0xc0, 0x13]);
     let body = [&version[..], &[7; 32], &[0], &suites, &[1, 0], &vector(&extensions)].concat();
     let handshake = [&[1, 0], vector(&body).as_slice()].concat();
     [&[22, 3, 1], vector(&handshake).as_slice()].concat()
 }
 
-/// The first bytes that a server answers to `hello`.
+/// The first bytes of the server's answer to `hello`.
 async fn answer(server: &Arc<ServerTls>, hello: &[u8]) -> [u8; 7] {
     let (near, mut far) = tokio::io::duplex(64 * 1024);
     let server = Arc::clone(server);
@@ -106,7 +106,7 @@ async fn a_server_speaks_tls_1_2_and_1_3_and_nothing_older() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new(dir.path(), "ours");
     let server = loaded(authority.issue("server", &["svc"]).server(None));
-    // A fatal alert (2), protocol_version (70); the same in 1.2 gets a handshake record.
+    // A fatal alert (2), protocol_version (70). The same hello with TLS 1.2 gets a handshake record.
     for old in [[3, 0], [3, 1], [3, 2]] {
         let answered = answer(&server, &hello(old)).await;
         assert_eq!((answered[0], &answered[3..]), (21, &[0, 2, 2, 70][..]), "{old:?}");
@@ -147,7 +147,7 @@ async fn a_client_offers_tls_1_2_and_1_3_and_nothing_older() {
     far.read_exact(&mut hello).await.unwrap();
     drop(far);
     assert!(connecting.await.unwrap().is_err());
-    // The extension supported_versions (43): its length, the list's length, 1.3 and 1.2 in either order.
+    // The extension supported_versions (43): its length, the list's length, and 1.3 and 1.2 in either order.
     let offers = |versions: [u8; 4]| {
         let extension = [&[0, 43, 0, 5, 4], &versions[..]].concat();
         hello.windows(extension.len()).any(|window| window == extension)
@@ -165,7 +165,7 @@ async fn changed_files_are_for_new_connections_and_bad_ones_for_none() {
     let shown = async || meet(&tls, &authority.client(None), "svc").await.1.unwrap();
     assert_eq!(shown().await, ["old.svc", "svc"]);
 
-    // Half of a change: the key does not belong to the certificate.
+    // Only one of two files is replaced: the key does not belong to the certificate.
     let next = authority.issue_until("next", &["new.svc", "svc"], (2031, 1, 2));
     assert_eq!((tls.expiry().certificate, tls.expiry().client_ca), (Some(NEVER), None));
     std::fs::copy(&next.certificate, &server.certificate).unwrap();
@@ -199,7 +199,7 @@ async fn another_authority_for_clients_holds_from_the_next_connection_on() {
     std::fs::copy(&after.ca, &before.ca).unwrap();
     assert!(matches!(tls.reload(), Reload::Loaded));
     let late = ClientFiles { ca: dir.path().join("kept.pem"), ..before.client(Some(&node)) };
-    // The server's own certificate is still of the authority before.
+    // The server's own certificate was issued by the authority before.
     let again = Authority::new(dir.path(), "unrelated");
     assert!(meet(&tls, &late, "svc").await.0.is_err(), "its own trust is gone");
     assert!(meet(&tls, &again.client(Some(&node)), "svc").await.0.is_err());

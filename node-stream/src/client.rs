@@ -1,7 +1,6 @@
-//! The client's half of one call: connect, introduce, then one update at a time.
+//! The client's side of one call: connect, introduce the node, then send one update at a time.
 //!
-//! There are hardly ever more than two updates on their way: a replica that is slow hears less often, and what it hears is
-//! new.
+//! Hardly ever more than two updates are on their way. So a slow replica gets fewer updates, but each is recent.
 
 use crate::limits::{ANSWER_EVERY, MAX_MESSAGE_BYTES, PATIENCE};
 use crate::token::{Access, TokenError};
@@ -18,28 +17,28 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status, Streaming};
 
-/// Flow control windows: there are two messages on their way, as a rule.
+/// Flow control windows, in bytes. As a rule two messages are on their way.
 const WINDOW_BYTES: u32 = 128 * 1024;
 
-/// Where a replica is.
+/// The address of a replica.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
     /// `http://HOST:PORT`, or `https://` for TLS.
     pub uri: Uri,
-    /// The name that its certificate must have, if that isn't the host.
+    /// The name that the replica's certificate must have, if that is not the host.
     pub name: Option<String>,
 }
 
-/// What a collector shows, and whom it trusts.
+/// The credentials of a collector, and the authorities that it trusts.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The token.
+    /// The token to show, if any.
     pub access: Access,
-    /// Certificates, for replicas behind `https://`.
+    /// The TLS files, for replicas behind `https://`.
     pub tls: Option<ClientFiles>,
 }
 
-/// One call.
+/// One call to a replica.
 #[derive(Debug)]
 pub struct NodeStream {
     updates: mpsc::Sender<Update>,
@@ -47,28 +46,28 @@ pub struct NodeStream {
     answered_at: Option<Instant>,
 }
 
-/// Why a call ended, or did not begin.
+/// Reason why a call ended or did not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// There is nobody, or no way there.
+    /// No connection to the replica could be made.
     #[error("it can't be reached: {0}")]
     Unreachable(String),
-    /// It did not answer in [`PATIENCE`].
+    /// The replica did not answer within [`PATIENCE`].
     #[error("it did not answer in {} s", PATIENCE.as_secs())]
     Timeout,
-    /// It ended the call.
+    /// The replica ended the call.
     #[error("it ended the stream: {}", .0.message())]
     Ended(Box<Status>),
-    /// TLS was not agreed upon.
+    /// The TLS handshake failed.
     #[error("no TLS: {0}")]
     Tls(#[source] ConnectError),
-    /// There is no token to show.
+    /// The token cannot be read.
     #[error(transparent)]
     Token(#[from] TokenError),
 }
 
 impl StreamError {
-    /// The code with which the replica ended the call, if it did.
+    /// The gRPC code with which the replica ended the call; `None` if the call ended otherwise.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         match self {
@@ -82,20 +81,21 @@ impl NodeStream {
     /// Begins a call to the replica at `address` for the node that `introduction` names.
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// [`StreamError`] for the reason: no connection, no token, no answer in time, or the replica's refusal.
     pub async fn open(
         address: &Address,
         credentials: &Credentials,
         introduction: Introduction,
     ) -> Result<Self, StreamError> {
-        // The connect timeout ends with the connection; what comes after has its own.
+        // The endpoint's connect timeout covers only the TCP connection; this one covers the handshakes as well.
         let channel = timeout(PATIENCE * 2, connect(address, credentials.tls.as_ref())).await;
         let channel = channel.map_err(|_| StreamError::Timeout)??;
         let mut client = NodeStreamClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let (updates, receiver) = mpsc::channel(1);
-        // The extender answers the call when it knows who calls: the introduction may not wait for that.
+        // The extender answers the call only when it knows the caller, so the introduction must be sent before the
+        // answer.
         let hello = Update { introduction: Some(introduction), ..Update::default() };
         updates.try_send(hello).map_err(|_| StreamError::Timeout)?;
         let mut request = Request::new(ReceiverStream::new(receiver));
@@ -111,7 +111,8 @@ impl NodeStream {
         Ok(Self { updates, answers, answered_at: None })
     }
 
-    /// Sends `state`, an encoded node state, and waits for the answer if the last one is [`ANSWER_EVERY`] old.
+    /// Sends `state`, an encoded node state. Waits for the answer if the last answer is at least [`ANSWER_EVERY`]
+    /// old.
     ///
     /// # Errors
     /// [`StreamError`]; the call is over then.
@@ -129,7 +130,7 @@ impl NodeStream {
     pub async fn send(&mut self, state: String) -> Result<Answer, StreamError> {
         let update = Update { introduction: None, state: state.into(), unanswered: false };
         let exchange = async {
-            // A receiver that is gone has left its reason among the answers.
+            // If the receiver is gone, the reason is among the answers.
             let _ = self.updates.send(update).await;
             next(&mut self.answers).await
         };
@@ -138,11 +139,11 @@ impl NodeStream {
         Ok(answer)
     }
 
-    /// Sends `state`, which is not answered.
+    /// Sends `state`, for which no answer is requested.
     ///
     /// # Errors
-    /// [`StreamError`]; the call is over then. One that has just ended may be seen by the next update only, and that without
-    /// the reason: who begins a new call is told.
+    /// [`StreamError`]; the call is over then. After the replica has ended the call, one update may still succeed,
+    /// and the error of the next may lack the reason; a new call gets the reason.
     pub async fn tell(&mut self, state: String) -> Result<(), StreamError> {
         let update = Update { introduction: None, state: state.into(), unanswered: true };
         let exchange = async {
@@ -203,11 +204,11 @@ async fn connect(address: &Address, tls: Option<&ClientFiles>) -> Result<Channel
     let port = address.uri.port_u16().unwrap_or(443);
     let socket = TcpStream::connect((host.trim_start_matches('[').trim_end_matches(']'), port)).await;
     let socket = socket.map_err(|error| StreamError::Unreachable(error.to_string()))?;
-    // Only latency is at stake.
+    // An error costs only latency.
     let _ = socket.set_nodelay(true);
     let name = address.name.as_deref().unwrap_or(host);
     let stream = tls.connect(socket, name, HTTP_2).await.map_err(StreamError::Tls)?;
-    // The channel gets this one connection, and none after it: a call that ends is begun anew by the caller.
+    // The channel gets this one connection and no other: after the end of a call, the caller begins a new one.
     let mut stream = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_: Uri| {
         let stream = stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));

@@ -1,14 +1,15 @@
-//! The Protobuf codec with buffers as small as these messages: a replica has thousands of streams, each with its own.
+//! The Protobuf codec with small buffers: a replica has thousands of streams, each with buffers of its own.
 
 use prost::Message;
 use std::marker::PhantomData;
 use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::ProstCodec;
 
-/// What a buffer begins with, and grows by; an answer has a dozen bytes, a state is copied out of its frame.
+/// Initial size of a buffer, and the step by which it grows, in bytes. An answer has a dozen bytes; a state is copied
+/// out of its frame.
 const BUFFER_BYTES: usize = 256;
 
-/// Protobuf both ways.
+/// A codec with Protobuf in both directions.
 #[derive(Debug, Clone)]
 pub struct SmallCodec<T, U>(PhantomData<(T, U)>);
 

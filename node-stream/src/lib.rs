@@ -1,7 +1,8 @@
-//! The stream of node states from collectors to extender replicas (design decision 6): what both sides must agree on.
+//! The stream of node states from collectors to extender replicas (design decision 6): the parts that both sides
+//! share.
 //!
-//! Generated types, limits, the shared token, and the client's half of one call. When to send what is the collector's
-//! matter, what becomes of it the extender's.
+//! These are the generated types, the limits, the shared token, and the client's side of one call. The collector
+//! decides when to send; the extender decides what to do with a state.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,48 +1,49 @@
-//! What a collector shows to prove who it is: the token that all collectors and extender replicas share, with which anybody
-//! may speak for any node, or the token of its service account, which the API server knows to be for one node.
+//! The token by which a collector proves its identity. It is either the token that all collectors and extender
+//! replicas share, whose holder may report any node, or the token of the collector's service account, which the API
+//! server ties to one node.
 //!
-//! It lies in a file, which is read whenever it is needed, so that a mounted Secret may change under a running program.
+//! The token is in a file that is read at each use, so that a mounted Secret may change under a running program.
 
 use std::fmt;
 use std::io::Read as _;
 use std::path::PathBuf;
 use subtle::ConstantTimeEq as _;
 
-/// Shortest token: what `openssl rand -hex 16` makes has 32.
+/// Minimum length of a token in bytes; `openssl rand -hex 16` prints 32.
 pub const MIN_BYTES: usize = 16;
-/// Longest token: one of a service account has one or two thousand bytes.
+/// Maximum length of a token in bytes; one of a service account has one or two thousand.
 pub const MAX_BYTES: usize = 8 * 1024;
 
-/// Where the token lies.
+/// The file of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenFile(PathBuf);
 
-/// A token; shown to nobody.
+/// A token, which `Debug` does not print.
 #[derive(Clone)]
 pub struct Token(String);
 
-/// Whether streams prove anything.
+/// Whether a stream must prove its identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// By the token in this file, whichever kind it is.
+    /// By the token in this file, of either kind.
     Token(TokenFile),
-    /// Whoever reaches the port may speak for any node.
+    /// Without proof: any client that reaches the port may report any node.
     Open,
 }
 
-/// Why there is no token.
+/// Reason why no token could be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error("the token file {path} can't be read: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// What it has is no token.
+    /// The file's content is not a token.
     #[error(
         "the token file {0} must have {MIN_BYTES} to {MAX_BYTES} visible ASCII characters; make one by `openssl rand -hex 32`"
     )]
@@ -50,19 +51,20 @@ pub enum TokenError {
 }
 
 impl TokenFile {
-    /// The token in the file at `path`, whenever it is asked for.
+    /// The token in the file at `path`, which is read at each use.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The token as it is now; white space around it is no part of it.
+    /// Reads the token, without the white space around it.
     ///
     /// # Errors
-    /// [`TokenError`].
+    /// [`TokenError::Io`] if the file cannot be read, [`TokenError::NoToken`] if its content is too short, too long,
+    /// or not visible ASCII.
     pub fn read(&self) -> Result<Token, TokenError> {
         let mut text = String::new();
-        // A little more than a token, so that one that is too long is not taken for its beginning.
+        // A little more than the maximum, so that a token that is too long is not taken for its beginning.
         let limit = (MAX_BYTES + 64) as u64;
         std::fs::File::open(&self.0)
             .and_then(|file| file.take(limit).read_to_string(&mut text))
@@ -78,13 +80,14 @@ impl TokenFile {
 }
 
 impl Token {
-    /// The value of the header `authorization`.
+    /// The value of the header `authorization` with this token.
     #[must_use]
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether the header's value is this token, in a time that tells nothing but its length.
+    /// Whether the header's value has this token. The comparison takes the same time for all tokens of the same
+    /// length.
     #[must_use]
     pub fn is_proved_by(&self, header: &[u8]) -> bool {
         let Some((scheme, token)) = header.split_at_checked(b"Bearer ".len()) else { return false };

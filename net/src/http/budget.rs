@@ -1,12 +1,13 @@
-//! The bytes that all requests of a service may hold together: their bodies, what is worked out from them, and their answers
-//! until those are sent.
+//! A budget of bytes that all requests of a service share: for their bodies, for what is computed from these, and for
+//! answers until they are sent.
 //!
-//! A body is charged before it is read: by the length that its head declares, else as it grows. Where there is no room, the
-//! connection that holds most gives way if it waits for its peer (its body still arrives, or its answer is not taken), and
-//! either holds more than the newcomer needs or has waited for [`MAX_PEER_TIME`]: a small request gets its room from a large
-//! one, and whoever sends or reads slowly keeps nobody out. What is being worked on is waited for, for [`MAX_WAIT`] at most.
-//! Who waits and needs less gets room first. So the smallest requests always get in; large ones may be refused where more
-//! connections than there is room for send smaller ones without end.
+//! A body is charged before it is read: by its declared length, or else as it grows. Where there is no room, the
+//! request that holds the most bytes gives way, if it waits for its peer (its body still arrives, or its answer is
+//! being sent) and either holds more than the newcomer would hold or has waited for [`MAX_PEER_TIME`]. So a small
+//! request gets its room from a large one, and a peer that sends or reads slowly keeps no other request out. For
+//! requests that are being worked on, a newcomer waits up to [`MAX_WAIT`]. Of the requests that wait, the one that
+//! would hold least gets room first. So the smallest requests always get in; a large one may be refused while more
+//! connections than there is room for keep sending smaller ones.
 
 mod charged;
 
@@ -25,24 +26,24 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a request waits for room.
+/// Maximum time that a request waits for room.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
-/// How long a request may wait for its peer and keep its room from one that needs more.
+/// Time for which a request that waits for its peer keeps its room from a request that would hold more.
 const MAX_PEER_TIME: Duration = Duration::from_millis(500);
-/// How often a request that waits for room looks who has become slow meanwhile.
+/// Interval at which a request that waits for room checks which others have become slow.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// What requests may hold together where nobody says otherwise and memory is not short.
+/// Default size of the budget in bytes, where memory is not short.
 const DEFAULT_BYTES: usize = 64 << 20;
-/// The share of the memory limit that they may hold at most: one part of so many.
+/// Divisor of the memory limit: the default size is at most this part of it.
 const SHARE_OF_MEMORY: u64 = 4;
-/// What a body of undeclared length is given room for at first.
+/// Room for a body of undeclared length at first, in bytes.
 const FIRST_BYTES: usize = 8 * 1024;
 
-/// So many bytes for all requests; clones share them.
+/// A number of bytes for all requests; clones share them.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Shared>);
 
-/// What one request holds of a [`Budget`], until it is dropped.
+/// The bytes of a [`Budget`] that one request holds, until this value is dropped.
 #[derive(Debug)]
 pub struct Charge {
     shared: Arc<Shared>,
@@ -50,35 +51,35 @@ pub struct Charge {
     connection: Option<Connection>,
 }
 
-/// The connection by which a request came; the server puts it among the request's extensions.
+/// The connection of a request; the server puts it among the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct Connection(pub(super) Arc<Pulse>);
 
-/// There is no room for a request now.
+/// The budget has no room for a request now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("other requests hold all the memory that requests may have; try again later")]
 pub struct NoRoom;
 
-/// Why there is no body.
+/// Reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// It has more bytes than one request may have.
+    /// The body is longer than [`BodyLimits::bytes`].
     #[error("the body is longer than allowed")]
     TooLarge,
-    /// It broke off, or took too long.
+    /// The body broke off or took longer than [`BodyLimits::time`].
     #[error("the body did not arrive whole and in time")]
     Interrupted,
-    /// Other requests hold what all together may have.
+    /// The budget has no room for the body now.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
 }
 
-/// How bodies are taken.
+/// Limits of one body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyLimits {
-    /// Most bytes of one body.
+    /// Maximum length in bytes.
     pub bytes: usize,
-    /// How long a body may take to arrive.
+    /// Maximum time for the body to arrive.
     pub time: Duration,
 }
 
@@ -86,14 +87,14 @@ pub struct BodyLimits {
 struct Shared {
     limit: usize,
     holders: Mutex<Holders>,
-    /// Told when bytes are given back.
+    /// Notified when bytes are given back.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Holders {
     taken: usize,
-    /// Of that, what those hold who were told to give way.
+    /// The part of `taken` that is held by requests that were told to give way.
     giving_way: usize,
     next: u64,
     all: HashMap<u64, Holder>,
@@ -102,71 +103,71 @@ struct Holders {
 #[derive(Debug)]
 struct Holder {
     bytes: usize,
-    /// What it waits for.
+    /// The bytes that the request waits for.
     wanted: usize,
     phase: Phase,
     /// When the phase began.
     since: Instant,
 }
 
-/// A request waits for bytes, until this is dropped.
+/// A request that waits for bytes, until this value is dropped.
 struct Waiting<'a>(&'a Charge);
 
-/// What a request that holds bytes is doing.
+/// The phase of a request that holds bytes.
 #[derive(Debug)]
 enum Phase {
-    /// Its body arrives; told to give way, it is refused.
+    /// The body arrives. When told to give way, the request is refused.
     Arriving(Arc<Notify>),
-    /// It is worked on.
+    /// A handler works on the request.
     Working,
-    /// Its answer is sent; told to give way, its connection ends.
+    /// The answer is being sent. When told to give way, the connection ends.
     Leaving(Connection),
-    /// It was told.
+    /// The request was told to give way.
     GivingWay,
 }
 
 impl Budget {
-    /// So many bytes.
+    /// A budget of `bytes` bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let (holders, freed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Shared { limit: bytes, holders, freed }))
     }
 
-    /// How many bytes the requests of a service should hold together if its process may have so much memory: 64 MiB, or a
-    /// quarter of the limit if that is less.
+    /// The default size of a budget in bytes, for a process with the memory limit `memory`: 64 MiB, or a quarter of
+    /// the limit if that is less.
     #[must_use]
     pub fn default_bytes(memory: Option<MemoryLimit>) -> usize {
         let quarter = memory.map(|memory| usize::try_from(memory.bytes / SHARE_OF_MEMORY));
         quarter.and_then(Result::ok).map_or(DEFAULT_BYTES, |quarter| quarter.min(DEFAULT_BYTES))
     }
 
-    /// How many bytes there are.
+    /// The size of the budget in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
-    /// How many of them are held.
+    /// The bytes that requests hold now.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.0.lock().taken
     }
 
-    /// Takes bytes for work that has no body, for the request with these extensions.
+    /// Takes `bytes` for work other than a body, for the request with these extensions.
     ///
     /// # Errors
-    /// [`NoRoom`] if there are too few, also after waiting.
+    /// [`NoRoom`] if too few bytes are free, after waiting up to [`MAX_WAIT`].
     pub async fn take(&self, request: &Extensions, bytes: usize) -> Result<Charge, NoRoom> {
         let charge = self.0.enter(request.get::<Connection>().cloned(), Phase::Working);
         charge.grow(bytes).await?;
         Ok(charge)
     }
 
-    /// The body of a request, and the charge for its bytes.
+    /// Reads the body of a request; returns it with the charge for its bytes.
     ///
     /// # Errors
-    /// [`BodyError`] if there is none.
+    /// [`BodyError`] if the body is too long, does not arrive in time, or does not fit into the budget.
     pub async fn read(&self, request: Request, limits: BodyLimits) -> Result<(Vec<u8>, Charge), BodyError> {
         let (parts, body) = request.into_parts();
         let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -192,7 +193,7 @@ impl Budget {
     }
 }
 
-/// The body as it comes, in one piece of memory that is charged before it is there.
+/// Reads the body into one piece of memory, which is charged before it is allocated.
 async fn put_together(
     mut body: Body,
     declared: usize,
@@ -213,7 +214,7 @@ async fn put_together(
             } else {
                 needed.max(whole.capacity() * 2).max(FIRST_BYTES).min(most)
             };
-            // Growing means to copy: for a moment both are there.
+            // The allocation grows by copying: for a moment both copies exist.
             let both = whole.capacity() + capacity;
             charge.grow(both.saturating_sub(charge.bytes())).await?;
             whole.reserve_exact(capacity - whole.len());
@@ -229,16 +230,16 @@ async fn next_frame(body: &mut Body) -> Option<Result<Frame<Bytes>, axum::Error>
 }
 
 impl Charge {
-    /// How many bytes it holds.
+    /// The bytes that the charge holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.shared.lock().all.get(&self.number).map_or(0, |holder| holder.bytes)
     }
 
-    /// Takes so many bytes more.
+    /// Takes `bytes` more.
     ///
     /// # Errors
-    /// [`NoRoom`] if there are too few, also after waiting.
+    /// [`NoRoom`] if too few bytes are free, after waiting up to [`MAX_WAIT`].
     pub async fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
         let deadline = Instant::now() + MAX_WAIT;
         let mut waiting = None;
@@ -257,12 +258,12 @@ impl Charge {
             if now >= deadline {
                 return Err(NoRoom);
             }
-            // Whether bytes were given back or somebody has become slow: the next look tells.
+            // Bytes were given back, or another request may have become slow: try again in either case.
             let _ = timeout_at(deadline.min(now + POLL_INTERVAL), freed).await;
         }
     }
 
-    /// Gives back what it holds beyond so many bytes.
+    /// Gives back all but `bytes` of the charge.
     pub fn shrink_to(&self, bytes: usize) {
         let mut holders = self.shared.lock();
         if let Some(holder) = holders.all.get_mut(&self.number) {
@@ -275,7 +276,7 @@ impl Charge {
         self.shared.freed.notify_waiters();
     }
 
-    /// The answer, which holds `bytes` of the charge until it is sent.
+    /// The response, which holds `bytes` of the charge until it is sent.
     #[must_use]
     pub fn answer(self, response: Response, bytes: usize) -> Response {
         self.shrink_to(bytes);
@@ -331,12 +332,12 @@ impl Shared {
     }
 }
 
-/// What became of the wish to hold more.
+/// The result of a request for more bytes.
 enum Growth {
     Done,
-    /// There may be room when others have given some back.
+    /// There may be room when other requests have given bytes back.
     Wait,
-    /// Nobody could ever hold so much.
+    /// The request can never hold so many bytes, or was told to give way.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! The places that connections take, and what each of them is doing.
+//! The places that connections take, and the state of each connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ struct Taken {
     pulses: HashMap<u64, Arc<Pulse>>,
 }
 
-/// A place, until it is dropped.
+/// A place, taken until this value is dropped.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -26,40 +26,40 @@ pub struct Place {
     pulse: Arc<Pulse>,
 }
 
-/// What a connection is doing.
+/// The state of a connection, and the signal to end it.
 #[derive(Debug)]
 pub struct Pulse {
     doing: Mutex<Doing>,
     evict: Notify,
 }
 
-/// What a connection is doing, and since when.
+/// The state of a connection, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
-    /// It has just begun, and nothing came so far.
+    /// The connection was accepted and no byte has come yet.
     Beginning(Instant),
-    /// A head is coming.
+    /// The head of a request is coming.
     Head(Instant),
-    /// The body of a request is coming, for which the handler has a patience of its own.
+    /// The body of a request is coming; the handler limits the time for it.
     Body(Instant),
-    /// A request is worked on.
+    /// A handler works on a request.
     Request,
-    /// The answer is on its way, or has arrived.
+    /// The answer is being sent, or the connection is idle.
     Resting(Instant),
 }
 
-/// A request is worked on until this is dropped.
+/// A request in progress, until this value is dropped.
 #[derive(Debug)]
 pub struct InRequest(Arc<Pulse>);
 
 impl Places {
-    /// So many places.
+    /// A server's places, at most `limit`.
     pub fn new(limit: usize) -> Self {
         Self { limit, taken: Mutex::default() }
     }
 
-    /// Takes a place: a free one, or that of the connection that has been without a request for longest. None if all
-    /// connections have requests.
+    /// Takes a free place, or that of the connection that has been idle for longest. `None` if every connection has a
+    /// request that is being worked on.
     pub fn take(self: &Arc<Self>) -> Option<Place> {
         let mut taken = lock(&self.taken);
         if taken.pulses.len() >= self.limit {
@@ -79,12 +79,12 @@ impl Places {
 }
 
 impl Place {
-    /// What the connection is doing.
+    /// The state of the connection.
     pub fn pulse(&self) -> Arc<Pulse> {
         Arc::clone(&self.pulse)
     }
 
-    /// Waits until a newcomer has the place.
+    /// Waits until a new connection has taken the place.
     pub fn evicted(&self) -> impl Future<Output = ()> + Send + 'static {
         let pulse = self.pulse();
         async move { pulse.evict.notified().await }
@@ -98,13 +98,13 @@ impl Drop for Place {
 }
 
 impl Pulse {
-    /// A request begins.
+    /// Records that a request begins.
     pub fn begin(self: &Arc<Self>) -> InRequest {
         *lock(&self.doing) = Doing::Request;
         InRequest(Arc::clone(self))
     }
 
-    /// Bytes came.
+    /// Records that bytes were read.
     pub fn heard(&self) {
         let mut doing = lock(&self.doing);
         match *doing {
@@ -114,12 +114,13 @@ impl Pulse {
         }
     }
 
-    /// A handler waits for the body of its request: until that is there, a newcomer may take the place.
+    /// Records that a handler waits for the body of its request. Until the body is there, a new connection may take
+    /// the place.
     pub fn body_begins(&self) {
         self.change(Doing::Request, Doing::Body(Instant::now()));
     }
 
-    /// The body is there.
+    /// Records that the body is there.
     pub fn body_ends(&self) {
         if let doing @ Doing::Body(_) = self.doing() {
             self.change(doing, Doing::Request);
@@ -133,7 +134,7 @@ impl Pulse {
         }
     }
 
-    /// Bytes went, so that whoever reads slowly is still reading.
+    /// Records that bytes were written: a peer that reads slowly is not idle.
     pub fn said(&self) {
         let mut doing = lock(&self.doing);
         if let Doing::Resting(since) = &mut *doing {
@@ -141,12 +142,12 @@ impl Pulse {
         }
     }
 
-    /// The connection ends.
+    /// Ends the connection.
     pub fn give_up(&self) {
         self.evict.notify_one();
     }
 
-    /// What it is doing.
+    /// The current state.
     pub fn doing(&self) -> Doing {
         *lock(&self.doing)
     }

@@ -1,4 +1,4 @@
-//! A stream that notes when bytes come and go, and the watch over what it notes.
+//! A stream that records when bytes are read and written, and the timeout over these records.
 
 use super::places::{Doing, Pulse};
 use std::io::{self, IoSlice};
@@ -9,20 +9,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
-/// The stream `S`, whose bytes the pulse hears of.
+/// The stream `S`, whose reads and writes are recorded in `pulse`.
 pub struct Watched<S> {
     stream: S,
     pulse: Arc<Pulse>,
 }
 
-/// Waits until the connection has been at one thing for too long, and says at which. It looks now and then, so that the
-/// connection's own steps cost no timer; a slow one has between one and two times what is allowed.
+/// Waits until the connection has been in one state for too long, and returns that state. The state is polled, so
+/// that the connection's own steps need no timer; a slow connection ends after one to two times the allowed time.
 pub async fn too_slow(pulse: &Pulse, head: Duration, idle: Duration) -> Doing {
     loop {
         let now = Instant::now();
         let doing = pulse.doing();
         let deadline = match doing {
-            // The handler has its own patience.
+            // The handler has its own time limits.
             Doing::Request | Doing::Body(_) => now + head,
             Doing::Beginning(since) | Doing::Head(since) => since + head,
             Doing::Resting(since) => since + idle,
@@ -35,7 +35,7 @@ pub async fn too_slow(pulse: &Pulse, head: Duration, idle: Duration) -> Doing {
 }
 
 impl<S> Watched<S> {
-    /// `stream`, of which `pulse` hears.
+    /// Wraps `stream`; its reads and writes are recorded in `pulse`.
     pub fn new(stream: S, pulse: Arc<Pulse>) -> Self {
         Self { stream, pulse }
     }

@@ -1,4 +1,4 @@
-//! The client's side: who is trusted, and what is shown. The files are read for each connection, so that they may change.
+//! The client's side of TLS. The files are read for each connection, so that they may change.
 
 use super::files::{PemFile, TlsError};
 use super::provider;
@@ -12,34 +12,35 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Where a client's files lie.
+/// The files of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// Authorities of which the server must have a certificate.
+    /// The authorities that the client trusts: one of them must have issued the server's certificate.
     pub ca: PathBuf,
-    /// Certificate and private key to show.
+    /// The client's certificate and private key, if the client shows any.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why there is no connection.
+/// Reason why no connection was established.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The files are no good.
+    /// A file cannot be read or used.
     #[error(transparent)]
     Files(#[from] TlsError),
-    /// The server's name is none.
+    /// The name is neither a DNS name nor an IP address.
     #[error("{0:?} is no name that a certificate can have")]
     Name(String),
-    /// The server is not who it should be, refuses us, or broke off.
+    /// The server's certificate does not prove the name, the server refused the client, or the connection broke.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
 
 impl ClientFiles {
-    /// Makes a connection of `stream` to a server that must prove to be `name`, a DNS name or an IP address.
+    /// Does a TLS handshake over `stream` with a server that must prove to be `name`, a DNS name or an IP address.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError::Files`] for the client's own files, [`ConnectError::Name`] for an impossible name, and
+    /// [`ConnectError::Failed`] if the handshake fails.
     pub async fn connect<S>(
         &self,
         stream: S,

@@ -1,16 +1,17 @@
-//! Until when a certificate is valid: the one date of it that people forget.
+//! The expiry date of a certificate.
 //!
-//! Only as much of X.509 is read as leads there. Whether a certificate can be trusted is for the library that checks it.
+//! Only as much of X.509 is parsed as is needed to find the date. Whether a certificate can be trusted is decided by
+//! rustls.
 
 use rustls::pki_types::CertificateDer;
 
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The version, which is the only thing before the serial number.
+/// The tag of the version, the only field that may precede the serial number.
 const CONTEXT_0: u8 = 0xa0;
 
-/// When `certificate` ends, in seconds since the epoch; nothing where it says none that can be read.
+/// When `certificate` expires, in seconds since the epoch; `None` if no date can be read.
 ///
 /// ```text
 /// Certificate { tbs { [0] version?, serial, algorithm, issuer, validity { notBefore, notAfter }, … }, … }
@@ -36,7 +37,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (length, rest) = if first < 0x80 {
         (usize::from(first), rest)
     } else {
-        // No certificate is longer than three bytes of length can say.
+        // Three bytes of length suffice for any certificate.
         let bytes = usize::from(first & 0x7f);
         let (length, rest) = rest.split_at_checked(bytes).filter(|_| (1..=3).contains(&bytes))?;
         (length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_date_is_read_in_both_of_its_forms() {
-        // As `date -ud 2027-03-01 +%s` says; from 2050 on the year has four digits.
+        // The values are those of `date -ud 2027-03-01 +%s`. From 2050 on the year has four digits.
         for ((year, month, day), seconds) in [
             ((2027, 3, 1), 1_803_859_200),
             ((2028, 2, 29), 1_835_395_200),
@@ -117,7 +118,7 @@ mod tests {
         for place in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[place] ^= 0xff;
-            // Any date or none, but an answer.
+            // The answer may be any date or none, but there must be no panic.
             let _ = expires(&CertificateDer::from(damaged.as_slice()));
         }
         for text in

@@ -1,4 +1,4 @@
-//! PEM files: read with a bound, taken apart, and what can be wrong with them.
+//! PEM files: bounded reading, parsing, and the errors of both.
 
 use ring::digest::{Digest, SHA256, digest};
 use rustls::RootCertStore;
@@ -7,40 +7,41 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Longest file, in bytes; a chain of certificates has some thousands, a bundle of authorities some hundred thousand.
+/// Maximum size of a file, in bytes. A chain of certificates has some thousands, a bundle of authorities some hundred
+/// thousand.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What is wrong with certificates or keys.
+/// Error of a certificate or key file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file can't be read.
+    /// The file cannot be read.
     #[error("{path} can't be read: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A file has nothing of what it should have.
+    /// The file contains no element of the expected kind.
     #[error("{path} has no {what} in PEM form (-----BEGIN …)")]
     Nothing {
         /// The file.
         path: PathBuf,
-        /// What it should have.
+        /// The expected kind of element.
         what: &'static str,
     },
-    /// What it has can't be used.
+    /// The file's content cannot be used.
     #[error("{path} can't be used: {reason}")]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A file and what it had.
+/// The content of a PEM file.
 #[derive(Debug)]
 pub struct PemFile {
     path: PathBuf,
@@ -48,7 +49,7 @@ pub struct PemFile {
 }
 
 impl PemFile {
-    /// Reads the file.
+    /// Reads a file of at most [`MAX_BYTES`].
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         let io = |source| TlsError::Io { path: path.to_owned(), source };
         let mut bytes = Vec::new();
@@ -63,24 +64,24 @@ impl PemFile {
         Ok(Self { path: path.to_owned(), bytes })
     }
 
-    /// What tells a changed file from the same.
+    /// Digest of the content, by which a changed file is recognised.
     pub fn digest(&self) -> Digest {
         digest(&SHA256, &self.bytes)
     }
 
-    /// A chain of certificates, the holder's first.
+    /// The chain of certificates, the holder's first.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
         let found = found.map_err(|error| self.unusable(error))?;
         if found.is_empty() { Err(self.nothing("certificate")) } else { Ok(found) }
     }
 
-    /// A private key.
+    /// The private key.
     pub fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|_| self.nothing("private key"))
     }
 
-    /// Authorities that are trusted.
+    /// The authorities in the file, to be trusted.
     pub fn authorities(&self) -> Result<RootCertStore, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in self.certificates()? {
@@ -89,7 +90,7 @@ impl PemFile {
         Ok(roots)
     }
 
-    /// That it can't be used.
+    /// The error that this file cannot be used, with the reason.
     pub fn unusable(&self, reason: impl std::fmt::Display) -> TlsError {
         TlsError::Unusable { path: self.path.clone(), reason: reason.to_string() }
     }

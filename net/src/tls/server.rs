@@ -1,4 +1,4 @@
-//! The server's side: one configuration for new connections, replaced when the files change and the new ones are good.
+//! The server's side of TLS: one configuration for new connections, replaced when the files change and can be used.
 
 use super::expiry::expires;
 use super::files::{PemFile, TlsError};
@@ -16,23 +16,23 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{error, info};
 
-/// How often the files are looked at.
+/// Interval at which the files are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a handshake may take.
+/// Maximum time for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Where a server's certificate lies.
+/// The files of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Its chain, its own certificate first.
+    /// The certificate chain, the server's own first.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key.
     pub key: PathBuf,
-    /// Authorities of which a client must have a certificate; without them anybody may connect.
+    /// The authorities that must have issued a client's certificate; without them any client may connect.
     pub client_ca: Option<PathBuf>,
 }
 
-/// TLS as a server speaks it now.
+/// The current TLS configuration of a server.
 #[derive(Debug)]
 pub struct ServerTls {
     files: ServerFiles,
@@ -40,32 +40,33 @@ pub struct ServerTls {
     now: RwLock<Now>,
 }
 
-/// Until when certificates are valid, in seconds since the epoch, as far as they say; of a chain or bundle what ends first.
+/// When the certificates in use expire, in seconds since the epoch; the earliest date of a chain or bundle, and
+/// `None` if no date can be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Expiry {
-    /// Our own, with its chain.
+    /// The server's own chain.
     pub certificate: Option<i64>,
-    /// Those of the authorities of which clients must have one.
+    /// The authorities for client certificates.
     pub client_ca: Option<i64>,
 }
 
 #[derive(Debug, Default)]
 struct Now {
     config: Option<Arc<ServerConfig>>,
-    /// Of the files behind `config`.
+    /// Expiry of the certificates behind `config`.
     expiry: Expiry,
-    /// The last look at the files, whatever came of it.
+    /// The state of the files at the last check, even if they could not be used.
     seen: Option<Seen>,
 }
 
-/// Files that say the same need no second look.
+/// State of the files at a check. Equal states need no second look.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Digests(Vec<Vec<u8>>),
     Unreadable(String),
 }
 
-/// What the files have.
+/// The content of the files.
 #[derive(Debug)]
 struct Contents {
     certificate: PemFile,
@@ -73,27 +74,27 @@ struct Contents {
     ca: Option<PemFile>,
 }
 
-/// What a look at the files brought.
+/// The result of a check of the files.
 #[derive(Debug)]
 pub enum Reload {
-    /// They are what they were.
+    /// The files have not changed.
     Same,
-    /// New connections get the new certificate.
+    /// The files were loaded; new connections get the new certificate.
     Loaded,
-    /// They changed, and are no good; new connections get the old certificate, if there ever was one.
+    /// The files changed but cannot be used. New connections get the old certificate, if there is one.
     Failed(TlsError),
 }
 
-/// Why a connection was not established.
+/// Reason why a connection was not established.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// There is no good certificate yet.
+    /// No usable certificate has been loaded yet.
     #[error("there is no certificate yet")]
     NoCertificate,
-    /// It took too long.
+    /// The handshake took longer than 5 s.
     #[error("the handshake took more than {} s", HANDSHAKE.as_secs())]
     Timeout,
-    /// Both sides could not agree, or the client's certificate is not accepted.
+    /// Client and server could not agree, or the client's certificate is not accepted.
     #[error(transparent)]
     Failed(io::Error),
 }
@@ -114,13 +115,13 @@ impl Contents {
 }
 
 impl ServerTls {
-    /// TLS with these files, which are not read yet, for one application protocol.
+    /// A configuration from these files, which are not read yet, for one application protocol (ALPN).
     #[must_use]
     pub fn new(files: ServerFiles, protocol: &'static [u8]) -> Self {
         Self { files, protocol, now: RwLock::default() }
     }
 
-    /// Looks at the files.
+    /// Checks the files, and loads them if they have changed since the last check.
     #[must_use]
     pub fn reload(&self) -> Reload {
         let read = self.read();
@@ -144,7 +145,7 @@ impl ServerTls {
         }
     }
 
-    /// Looks at the files again and again; `tell` hears of every change, which is logged too.
+    /// Checks the files every 2 s for ever. `tell` is called for every change, which is also logged.
     pub async fn keep(&self, tell: impl Fn(&Reload)) {
         loop {
             sleep(LOOK).await;
@@ -161,7 +162,7 @@ impl ServerTls {
         }
     }
 
-    /// Until when the certificates are valid that are in use.
+    /// When the certificates in use expire.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         self.now.read().unwrap_or_else(PoisonError::into_inner).expiry
@@ -173,10 +174,12 @@ impl ServerTls {
         self.files.client_ca.is_some()
     }
 
-    /// Makes a connection of `stream`, and says which names the client's certificate has.
+    /// Does a TLS handshake over `stream`; returns the encrypted stream and the DNS names in the client's
+    /// certificate.
     ///
     /// # Errors
-    /// [`HandshakeError`].
+    /// [`HandshakeError::NoCertificate`] while no certificate is loaded, [`HandshakeError::Timeout`] after 5 s, and
+    /// [`HandshakeError::Failed`] if the handshake fails.
     pub async fn accept<S>(&self, stream: S) -> Result<(TlsStream<S>, Vec<String>), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -212,11 +215,12 @@ impl ServerTls {
                 builder.with_client_cert_verifier(verifier.map_err(|error| ca.unusable(error))?)
             }
         };
-        // Refuses a key that is not the certificate's: half of a change is no change.
+        // Fails if the key does not belong to the certificate: then only one of the two files has been replaced so
+        // far.
         let config = builder.with_single_cert(certificate.certificates()?, key.key()?);
         let mut config = config.map_err(|error| certificate.unusable(error))?;
         config.alpn_protocols = vec![self.protocol.to_vec()];
-        // Connections last; who comes again shows what it has again.
+        // Connections are long-lived. Without resumption a returning client shows its certificate again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)

@@ -1,4 +1,4 @@
-//! An answer on its way: it holds its bytes of the budget until they are sent.
+//! An answer that is being sent: it holds its bytes of the budget until then.
 
 use super::Charge;
 use axum::body::{Body, Bytes};
@@ -6,19 +6,19 @@ use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An answer is handed to the connection in pieces of this size, so that what has been sent is no longer held.
+/// Answers are handed to the connection in pieces of this size, in bytes, so that the memory of sent pieces is freed.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 
-/// An answer that holds its bytes until they are sent.
+/// An answer that holds its bytes of the budget until it is sent or dropped.
 pub(super) struct Charged {
     body: Body,
-    /// What is left of a piece of the body.
+    /// The unsent rest of a frame of the body.
     rest: Bytes,
     _charge: Charge,
 }
 
 impl Charged {
-    /// `body`, which holds `charge` until it is sent or dropped.
+    /// Wraps `body`, which holds `charge` until it is sent or dropped.
     pub(super) fn new(body: Body, charge: Charge) -> Self {
         Self { body, rest: Bytes::new(), _charge: charge }
     }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 const DEADLINE: Duration = Duration::from_secs(20);
 const LIMITS: BodyLimits = BodyLimits { bytes: 1000, time: DEADLINE };
 
-/// A body that arrives as the test sends it.
+/// A body that arrives in the pieces that the test sends.
 struct Slow {
     pieces: mpsc::Receiver<Bytes>,
     declared: Option<u64>,
@@ -39,12 +39,12 @@ fn whole(bytes: usize) -> Request {
     Request::new(Body::from(vec![b'x'; bytes]))
 }
 
-/// For work of a request that came by no connection.
+/// Takes bytes for a request without a connection.
 async fn take(budget: &Budget, bytes: usize) -> Result<Charge, NoRoom> {
     budget.take(&Extensions::new(), bytes).await
 }
 
-/// Lets everything that can go on do so.
+/// Lets all other tasks run until they wait.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -167,7 +167,7 @@ async fn of_those_that_wait_who_needs_least_gets_room_first() {
     assert!(futures_now(large.as_mut()).await.is_none());
     drop(small);
     assert_eq!(large.await.unwrap().bytes(), 800);
-    // Who gives up waiting is in nobody's way.
+    // A request that stops waiting no longer holds others up.
     let working = take(&budget, 900).await.unwrap();
     {
         let mut gone = pin!(take(&budget, 200));
@@ -189,7 +189,7 @@ async fn an_answer_that_is_not_taken_gives_way_also_where_its_request_had_no_bod
     let mut newcomer = pin!(take(&budget, 200));
     assert!(futures_now(newcomer.as_mut()).await.is_none());
     place.evicted().await;
-    // Its connection ends, and the answer with it.
+    // The connection ends, and the answer with it.
     drop(answer);
     assert_eq!(newcomer.await.unwrap().bytes(), 200);
 }
@@ -203,7 +203,7 @@ fn by_default_requests_hold_a_quarter_of_the_memory_limit_and_no_more_than_64_mi
     assert_eq!(Budget::default_bytes(None), 64 << 20);
 }
 
-/// What a future has come to after everything else went on.
+/// The result of a future, if it is ready after all other tasks have run.
 async fn futures_now<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     tokio::select! {
         biased;
