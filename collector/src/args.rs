@@ -1,4 +1,4 @@
-//! The command line, and what it sets going.
+//! The command line, and the start and end of the collector's tasks.
 
 use crate::checkpoint::Checkpoint;
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:9460";
-/// Longest body that can be allowed, and that is allowed if nobody says otherwise.
+/// Maximum for `--max-body-bytes`.
 const MAX_BODY_BYTES: usize = 16 << 20;
 const DEFAULT_BODY_BYTES: usize = 1 << 20;
 const KUBE_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,7 +47,8 @@ const EXAMPLES: &str = "Examples:
     curl -d '{\"timestamp_ms\":1760000000000,\"duration_ms\":12,\"reconfiguration_ms\":0,\"bitstream_identifier\":\"sobel\"}' \\
       http://127.0.0.1:9460/v1/events";
 
-/// Collects what a node's FPGA boards do, and publishes it as the node's annotation `fpga-scheduling.io/node-state`.
+/// Collects the usage of a node's FPGA boards and publishes it as the node's annotation
+/// `fpga-scheduling.io/node-state`.
 #[derive(Debug, Parser)]
 #[command(name = "fpga-collector", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -63,27 +64,28 @@ pub struct Args {
     #[arg(long, env = "FPGA_LISTEN_UNIX", value_name = "PATH")]
     listen_unix: Option<PathBuf>,
 
-    /// TCP address for probes and metrics only, for where strangers may connect; port 0 takes a free one.
+    /// TCP address for probes and metrics only, to which untrusted clients may connect; port 0 takes a free one.
     #[arg(long, env = "FPGA_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<SocketAddr>,
 
-    /// Folder for what must survive a restart. Each collector needs its own, on a local disk.
+    /// Folder for the state that survives a restart. Each collector needs its own, on a local disk.
     #[arg(long, env = "FPGA_CHECKPOINT_DIR", value_name = "DIR")]
     checkpoint_dir: PathBuf,
 
-    /// How far back usage is counted.
+    /// Length of the window in which usage is counted.
     #[arg(long, env = "FPGA_WINDOW", default_value = "5m", value_parser = duration::parse)]
     window: Duration,
 
-    /// The longest time between two writes of the annotation; readers take a state for stale after three.
+    /// Maximum time between two writes of the annotation; readers consider a state stale after three of these.
     #[arg(long, env = "FPGA_HEARTBEAT", default_value = "60s", value_parser = duration::parse)]
     heartbeat: Duration,
 
-    /// The shortest time between two writes of the annotation on change. A board that appears or recovers is written at once.
+    /// Minimum time between two writes of the annotation on change. A board that appears or recovers is written at
+    /// once.
     #[arg(long, env = "FPGA_MIN_WRITE_INTERVAL", default_value = "10s", value_parser = duration::parse)]
     min_write_interval: Duration,
 
-    /// A device that is not heard of for so long counts as unhealthy. Reporters speak every 15 s.
+    /// A device that does not report for this time counts as unhealthy. Reporters report every 15 s.
     #[arg(long, env = "FPGA_DEVICE_TIMEOUT", default_value = "45s", value_parser = duration::parse)]
     device_timeout: Duration,
 
@@ -91,70 +93,72 @@ pub struct Args {
     #[arg(long, env = "FPGA_KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// Never talk to an API server: for a single node without Kubernetes. The state is then at GET /v1/state, and with
-    /// extenders that are streamed to.
+    /// Never talk to an API server: for a single node without Kubernetes. The state is then at GET /v1/state, and
+    /// sent to the --extenders.
     #[arg(long, env = "FPGA_NO_PUBLISH", conflicts_with = "kubeconfig")]
     no_publish: bool,
 
-    /// Label the node with what its device managers report: fpga-scheduling.io/fpga-vendor, /shell-version and /board, where
-    /// all devices agree. A label written by hand is replaced. When the devices are gone for --device-timeout, so are the labels.
+    /// Label the node with what its device managers report: fpga-scheduling.io/fpga-vendor, /shell-version and
+    /// /board, where all devices agree. A label written by hand is replaced. The labels are removed when the devices
+    /// have been gone for --device-timeout.
     #[arg(long, env = "FPGA_LABEL_NODE", conflicts_with = "no_publish")]
     label_node: bool,
 
     #[command(flatten)]
     stream: StreamArgs,
 
-    /// File that gets the bound addresses, one per line, once requests are taken.
+    /// File that gets the bound addresses, one per line, once requests are accepted.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
     ready_file: Option<PathBuf>,
 
-    /// Longest request body [default: 1 MiB, or what --max-bytes-in-flight has room for].
+    /// Maximum request body [default: 1 MiB, or as much as --max-bytes-in-flight has room for].
     #[arg(long, env = "FPGA_MAX_BODY_BYTES", value_name = "BYTES")]
     max_body_bytes: Option<usize>,
 
-    /// Bytes that all requests may hold together: bodies, and up to 12 times as many for what is read of them. Where they are
-    /// used up, who sends slowly gives way; else the answer is 429 [default: 64 MiB, or a quarter of the memory limit if that is less].
+    /// Bytes that all requests may hold together: bodies, and up to 12 times as much for parsing them. When they are
+    /// used up, slow senders give way; otherwise the answer is 429 [default: 64 MiB, or a quarter of the memory limit
+    /// if that is less].
     #[arg(long, env = "FPGA_MAX_BYTES_IN_FLIGHT", value_name = "BYTES")]
     max_bytes_in_flight: Option<usize>,
 
-    /// Bytes of reports per second that are taken; more are answered with 429. 100,000 events have about 20 MB.
+    /// Bytes of reports accepted per second; more are answered with 429. 100,000 events have about 20 MB.
     #[arg(long, env = "FPGA_MAX_BYTES_PER_SECOND", default_value_t = 64 * 1024 * 1024)]
     max_bytes_per_second: u32,
 
     #[command(flatten)]
     peers: PeerArgs,
 
-    /// What is logged, as in RUST_LOG.
+    /// Log filter, as in RUST_LOG.
     #[arg(long, env = "FPGA_LOG", default_value = "fpga_collector=info,warn")]
     log: String,
 
-    /// How it is logged.
+    /// Format of the log.
     #[arg(long, env = "FPGA_LOG_FORMAT", value_enum, default_value_t = LogFormat::Plain)]
     log_format: LogFormat,
 }
 
-/// The form of the log.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
-    /// For people.
+    /// Text for people.
     Plain,
-    /// For machines, an object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Whether an API server is told.
+/// Whether the state is published to an API server.
 enum Publishing {
     Off,
     On(Box<kube::Config>),
 }
 
 impl Args {
-    /// Runs the collector until it is told to end.
+    /// Runs the collector until SIGINT or SIGTERM.
     ///
     /// # Errors
-    /// What kept it from starting, with what to do about it.
+    /// The reason why the collector could not start or end properly, with what to do about it.
     pub fn run(self) -> anyhow::Result<()> {
-        // Parsing, HTTP and publishing are little work; the owner has a thread of its own.
+        // Parsing, HTTP and publishing need little processor time; the owner has a thread of its own.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -281,7 +285,7 @@ impl Args {
             if let Some(streamer) = streamer {
                 streamer.await?;
             }
-            // After the server, so that the last state has all that was acknowledged.
+            // After the server, so that the last published state has everything that was acknowledged.
             publishing_phase.send_replace(Phase::End);
             for task in [publisher, labeller].into_iter().flatten() {
                 task.await?;
@@ -309,7 +313,8 @@ fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        // A log that can't be written (its disk is full) is no reason to end; telling so on stderr would be.
+        // A log that cannot be written (full disk) is no reason to end, but reporting that on stderr would be: it may
+        // fail too.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let result = match format {
@@ -319,7 +324,7 @@ fn start_log(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     result.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
 }
 
-/// The longest body, for which there must be room.
+/// Maximum length of a body, checked against the budget.
 fn max_body(given: Option<usize>, budget: usize) -> anyhow::Result<usize> {
     let most = intake::longest_body(budget);
     match given {
@@ -366,12 +371,12 @@ async fn kube_config(path: Option<&Path>) -> anyhow::Result<kube::Config> {
         )?,
     };
     config.connect_timeout = Some(KUBE_CONNECT_TIMEOUT);
-    // We have a backoff of our own, with metrics.
+    // The publisher has a backoff of its own, with metrics.
     config.default_retry = false;
     Ok(config)
 }
 
-/// Writes the file beside its place and moves it there: who sees it, sees all of it.
+/// Writes the file under another name and renames it, so that readers never see a part of it.
 fn write_ready_file(path: &Path, addresses: &[String]) -> anyhow::Result<()> {
     let write = || {
         let mut new = path.as_os_str().to_owned();

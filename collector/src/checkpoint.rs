@@ -1,11 +1,12 @@
-//! The state on disk: what is acknowledged is here first, so that `kill -9` loses nothing that was acknowledged.
+//! The state on disk. A report is acknowledged only after it is on disk, so that `kill -9` loses nothing that was
+//! acknowledged.
 //!
-//! A folder holds a snapshot and the journal of what came after it. A snapshot names its journal by number, so that at
-//! every moment exactly one pair of them belongs together:
+//! A folder holds a snapshot and the journal of the records after it. A snapshot names its journal by number, so at
+//! every moment exactly one snapshot and one journal belong together:
 //! ```text
 //!   journal-7 grows … make journal-8 (empty) → write snapshot, which names 8 → remove journal-7
 //! ```
-//! A journal that is cut off in the middle of a record ends before that record: nobody was told that it is safe.
+//! A journal that is cut off in the middle of a record ends before that record, which was never acknowledged.
 
 pub mod frame;
 pub mod snapshot;
@@ -24,67 +25,68 @@ use std::time::{Duration, Instant};
 
 const LOCK_FILE: &str = "lock";
 const JOURNAL_PREFIX: &str = "journal-";
-/// A journal of so many bytes is worth a snapshot: it is read in well under a second.
+/// Size of the journal, in bytes, from which on it is replaced by a snapshot; one of this size is read in well under
+/// a second.
 const COMPACT_AT_BYTES: u64 = 4 * 1024 * 1024;
-/// How long to wait for a predecessor that still ends.
+/// Maximum wait for a predecessor that is still ending.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The open checkpoint.
 #[derive(Debug)]
 pub struct Checkpoint {
     dir: PathBuf,
-    /// None where the disk has been full since the start.
+    /// The current journal; `None` if the disk has been full since the start.
     journal: Option<File>,
     number: u64,
     bytes: u64,
-    /// Records that are to be written together.
+    /// Encoded records that the next commit writes together.
     group: Vec<u8>,
-    /// Held as long as the checkpoint is open.
+    /// Locked while the checkpoint is open.
     _lock: File,
 }
 
-/// What a checkpoint folder gave.
+/// The content of a checkpoint folder.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The state.
+    /// The recovered state.
     pub state: State,
-    /// Records that were read from the journal.
+    /// Number of records read from the journal.
     pub records: u64,
-    /// Bytes at the journal's end that were no whole record.
+    /// Bytes at the journal's end that are not a whole record.
     pub torn_bytes: u64,
-    /// Whether a damaged snapshot was put aside.
+    /// Whether a damaged snapshot was renamed.
     pub damaged: bool,
 }
 
-/// Why a checkpoint can't be used.
+/// Reason why a checkpoint can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The file system says no.
+    /// The file system returned an error.
     #[error("the checkpoint folder {dir} can't be used: {source}")]
     Io {
         /// The folder.
         dir: PathBuf,
-        /// What the file system says.
+        /// The file system's error.
         #[source]
         source: io::Error,
     },
-    /// Another collector uses it.
+    /// Another collector uses the folder.
     #[error("the checkpoint folder {0} is in use by another collector; give each its own --checkpoint-dir")]
     InUse(PathBuf),
-    /// The window's length.
+    /// The window cannot have the requested length.
     #[error(transparent)]
     Length(#[from] InvalidLength),
-    /// A record can't be written.
+    /// A record cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint in `dir`, makes it where there is none, and recovers what it holds.
+    /// Opens the checkpoint in `dir`, creates it if there is none, and recovers the state.
     ///
     /// # Errors
-    /// [`CheckpointError`] when the folder can't be used; damage is not an error but is told in [`Recovered`]. On a full disk
-    /// it opens, and the first commit fails.
+    /// [`CheckpointError`] if the folder can't be used. Damage is not an error; [`Recovered`] reports it. On a full
+    /// disk the checkpoint opens, and the first commit fails.
     pub fn open(dir: &Path, length: Millis, now: WallTime) -> Result<(Self, Recovered), CheckpointError> {
         let io = |source| CheckpointError::Io { dir: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(io)?;
@@ -119,7 +121,7 @@ impl Checkpoint {
     /// Adds a record to the group that is written next.
     ///
     /// # Errors
-    /// [`EncodeError`]; the group is as before then.
+    /// [`EncodeError`]; the group is unchanged then.
     pub fn add(&mut self, source: Source<'_>, at: WallTime) -> Result<(), EncodeError> {
         frame::encode(source, at, &mut self.group)
     }
@@ -129,11 +131,11 @@ impl Checkpoint {
         self.group.len()
     }
 
-    /// Writes the group, and returns when it lasts. After a failure only [`Self::compact`] makes it usable again: what
-    /// the file then holds is anyone's guess.
+    /// Appends the group to the journal and syncs it to the disk. After a failure the content of the file is unknown,
+    /// and only [`Self::compact`] makes the checkpoint usable again.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn commit(&mut self) -> io::Result<()> {
         if self.group.is_empty() {
             return Ok(());
@@ -148,7 +150,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Whether the journal is long enough for a snapshot.
+    /// Whether the journal is long enough to be replaced by a snapshot.
     pub fn wants_compaction(&self) -> bool {
         self.bytes >= COMPACT_AT_BYTES
     }
@@ -158,14 +160,14 @@ impl Checkpoint {
         self.bytes
     }
 
-    /// Writes `state`, which must hold all that was added, as a snapshot, and begins a new journal.
+    /// Writes `state`, which must contain all added records, as a snapshot, and begins a new journal.
     ///
     /// # Errors
-    /// What the file system says. Which pair of snapshot and journal is valid then is not known, but either holds all
-    /// that was committed: nothing may be committed until this succeeds.
+    /// The file system's error. It is then unknown which pair of snapshot and journal is valid, but either contains
+    /// all committed records. Nothing may be committed until `compact` succeeds.
     pub fn compact(&mut self, state: &State) -> io::Result<()> {
-        // The number is used again when this fails: whatever the snapshot names then, the journal of this number is empty,
-        // and a disk that stays full gets no file per try.
+        // A retry uses the same number: whichever journal the snapshot names, the one with this number is empty, and
+        // a disk that stays full does not get a new file per retry.
         let number = self.number + 1;
         let journal = begin_journal(&self.dir, number, state)?;
         (self.number, self.journal, self.bytes) = (number, Some(journal), 0);
@@ -174,20 +176,20 @@ impl Checkpoint {
     }
 }
 
-/// Whether there is no more room on the disk, or none for us: that passes, and is nobody's mistake.
+/// Whether the disk, or this user's quota, is full: a condition that may pass.
 pub fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// An empty journal, and the snapshot that it goes on from.
+/// Creates an empty journal and the snapshot that it continues.
 fn begin_journal(dir: &Path, number: u64, state: &State) -> io::Result<File> {
     let journal = create_journal(dir, number)?;
     write_snapshot(dir, number, state)?;
     Ok(journal)
 }
 
-/// Puts a snapshot of `state` in place to which the journal `number` belongs, and removes the journals before.
+/// Writes a snapshot of `state` that names the journal `number`, and removes the older journals.
 fn write_snapshot(dir: &Path, number: u64, state: &State) -> io::Result<()> {
     snapshot::write(dir, &Snapshot { journal: number, state: state.clone() })?;
     for (older, path) in journals(dir)? {
@@ -198,7 +200,7 @@ fn write_snapshot(dir: &Path, number: u64, state: &State) -> io::Result<()> {
     Ok(())
 }
 
-/// Applies the whole records at the start of `journal`; says how many they are and where they end.
+/// Applies the whole records at the start of `journal`; returns their number and the offset of their end.
 fn replay(state: &mut State, journal: &[u8]) -> (u64, usize) {
     let (mut records, mut end) = (0, 0);
     while let Some((record, at, length)) = frame::decode(&journal[end..]) {
@@ -246,7 +248,7 @@ fn read_if_there(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The journals in `dir`.
+/// Number and path of each journal in `dir`.
 fn journals(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -258,7 +260,7 @@ fn journals(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// A number above those of all journals in `dir`: none of them goes on from an empty state.
+/// A number greater than those of all journals in `dir`, since none of these continues an empty state.
 fn next_number(dir: &Path) -> io::Result<u64> {
     Ok(journals(dir)?.iter().map(|(number, _)| number + 1).max().unwrap_or(0))
 }

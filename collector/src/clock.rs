@@ -1,11 +1,11 @@
-//! The node's wall clock, watched with the monotonic one: a step is told apart from time that passes.
+//! The node's wall clock, compared with the monotonic clock to detect steps.
 
 use crate::timeline::ClockStep;
 use fpga_core::units::{Millis, WallTime};
 use fpga_core::window::TOLERANCE;
 use std::time::{Instant, SystemTime};
 
-/// The wall clock and where it should be.
+/// The wall clock and its last reading.
 #[derive(Debug)]
 pub struct Clock {
     anchor: Instant,
@@ -13,12 +13,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock from now on.
+    /// Takes the first reading.
     pub fn start() -> Self {
         Self { anchor: Instant::now(), wall: wall_clock() }
     }
 
-    /// The time now, and the step that the wall clock made since it was last asked, if any.
+    /// The wall time now, and the step that the wall clock made since the last call, if any.
     pub fn now(&mut self) -> (WallTime, Option<ClockStep>) {
         let (anchor, wall) = (Instant::now(), wall_clock());
         let expected = self.wall + Millis::from(anchor.duration_since(self.anchor));
@@ -27,7 +27,7 @@ impl Clock {
     }
 }
 
-/// The step between the moment that was to be expected and the one that the clock shows.
+/// The step between the expected wall time and the one that the clock shows; `None` within [`TOLERANCE`].
 fn step(expected: WallTime, wall: WallTime) -> Option<ClockStep> {
     if wall > expected + TOLERANCE {
         Some(ClockStep::Forward(wall - expected))

@@ -1,4 +1,4 @@
-//! The HTTP interface: decode, ask the owner, map the refusal, encode.
+//! The HTTP interface: decodes requests, passes them to the owner, and encodes answers and refusals.
 
 use crate::intake;
 use crate::metrics::{Metrics, RefusedReason};
@@ -21,40 +21,40 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a body may take to arrive.
+/// Maximum time for a body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Debug, Clone)]
 pub struct App {
     owner: Handle,
     metrics: Metrics,
     registry: Arc<Registry>,
     limits: Limits,
-    /// What all requests may hold together.
+    /// The bytes that all requests may hold together.
     budget: Budget,
     rate: Arc<Rate>,
     peers: Arc<Peers>,
 }
 
-/// How much is taken.
+/// Limits of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Longest body.
+    /// Maximum length of a body, in bytes.
     pub body_bytes: usize,
-    /// Bytes that all requests hold together: bodies, and what is read of them.
+    /// Bytes that all requests may hold together: bodies, and the memory for parsing them.
     pub bytes_in_flight: usize,
-    /// Bytes of bodies per second.
+    /// Bytes of bodies that are accepted per second.
     pub bytes_per_second: u32,
 }
 
-/// A request that was not carried out.
+/// The answer to a request that was not carried out.
 #[derive(Debug)]
 struct Refused {
     status: StatusCode,
     reason: RefusedReason,
     text: String,
-    /// After what time to ask again.
+    /// Time after which the client should try again.
     again: Duration,
 }
 
@@ -66,7 +66,7 @@ impl App {
         Self { owner, metrics, registry: Arc::new(registry), limits, budget, rate, peers: Arc::new(peers) }
     }
 
-    /// Its routes.
+    /// The routes of this interface.
     pub fn routers(self) -> Routers {
         let probes = Router::new()
             .route("/healthz", get(async || "ok\n"))
@@ -82,7 +82,7 @@ impl App {
         Routers { all: all.with_state(self.clone()), probes: probes.with_state(self) }
     }
 
-    /// The body, of at most so many bytes, and the charge for it and for so much as is worked out from it.
+    /// Reads the body, of at most `most` bytes. The charge covers the body and the `working_bytes` of its length.
     async fn body(
         &self,
         request: Request,
@@ -105,7 +105,8 @@ impl App {
             },
             BodyError::NoRoom(_) => Refused::from(Refusal::Busy),
         };
-        // Who only announces a body pays nothing, so that announcing keeps nobody out; but is told at once if there is too much.
+        // An announced length is checked but not charged, so that announcing alone keeps no other request out. A body
+        // that exceeds the rate is refused before it is read.
         let announced = request.body().size_hint().lower().min(most as u64);
         self.pay(|rate, now| rate.check(announced, now))?;
         let (body, charge) = self.budget.read(request, limits).await.map_err(refused)?;
@@ -131,7 +132,7 @@ impl App {
                 let body = Json(json!({ "error": text }));
                 let busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
                 if busy {
-                    // In whole seconds, and none is none.
+                    // Retry-After has whole seconds, and 0 would be no pause.
                     let seconds = again.as_secs_f64().ceil().max(1.0).to_string();
                     (status, [(header::RETRY_AFTER, seconds)], body).into_response()
                 } else {

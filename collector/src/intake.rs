@@ -1,5 +1,5 @@
-//! What comes in, checked: events and device statuses from peers that may be broken or hostile. All of a request is
-//! valid, or nothing of it is taken.
+//! Checks events and device statuses from peers that may be broken or hostile. A request is taken only if all of it
+//! is valid.
 
 use fpga_core::device::DeviceStatus;
 use fpga_core::event::{Event, Phase};
@@ -8,59 +8,61 @@ use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Longest device id, in bytes.
+/// Maximum length of a device id, in bytes.
 const MAX_ID_BYTES: usize = 63;
-/// Longest other text, in bytes.
+/// Maximum length of other texts, in bytes.
 const MAX_TEXT_BYTES: usize = 256;
-/// Longest text of one event: several times as long as the longest with all its fields. What an event is read through takes up
-/// to fifty times its text, so that a long one could take a collector's memory; so much is taken on two threads at most.
+/// Maximum length of one event's text, in bytes: several times that of an event with all fields at their longest.
+/// Parsing takes up to fifty times the text's memory, on two threads at most, so events of any length could exhaust
+/// it.
 const MAX_EVENT_BYTES: usize = 8 * 1024;
-/// Longest text of a device's status: more than one with [`MAX_LOADED`] bitstreams of the longest names has.
+/// Maximum length of a device status, in bytes: more than one with [`MAX_LOADED`] bitstreams of the longest names
+/// has.
 pub const MAX_DEVICE_BYTES: usize = 32 * 1024;
-/// The memory that events take per byte of their text at most, while the list of them grows.
+/// Maximum memory of events per byte of their text, including the copy while the list of them grows.
 const EVENTS_BYTES_PER_BYTE: usize = 12;
-/// The same for a device's status, whose shortest entries are shorter.
+/// Maximum memory of a device status per byte of its text. The shortest entries are shorter than those of events.
 const DEVICE_BYTES_PER_BYTE: usize = 48;
-/// Most slots of a device.
+/// Maximum number of slots of a device.
 const MAX_SLOTS: u32 = 4096;
-/// Most bitstreams that a device's slots hold.
+/// Maximum number of bitstreams in a device's slots.
 pub const MAX_LOADED: usize = 48;
 
-/// Why a request is refused as malformed.
+/// Reason why a request is refused as malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Neither an event nor an array.
+    /// The body is neither an event nor an array.
     #[error("the body is neither an event nor an array of events: {0}")]
     Json(String),
-    /// One of the events.
+    /// One of the events is not valid.
     #[error("event {index}: {reason}; nothing of the request was taken")]
     Event {
-        /// Its place in the array, from 0.
+        /// Index of the event in the array, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The reason why the event is not valid.
         reason: String,
     },
-    /// The device.
+    /// The device status is not valid.
     #[error("the device status is not valid: {0}")]
     Device(String),
 }
 
-/// How much memory the events of a body of so many bytes take at most, and reading them.
+/// Maximum bytes of memory for the events in a body of `body` bytes, while they are parsed and after.
 pub const fn events_working_bytes(body: usize) -> usize {
     body.saturating_mul(EVENTS_BYTES_PER_BYTE)
 }
 
-/// The longest body of events for which there is room in a budget of so many bytes.
+/// Length in bytes of the longest body of events that fits into a budget of `budget` bytes.
 pub const fn longest_body(budget: usize) -> usize {
     budget / (1 + EVENTS_BYTES_PER_BYTE)
 }
 
-/// The same as [`events_working_bytes`] for a device's status.
+/// Maximum bytes of memory for the device status in a body of `body` bytes.
 pub const fn device_working_bytes(body: usize) -> usize {
     body.saturating_mul(DEVICE_BYTES_PER_BYTE)
 }
 
-/// The fields whose presence `Event` can't tell from their absence.
+/// Fields that `Event` treats as absent where they are not valid.
 #[derive(Deserialize)]
 struct IdentityFields<'a> {
     #[serde(borrow)]
@@ -72,7 +74,7 @@ struct IdentityFields<'a> {
 /// The events in `body`: one event or an array of them.
 ///
 /// # Errors
-/// [`Malformed`] names the first event that is not one, and why.
+/// [`Malformed`] names the first event that is not valid, and the reason.
 pub fn events(body: &[u8]) -> Result<Vec<Event>, Malformed> {
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(&b'[') {
@@ -92,8 +94,8 @@ pub fn events(body: &[u8]) -> Result<Vec<Event>, Malformed> {
     }
 }
 
-/// The events of an array, as far as it was read: at the first that is none reading ends, so that a body without events takes
-/// no memory.
+/// The events of an array. Reading stops at the first element that is not an event, so that a body without events
+/// takes no memory.
 #[derive(Default)]
 struct Taken {
     events: Vec<Event>,
@@ -178,10 +180,10 @@ fn check(event: &Event) -> Result<(), String> {
     Ok(())
 }
 
-/// The device status in `body`, for the device that the path names.
+/// The device status in `body`, for the device with the id `id` in the path.
 ///
 /// # Errors
-/// [`Malformed`] says what is wrong.
+/// [`Malformed::Device`] with the reason.
 pub fn device(id: &str, body: &[u8]) -> Result<DeviceStatus, Malformed> {
     let status: DeviceStatus =
         serde_json::from_slice(body).map_err(|error| Malformed::Device(error.to_string()))?;
@@ -213,7 +215,7 @@ fn check_device(id: &str, status: &DeviceStatus) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `id` can name a device.
+/// Checks that `id` can be the id of a device; `Err` describes the allowed form.
 pub fn check_id(id: &str) -> Result<(), String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(allowed) {
@@ -273,7 +275,8 @@ mod tests {
     fn events_take_no_more_memory_than_their_bodies_are_charged_for() {
         // The shortest event with the most fields that take memory of their own.
         let shortest = with(r#","device":"a","tenant":"""#).len() + 1;
-        // While the list grows, both it and its twice as long successor are there; a short text takes 32 bytes of its own.
+        // While the list grows, both the old list and one of twice its size exist; a short text takes 32 bytes of its
+        // own.
         let most = 3 * size_of::<Event>() + 3 * 32;
         assert!(most <= shortest * EVENTS_BYTES_PER_BYTE, "{most} bytes for {shortest}");
         let shortest = r#"{"id":"m","digest":""},"#.len() + 71;

@@ -1,20 +1,20 @@
-//! Chance, for what must not happen everywhere at once.
+//! Random fractions, to spread actions of many collectors over time.
 
 use std::hash::{BuildHasher, Hasher};
 
-/// A source of fractions. Good enough to move things apart, no good for secrets.
+/// A source of pseudo-random fractions, not for secrets.
 #[derive(Debug)]
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// One of its own per process and use.
+    /// A source whose seed differs per process and call.
     pub fn new() -> Self {
         Self(std::hash::RandomState::new().build_hasher().finish() | 1)
     }
 
-    /// Between 0 and 1.
+    /// The next fraction, from 0 to below 1.
     pub fn fraction(&mut self) -> f64 {
-        // xorshift64: jitter needs no better.
+        // xorshift64 is good enough for jitter.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -1,4 +1,4 @@
-//! The collector, one per node (S-4): timing events in, sliding window, node-state annotation out.
+//! The collector, one per node (S-4): it takes timing events, keeps a sliding window, and publishes the node's state.
 //!
 //! ```text
 //!  device runtimes ── http ──► intake ──► owner (one thread) ──► checkpoint (fsync) ──► acknowledgement
@@ -7,8 +7,8 @@
 //!                                       publisher ── server-side apply ──► annotation fpga-scheduling.io/node-state
 //!                                       streamer ─── gRPC, on change ────► extender replicas
 //! ```
-//! What an event means is decided in `fpga-core`; here are the file, the socket and the API server. Nothing here needs the API
-//! server to be there: events are taken and kept whether or not they can be published.
+//! `fpga-core` decides what an event means; this crate handles files, sockets and the API server. The collector takes
+//! and keeps events even while the API server cannot be reached.
 #![forbid(unsafe_code)]
 
 mod args;

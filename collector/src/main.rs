@@ -1,4 +1,4 @@
-//! `fpga-collector`: one per node.
+//! `fpga-collector`, of which one runs on each node.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

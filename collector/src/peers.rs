@@ -1,5 +1,5 @@
-//! Who may report: by the socket's file permissions and, where that is not enough, by the user or group that the system says a
-//! peer has; over TCP by a token.
+//! Which peers may report. Over the unix socket the file permissions decide and, if set, a list of users and groups,
+//! which the kernel names for each peer. Over TCP a token decides.
 
 use crate::metrics::{Metrics, RefusedReason};
 use anyhow::bail;
@@ -16,26 +16,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::warn;
 
-/// Who may report.
+/// Settings of the peers that may report.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Who may report")]
 pub struct PeerArgs {
-    /// Users that may report over the unix socket, by number, beside the collector's own. With this or --allow-gid, nobody
-    /// else may, whatever the socket's file permissions say. May be repeated.
+    /// Users that may report over the unix socket, by number, beside the collector's own. With this or --allow-gid,
+    /// no other user may report, whatever the socket's file permissions are. May be repeated.
     #[arg(long, env = "FPGA_ALLOW_UID", value_name = "UID", value_delimiter = ',')]
     allow_uid: Vec<u32>,
-    /// The same for groups: that which a process has when it connects, not its supplementary ones.
+    /// Groups that may report over the unix socket, by number: a process's group when it connects, not its
+    /// supplementary groups.
     #[arg(long, env = "FPGA_ALLOW_GID", value_name = "GID", value_delimiter = ',')]
     allow_gid: Vec<u32>,
-    /// File with a token that reporters must show over TCP, as `Authorization: Bearer TOKEN`; read anew for each request.
+    /// File with a token that reporters must show over TCP, as `Authorization: Bearer TOKEN`; read again for each
+    /// request.
     #[arg(long, env = "FPGA_TOKEN_FILE", value_name = "PATH")]
     token_file: Option<PathBuf>,
-    /// Let anyone report who reaches a --listen address that is not this machine's own (loopback).
+    /// Accept reports from any client that reaches a --listen address other than loopback.
     #[arg(long, env = "FPGA_WITHOUT_TOKEN", conflicts_with = "token_file")]
     without_token: bool,
 }
 
-/// What is asked of peers.
+/// The requirements for peers.
 #[derive(Debug)]
 pub struct Peers {
     own: u32,
@@ -45,10 +47,10 @@ pub struct Peers {
 }
 
 impl PeerArgs {
-    /// What is asked of peers, where the collector listens on `tcp`.
+    /// The requirements for peers of a collector that listens on `tcp`.
     ///
     /// # Errors
-    /// The address is open to the network, and nothing is said of who may use it.
+    /// The address is open to the network, and neither a token nor its absence is configured.
     pub fn check(self, tcp: Option<SocketAddr>) -> anyhow::Result<Peers> {
         if let Some(address) = tcp.filter(|address| !address.ip().is_loopback())
             && self.token_file.is_none()
@@ -65,7 +67,7 @@ impl PeerArgs {
 }
 
 impl Peers {
-    /// Whether `peer` may report, who shows `header`.
+    /// Checks whether `peer` may report, by the value `header` of its `Authorization`; `Err` has the reason.
     fn allow(&self, peer: Option<&Peer>, header: Option<&[u8]>) -> Result<(), &'static str> {
         match peer {
             Some(Peer::Unix { uid, gid }) => {
@@ -92,7 +94,7 @@ impl Peers {
     }
 }
 
-/// Lets requests through whose peers may report, and answers the others.
+/// Passes on requests from peers that may report, and answers all others with 403.
 pub async fn guard(
     State((peers, metrics)): State<(Arc<Peers>, Metrics)>,
     request: Request,

@@ -1,10 +1,10 @@
-//! How much may be reported per second: a bucket of bytes, so that who floods is told to come later before anything of it is
-//! parsed. Reporters of ours merge what they hold meanwhile; nothing is lost.
+//! Limit of reported bytes per second, as a token bucket. A request beyond it is refused before it is parsed, with
+//! the time after which to try again. The project's reporters merge their events meanwhile, so no time is lost.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A bucket that holds what may come in one second.
+/// A bucket that holds the bytes of one second.
 #[derive(Debug)]
 pub struct Rate {
     per_second: f64,
@@ -18,19 +18,19 @@ struct Bucket {
 }
 
 impl Rate {
-    /// So many bytes per second; at once as many as in a second.
+    /// A limit of `per_second` bytes per second, of which one second's bytes may come at once.
     pub fn new(per_second: u32, now: Instant) -> Self {
         let per_second = f64::from(per_second);
         Self { per_second, bucket: Mutex::new(Bucket { bytes: per_second, at: now }) }
     }
 
-    /// Whether so many bytes could be taken now; else after what time to ask again.
+    /// Whether `bytes` could be taken now. `Err` has the time after which to try again.
     pub fn check(&self, bytes: u64, now: Instant) -> Result<(), Duration> {
         self.missing(&self.filled(now), bytes)
     }
 
-    /// Takes so many bytes, or says after what time to ask again. What is larger than the bucket passes when it is full, and
-    /// what comes after waits the longer.
+    /// Takes `bytes`. `Err` has the time after which to try again. A body larger than the bucket is taken when the
+    /// bucket is full, and later ones wait until it is paid for.
     pub fn take(&self, bytes: u64, now: Instant) -> Result<(), Duration> {
         let mut bucket = self.filled(now);
         self.missing(&bucket, bytes)?;
@@ -38,7 +38,7 @@ impl Rate {
         Ok(())
     }
 
-    /// The bucket with what came in since it was looked at.
+    /// The bucket, filled with the bytes for the time since its last use.
     fn filled(&self, now: Instant) -> MutexGuard<'_, Bucket> {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(rate.check(500, later), Ok(()), "who only asks takes nothing");
         assert_eq!(rate.take(500, later), Ok(()));
         assert!(rate.take(1, later).is_err());
-        // A long rest is worth no more than one second.
+        // A long rest fills the bucket with one second's bytes only.
         let rested = later + Duration::from_secs(60);
         assert_eq!(rate.take(1000, rested), Ok(()));
         assert!(rate.take(1, rested).is_err());

@@ -1,5 +1,5 @@
-//! Sockets: listens on TCP and on a unix socket, with bounds on connections and on the time that a head may take, and ends
-//! in order.
+//! The collector's listening sockets, TCP and unix, with bounds on connections and on the time for a request's head,
+//! and a graceful end.
 
 use crate::metrics::Metrics;
 use axum::Router;
@@ -12,51 +12,51 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::watch;
 
-/// Owner and group may report: device runtimes run as other users, and share the group.
+/// Owner and group may report: device runtimes run as other users and share the group.
 const SOCKET_MODE: u32 = 0o660;
-/// A node has a handful of device runtimes, each with a connection or two.
+/// Bounds for a node with a handful of device runtimes, each with one or two connections.
 const LIMITS: Limits = Limits {
     connections: 256,
-    // Twice as much is held of a body that arrives, and beside the budget of bytes in flight.
+    // A body that arrives holds twice as much, beside the budget of bytes in flight.
     buffer_bytes: 16 * 1024,
     head: Duration::from_secs(10),
-    // Reporters speak every 15 s.
+    // Reporters send a device status every 15 s.
     idle: Duration::from_secs(60),
     drain: Duration::from_secs(5),
 };
 
-/// Sockets that are bound.
+/// The bound sockets.
 #[derive(Debug, Default)]
 pub struct Listeners {
     tcp: Option<TcpListener>,
     unix: Option<(UnixListener, PathBuf)>,
-    /// Probes and metrics only.
+    /// The socket for probes and metrics only.
     metrics: Option<TcpListener>,
 }
 
-/// What is served where.
+/// The routes of each socket.
 #[derive(Debug, Clone)]
 pub struct Routers {
-    /// Everything.
+    /// All routes.
     pub all: Router,
-    /// What strangers may see.
+    /// The routes for untrusted clients: probes and metrics.
     pub probes: Router,
 }
 
-/// Whether the server is to go on.
+/// Whether the server goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It is.
+    /// The server runs.
     Serve,
-    /// It is to end.
+    /// The server is to end.
     End,
 }
 
 impl Listeners {
-    /// Binds what is asked for.
+    /// Binds the given addresses.
     ///
     /// # Errors
-    /// What the system says, with the address.
+    /// The system's error, with the address.
     pub async fn bind(
         tcp: Option<SocketAddr>,
         unix: Option<&Path>,
@@ -70,10 +70,10 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// The addresses that were bound, as `host:port`, `unix:/path` and `metrics:host:port`.
+    /// The bound addresses, as `host:port`, `unix:/path` and `metrics:host:port`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error if a socket has no address.
     pub fn addresses(&self) -> io::Result<Vec<String>> {
         let mut addresses = Vec::new();
         if let Some(tcp) = &self.tcp {
@@ -88,12 +88,13 @@ impl Listeners {
         Ok(addresses)
     }
 
-    /// Serves until `phase` says to end, then lets requests end. Refused connections are counted in `counts`.
+    /// Serves until `phase` is [`Phase::End`], then waits for requests in progress. `counts` counts refused
+    /// connections.
     pub async fn serve(self, routers: Routers, counts: Metrics, mut phase: watch::Receiver<Phase>) {
         let (stop, stopped) = watch::channel(false);
         let told = counts.clone();
         let all = Server::new(LIMITS, move |refusal| told.refuse_connection(refusal));
-        // Strangers can't take the places of those who report.
+        // A server of its own, so that untrusted clients can't take the places of reporters.
         let probes = Server::new(LIMITS, move |refusal| counts.refuse_connection(refusal));
         let serve = async |server: &Server, port: Option<Port>, router: &Router| {
             if let Some(port) = port {
@@ -115,7 +116,7 @@ impl Listeners {
     }
 }
 
-/// Waits to be told to end; that nobody is left to tell it is as good.
+/// Waits until `phase` is [`Phase::End`] or its sender is dropped.
 pub async fn ended(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::End).await;
 }
@@ -125,8 +126,8 @@ async fn bind_tcp(address: Option<SocketAddr>) -> io::Result<Option<TcpListener>
     TcpListener::bind(address).await.map(Some).map_err(|error| at(&address, &error))
 }
 
-/// Binds `path` for its owner and group, whatever the umask; a socket that a predecessor left behind is replaced, one
-/// that is alive is not.
+/// Binds `path` with access for owner and group, whatever the umask. A socket file that no process listens on any
+/// more is replaced.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -1,8 +1,8 @@
-//! All that the collector knows, and how a record changes it. Pure: the same records in the same order give the same
-//! state, which is what the checkpoint rests on.
+//! The state of the collector, and its changes by records. Pure: the same records in the same order give the same
+//! state, which the checkpoint relies on.
 //!
-//! Callers say by the wall clock what time it is; inside, every moment lies on the [`Timeline`], so that a step of the wall
-//! clock makes no device silent, no reporter forgotten and no task old.
+//! Callers pass wall times. Inside, every moment lies on the [`Timeline`], so a step of the wall clock makes no
+//! device silent, no reporter forgotten, and no task old.
 
 use crate::timeline::{ClockStep, Timeline};
 use fpga_core::bitstream::BitstreamId;
@@ -15,24 +15,24 @@ use fpga_core::window::{InvalidLength, Share, Window, WindowMeasurement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Most devices of a node: the annotation has no room for more.
+/// Maximum number of devices of a node: the annotation has no room for more.
 pub const MAX_DEVICES: usize = 16;
 
 /// The state of the collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Absent in checkpoints of versions whose moments were wall times: those are where the line begins.
+    /// Absent in old checkpoints, whose moments are wall times; the time line then begins at the wall clock.
     #[serde(default)]
     timeline: Timeline,
     window: Window,
     ledger: Ledger,
     devices: BTreeMap<String, Device>,
-    /// Rises with every start, and past every annotation that was seen.
+    /// Number of this start of the collector; greater than that of every annotation seen.
     boot: u64,
-    /// Publications of this boot.
+    /// Number of publications since this start.
     seq: u64,
-    /// Whether events were counted, here or in the annotation that was taken over: an annotation tells more than a state of
-    /// which only devices are known, for those say themselves what they are.
+    /// Whether events were counted, here or in an annotation that was taken over. While none were, an annotation
+    /// holds more than this state: devices report their own status anew, but counted events are not sent again.
     touched: bool,
 }
 
@@ -42,47 +42,47 @@ struct Device {
     heard: MonotonicTime,
 }
 
-/// Something that changes the state, as it is kept in the journal.
+/// A change of the state, as the journal holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// Events of one request.
+    /// The events of one request.
     Events(Vec<Event>),
-    /// A device's status.
+    /// The status of a device.
     Device(Box<DeviceStatus>),
-    /// A device left.
+    /// The device with this id has left.
     Gone(String),
     /// The wall clock stepped.
     Clock(ClockStep),
-    /// An annotation was found that tells more than the state does.
+    /// An annotation was found that holds more than the state.
     Seed(Box<NodeState>),
-    /// This boot is the one from now on.
+    /// The collector has started, with this boot number.
     Boot(u64),
 }
 
-/// What became of a request's events.
+/// The result of counting a request's events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// Events that counted.
+    /// Number of events that were counted.
     pub accepted: u64,
-    /// Events that had been counted before.
+    /// Number of events that had been counted before.
     pub duplicates: u64,
 }
 
-/// Why something is not taken now.
+/// Reason why a report is not taken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
-    /// For another reporter.
+    /// There are too many active reporters for another one.
     #[error(transparent)]
     Reporters(#[from] TooManyReporters),
-    /// For another device.
+    /// There are too many devices for another one.
     #[error("this node has {MAX_DEVICES} devices already")]
     Devices,
 }
 
-/// Which word of a device is too old to be believed.
+/// How long a device may be silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// After so long a device counts as unhealthy.
+    /// Time without a report after which a device counts as unhealthy.
     pub unhealthy_after: Millis,
 }
 
@@ -90,7 +90,7 @@ impl State {
     /// An empty state with a window of `length`.
     ///
     /// # Errors
-    /// [`InvalidLength`] as the window has it.
+    /// [`InvalidLength`] if no window can have this length.
     pub fn new(length: Millis) -> Result<Self, InvalidLength> {
         Ok(Self {
             timeline: Timeline::default(),
@@ -103,10 +103,11 @@ impl State {
         })
     }
 
-    /// The same with a window of another length, as far as the old one tells.
+    /// Replaces the window by one of `length`, if that differs. The new window is seeded with the old one's published
+    /// state.
     ///
     /// # Errors
-    /// [`InvalidLength`] as the window has it.
+    /// [`InvalidLength`] if no window can have this length.
     pub fn with_length(mut self, length: Millis, now: WallTime) -> Result<Self, InvalidLength> {
         if self.window.length() != length {
             let told = self.node_state(now, Millis::from_secs(1), None);
@@ -117,10 +118,10 @@ impl State {
         Ok(self)
     }
 
-    /// Whether the events of a request have room.
+    /// Makes room in the ledger for the reporters of a request's events.
     ///
     /// # Errors
-    /// [`NoRoom`] when too many reporters are active.
+    /// [`NoRoom`] if too many other reporters are active.
     pub fn make_room(&mut self, events: &[Event], now: WallTime) -> Result<(), NoRoom> {
         let at = self.moment(now);
         self.make_room_at(events, at)
@@ -131,10 +132,11 @@ impl State {
         Ok(self.ledger.make_room(reporters, at.now)?)
     }
 
-    /// Whether `status` is news, and has room; notes in any case that the device was heard of.
+    /// Whether `status` differs from what is known of the device. Records in any case that a known device has
+    /// reported.
     ///
     /// # Errors
-    /// [`NoRoom`] when there are too many devices.
+    /// [`NoRoom`] if the device is unknown and there are too many devices.
     pub fn hears(&mut self, status: &DeviceStatus, now: WallTime) -> Result<bool, NoRoom> {
         let now = self.moment(now).now;
         let count = self.devices.len();
@@ -148,12 +150,12 @@ impl State {
         }
     }
 
-    /// Whether it has a device `id`.
+    /// Whether the device `id` is known.
     pub fn has_device(&self, id: &str) -> bool {
         self.devices.contains_key(id)
     }
 
-    /// Changes the state as `record`, made at `wall`, says.
+    /// Applies `record`, made at `wall`.
     pub fn apply(&mut self, record: &Record, wall: WallTime) -> Counted {
         match record {
             Record::Clock(step) => self.timeline.step(*step, wall),
@@ -182,7 +184,7 @@ impl State {
     }
 
     fn count(&mut self, events: &[Event], at: Moment) -> Counted {
-        // A replayed request made its room when it was live, and must make the same one again.
+        // A replayed request had room when it was live and gets the same room now, so there is no error to handle.
         let _ = self.make_room_at(events, at);
         let mut counted = Counted::default();
         for event in events {
@@ -206,7 +208,7 @@ impl State {
         counted
     }
 
-    /// Takes every device for heard of now: after a start nobody had the time to speak.
+    /// Treats every device as having just reported: after a start, no device had time to report.
     pub fn hear_all(&mut self, now: WallTime) {
         let now = self.moment(now).now;
         for device in self.devices.values_mut() {
@@ -214,7 +216,7 @@ impl State {
         }
     }
 
-    /// Devices that were not heard of for the whole window.
+    /// Ids of the devices that have not reported for a whole window.
     pub fn lost_devices(&self, now: WallTime, silence: Silence) -> Vec<String> {
         let now = self.moment(now).now;
         let lost_after = self.window.length().max(silence.unhealthy_after);
@@ -222,27 +224,27 @@ impl State {
         lost.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Which publication it would be.
+    /// The version of the current publication.
     pub fn version(&self) -> StateVersion {
         StateVersion { boot: self.boot, seq: self.seq }
     }
 
-    /// Raises the number of publications.
+    /// Increments the number of publications.
     pub fn next_publication(&mut self) {
         self.seq += 1;
     }
 
-    /// Whether an annotation tells more than it does.
+    /// Whether no events have been counted, so that an annotation holds more than this state.
     pub fn is_untouched(&self) -> bool {
         !self.touched
     }
 
-    /// How often the wall clock stepped.
+    /// Number of steps of the wall clock.
     pub fn clock_steps(&self) -> u64 {
         self.timeline.steps()
     }
 
-    /// What the wall clock's `now` is on the time line.
+    /// The moment on the time line at which the wall clock shows `now`.
     pub fn moment(&self, now: WallTime) -> Moment {
         self.timeline.moment(now, self.window.latest())
     }
@@ -257,12 +259,12 @@ impl State {
         &self.ledger
     }
 
-    /// How many devices it knows.
+    /// Number of known devices.
     pub fn devices(&self) -> usize {
         self.devices.len()
     }
 
-    /// The state as it is published at `now`. Without `silence` every device is believed.
+    /// The node state as it is published at `now`. With `silence` set, silent devices are unhealthy.
     pub fn node_state(&self, now: WallTime, heartbeat: Millis, silence: Option<Silence>) -> NodeState {
         let slots = self.devices.iter().map(|(id, device)| (id.clone(), device.status.slots)).collect();
         let Moment { now, wall } = self.moment(now);
@@ -303,7 +305,7 @@ impl State {
     }
 }
 
-/// The place of a loaded bitstream in the list, where it is put if it was not used in the window.
+/// Index of a loaded bitstream in the list; the bitstream is added if it was not used in the window.
 fn index_of(bitstreams: &mut Vec<RecentBitstream>, loaded: &LoadedBitstream, length: Millis) -> u32 {
     let digest = DigestPrefix::from(&loaded.digest);
     let name = match &loaded.id {

@@ -1,7 +1,7 @@
-//! The stream to the extender's replicas: the same state that the annotation has, a moment after something changed.
+//! The stream to the extender's replicas: the state of the node, sent shortly after a change.
 //!
-//! One publication at a time is what all replicas take from; whoever is slow or away misses some and gets the newest.
-//! The annotation stays: it is how a replica that starts knows the cluster, and what remains when no stream does.
+//! All replicas share one publication at a time. A slow replica misses some and gets the newest. The annotation is
+//! still written: a replica that starts learns the cluster from it, and it remains where no stream is open.
 
 mod acknowledged;
 pub mod options;
@@ -26,31 +26,31 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-/// How often replicas are looked for, and how often while none is found.
+/// Interval of the search for replicas while some are known, and while none is.
 const LOOK_FOR_REPLICAS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3));
-/// How long one look may take.
+/// Maximum time for one search.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause when the owner does not answer.
+/// Pause after an error of the owner.
 const OWNER_PAUSE: Duration = Duration::from_secs(1);
 
-/// What streams and publisher know of each other.
+/// The state that streams and publisher share.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// What the replicas last said.
+    /// The last answers of the replicas.
     pub acknowledged: Arc<Acknowledged>,
-    /// The UID of the node object, once it is known.
+    /// UID of the node object, once it is known.
     pub uid: watch::Sender<Option<String>>,
-    /// A replica knows the node under another UID.
+    /// Notified when a replica knows the node under another UID.
     pub recheck: Arc<Notify>,
 }
 
-/// Streams the state of one node.
+/// Streams the state of one node to the replicas.
 pub struct Streamer {
     shared: Arc<Shared>,
     targets: Vec<Target>,
 }
 
-/// What all replicas' tasks share.
+/// The state that the tasks of all replicas share.
 struct Shared {
     node: String,
     owner: Handle,
@@ -59,12 +59,12 @@ struct Shared {
     link: Link,
     /// The last publication; open streams subscribe to it.
     latest: watch::Sender<Option<Arc<str>>>,
-    /// A stream was opened, and wants a state.
+    /// Notified when a stream has opened and needs a state.
     joined: Notify,
 }
 
 impl Link {
-    /// Nothing is known yet.
+    /// A link without answers and UID.
     pub fn new() -> Self {
         let uid = watch::Sender::new(None);
         Self { acknowledged: Arc::default(), uid, recheck: Arc::default() }
@@ -72,7 +72,7 @@ impl Link {
 }
 
 impl Streamer {
-    /// Streams of the node called `node` to `targets`.
+    /// A streamer for the node called `node` to `options.targets`.
     pub fn new(
         node: String,
         owner: Handle,
@@ -86,7 +86,7 @@ impl Streamer {
         Self { shared: Arc::new(Shared { node, owner, credentials, metrics, link, latest, joined }), targets }
     }
 
-    /// Streams until `phase` says to end.
+    /// Streams until `phase` is [`Phase::End`].
     pub async fn run(self, mut phase: watch::Receiver<Phase>) {
         tokio::select! {
             () = self.keep_replicas() => {}
@@ -95,7 +95,7 @@ impl Streamer {
         }
     }
 
-    /// A task for each replica that there is.
+    /// Runs one task for each replica that is found.
     async fn keep_replicas(&self) {
         let mut tasks = JoinSet::new();
         let mut replicas = HashMap::new();
@@ -133,8 +133,8 @@ impl Streamer {
 }
 
 impl Shared {
-    /// Publishes to all open streams: at once when something changed, but no more often than the replicas bear, and now
-    /// and then in any case.
+    /// Publishes to all open streams: soon after a change, but no more often than the replicas allow, and at least
+    /// every [`REFRESH`].
     async fn publish(&self) {
         let mut changes = self.owner.changes();
         loop {
@@ -153,14 +153,14 @@ impl Shared {
                 () = self.joined.notified() => {}
                 () = sleep_until(begin + REFRESH.max(pace)) => {}
                 changed = changes.changed() => if changed.is_err() {
-                    // No owner, no change; the end is near.
+                    // The owner has ended, so the collector is ending as well.
                     sleep(OWNER_PAUSE).await;
                 }
             }
         }
     }
 
-    /// The state now, as the next publication.
+    /// The current state, encoded as the next publication.
     async fn encoded(&self) -> Option<Arc<str>> {
         let state = match self.owner.publish().await {
             Ok(state) => state,

@@ -1,50 +1,50 @@
-//! The collector's own time, which only goes forward, and where the node's wall clock stands to it.
+//! The collector's own time line, which only goes forward, and its distance to the node's wall clock.
 //!
-//! **Every moment in the state lies on this time line.** Wall times stand at its edges only: in events that come in, in the
-//! annotation, and with each record of the checkpoint. When the wall clock steps, the one number here changes, and
-//! nothing else: whatever is in the window, who was heard of, and which reporters are silent keep their age.
+//! **Every moment in the state lies on this time line.** Wall times appear only at the interfaces: in incoming
+//! events, in the annotation, and with each record of the checkpoint. When the wall clock steps, only the distance
+//! changes. So the contents of the window, the last reports of devices, and the silence of reporters keep their age.
 //!
-//! The time line goes on over a restart, by as much as the wall clock did meanwhile. A wall clock that went back while no
-//! collector ran stops the line there: no time has passed, as far as anyone can tell.
+//! After a restart the time line goes on by as much as the wall clock has advanced. If the wall clock went back while
+//! no collector ran, the time line does not advance for that restart, since the time that passed is unknown.
 
 use fpga_core::units::{Millis, Moment, MonotonicTime, WallTime};
 use fpga_core::window::TOLERANCE;
 use serde::{Deserialize, Serialize};
 
-/// Where the wall clock stands to the time line.
+/// The distance of the wall clock from the time line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// How far the wall clock is ahead of the time line, in milliseconds.
+    /// Milliseconds by which the wall clock is ahead of the time line.
     wall_ahead: i64,
     steps: u64,
     last_forward: Option<Forward>,
 }
 
-/// The last step ahead, for events that were under way meanwhile.
+/// The last forward step, for events that were under way during it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Forward {
-    /// What the wall clock showed just before: it has shown nothing between this and `by` more.
+    /// The wall time just before the step: the wall clock skipped the times between `from` and `from + by`.
     from: WallTime,
     by: Millis,
 }
 
-/// Which way the wall clock stepped, and how far.
+/// The direction and size of a step of the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockStep {
-    /// Ahead by so much more than time passed.
+    /// Forward, by this much more than time passed.
     Forward(Millis),
-    /// Back by so much.
+    /// Back by this much.
     Back(Millis),
 }
 
 impl Timeline {
-    /// The moment at which the wall clock shows `wall`; none before `latest`.
+    /// The moment at which the wall clock shows `wall`, but not before `latest`.
     pub fn moment(&self, wall: WallTime, latest: MonotonicTime) -> Moment {
         Moment { now: self.on_line(wall).max(latest), wall }
     }
 
-    /// Takes note that the wall clock stepped, and shows `wall` since.
+    /// Records a step of the wall clock, which shows `wall` after it.
     pub fn step(&mut self, step: ClockStep, wall: WallTime) {
         self.steps += 1;
         let signed = |by: Millis| i64::try_from(by.0).unwrap_or(i64::MAX);
@@ -55,14 +55,15 @@ impl Timeline {
             }
             ClockStep::Back(by) => {
                 self.wall_ahead = self.wall_ahead.saturating_sub(signed(by));
-                // The wall clock shows the same times again: none of them tells when it was.
+                // The wall clock shows these times a second time, so a wall time no longer tells on which side of the
+                // step it was read.
                 self.last_forward = None;
             }
         }
     }
 
-    /// Takes note of `wall`, after `latest`: a wall clock that is a little behind is waited for, one that is far behind
-    /// has stepped back.
+    /// Compares `wall` with `latest`. If the wall clock is behind by up to [`TOLERANCE`], the time line waits for it;
+    /// if by more, a step back is recorded.
     pub fn advance(&mut self, wall: WallTime, latest: MonotonicTime) {
         let now = self.on_line(wall);
         if now + TOLERANCE < latest {
@@ -70,8 +71,8 @@ impl Timeline {
         }
     }
 
-    /// `at`, as the clock by which `stamped` was read would show it: one that was read before the last step ahead has
-    /// not stepped.
+    /// The moment `at` with the wall time of the clock that stamped `stamped`: a stamp from before the last forward
+    /// step needs a wall time without that step.
     pub fn as_then(&self, stamped: WallTime, at: Moment) -> Moment {
         match self.last_forward {
             Some(Forward { from, by }) if stamped <= from => Moment { wall: at.wall - by, ..at },
@@ -79,7 +80,7 @@ impl Timeline {
         }
     }
 
-    /// How often the wall clock stepped.
+    /// Number of steps of the wall clock.
     pub fn steps(&self) -> u64 {
         self.steps
     }

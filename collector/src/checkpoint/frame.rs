@@ -1,36 +1,36 @@
-//! How records lie in a journal: length, checksum, moment, kind, body. What is cut off or damaged shows itself.
+//! The format of journal records: length, checksum, time, kind, body. A truncated or damaged record is detected.
 //!
 //! ```text
-//! | length u32 | crc32 u32 | at u64 | kind u8 | body: JSON |     little-endian; length and crc are of what follows them
+//! | length u32 | crc32 u32 | at u64 | kind u8 | body: JSON |     little-endian; length and crc cover what follows
 //! ```
 
 use crate::intake;
 use crate::state::Record;
 use fpga_core::units::WallTime;
 
-/// Length and checksum.
+/// Bytes of length and checksum.
 const HEADER_BYTES: usize = 8;
-/// Moment and kind.
+/// Bytes of time and kind.
 const PREFIX_BYTES: usize = 9;
-/// Longest record; more in a length field is damage.
+/// Maximum length of a record in bytes; a greater value in a length field means damage.
 const MAX_RECORD_BYTES: usize = 64 * 1024 * 1024;
 
-/// A record as it is to be written. Events keep the body in which they came.
+/// A record to be encoded. Events keep the body in which they were received.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
-    /// The body of a request, checked.
+    /// The checked body of a request with events.
     EventsBody(&'a [u8]),
     /// Any other record.
     Record(&'a Record),
 }
 
-/// Why a record can't be written.
+/// Reason why a record can't be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// JSON refused it.
+    /// The record can't be written as JSON.
     #[error("a record can't be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is too long.
+    /// The record is too long.
     #[error("a record of {0} bytes is too long")]
     TooLong(usize),
 }
@@ -38,7 +38,7 @@ pub enum EncodeError {
 /// Appends `source`, made at `at`, to `journal`.
 ///
 /// # Errors
-/// [`EncodeError`]; `journal` is as before then.
+/// [`EncodeError`]; `journal` is unchanged then.
 pub fn encode(source: Source<'_>, at: WallTime, journal: &mut Vec<u8>) -> Result<(), EncodeError> {
     let made;
     let (kind, body) = match source {
@@ -70,7 +70,8 @@ pub fn encode(source: Source<'_>, at: WallTime, journal: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// The first record in `journal`, its moment and its length with all; `None` where there is no whole, undamaged one.
+/// The first record in `journal`, its time, and its length in bytes with header; `None` if there is no whole and
+/// undamaged record.
 pub fn decode(journal: &[u8]) -> Option<(Record, WallTime, usize)> {
     let length = u32::from_le_bytes(*journal.first_chunk()?) as usize;
     let crc = u32::from_le_bytes(*journal.get(4..)?.first_chunk()?);

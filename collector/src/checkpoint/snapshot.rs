@@ -1,4 +1,4 @@
-//! The whole state in one file: written beside the old one and put in its place at once, so that there is always one.
+//! The whole state in one file. A new snapshot is written beside the old one and renamed, so that one always exists.
 
 use super::frame::crc32;
 use crate::state::State;
@@ -10,33 +10,33 @@ use std::path::Path;
 const FILE: &str = "snapshot";
 const NEW_FILE: &str = "snapshot.new";
 const DAMAGED_FILE: &str = "snapshot.damaged";
-/// Starts the first line; the checksum of the rest ends it.
+/// Start of the first line; the checksum of the rest follows.
 const MAGIC: &str = "fpga-collector-checkpoint-1 ";
 
-/// A state, and the journal that goes on from it.
+/// A state and the number of the journal that continues it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Number of the journal whose records are not in the state.
     pub journal: u64,
-    /// All that was known.
+    /// The state.
     pub state: State,
 }
 
-/// What lies in the folder.
+/// The result of reading a snapshot.
 #[derive(Debug)]
 pub enum Found {
     /// A snapshot.
     Whole(Box<Snapshot>),
-    /// No file.
+    /// There is no file.
     Nothing,
-    /// A file that can't be read; it was put aside.
+    /// The file can't be decoded; it was renamed.
     Damaged,
 }
 
-/// Writes `snapshot` to `dir` for good.
+/// Writes `snapshot` to `dir` and syncs it.
 ///
 /// # Errors
-/// What the file system says; the old snapshot is still there then.
+/// The file system's error; the old snapshot is still there then.
 pub fn write(dir: &Path, snapshot: &Snapshot) -> io::Result<()> {
     let json = serde_json::to_vec(snapshot)?;
     let new = dir.join(NEW_FILE);
@@ -51,7 +51,7 @@ pub fn write(dir: &Path, snapshot: &Snapshot) -> io::Result<()> {
 /// Reads the snapshot in `dir`.
 ///
 /// # Errors
-/// What the file system says; that there is none is no error.
+/// The file system's error. A missing file is [`Found::Nothing`].
 pub fn read(dir: &Path) -> io::Result<Found> {
     let path = dir.join(FILE);
     let bytes = match fs::read(&path) {
@@ -78,10 +78,10 @@ fn parse(bytes: &[u8]) -> Option<Snapshot> {
     serde_json::from_slice(json).ok()
 }
 
-/// Makes the names in `dir` last.
+/// Syncs the directory `dir`, so that created and renamed files survive a crash.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -15,7 +15,7 @@ fn body(seq: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What the owner does with a request.
+/// Takes a request as the owner does.
 fn take(checkpoint: &mut Checkpoint, state: &mut State, body: &[u8]) {
     apply(checkpoint, state, body);
     checkpoint.commit().unwrap();
@@ -41,7 +41,7 @@ fn what_was_committed_is_there_after_a_crash() {
     for seq in 1..=5 {
         take(&mut checkpoint, &mut state, &body(seq));
     }
-    // Without a word to anyone, as by a signal.
+    // Dropped without an orderly end, as after a signal.
     drop(checkpoint);
     let recovered = reopen(dir.path());
     assert_eq!((recovered.records, recovered.torn_bytes), (5, 0));
@@ -73,11 +73,11 @@ fn a_journal_cut_at_any_byte_keeps_what_came_before_and_counts_a_retry_once() {
         assert_eq!(recovered.records, acknowledged, "cut at {cut}");
         assert_eq!(recovered.torn_bytes, cut - ends[usize::try_from(acknowledged).unwrap()]);
         assert_eq!(usage(&recovered.state), 1000 * acknowledged);
-        // The rest costs many a sync of the disk: at a few bytes of each part of a record.
+        // The rest syncs the disk many times, so it runs only for every eighth cut.
         if cut % 8 != 0 {
             continue;
         }
-        // The reporter has no acknowledgement of anything and retries all of it.
+        // The reporter got no acknowledgement and sends everything again.
         for seq in 1..=3 {
             apply(&mut checkpoint, &mut recovered.state, &body(seq));
         }
@@ -106,7 +106,7 @@ fn compactions_that_fail_leave_no_file_each() {
     let dir = tempfile::tempdir().unwrap();
     let (mut checkpoint, Recovered { mut state, .. }) = Checkpoint::open(dir.path(), LENGTH, NOW).unwrap();
     take(&mut checkpoint, &mut state, &body(1));
-    // Nothing can be written where a folder is.
+    // A folder of this name makes writing the snapshot fail.
     let in_the_way = dir.path().join("snapshot.new");
     fs::create_dir(&in_the_way).unwrap();
     for _ in 0..5 {
@@ -128,12 +128,12 @@ fn a_crash_between_the_steps_of_a_compaction_counts_nothing_twice() {
     let plain = br#"{"timestamp_ms":1760000000000,"duration_ms":1000,"reconfiguration_ms":0,"bitstream_identifier":"b"}"#;
     take(&mut checkpoint, &mut state, plain);
     let (number, old) = (checkpoint.number, fs::read(journal_path(dir.path(), checkpoint.number)).unwrap());
-    // The new journal is there, the snapshot is not.
+    // Crash after the new journal was created and before the snapshot was written.
     create_journal(dir.path(), number + 1).unwrap();
     drop(checkpoint);
     let (mut checkpoint, recovered) = Checkpoint::open(dir.path(), LENGTH, NOW).unwrap();
     assert_eq!(usage(&recovered.state), 1000);
-    // The snapshot is there, the old journal not yet removed.
+    // Crash after the snapshot was written and before the old journal was removed.
     checkpoint.compact(&recovered.state).unwrap();
     fs::write(journal_path(dir.path(), checkpoint.number - 1), old).unwrap();
     drop(checkpoint);

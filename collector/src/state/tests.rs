@@ -5,14 +5,14 @@ use fpga_core::ledger::MAX_REPORTERS;
 const LENGTH: Millis = Millis::from_secs(300);
 const NOW: WallTime = WallTime(1_760_000_000_000);
 const SILENCE: Silence = Silence { unhealthy_after: Millis::from_secs(45) };
-/// Further than the window is long.
+/// A step longer than the window.
 const STEP: Millis = Millis::from_secs(3600);
 
 fn status() -> DeviceStatus {
     intake::device("dm0", br#"{"id":"dm0","vendor":"intel","slots":4,"health":"healthy"}"#).unwrap()
 }
 
-/// A task of 30 s of `reporter` that ended at `end`.
+/// A record of a 30-s task from `reporter` that ended at `end`.
 fn task(reporter: u64, seq: u64, end: WallTime) -> Record {
     let body = format!(
         r#"{{"timestamp_ms":{},"duration_ms":30000,"reconfiguration_ms":0,"bitstream_identifier":"sobel","reporter":{reporter},"seq":{seq},"device":"dm0"}}"#,
@@ -33,7 +33,7 @@ fn publish(state: &State, now: WallTime) -> NodeState {
     state.node_state(now, Millis::from_secs(60), Some(SILENCE))
 }
 
-/// The steps, and what the wall clock shows a moment later.
+/// A forward and a back step, and the wall time just after each.
 fn steps() -> [(ClockStep, WallTime); 2] {
     [(ClockStep::Forward(STEP), NOW + STEP), (ClockStep::Back(STEP), NOW - STEP)]
 }

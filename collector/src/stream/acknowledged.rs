@@ -1,5 +1,5 @@
-//! What the replicas acknowledged and dictated. It holds for a while after the last word, so that a replica that is
-//! started anew does not make five thousand nodes write.
+//! The last answer of each replica: that it took a state, and the intervals that it demands. An answer holds for
+//! [`ACKNOWLEDGED_FOR`], so that the restart of a replica does not make thousands of nodes write their annotations.
 
 use fpga_core::pacing;
 use fpga_core::units::Millis;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::transport::Uri;
 
-/// The last word of each replica.
+/// The last answer of each replica.
 #[derive(Debug, Default)]
 pub struct Acknowledged(Mutex<HashMap<Uri, Word>>);
 
@@ -22,7 +22,7 @@ struct Word {
 }
 
 impl Acknowledged {
-    /// `replica` took a state.
+    /// Records the answer of `replica`, which took a state at `at`.
     pub fn note(&self, replica: &Uri, answer: &Answer, at: Instant) {
         let word = Word {
             at,
@@ -34,15 +34,15 @@ impl Acknowledged {
         words.insert(replica.clone(), word);
     }
 
-    /// How far apart the writes of the annotation are to be, if any replica knows the node by its stream: the longest
-    /// that one of them asks for.
+    /// The interval between writes of the annotation: the longest that a replica demands; `None` if no replica has
+    /// the node's state by stream.
     pub fn write_interval(&self, now: Instant) -> Option<Duration> {
         let words = self.words();
         let held = words.values().filter(|word| word.holds(now));
         held.map(|word| word.write_interval).max().map(Duration::from)
     }
 
-    /// How far apart updates are to be at least.
+    /// The minimum interval between updates.
     pub fn update_interval(&self, now: Instant) -> Duration {
         let words = self.words();
         let held = words.values().filter(|word| word.holds(now));

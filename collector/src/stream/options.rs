@@ -7,53 +7,54 @@ use fpga_node_stream::client::Credentials;
 use fpga_node_stream::token::{Access, TokenFile};
 use std::path::PathBuf;
 
-/// Whom to stream to, and what to show them.
+/// The replicas to stream to, and the credentials for them.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Streams to the extender")]
 pub struct StreamArgs {
-    /// Replicas of the extender that hear of changes at once, beside the annotation: https://HOST:PORT, or dns:NAME:PORT for
-    /// all addresses of a headless Service, whose certificates must have that name. May be repeated; in the environment
-    /// a comma-separated list.
+    /// Replicas of the extender that get changes at once, beside the annotation: https://HOST:PORT, or dns:NAME:PORT
+    /// for all addresses of a headless Service, whose certificates must have that name. May be repeated; in the
+    /// environment a comma-separated list.
     #[arg(long, env = "FPGA_EXTENDERS", value_name = "REPLICA", value_delimiter = ',')]
     pub extenders: Vec<Target>,
-    /// Authorities (PEM) of which the replicas must have a certificate; read anew for every stream.
+    /// Authorities (PEM) that the replicas' certificates must be issued by; read again for every stream.
     #[arg(long, env = "FPGA_STREAM_CA", value_name = "PATH")]
     pub stream_ca: Option<PathBuf>,
-    /// Certificate (PEM) to show, with the node's name among its DNS names, if the extender wants one.
+    /// Certificate (PEM) to show, with the node's name among its DNS names, if the extender requires one.
     #[arg(long, env = "FPGA_STREAM_CERT", value_name = "PATH", requires_all = ["stream_ca", "stream_key"])]
     pub stream_cert: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key (PEM) of the --stream-cert.
     #[arg(long, env = "FPGA_STREAM_KEY", value_name = "PATH", requires = "stream_cert")]
     pub stream_key: Option<PathBuf>,
-    /// Speak without TLS, to http://HOST:PORT or dns:NAME:PORT: where the network is trusted, or a trial on one machine.
+    /// Connect without TLS, to http://HOST:PORT or dns:NAME:PORT: for a trusted network, or a trial on one machine.
     #[arg(long, env = "FPGA_STREAM_WITHOUT_TLS", conflicts_with = "stream_ca")]
     pub stream_without_tls: bool,
-    /// File with the token that the extender wants to see: that of the pod's service account, or a shared one; read anew
+    /// File with the token that the extender requires: that of the pod's service account, or a shared one; read again
     /// for every stream.
     #[arg(long, env = "FPGA_STREAM_TOKEN_FILE", value_name = "PATH")]
     pub stream_token_file: Option<PathBuf>,
-    /// Show no token: for a trial with an extender that wants none.
+    /// Show no token: for a trial with an extender that requires none.
     #[arg(long, env = "FPGA_STREAM_WITHOUT_TOKEN", conflicts_with = "stream_token_file")]
     pub stream_without_token: bool,
-    /// UID of the node object, which streams name. Only with --no-publish; else the API server is asked.
+    /// UID of the node object, which identifies the node in streams. Only with --no-publish; otherwise the API server
+    /// has it.
     #[arg(long, env = "FPGA_NODE_UID", value_name = "UID", requires = "no_publish")]
     pub node_uid: Option<String>,
 }
 
-/// What the arguments come to.
+/// The checked settings.
 #[derive(Debug)]
 pub struct Streaming {
-    /// Where the replicas are.
+    /// The replicas.
     pub targets: Vec<Target>,
-    /// What is shown to them, and whom we trust.
+    /// The credentials for the replicas, and the trusted authorities.
     pub credentials: Credentials,
 }
 
 impl StreamArgs {
-    /// Whom to stream to, if anybody.
+    /// Checks the settings; `None` if no replicas are set.
     ///
     /// # Errors
-    /// Something is missing.
+    /// A setting is missing, or two contradict each other.
     pub fn check(&self, no_publish: bool) -> anyhow::Result<Option<Streaming>> {
         if self.extenders.is_empty() {
             return Ok(None);
@@ -76,7 +77,7 @@ impl StreamArgs {
             ),
         };
         let tls = self.tls()?;
-        // The files themselves may come later: Secrets that are mounted optionally.
+        // The files may be created later, as with Secrets that are mounted optionally.
         Ok(Some(Streaming { targets: self.extenders.clone(), credentials: Credentials { access, tls } }))
     }
     fn tls(&self) -> anyhow::Result<Option<ClientFiles>> {

@@ -1,4 +1,4 @@
-//! One replica: connect, speak, and come again with patience when it is away.
+//! The stream to one replica, which is opened again after every failure, with growing pauses.
 
 use super::Shared;
 use crate::jitter::Jitter;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tonic::Code;
 use tracing::{debug, info, warn};
 
-/// Pauses after failures: the first, and the longest.
+/// The first and the longest pause after failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
 /// The stream to one replica.
@@ -24,12 +24,12 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The one at `address`.
+    /// The stream to the replica at `address`.
     pub fn new(shared: Arc<Shared>, address: Address) -> Self {
         Self { shared, address, backoff: BACKOFF.0, jitter: Jitter::new() }
     }
 
-    /// Streams to it, again and again.
+    /// Opens the stream and sends states, again and again.
     pub async fn run(mut self) {
         loop {
             let Some(uid) = self.uid().await else { return };
@@ -45,7 +45,8 @@ impl Replica {
             };
             self.shared.metrics.count_stream_failure(kind(&error));
             if error.code() == Some(Code::FailedPrecondition) {
-                // The node was made anew, and the annotation, which would tell, is written seldom.
+                // The node object was created again. The replica's error reveals this before the next write of the
+                // annotation would.
                 self.shared.link.recheck.notify_one();
             }
             let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction());
@@ -59,19 +60,19 @@ impl Replica {
         }
     }
 
-    /// The node's UID, as soon as it is known.
+    /// The node's UID; waits until it is known.
     async fn uid(&self) -> Option<String> {
         let mut uid = self.shared.link.uid.subscribe();
         let known = uid.wait_for(Option::is_some).await.ok()?;
         known.clone()
     }
 
-    /// Sends what is published from now on, the newest first, until something is wrong.
+    /// Sends each publication, from the newest on, until an error occurs.
     async fn speak(&mut self, mut stream: NodeStream) -> StreamError {
         let mut latest = self.shared.latest.subscribe();
         self.shared.joined.notify_one();
         loop {
-            // The sender is in `shared`, so that there will always be another one.
+            // The sender is in `shared`, which this task holds, so this never fails.
             if latest.changed().await.is_err() {
                 return StreamError::Timeout;
             }
@@ -98,7 +99,7 @@ impl Replica {
     }
 }
 
-/// Counts an open stream as long as it lives.
+/// Counts an open stream in a gauge while it exists.
 struct Open(Gauge);
 
 impl Open {

@@ -1,11 +1,11 @@
-//! Where the extender's replicas are: written down one by one, or all that a name stands for.
+//! The addresses of the extender's replicas: listed one by one, or looked up by a DNS name.
 
 use fpga_node_stream::client::Address;
 use std::str::FromStr;
 use std::{fmt, io};
 use tonic::transport::Uri;
 
-/// Most replicas that are streamed to.
+/// Maximum number of replicas that are streamed to.
 pub const MAX_REPLICAS: usize = 16;
 
 /// One value of `--extenders`.
@@ -13,25 +13,25 @@ pub const MAX_REPLICAS: usize = 16;
 pub enum Target {
     /// One replica.
     Url(Uri),
-    /// All addresses of a name, as a headless Service has them.
+    /// All addresses of a DNS name, as a headless Service has them.
     Dns {
-        /// The name.
+        /// The DNS name.
         name: String,
-        /// The port, the same on all.
+        /// The port of every replica.
         port: u16,
     },
 }
 
-/// How replicas are spoken to.
+/// Transport to the replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// As everybody on the way can read.
+    /// Without TLS.
     Plain,
-    /// By TLS.
+    /// With TLS.
     Tls,
 }
 
-/// A text that is no [`Target`].
+/// The text is not a [`Target`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no extender; write https://HOST:PORT (or http://) for one replica, or dns:NAME:PORT for all of a headless Service"
@@ -39,7 +39,7 @@ pub enum Transport {
 pub struct InvalidTarget(String);
 
 impl Target {
-    /// Whether it can be spoken to so.
+    /// Whether the target can be reached by `transport`.
     pub fn can_speak(&self, transport: Transport) -> bool {
         match self {
             Self::Url(uri) => (uri.scheme_str() == Some("https")) == (transport == Transport::Tls),
@@ -82,10 +82,10 @@ impl FromStr for Target {
     }
 }
 
-/// The replicas behind `targets`, [`MAX_REPLICAS`] at most.
+/// The addresses of the replicas in `targets`, at most [`MAX_REPLICAS`].
 ///
 /// # Errors
-/// A name can't be looked up; then it isn't known who is gone.
+/// A name can't be looked up. Then it is unknown which replicas are gone.
 pub async fn resolve(targets: &[Target], transport: Transport) -> io::Result<Vec<Address>> {
     let mut found = Vec::new();
     for target in targets {

@@ -72,8 +72,8 @@ fn seconds(tag: u8, text: &[u8]) -> Option<i64> {
     possible.then(|| days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-/// Days from the epoch to a date of the Gregorian calendar, after Howard Hinnant's `days_from_civil`: years begin in March,
-/// so that the leap day is their last.
+/// Days from the epoch to a date of the Gregorian calendar, after Howard Hinnant's `days_from_civil`: years begin in
+/// March, so that the leap day is the last of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
