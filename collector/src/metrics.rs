@@ -1,4 +1,4 @@
-//! What the collector says of itself, for Prometheus.
+//! The collector's metrics, for Prometheus.
 
 use crate::state::State;
 use fpga_net::http::Refusal;
@@ -14,33 +14,33 @@ use std::sync::atomic::Ordering;
 /// All metrics of the collector; clones share their values.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    /// Events by what became of them.
+    /// Events, by result.
     pub events: Family<EventLabels, Counter>,
-    /// Requests that were refused, by reason.
+    /// Refused requests, by reason.
     pub refused: Family<RefusedLabels, Counter>,
-    /// Time to make a group of records last.
+    /// Time to write a group of records to disk.
     pub commit: Histogram,
-    /// Requests that shared one commit.
+    /// Number of requests that share one commit.
     pub group: Histogram,
-    /// Snapshots and commits that failed.
+    /// Failed snapshots and commits.
     pub checkpoint_failures: Counter,
-    /// Snapshots that were written.
+    /// Snapshots written.
     pub snapshots: Counter,
     /// Bytes in the journal.
     pub journal_bytes: Gauge,
-    /// Records found in the journal at the start.
+    /// Records read from the journal at the start.
     pub recovered_records: Counter,
-    /// Bytes at the journal's end that were no whole record.
+    /// Bytes at the journal's end that are not a whole record.
     pub torn_bytes: Counter,
-    /// Damaged snapshots that were put aside.
+    /// Damaged snapshots that were renamed.
     pub damaged_snapshots: Counter,
-    /// Writes of the annotation by outcome.
+    /// Writes of the annotation, by outcome.
     pub publications: Family<PublicationLabels, Counter>,
-    /// Writes of the node's labels by outcome.
+    /// Writes of the node's labels, by outcome.
     labellings: Family<PublicationLabels, Counter>,
-    /// Things left out of the last annotation to fit its bound.
+    /// Number of items left out of the last annotation to fit its bound.
     pub truncated: Gauge,
-    /// Streams to extender replicas that are open.
+    /// Open streams to extender replicas.
     pub streams: Gauge,
     stream_updates: Family<StreamUpdateLabels, Counter>,
     stream_failures: Family<StreamFailureLabels, Counter>,
@@ -53,40 +53,40 @@ pub struct Metrics {
 /// Label of [`Metrics::events`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct EventLabels {
-    /// What became of it.
+    /// The result of the event.
     pub result: EventResult,
 }
 
-/// What became of an event.
+/// The result of counting an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventResult {
-    /// It counted.
+    /// The event was counted.
     Accepted,
-    /// It had been counted before.
+    /// The event had been counted before.
     Duplicate,
 }
 
 /// Label of [`Metrics::refused`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefusedLabels {
-    /// Why.
+    /// The reason.
     pub reason: RefusedReason,
 }
 
-/// Why a request was refused.
+/// Reason why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusedReason {
-    /// It is not what it should be.
+    /// The body is not valid.
     Malformed,
     /// The body is too long.
     TooLarge,
-    /// The body did not come in time, or not at all.
+    /// The body did not arrive in time or broke off.
     Incomplete,
-    /// Too many requests at once.
+    /// Too many requests at once, or too little memory for them.
     Busy,
-    /// More per second than is taken.
+    /// More bytes per second than the limit.
     Rate,
-    /// Who asks may not report.
+    /// The peer may not report.
     Peer,
     /// Too many reporters or devices.
     NoRoom,
@@ -94,7 +94,7 @@ pub enum RefusedReason {
     Storage,
 }
 
-/// Label of the connections that were refused.
+/// Label of refused connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ConnectionLabels {
     reason: ConnectionRefusal,
@@ -109,7 +109,7 @@ impl EncodeLabelValue for ConnectionRefusal {
     }
 }
 
-/// Label of the anomalies that the window and the ledger count.
+/// Label of anomalies that the window, the ledger and the time line count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AnomalyLabels {
     kind: Anomaly,
@@ -124,25 +124,25 @@ enum Anomaly {
     GapGivenUp,
 }
 
-/// Label of the writes of annotation and labels.
+/// Label of writes of the annotation and of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PublicationLabels {
-    /// How it ended.
+    /// The outcome.
     pub outcome: PublicationOutcome,
 }
 
-/// How a write of the annotation ended.
+/// The outcome of a write of the annotation or of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PublicationOutcome {
-    /// It is there.
+    /// The write succeeded.
     Written,
     /// The node object is another one now (409).
     Conflict,
-    /// The API server asks for patience (429).
+    /// The API server asks for later retries (429).
     Throttled,
-    /// The API server doesn't allow it (401, 403).
+    /// The API server denies access (401, 403).
     Forbidden,
-    /// There is no such node (404).
+    /// No such node exists (404).
     NoSuchNode,
     /// The API server refused for another reason (other 4xx).
     Refused,
@@ -154,47 +154,47 @@ pub enum PublicationOutcome {
     DoesNotFit,
 }
 
-/// Label of the streamed states.
+/// Label of streamed states.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StreamUpdateLabels {
     outcome: StreamOutcome,
 }
 
-/// What a replica made of a state.
+/// The result of sending a state to a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamOutcome {
-    /// Its decisions see it.
+    /// The replica's decisions use the state.
     Taken,
-    /// It knows one that is at least as new.
+    /// The replica has a state at least as new.
     Outdated,
-    /// It can't read it.
+    /// The replica could not decode the state.
     Unreadable,
-    /// Nobody asked.
+    /// No answer was requested.
     Unanswered,
 }
 
-/// Label of the streams that failed.
+/// Label of failed streams.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StreamFailureLabels {
     reason: StreamFailure,
 }
 
-/// Why a stream ended or did not begin.
+/// Reason why a stream ended or did not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamFailure {
-    /// Nobody is there.
+    /// The replica could not be reached.
     Unreachable,
-    /// TLS was not agreed upon: its certificate, or ours.
+    /// The TLS handshake failed, for the replica's certificate or the collector's.
     Tls,
-    /// No answer in time.
+    /// The replica did not answer in time.
     Timeout,
     /// The token is missing or wrong.
     Token,
-    /// The replica does not know the node, or another of its name.
+    /// The replica does not know the node, or knows another node of this name.
     Node,
-    /// The same node speaks on a newer stream.
+    /// The node has a newer stream.
     Replaced,
-    /// It ended, is ending, or is not ready.
+    /// The replica ended the stream, is ending, or is not ready.
     Ended,
 }
 
@@ -249,7 +249,7 @@ label_texts! {
 }
 
 impl Metrics {
-    /// Registers all metrics.
+    /// Registers all metrics in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("fpga_collector");
         let metrics = Self {
@@ -367,7 +367,7 @@ impl Metrics {
         self.stream_failures.get_or_create(&StreamFailureLabels { reason }).inc();
     }
 
-    /// Takes over what the state counts itself.
+    /// Copies the counters and sizes that the state holds.
     pub fn take_over(&self, state: &State) {
         let counters = state.window().counters();
         let anomalies = [

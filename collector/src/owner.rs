@@ -1,5 +1,5 @@
-//! The one thread that owns the state and its checkpoint. Others send it commands; a command that changes something is
-//! answered when the change lasts. Many commands share one `fsync`.
+//! The thread that owns the state and its checkpoint. Other tasks send it commands. A command that changes the state
+//! is answered when the change is on disk. Many commands share one `fsync`.
 
 use crate::checkpoint::frame::Source;
 use crate::checkpoint::{Checkpoint, Recovered, is_full};
@@ -18,23 +18,23 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-/// Commands that wait at most; more are refused, not kept.
+/// Maximum number of waiting commands; further ones are refused.
 const QUEUE: usize = 256;
-/// A group is written when it has so many bytes, though more commands wait.
+/// Size in bytes from which on a group is written although more commands wait.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// How often clock, devices and a failing checkpoint are looked after though nothing happens.
+/// Interval at which clock, devices and a failing checkpoint are checked even without commands.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What the owner needs to know.
+/// The owner's settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// The longest time between publications, as the state declares it.
+    /// Maximum time between publications, as the state declares it.
     pub heartbeat: Millis,
-    /// When a device is too silent.
+    /// How long a device may be silent.
     pub silence: Silence,
 }
 
-/// Sends commands to the owner.
+/// Sends commands to the owner; clones send to the same owner.
 #[derive(Debug, Clone)]
 pub struct Handle {
     sender: SyncSender<Command>,
@@ -42,19 +42,19 @@ pub struct Handle {
     storage: watch::Receiver<Storage>,
 }
 
-/// Whether acknowledgements can be given.
+/// Whether the checkpoint can be written, and so reports be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// They can.
+    /// The checkpoint can be written.
     Good,
     /// The checkpoint can't be written.
     Failing,
 }
 
-/// Why a command was not carried out; nothing of it counts until it is sent again.
+/// Reason why a command was not carried out. It has no effect unless it is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is no room for what is new in it.
+    /// There is no room for a new reporter or device.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// Too many commands wait.
@@ -63,19 +63,20 @@ pub enum Refusal {
     /// The checkpoint can't be written.
     #[error("the checkpoint can't be written now, so nothing can be acknowledged; try again")]
     Storage,
-    /// The collector ends.
+    /// The collector is ending.
     #[error("the collector is ending")]
     Ending,
 }
 
-/// The events of a request. Who sent it may be gone before they are counted; what they take is charged until then.
+/// The events of a request. The client may be gone before they are counted, so the charge for their memory is part of
+/// the report.
 #[derive(Debug)]
 pub struct Report {
-    /// The events, checked.
+    /// The checked events.
     pub events: Vec<Event>,
-    /// The body in which they came.
+    /// The body of the request.
     pub body: Vec<u8>,
-    /// The charge for both.
+    /// The charge for events and body.
     pub charge: Charge,
 }
 
@@ -92,7 +93,7 @@ enum Command {
     Stop,
 }
 
-/// An answer that waits for its group to last.
+/// An answer that is sent when its group is on disk.
 enum Pending {
     Events(Reply<Counted>, Counted),
     Done(Reply<()>),
@@ -111,10 +112,10 @@ struct Owner {
     next_tick: Instant,
 }
 
-/// Starts the owner with what was recovered; this is a new boot from here on.
+/// Starts the owner with the recovered state and a new boot number.
 ///
 /// # Errors
-/// When there is no thread, or the new boot can't be written for another reason than a full disk.
+/// No thread could be started, or the boot number can't be written for another reason than a full disk.
 pub fn start(
     config: Config,
     checkpoint: Checkpoint,
@@ -144,7 +145,8 @@ pub fn start(
     owner.record(&boot, now).map_err(io::Error::other)?;
     match owner.checkpoint.commit() {
         Ok(()) => {}
-        // The boards are there all the same, and events wait in their reporters.
+        // On a full disk the collector starts all the same: it publishes the devices, and reporters keep their
+        // events.
         Err(error) if is_full(&error) => owner.fail(&error),
         Err(error) => return Err(error),
     }
@@ -156,26 +158,26 @@ pub fn start(
 }
 
 impl Handle {
-    /// Counts the events of `report`; returns when that lasts.
+    /// Counts the events of `report`; returns when they are on disk.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing of the request counts then.
+    /// [`Refusal`]; nothing of the request is counted then.
     pub async fn events(&self, report: Report) -> Result<Counted, Refusal> {
         self.ask(|reply| Command::Events { report, reply }).await
     }
 
-    /// Takes note of a device's status.
+    /// Records a device's status.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] for the reason.
     pub async fn device(&self, status: DeviceStatus) -> Result<(), Refusal> {
         self.ask(|reply| Command::Device { status: Box::new(status), reply }).await
     }
 
-    /// Takes note that a device left; says whether it was there.
+    /// Records that a device has left; returns whether it was known.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] for the reason.
     pub async fn gone(&self, id: String) -> Result<bool, Refusal> {
         self.ask(|reply| Command::Gone { id, reply }).await
     }
@@ -183,39 +185,39 @@ impl Handle {
     /// The state now.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] for the reason.
     pub async fn measure(&self) -> Result<NodeState, Refusal> {
         self.ask(|reply| Command::Measure { reply }).await
     }
 
-    /// The state now, as the next publication.
+    /// The state now, numbered as the next publication.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] for the reason.
     pub async fn publish(&self) -> Result<NodeState, Refusal> {
         self.ask(|reply| Command::Publish { reply }).await
     }
 
-    /// Takes note of the annotation that is there.
+    /// Passes on the annotation that the node has.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] for the reason.
     pub async fn seen(&self, state: NodeState) -> Result<(), Refusal> {
         self.ask(|reply| Command::Seen { state: Box::new(state), reply }).await
     }
 
-    /// Ends the owner after what was sent before; waits for its place in the queue.
+    /// Ends the owner after the commands that were sent before. Blocks while the queue is full.
     pub fn stop(&self) {
-        // An owner that is gone needs no word.
+        // An error means that the owner has ended already.
         let _ = self.sender.send(Command::Stop);
     }
 
-    /// Changes whenever the state did.
+    /// Receives a new number after every change of the state.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
 
-    /// Whether acknowledgements can be given now.
+    /// Whether the checkpoint can be written now.
     pub fn storage(&self) -> Storage {
         *self.storage.borrow()
     }
@@ -265,7 +267,7 @@ impl Owner {
         info!("Checkpoint closed");
     }
 
-    /// The wall clock's time; a step of the clock is noted before anything is counted by the new time.
+    /// The wall clock's time. A step of the clock is recorded before anything is counted at the new time.
     fn now(&mut self) -> WallTime {
         let (now, step) = self.clock.now();
         if let Some(step) = step {
@@ -294,7 +296,7 @@ impl Owner {
         match command {
             Command::Stop => return Next::Stop,
             Command::Measure { reply } => {
-                // Nobody is told what is not safe yet.
+                // Commit first: the answer must not show what is not on disk yet.
                 self.commit();
                 let state = self.state.node_state(now, self.config.heartbeat, Some(self.config.silence));
                 answer(reply, Ok(state));
@@ -337,8 +339,9 @@ impl Owner {
         Ok(self.state.apply(&Record::Events(events), now))
     }
 
-    /// A device is what it says, also while the checkpoint fails. It says so again and again, so what memory alone holds
-    /// is not lost for long. Only events must last before they are acknowledged: nobody repeats those.
+    /// Records a device's status, even while the checkpoint fails. Devices report again and again, so a status that
+    /// only memory holds is soon restored after a crash. Events are not repeated once acknowledged, so only they must
+    /// be on disk first.
     fn take_device(&mut self, status: Box<DeviceStatus>, now: WallTime) -> Result<(), NoRoom> {
         if self.state.hears(&status, now)? {
             self.note(&Record::Device(status), now);
@@ -346,8 +349,8 @@ impl Owner {
         Ok(())
     }
 
-    /// The second line of recovery: an annotation that tells more than the state, which is a new one. It is there to be
-    /// read again, so this needs no disk either.
+    /// Takes over the node's annotation if the state is new and holds less. This is the fallback where the checkpoint
+    /// is lost. The annotation can be read again, so this needs no disk.
     fn take_annotation(&mut self, seen: NodeState, now: WallTime) {
         if seen.version() > self.state.version() {
             self.note(&Record::Boot(seen.boot.saturating_add(1)), now);
@@ -365,8 +368,8 @@ impl Owner {
         Ok(())
     }
 
-    /// A change that need not last before it counts. While the checkpoint fails it counts all the same: the snapshot that
-    /// ends that has it.
+    /// Applies a change that need not be on disk before it counts. While the checkpoint fails, the change counts as
+    /// well; the snapshot that ends the failure contains it.
     fn note(&mut self, record: &Record, now: WallTime) {
         if self.record(record, now).is_err() {
             self.state.apply(record, now);
@@ -388,7 +391,7 @@ impl Owner {
         }
     }
 
-    /// Makes the group last and answers all that wait for it.
+    /// Commits the group and answers the commands that wait for it.
     fn commit(&mut self) {
         if self.checkpoint.group_bytes() == 0 {
             self.answer_pending(Ok(()));
@@ -409,7 +412,7 @@ impl Owner {
                 }
             }
             Err(error) => {
-                // What is in memory but not on disk counts once a snapshot has it; its reporters ask again until then.
+                // Events in memory but not on disk count once a snapshot has them. Until then their reporters retry.
                 self.fail(&error);
                 self.answer_pending(Err(Refusal::Storage));
             }
@@ -455,6 +458,6 @@ impl Owner {
 }
 
 fn answer<T>(reply: Reply<T>, result: Result<T, Refusal>) {
-    // Who asked may have gone; what was done is done.
+    // The client may be gone; the command is done all the same.
     let _ = reply.send(result);
 }

@@ -1,5 +1,5 @@
-//! The annotation: written by server-side apply when [`policy`] says so, with patience when the API server is away or
-//! asks for it. Events are acknowledged all the same meanwhile.
+//! Writes the annotation by server-side apply when [`policy`] decides so, and retries with pauses when the API server
+//! fails or asks for them. Events are acknowledged meanwhile.
 
 pub mod labeller;
 mod labels;
@@ -21,15 +21,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-/// How long a call to the API server may take.
+/// Maximum time for a call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// The state is looked at this often at most, whatever the rate of events: this is what many changes share.
+/// Minimum time between two looks at the state, whatever the rate of events, so that many changes share one.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// The state is looked at this often at least: usage fades and devices fall silent without an event.
+/// Maximum time between two looks at the state: usage decreases and devices become silent without any event.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
-/// Pauses after failures: the first, and the longest.
+/// The first and the longest pause after failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How long the last write, at the end, may take.
+/// Maximum time for the last write, at the end.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Writes the annotation of one node.
@@ -39,16 +39,16 @@ pub struct Publisher {
     owner: Handle,
     metrics: Metrics,
     policy: Policy,
-    /// The node object that the annotation belongs to, once it was read.
+    /// UID of the node object, once it was read.
     uid: Option<String>,
     backoff: Duration,
     jitter: Jitter,
-    /// How often to write when no stream stands in for the annotation.
+    /// The intervals between writes while no stream stands in for the annotation.
     alone: Intervals,
     link: Link,
 }
 
-/// Why the annotation was not written.
+/// Reason why the annotation was not written.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error("the API server says: {0}")]
@@ -66,7 +66,7 @@ enum WriteError {
 }
 
 impl Publisher {
-    /// A publisher for the node called `node`, which writes less often while `link` says that it streams.
+    /// A publisher for the node called `node`. While streams of `link` are acknowledged, it writes less often.
     pub fn new(
         client: kube::Client,
         node: String,
@@ -79,19 +79,19 @@ impl Publisher {
         Self { api, node, owner, metrics, policy, uid: None, backoff: BACKOFF.0, jitter, alone, link }
     }
 
-    /// Publishes until `phase` says to end, then once more.
+    /// Publishes until `phase` is [`Phase::End`], then once more.
     pub async fn run(mut self, mut phase: watch::Receiver<Phase>) {
         let mut changes = self.owner.changes();
         loop {
             let pause = self.look().await;
             let wait = async {
-                // Changes come in crowds.
+                // Changes tend to come together.
                 sleep(LOOK_PAUSE.min(pause)).await;
                 tokio::select! {
                     () = sleep(pause.saturating_sub(LOOK_PAUSE)) => {}
                     changed = changes.changed(), if self.backoff == BACKOFF.0 => {
                         if changed.is_err() {
-                            // No owner, no change; the end is near.
+                            // The owner has ended, so the collector is ending as well.
                             sleep(LOOK_AT_LEAST).await;
                         }
                     }
@@ -103,7 +103,7 @@ impl Publisher {
                 () = server::ended(&mut phase) => break,
             }
         }
-        // Nobody will stream after this: the usual heartbeats tell how long the last word holds.
+        // No stream follows this write, so it declares the usual heartbeat, after which readers consider it stale.
         self.policy.set_intervals(self.alone, Instant::now().into_std(), 0.0);
         match timeout(LAST_WRITE_TIMEOUT, self.write()).await {
             Ok(Ok(state)) => info!(boot = state.boot, seq = state.seq, "Last state published"),
@@ -112,7 +112,7 @@ impl Publisher {
         }
     }
 
-    /// Looks at the state, publishes it if it is time, and says when to look again.
+    /// Publishes the state if it is due; returns the time until the next look.
     async fn look(&mut self) -> Duration {
         let state = match self.owner.measure().await {
             Ok(state) => state,
@@ -137,7 +137,8 @@ impl Publisher {
                 Err(error) => {
                     let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction() / 2.0);
                     warn!(node = %self.node, %error, ?pause, "State not published");
-                    // From the second pause on a failure shows: changes don't cut it short.
+                    // From the second pause on, changes don't cut the pause short, since `backoff` is greater than
+                    // its first value.
                     self.backoff = (self.backoff * 2).min(BACKOFF.1);
                     pause
                 }
@@ -145,7 +146,7 @@ impl Publisher {
         }
     }
 
-    /// Writes the annotation, and counts how that ended.
+    /// Writes the annotation and counts the outcome.
     async fn write(&mut self) -> Result<NodeState, WriteError> {
         let result = self.try_write().await;
         let outcome = match &result {
@@ -156,7 +157,7 @@ impl Publisher {
             self.metrics.count_publication(outcome);
         }
         if matches!(outcome, Some(PublicationOutcome::Conflict | PublicationOutcome::NoSuchNode)) {
-            // The node was deleted, and perhaps made anew: its annotation has to be read again.
+            // The node was deleted and perhaps created again, so its annotation must be read again.
             self.uid = None;
         }
         result
@@ -174,7 +175,7 @@ impl Publisher {
         let patch = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Node",
-            // With the uid, a node that is gone is a conflict; without it, a write would make a new one.
+            // With the UID, a deleted node is a conflict. Without it, the write would create a new node.
             "metadata": { "name": self.node, "uid": uid, "annotations": { (node_state::ANNOTATION): text } },
         });
         let params = PatchParams::apply(node_state::FIELD_MANAGER).force();
@@ -183,7 +184,7 @@ impl Publisher {
         Ok(state)
     }
 
-    /// Finds the node object and what its annotation still tells.
+    /// Reads the node object: its UID, and the state in its annotation.
     async fn read_node(&mut self) -> Result<String, WriteError> {
         let node: PartialObjectMeta<Node> = within(self.api.get_metadata(&self.node)).await?;
         let text = node.metadata.annotations.as_ref().and_then(|all| all.get(node_state::ANNOTATION));
@@ -197,7 +198,8 @@ impl Publisher {
         Ok(self.uid.insert(uid).clone())
     }
 
-    /// A replica knows another node object by this name; with streams a write, which would tell, may be minutes away.
+    /// Reads the node again, because a replica knows another node object of this name. With streams, a write that
+    /// would detect this may be minutes away.
     async fn recheck(&mut self) {
         let before = self.uid.take();
         match self.read_node().await {
@@ -212,7 +214,7 @@ impl Publisher {
 }
 
 impl WriteError {
-    /// How it counts; what is not about the annotation does not.
+    /// The outcome to count; `None` for errors that don't concern the annotation.
     fn outcome(&self) -> Option<PublicationOutcome> {
         Some(match self {
             Self::Api(status) => match status.code {

@@ -1,5 +1,5 @@
-//! Steps of the node's wall clock while devices report. The collector's clock is stepped by a library that is loaded before
-//! the C library and adds to what the kernel's clock shows; everything else is real.
+//! Steps of the node's wall clock while devices report. A preloaded library adds an offset to the clock that the
+//! collector reads; everything else is real.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -49,9 +49,9 @@ impl Bed {
         Self { folder, library, collector }
     }
 
-    /// From now on the collector's wall clock is so many seconds ahead of ours.
+    /// Sets the collector's wall clock `seconds` ahead of this process's.
     fn set_ahead(&self, seconds: i64) {
-        // In one step: a reader sees the old text or the new one.
+        // By a rename, so that a reader sees the old text or the new one.
         let new = self.folder.path().join("ahead.new");
         std::fs::write(&new, seconds.to_string()).unwrap();
         std::fs::rename(new, self.folder.path().join("ahead")).unwrap();
@@ -69,7 +69,7 @@ impl Bed {
         assert_eq!(self.collector.post(&body).status, 200);
     }
 
-    /// The board is there and healthy, and so many tasks count.
+    /// Asserts that the board is known and healthy, and that `tasks` tasks are counted.
     fn assert_in_service(&self, tasks: u64) {
         let state = self.collector.state();
         assert_eq!(state["devices"][0]["healthy"], true, "{state}");
@@ -78,7 +78,7 @@ impl Bed {
     }
 }
 
-/// What a clock shows that is so many seconds ahead of ours.
+/// The time of a clock that is `seconds_ahead` of this process's.
 fn clock(seconds_ahead: i64) -> u64 {
     now_ms().checked_add_signed(seconds_ahead * 1000).unwrap()
 }
@@ -97,11 +97,11 @@ fn steps_of_the_clock_take_no_board_out_of_service_and_no_task_out_of_the_window
     for (number, (ahead, before)) in (1_u32..).zip([(HOUR, 0), (-HOUR, HOUR), (24 * HOUR, -HOUR)]) {
         let before_the_step = clock(before);
         bed.set_ahead(ahead);
-        // After this devices have been looked after by the new time, too.
+        // After this, devices have been checked by the new time as well.
         wait_until("the step is noticed", || bed.steps() >= f64::from(number));
         let tasks = u64::from(number) * 2;
         bed.assert_in_service(tasks - 1);
-        // One that was under way and one by the new time.
+        // One event stamped before the step, and one after it.
         bed.work(tasks, before_the_step);
         bed.work(tasks + 1, clock(ahead));
         bed.assert_in_service(tasks + 1);

@@ -1,5 +1,5 @@
-//! A real collector, killed with SIGKILL under load and started again on its checkpoint: no acknowledged event is lost,
-//! none counts twice.
+//! A real collector, killed with SIGKILL under load and started again on its checkpoint: no acknowledged event is
+//! lost, and no event counts twice.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -34,7 +34,7 @@ fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
                         return;
                     }
                     let event = event(reporter, seq, 1000);
-                    // As a reporter does: the same again until it is acknowledged.
+                    // Like a reporter: sends the same event again until it is acknowledged.
                     while !stop.load(Ordering::Relaxed) {
                         match try_request_unix(socket, "POST", "/v1/events", event.as_bytes()) {
                             Ok(answer) => {
@@ -60,7 +60,7 @@ fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
     let collector = Collector::start(dir.path());
     collector.put_board();
     let usage = collector.usage();
-    // At most one event per reporter and kill was taken and not acknowledged.
+    // At most one event per reporter and kill was counted but not acknowledged.
     let count = acknowledged.len() as u64;
     assert!((count..=count + 4).contains(&usage), "{count} acknowledged, {usage} counted");
     let again = collector.post(&format!("[{}]", acknowledged.join(",")));
@@ -68,10 +68,10 @@ fn what_was_acknowledged_before_a_kill_is_a_duplicate_after_it() {
     assert_eq!(collector.usage(), usage);
 }
 
-/// Kills of the test at random moments.
+/// Number of kills at random moments.
 const RANDOM_KILLS: u64 = 25;
 
-/// splitmix64, so that a run can be had again.
+/// splitmix64, so that a run can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -103,14 +103,15 @@ fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_no
                             (next..next + count).map(|seq| event(reporter, seq, 1000)).collect();
                         let batch = events.join(",");
                         let body = format!("[{batch}]");
-                        // The last one, too: until it is acknowledged.
+                        // The last batch as well is sent until it is acknowledged.
                         wait_until("the batch is acknowledged", || {
                             match try_request_unix(socket, "POST", "/v1/events", body.as_bytes()) {
                                 Ok(answer) if answer.status == 200 => {
                                     let counted = answer.json();
                                     let told =
                                         ["accepted", "duplicates"].map(|key| counted[key].as_u64().unwrap());
-                                    // All of a batch is in one record of the journal, or nothing.
+                                    // A batch is one record of the journal, so all of it or nothing was counted
+                                    // before.
                                     assert!(told == [count, 0] || told == [0, count], "{counted}");
                                     true
                                 }
@@ -129,7 +130,7 @@ fn killed_25_times_at_random_moments_it_loses_nothing_acknowledged_and_counts_no
             .collect();
         let mut random = Random(25);
         for _ in 0..RANDOM_KILLS {
-            // Counted from when it listens: some kills hit the first requests, others a long journal.
+            // The delay begins when the collector listens: some kills hit the first requests, others a long journal.
             let collector = Collector::start(dir.path());
             std::thread::sleep(Duration::from_millis(random.below(150)));
             collector.kill();
@@ -161,7 +162,7 @@ fn plain_event(ago: u64) -> String {
     )
 }
 
-/// Copies a checkpoint, as a disk has it at that moment.
+/// Copies a checkpoint as it is on disk at this moment.
 fn copy_checkpoint(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     std::fs::create_dir(to.path().join("checkpoint")).unwrap();
@@ -172,7 +173,7 @@ fn copy_checkpoint(from: &Path) -> tempfile::TempDir {
     to
 }
 
-/// Kills of a collector that reads its journal.
+/// Number of kills while the collector reads its journal.
 const KILLS_DURING_RECOVERY: u32 = 12;
 
 #[test]
@@ -184,7 +185,7 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
     let mut count = 0;
     for some in numbered.chunks(400) {
         let batch = some.join(",");
-        // Of plain events nothing but the journal's end tells which have been counted.
+        // Plain events have no identity, so only the journal's end shows which were counted.
         let plain = vec![plain_event(1000); some.len()].join(",");
         for body in [format!("[{batch}]"), format!("[{plain}]")] {
             assert_eq!(collector.post(&body).json()["accepted"], some.len(), "{body:.300}");
@@ -204,7 +205,7 @@ fn killed_again_and_again_while_it_recovers_it_loses_nothing_and_counts_nothing_
     let mut before_it_was_ready = 0;
     for kill in 0..KILLS_DURING_RECOVERY {
         let folder = copy_checkpoint(origin.path());
-        // Evenly over the time that recovery takes, and once more at another moment of the second try.
+        // Kills spread evenly over the duration of a recovery; the second try is killed at another moment.
         for part in [kill, (kill * 5 + 3) % KILLS_DURING_RECOVERY] {
             let program = Command::new(env!("CARGO_BIN_EXE_fpga-collector"));
             let mut child = Collector::launch(folder.path(), program, &["--no-publish"]);
@@ -248,7 +249,8 @@ fn a_checkpoint_that_was_cut_or_damaged_costs_what_was_damaged_and_is_told() {
         std::fs::write(path, bytes).unwrap();
     };
     type Harm<'a> = &'a dyn Fn(&Path);
-    // What is done, the events that are left, snapshots put aside, and whether bytes of the journal were left out.
+    // The name of the harm, the harm, the number of events left, the snapshots renamed, and whether bytes of the
+    // journal were ignored.
     let harms: [(&str, Harm<'_>, Range<u64>, f64, bool); 7] = [
         ("nothing", &|_| {}, 20..21, 0.0, false),
         ("the last record is cut", &|folder| cut(&journal(folder), 5), 19..20, 0.0, true),
@@ -266,7 +268,7 @@ fn a_checkpoint_that_was_cut_or_damaged_costs_what_was_damaged_and_is_told() {
         assert!(left.contains(&collector.usage()), "{what}: {}", collector.usage());
         assert_eq!(collector.metric("fpga_collector_recovered_damaged_snapshots_total"), put_aside, "{what}");
         assert_eq!(collector.metric("fpga_collector_recovered_torn_bytes_total") > 0.0, torn, "{what}");
-        // Whatever was lost is taken again, once, and lasts.
+        // Lost events are taken again, once, and are kept.
         let lost = 20 - collector.usage();
         let all: Vec<_> = (1..=20).map(|seq| event(1, seq, 1000)).collect();
         let again = collector.post(&format!("[{}]", all.join(",")));
@@ -339,7 +341,7 @@ fn reporters_carry_every_event_through_kills_exactly_once() {
     assert_eq!(collector.usage(), reported.load(Ordering::Relaxed));
 }
 
-/// 1 ms of work, some seconds ago: far from both ends of the window.
+/// 1 ms of work some seconds ago, far from both ends of the window.
 fn mk_event(n: u64) -> Event {
     Event {
         timestamp_ms: WallTime(now_ms() - 1000 - n * 100),
@@ -360,11 +362,11 @@ fn mk_event(n: u64) -> Event {
 #[test]
 fn a_disk_that_refuses_stops_acknowledgements_until_a_snapshot_succeeds() {
     let dir = tempfile::tempdir().unwrap();
-    // Files of at most 8 KiB: the journal reaches that, a snapshot of this state does not.
+    // Files of at most 8 KiB: the journal reaches that size, a snapshot of this state does not.
     let mut command = Command::new("sh");
     let limited = r#"trap "" XFSZ; ulimit -f 16; exec "$0" "$@""#;
     command.args(["-c", limited, env!("CARGO_BIN_EXE_fpga-collector")]);
-    // Nor does the log take another line.
+    // The log is full as well.
     let log = dir.path().join("log");
     std::fs::write(&log, vec![b' '; 8192]).unwrap();
     command.stderr(OpenOptions::new().append(true).open(&log).unwrap());

@@ -1,4 +1,4 @@
-//! The collector among reporters that mean harm: what it takes of the node's memory, and whether others are still heard.
+//! The collector with hostile reporters: the memory that it uses, and whether it still serves others.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,18 +8,19 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The longest body that is taken.
+/// Maximum length of a body, in bytes.
 const BODY_BYTES: usize = 1 << 20;
-/// Slow uploads at once: together more than all requests may hold.
+/// Number of slow uploads at once; together they have more bytes than all requests may hold.
 const UPLOADS: usize = 100;
-/// Requests of others while all that goes on, and uploads that are cut off.
+/// Number of normal requests meanwhile, and of uploads that must have been cut off.
 const REAL_CALLS: u64 = 100;
 const CUT_OFF: usize = 2 * UPLOADS;
-/// What all requests may hold, as much again that the C library keeps of what another thread gave back, and the program itself:
-/// well below the 256 MiB of which that is a quarter.
+/// Maximum memory, in KiB: the bytes that all requests may hold, as many again that the C library retains after
+/// another thread freed them, and the program itself. This is well below 256 MiB, of which the requests' bytes are a
+/// quarter.
 const MOST_KIB: u64 = (2 * 64 + 40) << 10;
 
-/// Sends a body but for its end, and waits until the collector is fed up with it.
+/// Sends a body except its end, and waits until the collector cuts the connection.
 fn upload_slowly(address: &str) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(DEADLINE))?;
@@ -28,7 +29,7 @@ fn upload_slowly(address: &str) -> std::io::Result<()> {
     stream.read(&mut [0; 1024]).map(drop)
 }
 
-/// The most memory that the process has had.
+/// The process's peak memory, in KiB.
 fn most_kib(collector: &Collector) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -44,7 +45,7 @@ fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
         for _ in 0..UPLOADS {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    // Refused or cut off: both are what it is for.
+                    // The upload is refused or cut off; the test wants either.
                     let _ = upload_slowly(&collector.tcp);
                     cut_off.fetch_add(1, Ordering::Relaxed);
                 }
@@ -61,7 +62,7 @@ fn slow_uploads_take_little_memory_and_keep_no_reporter_out() {
         }));
         stop.store(true, Ordering::Relaxed);
         real.unwrap_or_else(|panic| {
-            // The uploads that still run end with the collector.
+            // The uploads that still run end when the collector ends.
             nix::sys::signal::kill(collector.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
             std::panic::resume_unwind(panic)
         });

@@ -1,5 +1,5 @@
-//! The annotation, as an API server sees it being written: a stand-in on the loopback that fails, forgets and comes back. The same
-//! against a real API server is in the end-to-end test.
+//! Writes of the annotation, as an API server sees them: a stand-in on the loopback that fails, loses the node and
+//! comes back. The end-to-end test has the same against a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "publish/api_server.rs"]
@@ -23,7 +23,7 @@ fn start(dir: &std::path::Path, server: &Server, flags: &[&str]) -> Collector {
     spawn(dir, server, Command::new(env!("CARGO_BIN_EXE_fpga-collector")), flags)
 }
 
-/// Starts a collector through `command`, which ends in the program.
+/// Starts a collector by `command`, whose last argument is the program.
 fn spawn(dir: &std::path::Path, server: &Server, command: Command, flags: &[&str]) -> Collector {
     let kubeconfig = server.kubeconfig(dir);
     let mut args = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
@@ -31,7 +31,7 @@ fn spawn(dir: &std::path::Path, server: &Server, command: Command, flags: &[&str
     Collector::spawn(dir, command, &args)
 }
 
-/// Starts a collector, and reports 40 ms of a board's time to it.
+/// Starts a collector and reports 40 ms of a board's time to it.
 fn start_busy(dir: &std::path::Path, server: &Server, flags: &[&str]) -> Collector {
     let collector = start(dir, server, flags);
     collector.put_board();
@@ -56,7 +56,7 @@ fn the_first_state_a_new_board_and_the_last_word_are_written_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let api = mk_api();
     let server = Server::start("127.0.0.1:0", &api);
-    // So long that only what is urgent is written.
+    // Intervals so long that only urgent writes happen.
     let flags = ["--min-write-interval", "10m", "--heartbeat", "30m"];
     let collector = start(dir.path(), &server, &flags);
     wait_until("the first state", || last(&api).is_some());
@@ -66,7 +66,7 @@ fn the_first_state_a_new_board_and_the_last_word_are_written_at_once() {
         collector.post(&event(1, seq, 0));
     }
     let writes = api.lock().unwrap().writes.len();
-    // The board's write may have had its echo already.
+    // The echo of the board's write may have come already.
     assert!(writes <= 3, "events of a known board wait");
     assert_eq!(collector.terminate().code(), Some(0));
     assert_eq!(last(&api).unwrap().usage.0, 50);
@@ -103,7 +103,7 @@ fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
     wait_until("the board", || loaded() == Some(0));
     put(&["a"]);
     wait_until("the bitstream", || loaded() == Some(1));
-    // And once more, for pods that were tried before the extender knew.
+    // The echo, for pods that were tried before the extender knew of the change.
     let told_twice =
         |api: &Shared| api.lock().unwrap().writes.iter().filter(|(_, state)| holds_one(state)).count() == 2;
     wait_until("its echo", || told_twice(&api));
@@ -114,7 +114,7 @@ fn a_bitstream_that_is_loaded_is_written_at_once_and_the_next_one_waits() {
     let api = api.lock().unwrap();
     let next = &api.writes[writes..];
     assert!(holds_two(&next[0].1), "nothing is written before");
-    // An interval for each of the two times that the first was written.
+    // One interval for each of the first bitstream's two writes.
     assert!(next[0].0 - first >= 2 * interval, "{:?}", next[0].0 - first);
 }
 
@@ -142,7 +142,8 @@ fn changes_are_written_no_more_often_than_the_interval_and_the_heart_beats() {
     }
     let count = api.lock().unwrap().writes.len();
     wait_until("the heart beats without load", || api.lock().unwrap().writes.len() > count + 3);
-    // Each has a number of its own, heartbeats too: a repeated one would say nothing of its author's health.
+    // Each write has a version of its own, heartbeats as well: a repeated version would not show that the collector
+    // lives.
     let api = api.lock().unwrap();
     assert!(api.writes.windows(2).all(|pair| pair[0].1.version() < pair[1].1.version()));
 }

@@ -1,5 +1,5 @@
-//! The memory that events take, as fast as they are acknowledged; and as a measurement, not run by default, at 100,000 a second:
-//! `cargo test --release -p fpga-collector --test rate -- --ignored --nocapture`
+//! The memory that events take, as fast as they are acknowledged; and, not run by default, at 100,000 events a
+//! second: `cargo test --release -p fpga-collector --test rate -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -14,26 +14,26 @@ use std::time::{Duration, Instant};
 const EVENTS_PER_SECOND: u64 = 100_000;
 const REPORTERS: u64 = 4;
 const BATCH: u64 = 500;
-/// Events of each reporter until the first reading of the memory, and until the last.
+/// Number of events of each reporter before the first reading of the memory, and before the last.
 const EACH: [u64; 2] = [10_000, 40_000];
-/// How much more memory there may be between the readings, in KiB.
+/// Maximum growth of memory between the readings, in KiB.
 const MORE: u64 = 16 * 1024;
-/// Until the first reading of the memory at the full rate, and from there to the last.
+/// Time at the full rate before the first reading of the memory, and between the readings.
 const PARTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(25)];
 
-/// When a reporter has said enough, and how fast it speaks.
+/// When a reporter ends, and how fast it sends.
 #[derive(Clone, Copy)]
 enum Until {
-    /// At this moment; paced so that all reporters together have the rate.
+    /// At the second moment; paced from the first one so that all reporters together have the rate.
     Moment(Instant, Instant),
-    /// After so many events, as fast as they are acknowledged.
+    /// After this many events, sent as fast as they are acknowledged.
     Sent(u64),
 }
 
 #[test]
 fn events_without_end_take_no_more_memory_the_longer_they_come() {
     let dir = tempfile::tempdir().unwrap();
-    // A window that is soon full: what grows with it has then grown.
+    // A short window, which is soon full and then grows no more.
     let collector = Collector::start_with(dir.path(), &["--no-publish", "--window", "1s"]);
     collector.put_board();
     let socket = dir.path().join("collector.sock");
@@ -56,7 +56,7 @@ fn events_without_end_take_no_more_memory_the_longer_they_come() {
 #[ignore = "a measurement of half a minute"]
 fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come() {
     let dir = tempfile::tempdir().unwrap();
-    // A window that is soon full: what grows with it has then grown.
+    // A short window, which is soon full and then grows no more.
     let collector = Collector::start_with(dir.path(), &["--no-publish", "--window", "10s"]);
     collector.put_board();
     let socket = dir.path().join("collector.sock");
@@ -84,7 +84,7 @@ fn a_hundred_thousand_events_a_second_take_no_more_memory_the_longer_they_come()
     assert!(last < warm + MORE, "from {warm} to {last} KiB");
 }
 
-/// Sends arrays of events, each acknowledged before the next; returns how many events.
+/// Sends arrays of events, each after the acknowledgement of the one before; returns the number of events sent.
 fn report(socket: &Path, reporter: u64, until: Until) -> u64 {
     let stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(common::DEADLINE)).unwrap();
@@ -124,7 +124,7 @@ fn report(socket: &Path, reporter: u64, until: Until) -> u64 {
     }
 }
 
-/// Reads one answer, which says that all was taken.
+/// Reads one answer and asserts that all events were taken.
 fn acknowledged(answers: &mut impl BufRead) {
     let (mut line, mut length) = (String::new(), 0);
     answers.read_line(&mut line).unwrap();
@@ -139,7 +139,7 @@ fn acknowledged(answers: &mut impl BufRead) {
     answers.read_exact(&mut vec![0; length]).unwrap();
 }
 
-/// Memory of the collector that is not swapped out, in KiB.
+/// Resident memory of the collector, in KiB.
 fn rss(collector: &Collector) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

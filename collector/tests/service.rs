@@ -1,4 +1,4 @@
-//! The collector as its neighbours see it: requests good and bad, limits, an orderly end.
+//! The collector's HTTP interface: good and bad requests, limits, and an orderly end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -102,7 +102,7 @@ fn a_body_that_is_too_long_is_refused_announced_or_not() {
     assert_eq!(collector.post(&event(1, 1, 0)).status, 200);
 }
 
-/// The head and the body of the answer to a POST with these headers.
+/// Head and body of the answer to a POST with these headers.
 fn post_with(address: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -154,13 +154,13 @@ fn over_tcp_a_token_is_wanted_and_over_the_socket_the_user() {
     );
     let probe = |path| try_request(&collector.tcp, "GET", path, b"").unwrap().status;
     assert_eq!((probe("/healthz"), probe("/metrics"), probe("/v1/state")), (200, 200, 403));
-    // The collector's own user is always among those who may.
+    // The collector's own user may always report.
     let socket = dir.path().join("collector.sock");
     let own = try_request_unix(&socket, "POST", "/v1/events", event.as_bytes()).unwrap();
     assert_eq!((own.status, own.json()), (200, json!({"accepted": 0, "duplicates": 1})));
     assert_eq!(collector.metric("fpga_collector_requests_refused_total{reason=\"peer\"}"), 3.0);
     if nix::unistd::geteuid().is_root() {
-        // As root we can be somebody else; others can't, and have only the rule's own test.
+        // Only root can become another user; otherwise the unit test of the rule must do.
         let curl = |uid: u32| {
             let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
                 s.sendall(b'GET /v1/state HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'); print(s.recv(12).decode())";
@@ -222,7 +222,7 @@ fn asked_to_end_it_ends_in_order_and_leaves_no_socket() {
     let collector = Collector::start(dir.path());
     collector.put_board();
     collector.post(&event(1, 1, 0));
-    // A connection that lies idle does not hold it up.
+    // An idle connection does not delay the end.
     let _idle = TcpStream::connect(&collector.tcp).unwrap();
     assert_eq!(collector.terminate().code(), Some(0));
     assert!(!dir.path().join("collector.sock").exists());

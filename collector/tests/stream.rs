@@ -1,5 +1,5 @@
-//! The stream, as replicas of the extender see it: stand-ins on the loopback, of which one takes a state and says nothing. The
-//! same with real replicas is in the end-to-end test.
+//! The stream, as extender replicas see it: stand-ins on the loopback, one of which takes a state and does not
+//! answer. The end-to-end test has the same with real replicas.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -24,7 +24,7 @@ enum Manner {
     Mute,
 }
 
-/// A stand-in for a replica: what it heard, and who spoke.
+/// A stand-in for a replica, with the states and the nodes that it received.
 #[derive(Clone)]
 struct Replica {
     manner: Manner,
@@ -63,7 +63,7 @@ impl NodeStream for Replica {
 }
 
 impl Replica {
-    /// Starts one; it ends with the test.
+    /// Starts a stand-in, which runs until the test ends.
     fn start(manner: Manner) -> (Self, String) {
         let replica = Self { manner, heard: Arc::default(), calls: Arc::default() };
         let service = NodeStreamServer::new(replica.clone());
@@ -114,7 +114,7 @@ fn a_replica_that_says_nothing_holds_up_neither_the_others_nor_the_collector() {
         assert!(begin.elapsed() < DEADLINE);
         prompt.heard.lock().unwrap().len() >= 10
     });
-    // The newest state arrives, and nothing newer is made of it.
+    // The newest state arrives although nothing changes after it.
     wait_until("the last event", || prompt.states().last().is_some_and(|state| state.usage.0 == events));
     let states = prompt.states();
     assert!(states.windows(2).all(|pair| pair[0].version() < pair[1].version()), "each once, in order");
@@ -122,10 +122,10 @@ fn a_replica_that_says_nothing_holds_up_neither_the_others_nor_the_collector() {
     let dictated = 450 * (states.len() as u64 - 2);
     assert!((last - first).0 >= dictated, "{} states in {}", states.len(), last - first);
     assert_eq!(prompt.calls.lock().unwrap().clone(), ["node-1 uid-1"], "one stream, and it lasts");
-    // One answer in a second is enough.
+    // About one answer a second is requested.
     assert!(collector.metric("fpga_collector_stream_updates_total{outcome=\"unanswered\"}") >= 3.0);
     assert!(collector.metric("fpga_collector_stream_updates_total{outcome=\"taken\"}") >= 3.0);
-    // Whoever does not answer has one state on its way, not a queue.
+    // A replica that does not answer has one state on its way, not a queue.
     let unanswered = mute.states().len();
     let calls = mute.calls.lock().unwrap().len();
     assert!(unanswered <= calls, "{unanswered} states on {calls} streams");
@@ -146,7 +146,7 @@ fn an_idle_node_is_heard_of_now_and_then_and_a_change_at_once() {
     let states = replica.states();
     let with_event = states.iter().position(|state| state.usage.0 == 1).unwrap();
     let apart = states[with_event].measured_at - states[with_event - 1].measured_at;
-    // By the collector's own clock: it did not wait for the next refresh.
+    // By the collector's clock, the state did not wait for the next refresh.
     assert!(apart < REFRESH.into(), "{apart} after the state before");
 }
 

@@ -1,5 +1,5 @@
-//! Labels the node when it is asked to, as [`labels`] says: by server-side apply under a field manager of its own, so that
-//! neither annotation nor labels are lost when the other is written.
+//! Writes the labels that [`labels`](super::labels) determines, by server-side apply. It uses a field manager of its
+//! own, so that writing the annotation removes no label and the other way round.
 
 use super::labels::{KEYS, Labels, Memory, Skipped, Wanted};
 use super::{BACKOFF, WriteError, within};
@@ -17,9 +17,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-/// Who owns the labels of the node object.
+/// Field manager of the labels.
 const FIELD_MANAGER: &str = "fpga-collector-labels";
-/// The devices are looked at this often.
+/// Interval at which the devices' reports are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Labels one node.
@@ -36,7 +36,7 @@ pub struct Labeller {
 }
 
 impl Labeller {
-    /// A labeller for the node called `node`; labels of devices that are gone go after `patience`.
+    /// A labeller for the node called `node`. Labels of devices that are gone are removed after `patience`.
     pub fn new(
         client: kube::Client,
         node: String,
@@ -49,13 +49,14 @@ impl Labeller {
         Self { api, node, owner, metrics, memory, skipped: Vec::new(), backoff: BACKOFF.0, jitter, link }
     }
 
-    /// Labels until `phase` says to end. The labels stay: the collector may be back in a moment, and the devices are there.
+    /// Labels the node until `phase` is [`Phase::End`]. The labels stay then, since the devices are still there and
+    /// the collector may soon be back.
     pub async fn run(mut self, mut phase: watch::Receiver<Phase>) {
         let mut uids = self.link.uid.subscribe();
-        // The node object that the labels belong to, once they were read.
+        // UID of the node object whose labels were read.
         let mut known = None;
         loop {
-            // The publisher tells of a node that was made anew.
+            // The publisher sets a new UID if the node object was created again.
             let uid = uids.borrow_and_update().clone();
             let pause = match uid {
                 None => LOOK,
@@ -68,7 +69,7 @@ impl Labeller {
                         let pause = self.backoff.mul_f64(0.5 + self.jitter.fraction() / 2.0);
                         warn!(node = %self.node, %error, ?pause, "Node not labelled");
                         self.backoff = (self.backoff * 2).min(BACKOFF.1);
-                        // Whatever became of it, the node tells.
+                        // The result of a failed write is unknown, so the labels are read again.
                         known = None;
                         pause
                     }
@@ -112,19 +113,19 @@ impl Labeller {
         Ok(())
     }
 
-    /// The labels that the node has, whoever gave them.
+    /// The node's labels with our keys, whoever set them.
     async fn read(&self) -> Result<Labels, WriteError> {
         let node: PartialObjectMeta<Node> = within(self.api.get_metadata(&self.node)).await?;
         let mut labels = node.metadata.labels.unwrap_or_default();
         Ok(KEYS.iter().filter_map(|&key| labels.remove(key).map(|value| (key, value))).collect())
     }
 
-    /// Has the node's labels of ours be exactly `labels`: what is not among them goes, where it was ours.
+    /// Replaces the collector's labels of the node by `labels`.
     async fn write(&self, uid: &str, labels: &Labels) -> Result<(), WriteError> {
         let patch = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Node",
-            // With the uid, a node that is gone is a conflict; without it, a write would make a new one.
+            // With the UID, a deleted node is a conflict. Without it, the write would create a new node.
             "metadata": { "name": self.node, "uid": uid, "labels": labels },
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();

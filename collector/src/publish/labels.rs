@@ -1,8 +1,8 @@
-//! Which labels the node gets from what its device managers report, and when. Pure.
+//! The labels that the node gets from its device managers' reports, and when. Pure.
 //!
-//! A label holds one value, so a node whose devices differ in something has no label for it; pods that ask for it find the
-//! node by its state all the same. What appears is written at once; what is missing stays for a while, so that a device
-//! manager that is restarted takes no label away.
+//! A label holds one value, so there is no label for a property in which the devices of a node differ. Pods that ask
+//! for it still find the node by its state. A new label is written at once. A missing one is removed only after a
+//! while, so that the restart of a device manager removes no label.
 
 use fpga_core::names::{BOARD_LABEL, SHELL_LABEL, VENDOR_LABEL};
 use fpga_core::node_state::DeviceState;
@@ -10,43 +10,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The labels that are ours to give.
+/// The labels that the collector manages.
 pub const KEYS: [&str; 3] = [VENDOR_LABEL, SHELL_LABEL, BOARD_LABEL];
-/// Longest value that Kubernetes takes.
+/// Maximum length of a label's value in Kubernetes.
 const MAX_VALUE: usize = 63;
 
-/// Values by key, one of [`KEYS`].
+/// Values of labels by key, one of [`KEYS`].
 pub type Labels = BTreeMap<&'static str, String>;
 
-/// What the devices say, as labels.
+/// The labels for what the devices report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The labels.
     pub labels: Labels,
-    /// What can't be a label, and why.
+    /// Properties that can't be labels, with the reasons.
     pub skipped: Vec<Skipped>,
 }
 
-/// A label that is not given though devices have something to say for it.
+/// A label that is not given although devices report a value for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Skipped {
-    /// The devices say different things, or some say nothing.
+    /// The devices report different values, or some report none.
     Differs(&'static str, Vec<String>),
-    /// No label may have this value.
+    /// Kubernetes does not allow this value.
     Invalid(&'static str, String),
 }
 
-/// Remembers what the node has.
+/// The labels that the node has, and since when each is missing from the reports.
 #[derive(Debug)]
 pub struct Memory {
-    /// How long what is missing stays.
+    /// How long a label stays that the devices no longer report.
     patience: Duration,
     has: Labels,
     missing: BTreeMap<&'static str, Instant>,
 }
 
 impl Wanted {
-    /// What `devices` have in common, healthy or not: a board that fails is still that board.
+    /// The properties that `devices` share. Unhealthy devices count as well: a failing board is of the same kind.
     pub fn of(devices: &[DeviceState]) -> Self {
         let mut wanted = Self::default();
         for key in KEYS {
@@ -68,17 +68,17 @@ impl Wanted {
 }
 
 impl Memory {
-    /// For a node of which nothing is known yet.
+    /// A memory for a node whose labels are not known yet.
     pub fn new(patience: Duration) -> Self {
         Self { patience, has: Labels::new(), missing: BTreeMap::new() }
     }
 
-    /// Notes the labels that the node has.
+    /// Records the labels that the node has.
     pub fn has(&mut self, labels: Labels) {
         self.has = labels;
     }
 
-    /// The labels to write for `wanted` at `now`, if the node has others.
+    /// The labels to write for `wanted` at `now`; `None` if the node has them already.
     pub fn due(&mut self, wanted: &Labels, now: Instant) -> Option<Labels> {
         let mut due = wanted.clone();
         self.missing.retain(|key, _| !wanted.contains_key(key));
@@ -108,7 +108,7 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// What `device` says for the label `key`.
+/// The value that `device` reports for the label `key`.
 fn fact<'a>(device: &'a DeviceState, key: &str) -> &'a str {
     match key {
         VENDOR_LABEL => &device.vendor,
@@ -117,7 +117,7 @@ fn fact<'a>(device: &'a DeviceState, key: &str) -> &'a str {
     }
 }
 
-/// Whether Kubernetes takes `value` for a label.
+/// Whether Kubernetes allows `value` as a label's value.
 fn is_label_value(value: &str) -> bool {
     let at_ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = value.as_bytes();

@@ -1,5 +1,5 @@
-//! When the annotation is written. Pure: every write wakes all who watch nodes, so it is done on change and seldom, but
-//! at once where a rejected pod may wait for it.
+//! When the annotation is written. Pure. Every write wakes all clients that watch nodes, so writes are rare and on
+//! change, but immediate where a rejected pod may be waiting for them.
 
 use fpga_core::device::Health;
 use fpga_core::node_state::{DeviceState, DigestPrefix, NodeState};
@@ -7,70 +7,72 @@ use fpga_core::pacing;
 use fpga_core::units::Millis;
 use std::time::{Duration, Instant};
 
-/// Urgent writes are this far apart at least: a board that flaps must not flood the cluster.
+/// Minimum time between urgent writes, so that a board that flaps does not flood the cluster.
 const URGENT_INTERVAL: Duration = Duration::from_secs(1);
-/// What lets pods in is written a second time so much later. kube-scheduler and the extender learn of a write from watches
-/// of their own: were kube-scheduler's ahead by a millisecond, it would try a waiting pod before the extender knows, and
-/// not again before the next write.
+/// Delay of the second write (the echo) of a state that lets pods in. kube-scheduler and the extender learn of a
+/// write through separate watches. If kube-scheduler's is a millisecond ahead, it tries a waiting pod before the
+/// extender knows of the change, and not again until the next write.
 const ECHO: Duration = Duration::from_secs(1);
-/// After a write out of turn (the first, an urgent one, one that tells of another heartbeat) the next comes no sooner.
+/// Minimum time to the next write after one out of turn: the first, an urgent one, or one that declares another
+/// heartbeat.
 const AFTER_OUT_OF_TURN: Duration = Duration::from_secs(10);
-/// A figure that is off by more than this share of itself is a change: nodes are ranked against each other, so a lightly
-/// used board's first second counts as much as a busy one's next minute.
+/// Divisor: a value that differs by more than this part of itself has changed. Nodes are ranked against each other,
+/// so a lightly used board's first second matters as much as a busy one's next minute.
 const RELATIVE_SHARE: u64 = 10;
-/// Usage below this share of what the slots can do in the window (0.12 s for 4 slots and 5 min) is noise.
+/// Divisor: a change of usage below this part of the slots' time in the window (0.12 s for 4 slots and 5 min) is
+/// noise.
 const USAGE_SHARE: u64 = 10_000;
-/// The same for reconfiguration time, of which there is far less.
+/// Divisor: the same for reconfiguration time, of which there is far less.
 const RECONFIGURATION_SHARE: u64 = 100_000;
 
-/// How often to write.
+/// The intervals between writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
-    /// The shortest time between two writes on change.
+    /// Minimum time between two writes on change.
     pub min: Duration,
-    /// The longest time between two writes.
+    /// Maximum time between two writes.
     pub heartbeat: Duration,
 }
 
 impl Intervals {
-    /// Those that go with an interval that an extender dictates.
+    /// The intervals for a `write_interval` that an extender demands.
     pub fn dictated(write_interval: Duration) -> Self {
         Self { min: write_interval, heartbeat: pacing::heartbeat(write_interval.into()).into() }
     }
 }
 
-/// What to do now.
+/// The decision on a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Write.
+    /// Write the annotation.
     Write(Reason),
-    /// Nothing for so long, unless the state changes.
+    /// Wait for this time, unless the state changes.
     Wait(Duration),
 }
 
-/// Why to write.
+/// Reason for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing was written yet.
+    /// No state has been written yet.
     First,
-    /// The node can take pods now that it couldn't before.
+    /// The node can take pods that it could not take before.
     Urgent,
-    /// The same once more, for pods that were tried before the extender knew.
+    /// A repetition of the last write, for pods that were tried before the extender knew of the change.
     Echo,
-    /// A slot holds a bitstream that it did not, or no longer one that was in the way: pods that ask for it may come in.
+    /// A slot holds another bitstream, or one that was in the way is gone: pods that need this may now be accepted.
     Loaded,
-    /// Something changed meaningfully.
+    /// The state has changed enough to matter.
     Changed,
-    /// It is time.
+    /// The heartbeat is due.
     Heartbeat,
 }
 
-/// Remembers the last write.
+/// The policy of one node, with its last write.
 #[derive(Debug)]
 pub struct Policy {
     intervals: Intervals,
     last: Option<Written>,
-    /// When the last write told of a bitstream that was loaded.
+    /// When a loaded bitstream was last written.
     loaded_at: Option<Instant>,
 }
 
@@ -78,39 +80,40 @@ pub struct Policy {
 struct Written {
     state: NodeState,
     at: Instant,
-    /// Intervals until the next write, with jitter: nodes that started together don't write together for ever.
+    /// Intervals until the next write, with jitter, so that nodes that started together do not keep writing together.
     min: Duration,
     heartbeat: Duration,
     news: News,
 }
 
-/// What a write told those pods that wait.
+/// The news in a write for waiting pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// Nothing, or what was told a moment ago.
+    /// No news, or only a repetition.
     Nothing,
-    /// A board can take pods that could not before.
+    /// A board can take pods that it could not take before.
     Board,
-    /// A bitstream is where it was not, or made way.
+    /// A bitstream was loaded, or made way.
     Bitstream,
 }
 
 impl Policy {
-    /// A policy for a node that was not written yet.
+    /// A policy for a node whose annotation has not been written yet.
     pub const fn new(intervals: Intervals) -> Self {
         Self { intervals, last: None, loaded_at: None }
     }
 
-    /// How often it writes.
+    /// The current intervals.
     pub const fn intervals(&self) -> Intervals {
         self.intervals
     }
 
-    /// From `now` on it writes at other intervals; `jitter` is between 0 and 1.
+    /// Changes the intervals from `now` on; `jitter` is between 0 and 1.
     ///
-    /// The heartbeat that was declared last is kept to, for the annotation that is there counts on it. Where writes
-    /// get more frequent they begin somewhere in the new interval: a replica that dies takes many streams with it. Where
-    /// they get rarer, the one that tells so comes somewhere in the heartbeat: many streams begin together, too.
+    /// The next write still comes within the heartbeat that the last one declared. If writes become more frequent,
+    /// the first comes at a random time within the new interval, since the end of a replica ends many streams at
+    /// once. If they become rarer, the write that declares the new heartbeat comes at a random time within the old
+    /// one, since many streams also begin at once.
     pub fn set_intervals(&mut self, intervals: Intervals, now: Instant, jitter: f64) {
         if intervals == self.intervals {
             return;
@@ -129,7 +132,7 @@ impl Policy {
         last.heartbeat = last.heartbeat.min(heartbeat);
     }
 
-    /// Notes that `state` was written at `at`; `jitter` is between 0 and 1.
+    /// Records that `state` was written at `at`; `jitter` is between 0 and 1.
     pub fn wrote(&mut self, state: NodeState, at: Instant, jitter: f64) {
         let (interval, heartbeat) = spread(self.intervals, jitter);
         let turn = |last: &Written| last.min.min(self.intervals.min);
@@ -147,26 +150,28 @@ impl Policy {
             _ => News::Nothing,
         };
         let min = match &self.last {
-            // Such writes, and their echoes, come as often as a board is reconfigured. The time that one came early is time
-            // that the next one comes late: all together are as many as without.
+            // These writes and their echoes may come as often as a board is reconfigured. The next write is delayed
+            // by as much as this one was early, so that the number of writes stays the same.
             Some(last) if news == News::Bitstream || is_echo && news == News::Nothing => {
                 interval + last.min.saturating_sub(at.saturating_duration_since(last.at))
             }
             _ if in_turn => interval,
-            // Nodes that were told something at one moment would write together for many intervals.
+            // Nodes with news at the same moment would otherwise write together for many intervals.
             _ => somewhere_in(self.intervals.min, jitter),
         };
         self.last = Some(Written { state, at, min, heartbeat, news });
     }
 
-    /// Whether a bitstream's news is written twice: where heartbeats leave the time to make up for it. They don't where an
-    /// extender dictates the intervals, but there it was told by stream, too, before kube-scheduler could ask.
+    /// Whether news of a bitstream is written twice: only where heartbeats leave enough time to make up for it. With
+    /// the intervals that an extender demands they don't, but there the stream brings the news before kube-scheduler
+    /// can ask.
     fn echoes_bitstreams(&self) -> bool {
         self.intervals.heartbeat >= 3 * self.intervals.min
     }
 
-    /// How long after `last` a bitstream that came or made way since may be told of: at once, but once per interval for each
-    /// time that it is told, for boards that load in turns what others evict.
+    /// Time after `last` at which news of a bitstream may be written; `None` without such news. It is written at
+    /// once, but at most once per interval for each time that it is repeated, since boards may keep loading what
+    /// others evict.
     fn loaded_due(&self, last: &Written, current: &NodeState) -> Option<Duration> {
         if !turns_bitstreams_around(&last.state, current) {
             return None;
@@ -178,7 +183,7 @@ impl Policy {
         Some(again.max(URGENT_INTERVAL.min(last.min)))
     }
 
-    /// What to do with `current` at `now`.
+    /// The decision on the state `current` at `now`.
     pub fn decide(&self, current: &NodeState, now: Instant) -> Decision {
         let Some(last) = &self.last else { return Decision::Write(Reason::First) };
         let passed = now.saturating_duration_since(last.at);
@@ -205,19 +210,19 @@ impl Policy {
     }
 }
 
-/// Shortest and longest time until the next write, with jitter: the latter never later than was declared.
+/// Minimum and maximum time until the next write, with jitter; the maximum never exceeds the declared heartbeat.
 fn spread(Intervals { min, heartbeat }: Intervals, jitter: f64) -> (Duration, Duration) {
     let jitter = jitter.clamp(0.0, 1.0);
     (min.mul_f64(1.0 + jitter / 5.0), heartbeat.mul_f64(1.0 - jitter / 10.0))
 }
 
-/// A time of at most `interval`, by `jitter`.
+/// A time within `interval`, by `jitter`, but at least [`AFTER_OUT_OF_TURN`] where the interval is that long.
 fn somewhere_in(interval: Duration, jitter: f64) -> Duration {
     interval.mul_f64(jitter.clamp(0.0, 1.0)).max(AFTER_OUT_OF_TURN.min(interval))
 }
 
-/// Whether a pod that was rejected for `old` may be accepted for `new`: only such a write makes kube-scheduler try it
-/// again.
+/// Whether a pod that was rejected for `old` may be accepted for `new`. Only such a write makes kube-scheduler try
+/// the pod again.
 fn lets_pods_in(old: &NodeState, new: &NodeState) -> bool {
     new.devices.iter().filter(|device| device.health == Health::Healthy).any(|device| {
         let before = old.devices.iter().find(|before| before.id == device.id);
@@ -227,14 +232,14 @@ fn lets_pods_in(old: &NodeState, new: &NodeState) -> bool {
     })
 }
 
-/// Whether a pod that was rejected for `old` because of a bitstream may be accepted for `new`: one is in a slot where it was
-/// not, or is gone from where it was in the way.
+/// Whether a pod that was rejected for `old` because of a bitstream may be accepted for `new`: a bitstream was
+/// loaded, or one that was in the way is gone.
 fn turns_bitstreams_around(old: &NodeState, new: &NodeState) -> bool {
     has_loaded(old, new) || has_made_way(old, new)
 }
 
-/// Whether a healthy device of `new` holds a bitstream that it did not hold in `old`: a pod that asks for it loaded was
-/// rejected for `old`.
+/// Whether a healthy device of `new` holds a bitstream that it did not hold in `old`. A pod that requires it to be
+/// loaded was rejected for `old`.
 fn has_loaded(old: &NodeState, new: &NodeState) -> bool {
     new.devices.iter().filter(|device| device.health == Health::Healthy).any(|device| {
         let before = old.devices.iter().find(|before| before.id == device.id);
@@ -243,8 +248,8 @@ fn has_loaded(old: &NodeState, new: &NodeState) -> bool {
     })
 }
 
-/// Whether a digest is gone from a device of `old` and `new` has a healthy device of another kind: where a digest lies in a
-/// board of one kind, it is valid on no other kind of the node.
+/// Whether a digest is gone from a device of `old`, and `new` has a healthy device of another kind. While a board of
+/// one kind holds a digest, that digest is considered invalid on other kinds.
 fn has_made_way(old: &NodeState, new: &NodeState) -> bool {
     old.devices.iter().any(|was| {
         let is = new.devices.iter().find(|is| is.id == was.id);
@@ -256,8 +261,8 @@ fn has_made_way(old: &NodeState, new: &NodeState) -> bool {
     })
 }
 
-/// Whether `new` would be scored or filtered differently from what a reader makes of `old`, which is `age` old by now: as
-/// the reader counts it, not by the difference of two wall times, for the clock may have stepped between them.
+/// Whether `new` would be scored or filtered differently from what a reader computes of `old`, which is `age` old.
+/// The age is passed in, since the wall clock may have stepped between the two states.
 fn differs(old: &NodeState, new: &NodeState, age: Millis) -> bool {
     let slots = new.devices.iter().map(|device| u64::from(device.slots)).sum::<u64>().max(1);
     let capacity = new.window.0.saturating_mul(slots);
@@ -287,7 +292,7 @@ fn facts(device: &DeviceState) -> [&str; 4] {
 
 type LoadedEntry<'a> = (Option<DigestPrefix>, Option<&'a str>);
 
-/// Name and digest of what a device's slots hold, in no order that matters.
+/// Digests and names of the bitstreams in a device's slots, sorted.
 fn loaded<'a>(state: &'a NodeState, device: &DeviceState) -> Vec<LoadedEntry<'a>> {
     let entry = |index: &u32| state.bitstreams.get(*index as usize);
     let mut loaded: Vec<_> =
@@ -296,7 +301,8 @@ fn loaded<'a>(state: &'a NodeState, device: &DeviceState) -> Vec<LoadedEntry<'a>
     loaded
 }
 
-/// Whether a bitstream was used that the old state does not list; that one fades is for the reader to reckon.
+/// Whether `new` lists a bitstream that `old` does not. Readers themselves compute when a listed one leaves the
+/// window.
 fn has_news(old: &NodeState, new: &NodeState) -> bool {
     let listed = |digest, name: &Option<String>| {
         old.bitstreams.iter().any(|entry| (entry.digest, &entry.name) == (digest, name))

@@ -1,4 +1,4 @@
-//! A collector process of its own per test, and a plain HTTP client.
+//! A collector process for each test, and a plain HTTP client.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl Answer {
 }
 
 impl Collector {
-    /// Starts one in `dir` that talks to no API server.
+    /// Starts a collector in `dir` that uses no API server.
     pub fn start(dir: &Path) -> Self {
         Self::start_with(dir, &["--no-publish"])
     }
@@ -40,7 +40,7 @@ impl Collector {
         Self::spawn(dir, Command::new(env!("CARGO_BIN_EXE_fpga-collector")), args)
     }
 
-    /// Starts one and doesn't wait until it is ready; when it is, it writes the file `ready`.
+    /// Starts a collector without waiting for it; it writes the file `ready` when it is ready.
     pub fn launch(dir: &Path, mut command: Command, args: &[&str]) -> Child {
         let ready = dir.join("ready");
         let _ = std::fs::remove_file(&ready);
@@ -58,7 +58,7 @@ impl Collector {
             .unwrap()
     }
 
-    /// Starts it through `command`, which ends in the program.
+    /// Starts a collector by `command`, whose last argument is the program.
     pub fn spawn(dir: &Path, command: Command, args: &[&str]) -> Self {
         let ready = dir.join("ready");
         let child = Self::launch(dir, command, args);
@@ -80,13 +80,13 @@ impl Collector {
         nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap())
     }
 
-    /// As by a power cut, but for the disk.
+    /// Kills the collector, as a power cut would, but without loss of what the kernel has not yet written to disk.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
     }
 
-    /// Asks it to end, and waits.
+    /// Sends SIGTERM and waits for the end.
     pub fn terminate(mut self) -> ExitStatus {
         nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).unwrap();
         let mut status = None;
@@ -122,7 +122,7 @@ impl Collector {
         values.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
     }
 
-    /// A board with so many slots that no test's load is more than they can do.
+    /// Adds a board with so many slots that no test's load exceeds their time.
     pub fn put_board(&self) {
         let body = br#"{"id":"dm0","vendor":"intel","slots":4096,"health":"healthy"}"#;
         assert_eq!(self.request("PUT", "/v1/devices/dm0", body).status, 200);
@@ -156,7 +156,7 @@ fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &[u8]
         body.len()
     );
     stream.write_all(head.as_bytes())?;
-    // A server that refuses a body may close before it has read it; its answer counts.
+    // A server that refuses a body may close before it has read all of it; its answer counts.
     let sent = stream.write_all(body);
     let mut text = Vec::new();
     if let Err(error) = stream.read_to_end(&mut text)

@@ -1,4 +1,4 @@
-//! A stand-in for an API server: one node object that is read and applied to.
+//! A stand-in for an API server with one node object, which can be read and applied to.
 
 use crate::common::DEADLINE;
 use axum::body::Bytes;
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// The stand-in's node object, what was written to it, and how it is to fail.
+/// The stand-in's node object, the writes to it, and the failures to simulate.
 #[derive(Default)]
 pub struct Api {
     pub uid: String,
     pub annotation: Option<String>,
-    /// All labels, and those that the collector owns.
+    /// All labels; `owned` has the keys of those that the collector set.
     pub labels: HashMap<String, String>,
     pub owned: Vec<String>,
     pub labellings: usize,
@@ -128,7 +128,7 @@ async fn write(
         assert!(body["metadata"].get("annotations").is_none());
         let labels: HashMap<String, String> =
             serde_json::from_value(body["metadata"]["labels"].clone()).unwrap();
-        // As server-side apply has it: what the manager owned and no longer says goes.
+        // Server-side apply removes what the manager owned and no longer sends.
         for key in std::mem::take(&mut api.owned) {
             api.labels.remove(&key);
         }

@@ -1,4 +1,4 @@
-//! What is published while the disk takes no checkpoint.
+//! Publication while the disk takes no checkpoint.
 
 use crate::api_server::{Server, mk_api};
 use crate::common::{Collector, DEADLINE, event, wait_until};
@@ -8,10 +8,10 @@ use fpga_core::event::Event;
 use std::process::Command;
 use std::time::Duration;
 
-/// How large a file the process may write from now on: none, or any.
+/// Sets the maximum size of files that the process may write: `limit` is 0 or `unlimited`.
 fn limit_file_size(collector: &Collector, limit: &str) {
     let pid = collector.pid().to_string();
-    // The soft limit alone: that one may be raised again.
+    // Only the soft limit, which may be raised again.
     let limit = format!("--fsize={limit}:");
     let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
     assert!(status.expect("prlimit of util-linux is needed").success());
@@ -52,7 +52,7 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
     limit_file_size(&collector, "0");
     reporter.report(serde_json::from_str::<Event>(&event(1, 1, 0)).unwrap());
     wait_until("nothing is acknowledged", || collector.request("GET", "/readyz", b"").status == 503);
-    // This one is not heard of, so the time after which a silent board is unhealthy passes while the disk is full.
+    // The silent board does not report, so it becomes unhealthy while the disk is full.
     wait_until("the silent board is unhealthy", || {
         published("silent").is_some_and(|device| device.health == Health::Unhealthy)
     });
@@ -60,7 +60,7 @@ fn a_full_disk_takes_no_healthy_board_out_of_service() {
     let before = failures();
     wait_until("the disk is full for some time", || failures() >= before + 3.0);
     assert_eq!(published("reports").unwrap().health, Health::Healthy);
-    // What changes is published, too.
+    // Changes are published as well.
     reporter.device(board("reports", 7));
     reporter.device(board("new", 0));
     wait_until("the new board and the queue", || {

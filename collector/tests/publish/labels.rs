@@ -21,13 +21,13 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
     let (vendor, shell) = (("fpga-scheduling.io/fpga-vendor", "intel"), "fpga-scheduling.io/shell-version");
     let collector = start(dir.path(), &server, &["--label-node", "--device-timeout", "1500ms"]);
     put_device(&collector, "dm0", "1.2");
-    // The board's name has a blank, which no label may have.
+    // The board's name has a space, which no label may have.
     wait_until("the labels", || labels() == mk(&[vendor, (shell, "1.2"), ("zone", "a")]));
     put_device(&collector, "dm1", "1.3");
     wait_until("the vendor only", || labels() == mk(&[vendor, ("zone", "a")]));
     assert_eq!(api.lock().unwrap().labellings, 2);
 
-    // A collector that ends leaves the labels, and the next one knows them for its own.
+    // A collector that ends leaves the labels, and the next one manages them.
     assert_eq!(collector.terminate().code(), Some(0));
     assert_eq!(labels(), mk(&[vendor, ("zone", "a")]));
     let collector = start(dir.path(), &server, &["--label-node", "--device-timeout", "1500ms"]);
@@ -35,7 +35,7 @@ fn asked_to_label_the_node_it_says_what_all_devices_share_and_takes_it_back_when
         assert_eq!(collector.request("DELETE", &format!("/v1/devices/{id}"), b"").status, 200);
     }
     wait_until("no label of ours", || labels() == mk(&[("zone", "a")]));
-    // The API server has the write before the collector has its answer.
+    // The API server has the write before the collector has the answer.
     wait_until("the count of writes", || {
         collector.metric("fpga_collector_labellings_total{outcome=\"written\"}") >= 1.0
     });

@@ -1,4 +1,4 @@
-//! What a collector takes over from the annotation when it starts.
+//! What a starting collector takes over from the annotation.
 
 use crate::api_server::{Server, mk_api};
 use crate::common::{Collector, now_ms, wait_until};
@@ -16,7 +16,7 @@ fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_win
     assert_eq!((published.boot, published.usage.0), (1, 40));
     let ago = now_ms() - published.measured_at.0;
 
-    // Another disk, as after the loss of the first.
+    // Another folder, as after the loss of the first disk.
     let second_dir = tempfile::tempdir().unwrap();
     let second = start(second_dir.path(), &server, &[]);
     wait_until("the next boot is published", || last(&api).is_some_and(|state| state.boot == 2));
@@ -24,7 +24,7 @@ fn boots_count_on_from_the_annotation_and_without_a_checkpoint_it_brings_the_win
     assert_eq!(second.state()["bitstreams"][0]["name"], json!("sobel"));
     second.kill();
 
-    // Killed and started on its own checkpoint: the annotation adds nothing to it.
+    // Killed and started on its own checkpoint: it takes nothing more from the annotation.
     let third = start(second_dir.path(), &server, &[]);
     wait_until("the boot after that is published", || last(&api).is_some_and(|state| state.boot == 3));
     assert_eq!(third.usage(), 40);
@@ -57,7 +57,7 @@ fn where_the_checkpoint_is_lost_a_device_that_reports_first_does_not_hide_the_an
     let first = start_busy(first_dir.path(), &server, &[]);
     assert_eq!(first.terminate().code(), Some(0));
 
-    // The API server is away until the device has reported.
+    // The API server can't be reached until the device has reported.
     let second_dir = tempfile::tempdir().unwrap();
     let kubeconfig = server.kubeconfig(second_dir.path());
     let address = server.stop();

@@ -1,5 +1,5 @@
-//! Five thousand busy nodes under a simulated clock: what all policies together write, with the intervals that an
-//! extender dictates and without.
+//! Simulation of 5,000 busy nodes: the number of writes of all policies together, with the intervals that an extender
+//! demands and without.
 
 use super::*;
 use fpga_core::node_state::{Buckets, LeftOut};
@@ -7,7 +7,7 @@ use fpga_core::units::WallTime;
 
 const NODES: usize = 5_000;
 const ALONE: Intervals = Intervals { min: Duration::from_secs(10), heartbeat: Duration::from_secs(60) };
-/// A publisher looks this often at least.
+/// Maximum time between two looks of a publisher.
 const LOOK: Duration = Duration::from_secs(5);
 
 struct Cluster {
@@ -17,7 +17,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// All have just been written for the first time, within a minute.
+    /// A cluster whose nodes all made their first write within one minute.
     fn start(intervals: Intervals) -> Self {
         let mut cluster = Self { begin: Instant::now(), nodes: Vec::new(), random: 1 };
         for index in 0..NODES {
@@ -35,7 +35,7 @@ impl Cluster {
         (self.random >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From `at` on all write at other intervals, as if told at once.
+    /// Changes the intervals of all nodes at `at`.
     fn set_intervals(&mut self, intervals: Intervals, at: Duration) {
         for index in 0..NODES {
             let jitter = self.jitter();
@@ -45,7 +45,7 @@ impl Cluster {
         }
     }
 
-    /// Writes in each second from `from` to `until`.
+    /// Number of writes in each second from `from` to `until`.
     fn run(&mut self, from: Duration, until: Duration) -> Vec<usize> {
         let seconds = usize::try_from((until - from).as_secs()).unwrap();
         let mut writes = vec![0; seconds];
@@ -70,7 +70,7 @@ impl Cluster {
     }
 }
 
-/// What a busy node says: each time something else.
+/// The state of a busy node, which differs at each time.
 fn state(at: Duration) -> NodeState {
     let measured_at = WallTime::UNIX_EPOCH + at.into();
     NodeState {
@@ -96,7 +96,7 @@ fn mean(writes: &[usize]) -> f64 {
 fn five_thousand_busy_nodes_write_twenty_times_a_second_with_streams_and_never_as_a_wall() {
     let seconds = Duration::from_secs;
     let dictated = Intervals::dictated(pacing::write_interval(NODES).into());
-    // All start within a minute, as after an installation, and find the extender then.
+    // All nodes start within a minute, as after an installation, and then find the extender.
     let mut cluster = Cluster::start(ALONE);
     cluster.set_intervals(dictated, seconds(60));
     cluster.run(seconds(60), seconds(120));
@@ -108,7 +108,7 @@ fn five_thousand_busy_nodes_write_twenty_times_a_second_with_streams_and_never_a
         assert!(most <= 60, "{most} writes in one second");
     }
 
-    // All replicas are lost at one moment: all nodes begin to write by themselves, and not all at once.
+    // All replicas are lost at once: the nodes write by their own intervals, but not all at the same moment.
     cluster.set_intervals(ALONE, seconds(1_200));
     let writes = cluster.run(seconds(1_200), seconds(1_300));
     let most = *writes.iter().max().unwrap();
@@ -117,7 +117,7 @@ fn five_thousand_busy_nodes_write_twenty_times_a_second_with_streams_and_never_a
     assert!(stated.contains(&mean(&writes)), "{}", mean(&writes));
     assert!(most <= NODES / 5, "{most} writes in one second: they come as a wall");
 
-    // They are back: each node tells once that it will write more rarely, no faster than it wrote before.
+    // The replicas are back: each node writes once to declare the longer heartbeat, no more often than before.
     cluster.set_intervals(dictated, seconds(1_300));
     let writes = cluster.run(seconds(1_300), seconds(1_360));
     let most = *writes.iter().max().unwrap();

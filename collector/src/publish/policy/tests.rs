@@ -40,7 +40,7 @@ fn mk_policy(state: &NodeState, at: Instant) -> Policy {
     let mut policy = Policy::new(INTERVALS);
     assert_eq!(policy.decide(state, at), Decision::Write(Reason::First));
     policy.wrote(state.clone(), at, 0.0);
-    // The echo, so that tests begin with a policy at rest.
+    // The echo, so that tests begin with a policy that has nothing left to repeat.
     policy.wrote(state.clone(), at, 0.0);
     policy
 }
@@ -93,10 +93,10 @@ fn usage_that_fades_as_readers_reckon_is_no_change() {
     let at = Instant::now();
     let mut busy = mk_state(1_000_000);
     busy.usage = Millis(100_000);
-    // It leaves the window within 20 s.
+    // All usage leaves the window within 20 s.
     busy.buckets.usage = [vec![Millis::ZERO; 28], vec![Millis(50_000); 2]].concat();
     let policy = mk_policy(&busy, at);
-    // Whatever the wall clock did meanwhile.
+    // The result does not depend on the wall clock.
     for measured_at in [1_020_000, 9_000_000, 1] {
         assert!(matches!(policy.decide(&mk_state(measured_at), after(at, 20)), Decision::Wait(_)));
         assert_eq!(policy.decide(&mk_state(measured_at), after(at, 13)), Decision::Write(Reason::Changed));
@@ -160,7 +160,7 @@ fn a_bitstream_that_moves_into_a_slot_is_a_change_wherever_it_is_listed() {
     assert_eq!(policy.decide(&other, after(at, 10)), Decision::Write(Reason::Changed));
 }
 
-/// A board with `names` in its slots.
+/// A state with a board that has `names` in its slots.
 fn holding(measured_at: u64, names: &[&str]) -> NodeState {
     let mut state = mk_state(measured_at);
     for name in names {
@@ -184,12 +184,13 @@ fn a_bitstream_that_is_loaded_is_written_at_once_for_pods_that_ask_for_it() {
     sick.devices[0].health = Health::Unhealthy;
     assert!(matches!(policy.decide(&sick, after(at, 1)), Decision::Wait(_)), "nobody comes in there");
     policy.wrote(second.clone(), after(at, 1), 0.0);
-    // Once more, for pods that kube-scheduler tried before the extender knew.
+    // The echo, for pods that kube-scheduler tried before the extender knew.
     assert_eq!(policy.decide(&second, after(at, 2)), Decision::Write(Reason::Echo));
     policy.wrote(second.clone(), after(at, 2), 0.0);
     assert_eq!(policy.decide(&second, after(at, 3)), Decision::Wait(Duration::from_secs(59)));
 
-    // 9 s early and 9 s early: the next of its kind waits for two intervals, and other changes for as long as three writes take.
+    // Two writes were 9 s early. So the next write of this kind waits for two intervals, and other changes wait for
+    // as long as three writes take.
     let third = holding(1_003_000, &["c"]);
     assert_eq!(policy.decide(&third, after(at, 3)), Decision::Wait(Duration::from_secs(18)));
     assert_eq!(policy.decide(&third, after(at, 21)), Decision::Write(Reason::Loaded));
@@ -278,7 +279,7 @@ fn without_the_streams_writes_begin_again_spread_over_the_interval() {
     assert!(waits[0] <= Duration::from_secs(2) && waits[4] <= INTERVALS.min, "{waits:?}");
 }
 
-/// Writes per second of `nodes` busy nodes that are looked at every second, between 20 and 40 minutes after they started.
+/// Writes per second of `nodes` busy nodes between 20 and 40 minutes after their start, with a look every second.
 fn writes_per_second(nodes: u32, intervals: Intervals) -> f64 {
     let begin = Instant::now();
     let mut jitter = crate::jitter::Jitter::new();
@@ -289,7 +290,7 @@ fn writes_per_second(nodes: u32, intervals: Intervals) -> f64 {
         for look in 0..2400_u32 {
             let now = begin + Duration::from_secs_f64(started + f64::from(look));
             let mut state = mk_state(1_000_000 + u64::from(look) * 1_000);
-            // Never what readers make of the last one.
+            // Always differs from what readers compute of the last state.
             state.usage = Millis(u64::from(look * 619 % 997) * 600);
             if let Decision::Write(_) = policy.decide(&state, now) {
                 policy.wrote(state, now, jitter.fraction());
@@ -303,7 +304,7 @@ fn writes_per_second(nodes: u32, intervals: Intervals) -> f64 {
 #[test]
 fn five_thousand_busy_nodes_that_stream_write_twenty_times_a_second_at_most() {
     let dictated = Intervals::dictated(pacing::write_interval(5_000).into());
-    // A part of the nodes makes that part of the writes: nodes know nothing of each other.
+    // Nodes are independent, so a part of them makes the same part of the writes.
     let streaming = writes_per_second(200, dictated) * 25.0;
     assert!((10.0..=20.0).contains(&streaming), "{streaming} writes/s");
     let alone = writes_per_second(200, INTERVALS) * 25.0;
@@ -325,7 +326,7 @@ fn a_bitstream_that_is_no_longer_on_a_board_of_another_kind_is_written_as_one_th
     let mut gone = in_the_way.clone();
     gone.devices.remove(0);
     assert_eq!(policy.decide(&gone, after(at, 1)), Decision::Write(Reason::Loaded));
-    // Where all boards are of one kind, or the other doesn't answer, nobody waits for that.
+    // Where all boards are of one kind, or the other one is not healthy, no pod waits for this.
     let one_kind = |state: &NodeState| {
         let mut state = state.clone();
         state.devices[1].board.clear();
