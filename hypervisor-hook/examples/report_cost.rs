@@ -1,5 +1,5 @@
-//! What reporting an event costs the thread that does it, in its three cases: room in the queue, a full queue, and after
-//! a pause, when the background thread has to be woken.
+//! Measures what reporting an event costs the calling thread in three cases: with room in the queue, with a full
+//! queue, and after a pause, when the background thread must be woken.
 //!
 //! `cargo run --release -p fpga-hook --example report_cost`
 #![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
@@ -16,7 +16,7 @@ const EVENTS: usize = 100_000;
 fn main() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = Endpoint::Tcp(listener.local_addr().unwrap().to_string());
-    // Acknowledges whatever comes.
+    // A collector that acknowledges every request.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();

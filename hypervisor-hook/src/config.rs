@@ -1,11 +1,11 @@
-//! Where the collector is and how much the reporter may hold: plain values, each with a default that fits a board.
+//! The collector's address and the limits of the reporter, each with a default that suits a board.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Where the collector listens. Text form: `http://host:port` or `unix:/path`.
+/// Address of the collector. Text form: `http://host:port` or `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// TCP, as `host:port`.
@@ -14,45 +14,45 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// Why a text is not an [`Endpoint`].
+/// The text is not an [`Endpoint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
-    /// Neither form was recognised.
+    /// The text has neither of the two forms.
     #[error("{0:?} is no collector endpoint; write `http://HOST:PORT` or `unix:/ABSOLUTE/PATH`")]
     Form(String),
-    /// A URL has more than a host and a port.
+    /// The URL has more than a host and a port.
     #[error("{0:?} has a path; write only `http://HOST:PORT`")]
     Path(String),
-    /// The port is missing or no number.
+    /// The port is missing or is not a number.
     #[error("{0:?} has no port; write `http://HOST:PORT`, for example `http://127.0.0.1:9460`")]
     Port(String),
 }
 
-/// How a [`crate::Reporter`] behaves. `Config::new` gives the defaults.
+/// Settings of a [`crate::Reporter`]. [`Config::new`] has the defaults.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the collector listens.
+    /// Address of the collector.
     pub endpoint: Endpoint,
-    /// File with the token that the collector asks for (its `--token-file`); read whenever it is shown, which is over TCP
-    /// only. A unix socket's peer is known by its user.
+    /// File with the token that the collector requires (its `--token-file`), read at each use. The token is sent over
+    /// TCP only; over a unix socket the collector knows the peer by its user.
     pub token_file: Option<PathBuf>,
-    /// Events that wait unmerged while the collector is away or slow; at least 1.
+    /// Maximum number of events in the queue; at least 1. Further events are merged.
     pub queue_capacity: usize,
-    /// Most events in one request; at least 1.
+    /// Maximum number of events in one request; at least 1.
     pub batch_events: usize,
-    /// How long events are gathered before they are sent. Bounds the requests per second.
+    /// Time for which events are gathered before they are sent. It bounds the requests per second.
     pub gather: Duration,
-    /// How long the background thread sleeps after it had nothing to send. Events don't wake it: that would cost the
-    /// accelerated path some 15 µs. Bounds how late an event after a pause is.
+    /// Time for which the background thread sleeps if it had nothing to send. Events don't wake it, since that would
+    /// cost the accelerated path some 15 µs. It bounds the delay of an event after a pause.
     pub idle: Duration,
-    /// How often device statuses are sent again though nothing changed: the collector takes a device that it does not
-    /// hear of for three of these to be gone.
+    /// Interval at which unchanged device statuses are sent again. With the defaults of reporter and collector, a
+    /// device counts as unhealthy after three of these without a status.
     pub device_interval: Duration,
-    /// The first pause after a failure; it doubles, with jitter, up to `backoff_max`.
+    /// First pause after a failure; pauses double, with jitter, up to `backoff_max`.
     pub backoff_min: Duration,
-    /// The longest pause after a failure.
+    /// Maximum pause after a failure.
     pub backoff_max: Duration,
-    /// How long a request may take before its connection is given up.
+    /// Maximum time for a request; after it the connection is closed.
     pub request_timeout: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Config {
 }
 
 impl Endpoint {
-    /// What goes into the `Host` header.
+    /// The value of the `Host` header.
     pub(crate) fn host(&self) -> &str {
         match self {
             Self::Tcp(address) => address,

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection to the collector, over TCP or a unix socket: a request at a time, each with a time limit.
+//! One HTTP/1.1 connection to the collector, over TCP or a unix socket, for one request at a time with a time limit.
 
 use crate::config::{Config, Endpoint};
 use crate::token::{self, TokenError};
@@ -13,25 +13,25 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-/// Longest answer that is read: acknowledgements and errors are far shorter.
+/// Maximum length of an answer in bytes; acknowledgements and errors are far shorter.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Longest pause that a collector can ask for: one that asks for more is broken, and events merge meanwhile.
+/// Maximum pause that a collector can ask for. One that asks for more is faulty, and events are merged meanwhile.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// How long connecting may take.
+/// Maximum time for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection, made when it is needed.
+/// The connection, which is made when it is needed.
 pub(crate) struct Connection {
     endpoint: Endpoint,
-    /// Where the token is that is shown, if any is.
+    /// File with the token to show, if any.
     token_file: Option<PathBuf>,
     request_timeout: Duration,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// A request that is sent as often as needed.
+/// A request that may be sent several times.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -43,22 +43,22 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    /// How long it asks to be left alone.
+    /// The pause that the collector asks for.
     pub(crate) retry_after: Option<Duration>,
-    /// The text, for the log.
+    /// The body, for the log.
     pub(crate) text: String,
 }
 
-/// Whether a connection was there or had to be made.
+/// Whether a connection existed or had to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// It was there.
+    /// The connection existed.
     Kept,
-    /// It is new: the collector may be another process.
+    /// The connection is new, so the collector may be another process.
     Made,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("cannot connect: {0}")]
@@ -76,7 +76,7 @@ pub(crate) enum Failure {
 }
 
 impl Connection {
-    /// A connection that is not there yet.
+    /// A connection that is not made yet.
     pub(crate) fn new(config: &Config) -> Self {
         let token_file = match &config.endpoint {
             Endpoint::Tcp(_) => config.token_file.clone(),
@@ -86,12 +86,12 @@ impl Connection {
         Self { endpoint, token_file, request_timeout, sender: None }
     }
 
-    /// Whether a connection is there, as far as is known.
+    /// Whether a connection exists, as far as is known.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
-    /// Connects where there is no connection; calls `on_close` when the new one ends.
+    /// Connects if there is no connection; `on_close` is called when the new one ends.
     pub(crate) async fn open(&mut self, on_close: impl FnOnce() + 'static) -> Result<Link, Failure> {
         if self.is_open() {
             return Ok(Link::Kept);
@@ -102,7 +102,7 @@ impl Connection {
         Ok(Link::Made)
     }
 
-    /// Sends `call` and reads the answer; a failure ends the connection.
+    /// Sends `call` and reads the answer. A failure ends the connection.
     pub(crate) async fn send(&mut self, call: &Call) -> Result<Answer, Failure> {
         let result =
             timeout(self.request_timeout, self.try_send(call)).await.unwrap_or(Err(Failure::Timeout));
@@ -136,7 +136,7 @@ impl Connection {
     }
 }
 
-/// The pause that a `Retry-After` in seconds asks for; a date is not what the collector sends.
+/// The pause in a `Retry-After` in seconds. The collector never sends a date.
 fn retry_after(value: &HeaderValue) -> Option<Duration> {
     let seconds = value.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
@@ -167,7 +167,7 @@ where
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(async move {
-        // How it ended is told by the request that it answered or broke.
+        // The request that was under way gets the error.
         let _ = connection.await;
         on_close();
     });

@@ -1,11 +1,11 @@
-//! The newest status of every device, and which of them the collector has yet to hear of.
+//! The newest status of every device, and which of them the collector has not confirmed.
 
 use crate::queue::lock;
 use fpga_core::device::DeviceStatus;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// The statuses, shared between the callers and the background thread.
+/// The statuses, shared by the callers and the background thread.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     entries: Mutex<BTreeMap<String, Entry>>,
@@ -14,22 +14,22 @@ pub(crate) struct Devices {
 #[derive(Debug)]
 struct Entry {
     wanted: Wanted,
-    /// Raised by every change.
+    /// Incremented by every change.
     version: u64,
     /// The version that the collector has confirmed.
     confirmed: Option<u64>,
 }
 
-/// What the collector is to know of a device.
+/// The newest report about a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// This status.
+    /// The status of the device.
     Status(Box<DeviceStatus>),
-    /// That it is gone for good.
+    /// The device is gone for good.
     Gone,
 }
 
-/// Something to tell the collector.
+/// A report that the collector has not confirmed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unconfirmed {
     pub(crate) id: String,
@@ -38,7 +38,7 @@ pub(crate) struct Unconfirmed {
 }
 
 impl Devices {
-    /// Notes a status or a departure.
+    /// Records a status or the departure of a device.
     pub(crate) fn set(&self, id: &str, wanted: Wanted) {
         let mut entries = lock(&self.entries);
         match entries.get_mut(id) {
@@ -53,7 +53,7 @@ impl Devices {
         }
     }
 
-    /// What the collector has not confirmed.
+    /// The reports that the collector has not confirmed.
     pub(crate) fn unconfirmed(&self) -> Vec<Unconfirmed> {
         let entries = lock(&self.entries);
         let waiting = entries.iter().filter(|(_, entry)| entry.confirmed != Some(entry.version));
@@ -66,7 +66,7 @@ impl Devices {
             .collect()
     }
 
-    /// Notes that the collector knows `told`.
+    /// Records that the collector has `told`.
     pub(crate) fn confirm(&self, told: &Unconfirmed) {
         let mut entries = lock(&self.entries);
         let Some(entry) = entries.get_mut(&told.id) else { return };
@@ -76,7 +76,7 @@ impl Devices {
         }
     }
 
-    /// Takes nothing for confirmed: the collector may be another process now.
+    /// Marks all reports as unconfirmed: the collector may be another process now.
     pub(crate) fn confirm_none(&self) {
         for entry in lock(&self.entries).values_mut() {
             entry.confirmed = None;

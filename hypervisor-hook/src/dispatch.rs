@@ -1,12 +1,12 @@
-//! The background thread: numbers events, sends them in batches, repeats what was not acknowledged, and keeps the
-//! collector's idea of the devices fresh.
+//! The background thread: it numbers events, sends them in batches, repeats those that are not acknowledged, and
+//! keeps the collector's knowledge of the devices up to date.
 //!
-//! Numbers are given here and not where events are reported: a sum's range is then a range of its own, and numbers
-//! have no gaps whatever was merged.
+//! Events get their numbers here and not when they are reported, so that a sum has a range of its own and the numbers
+//! have no gaps, whatever was merged.
 //!
-//! Events and each device have a [`Patience`] of their own: a collector that takes no events now (its disk is full) still
-//! hears of the devices, and one that takes no further device still gets the events. Only a collector that can't be
-//! reached holds up everything.
+//! Events and each device have a [`Patience`] of their own. So a collector that takes no events now (full disk) still
+//! gets device statuses, and one that takes no further device still gets the events. Only an unreachable collector
+//! delays everything.
 
 use crate::config::Config;
 use crate::connection::{Answer, Call, Connection, Failure, Link};
@@ -31,22 +31,23 @@ pub(crate) struct Dispatch {
     connection: Connection,
     reporter: u64,
     next_seq: u64,
-    /// Numbered, not yet acknowledged, oldest first. What is reported meanwhile stays in the queue, which is bounded.
+    /// Numbered events that are not acknowledged, oldest first. Events that are reported meanwhile stay in the queue,
+    /// which is bounded.
     pending: VecDeque<Event>,
-    /// The newest flush that was asked for before the pending events were taken out of the queue.
+    /// Number of the newest flush that was requested before the pending events were taken from the queue.
     flush: u64,
-    /// When device statuses are sent again though nothing changed.
+    /// When unchanged device statuses are sent again.
     next_refresh: Instant,
     collector: Collector,
-    /// When to try to reach the collector.
+    /// Pauses while the collector can't be reached.
     reach: Patience,
-    /// When to send events.
+    /// Pauses while the collector takes no events.
     events: Patience,
-    /// When to tell of a device that the collector did not take the last time.
+    /// Pauses for each device that the collector did not take the last time.
     devices: HashMap<String, Patience>,
 }
 
-/// What is known of the collector; only for the log.
+/// The last known state of the collector, for the log and for detecting a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Collector {
     Unknown,
@@ -57,15 +58,15 @@ enum Collector {
 /// The reporter was told to stop.
 struct Stopped;
 
-/// What became of a call.
+/// The result of a call.
 enum Outcome {
-    /// It was done.
+    /// The collector did it.
     Done,
-    /// It never will be, for what it says.
+    /// The collector refused the content, so a repetition is of no use.
     Refused(Answer),
-    /// The collector does not do it now.
+    /// The collector can't do it now.
     NotNow(Answer),
-    /// There was no answer.
+    /// No answer came.
     Unreachable,
 }
 
@@ -103,7 +104,7 @@ impl Dispatch {
         }
     }
 
-    /// Sends what may be sent now, then pauses.
+    /// Sends whatever may be sent now, then pauses.
     async fn round(&mut self) -> Result<(), Stopped> {
         if self.pending.is_empty() {
             self.flush = self.shared.flush_wanted();
@@ -124,7 +125,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Gives numbers to the pending events.
+    /// Numbers the pending events.
     fn number(&mut self) {
         for event in &mut self.pending {
             let first_seq = self.next_seq;
@@ -141,12 +142,13 @@ impl Dispatch {
         self.shared.set_pending(self.pending.len());
     }
 
-    /// Sends the first `count` pending events; they stay pending until they are acknowledged or refused for what they say.
+    /// Sends the first `count` pending events. They stay pending until they are acknowledged or refused as invalid.
     async fn send_batch(&mut self, count: usize) -> Result<(), Stopped> {
         let events = &self.pending.make_contiguous()[..count];
         let body = match serde_json::to_vec(events) {
             Ok(body) => Bytes::from(body),
-            // Events are plain data, all of which JSON can say; should that change, they must not stop the rest.
+            // Events are plain data, which JSON can always represent. Should that change, these must not hold up the
+            // rest.
             Err(error) => {
                 warn!(%error, "Events can't be written as JSON");
                 self.refuse(count);
@@ -160,7 +162,7 @@ impl Dispatch {
                 self.pending.drain(..count);
                 self.shared.counters.sent.fetch_add(count as u64, Ordering::Relaxed);
             }
-            // One bad event among many: halves find it in a few requests.
+            // One of several events is invalid: halving finds it in a few requests.
             Outcome::Refused(_) if count > 1 => Box::pin(self.send_batch(count / 2)).await?,
             Outcome::Refused(answer) => {
                 self.events_answered();
@@ -192,7 +194,8 @@ impl Dispatch {
         self.shared.counters.refused.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Tells the collector of every device that it has not confirmed, but for those that it did not take a moment ago.
+    /// Sends the status of every device that the collector has not confirmed, except those whose pause has not
+    /// passed.
     async fn send_devices(&mut self) -> Result<(), Stopped> {
         if Instant::now() >= self.next_refresh {
             self.shared.devices.confirm_none();
@@ -211,7 +214,7 @@ impl Dispatch {
             };
             match self.call(&call).await? {
                 Outcome::Done => {}
-                // A refused status would be refused again; the next refresh tries it once more.
+                // A refused status would be refused again; the next refresh sends it once more.
                 Outcome::Refused(answer) => {
                     warn!(device = %device.id, status = %answer.status, answer = %answer.text, "Collector refused a device");
                 }
@@ -237,12 +240,12 @@ impl Dispatch {
         patience.failed(answer.retry_after);
     }
 
-    /// Whether the collector has answered for each device; those that it does not take now keep nobody waiting.
+    /// Whether the collector has answered for each device. Devices that it can't take now don't delay a flush.
     fn all_devices_were_told(&self) -> bool {
         self.shared.devices.unconfirmed().iter().all(|device| self.devices.contains_key(&device.id))
     }
 
-    /// Makes `call` once.
+    /// Makes `call` once, and records whether the collector could be reached.
     async fn call(&mut self, call: &Call) -> Result<Outcome, Stopped> {
         let answer = match self.try_call(call).await? {
             Ok(answer) => answer,
@@ -263,7 +266,7 @@ impl Dispatch {
             info!(collector = %self.config.endpoint, "Collector answers");
             self.collector = Collector::Answers;
         }
-        // Gone already is as good as gone.
+        // A device that the collector does not know counts as removed.
         let is_gone = call.method == Method::DELETE && answer.status == StatusCode::NOT_FOUND;
         Ok(if answer.status.is_success() || is_gone {
             Outcome::Done
@@ -293,8 +296,9 @@ impl Dispatch {
         }
     }
 
-    /// Gathers for a while after work, and for a longer while after none; a half full queue, a flush and a connection
-    /// that ended cut it short. A collector that can't be reached is left alone for as long as its [`Patience`] says.
+    /// Pauses for `gather` after work, and for `idle` without any. A half full queue, a flush, and the end of the
+    /// connection cut the pause short. An unreachable collector is tried again when the [`Patience`] for it has
+    /// passed.
     async fn pause(&mut self, idle: bool) {
         let unreachable_for = self.reach.left();
         let pause = if !unreachable_for.is_zero() {
@@ -304,22 +308,23 @@ impl Dispatch {
         } else {
             self.config.gather.max(self.events.left().min(self.config.idle))
         };
-        // Whether it was cut short makes no difference.
+        // A timeout and a wakeup are treated alike.
         let _ = tokio::time::timeout(pause, self.shared.queue.woken()).await;
         if self.lost_the_collector() {
-            // It went away in silence: go and see whether another one is there, if there is a device to tell of.
+            // The connection ended between requests. Statuses are sent again, which connects to a new collector if
+            // there is a device to report.
             self.shared.devices.confirm_none();
             self.collector = Collector::Unknown;
         }
     }
 
-    /// Whether a collector that knew the devices is no longer connected.
+    /// Whether the connection to a collector that answered has ended.
     fn lost_the_collector(&self) -> bool {
         self.collector == Collector::Answers && !self.connection.is_open()
     }
 }
 
-/// What tells the collector of `device`.
+/// The request that reports `device`; `None` if its status can't be encoded.
 fn call_for(device: &Unconfirmed) -> Option<Call> {
     let path = format!("/v1/devices/{}", percent_encode(&device.id));
     match &device.wanted {
@@ -334,7 +339,7 @@ fn call_for(device: &Unconfirmed) -> Option<Call> {
     }
 }
 
-/// Whether trying the same content again is of no use.
+/// Whether a repetition with the same content is of no use.
 fn refuses_content(status: StatusCode) -> bool {
     matches!(
         status,

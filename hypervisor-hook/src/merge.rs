@@ -1,20 +1,20 @@
-//! How events become one when the queue is full: sums per bitstream, device and tenant. Pure.
+//! Merging of events when the queue is full: sums per bitstream, device and tenant. Pure.
 //!
-//! The number of keys is bounded too, because tenants and bitstream names come from others: beyond the bound an event
-//! first loses its tenant, then its bitstream. Its time is kept in every case.
+//! The number of keys is bounded as well, because tenants and bitstream names come from clients. Beyond the bound an
+//! event first loses its tenant, then its bitstream; its time is kept in every case.
 
 use fpga_core::bitstream::BitstreamId;
 use fpga_core::event::{Event, Merged};
 use std::collections::HashMap;
 
-/// Sums kept apart before tenants, and then bitstreams, are thrown together.
+/// Maximum number of keys before tenants are dropped; with twice as many, bitstreams are dropped as well.
 const MAX_KEYS: usize = 1024;
 
-/// Events that found the queue full.
+/// The events that found the queue full.
 #[derive(Debug, Default)]
 pub(crate) struct Overflow {
     sums: HashMap<Key, Event>,
-    /// Last events of tasks whose progress was reported: they must arrive as such, to replace the progress.
+    /// Final events of tasks whose progress was reported. They must arrive unmerged, to replace the progress.
     whole: Vec<Event>,
 }
 
@@ -26,12 +26,12 @@ struct Key {
 }
 
 impl Overflow {
-    /// Keeps `event` as it is.
+    /// Keeps `event` unmerged.
     pub(crate) fn keep(&mut self, event: Event) {
         self.whole.push(event);
     }
 
-    /// Adds `event` to the sum of its kind.
+    /// Adds `event` to the sum with the same key.
     pub(crate) fn merge(&mut self, event: Event) {
         let key = self.key_for(&event);
         match self.sums.get_mut(&key) {
@@ -42,7 +42,7 @@ impl Overflow {
         }
     }
 
-    /// What was put in.
+    /// All events and sums.
     pub(crate) fn into_events(self) -> impl Iterator<Item = Event> {
         self.whole.into_iter().chain(self.sums.into_values())
     }
@@ -57,14 +57,14 @@ impl Overflow {
             key.tenant = None;
         }
         if self.sums.len() >= 2 * MAX_KEYS && !self.sums.contains_key(&key) {
-            // A device's own sum; a runtime has few devices, and names them itself.
+            // The sum of a whole device. A runtime has few devices and names them itself, so these are bounded.
             key.bitstream = None;
         }
         key
     }
 }
 
-/// `event` as a sum of one: `seq` and `first_seq` are given when it is sent.
+/// A sum with only `event`. The sequence numbers are set when it is sent.
 fn first_of_a_sum(mut event: Event) -> Event {
     let first_ms = event.timestamp_ms - event.duration_ms.max(event.reconfiguration_ms);
     event.merged = Some(Merged { first_seq: 0, count: 1, first_ms });

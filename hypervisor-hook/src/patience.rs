@@ -1,13 +1,13 @@
-//! When something that failed is tried again: after growing pauses with jitter, and never before the collector asked for it.
+//! When a failed call is tried again: after growing pauses with jitter, and never before the collector asked for it.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The pauses between tries of one thing.
+/// The pauses between the attempts of one kind of call.
 #[derive(Debug)]
 pub(crate) struct Patience {
     backoff: Backoff,
-    /// When to try again; none after a try that did not fail.
+    /// Time of the next attempt; `None` after an attempt that did not fail.
     until: Option<Instant>,
 }
 
@@ -21,28 +21,28 @@ struct Backoff {
 }
 
 impl Patience {
-    /// Pauses from `min` to `max`; `seed` makes those of one reporter differ from another's.
+    /// Pauses from `min` to `max`; `seed` makes those of different reporters differ.
     pub(crate) fn new(min: Duration, max: Duration, seed: u64) -> Self {
         Self { backoff: Backoff::new(min, max, seed), until: None }
     }
 
-    /// Whether the last try failed.
+    /// Whether the last attempt failed.
     pub(crate) fn is_failing(&self) -> bool {
         self.until.is_some()
     }
 
-    /// How long not to try; zero if it may be tried now.
+    /// Time until the next attempt; zero if it may be made now.
     pub(crate) fn left(&self) -> Duration {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// A try failed, and the collector asked for a pause of `asked`.
+    /// Records a failed attempt, after which the collector asked for a pause of `asked`.
     pub(crate) fn failed(&mut self, asked: Option<Duration>) {
-        // After what it asked for, reporters don't come back all at the same moment.
+        // The backoff is added, so that reporters don't all come back at the same moment.
         self.until = Some(Instant::now() + asked.unwrap_or_default() + self.backoff.next());
     }
 
-    /// A try did not fail.
+    /// Records an attempt that did not fail.
     pub(crate) fn succeeded(&mut self) {
         self.until = None;
         self.backoff.pause = self.backoff.min;
@@ -55,9 +55,9 @@ impl Backoff {
         Self { min, max: max.max(min), pause: min, random: seed | 1 }
     }
 
-    /// Between half of the pause and the whole, so that reporters that lost one collector don't come back as one.
+    /// Between half of the pause and all of it, so that reporters that lost one collector don't come back together.
     fn next(&mut self) -> Duration {
-        // xorshift64: jitter needs no better.
+        // xorshift64 is good enough for jitter.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -1,11 +1,12 @@
-//! The way from the accelerated path to the background thread: a bounded lock-free queue, and sums for what finds it full.
+//! The way from the accelerated path to the background thread: a bounded queue, and sums of the events that find it
+//! full.
 //!
-//! **Memory is bounded however long the collector is away.** The queue holds `capacity` events, the sums are as many as
-//! [`crate::merge`] allows, and what is kept whole is at most [`MAX_ANNOUNCED`] and `capacity` events: an event is kept whole
-//! only if progress of its task was put into the queue, so each one of them has had a place there.
+//! **Memory is bounded however long the collector is away.** The queue holds `capacity` events, and [`crate::merge`]
+//! bounds the number of sums. Whole events beside the queue are at most [`MAX_ANNOUNCED`] and at most `capacity`: an
+//! event is kept whole only if progress of its task was put into the queue, so each of them has had a place there.
 //!
-//! The usual case takes no lock. A full queue takes one that is held only for a map operation, by the thread that merges or by
-//! the background thread while it swaps the map out; no thread does I/O under it.
+//! The usual case takes no lock. With a full queue, a lock is held for one map operation by the thread that merges,
+//! or by the background thread while it swaps the map out; no thread does I/O while it holds the lock.
 
 use crate::merge::Overflow;
 use fpga_core::event::{Event, Phase};
@@ -15,19 +16,19 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use tokio::sync::Notify;
 
-/// Sums are kept in this many places, so that threads that merge rarely meet.
+/// Number of separate sets of sums, so that threads that merge rarely wait for each other.
 const SHARDS: usize = 4;
 
-/// Tasks at once whose progress is in the queue or was sent, and whose end was not reported: more than any board has slots.
-/// Progress of others is left out.
+/// Maximum number of tasks whose progress is in the queue or was sent and whose end was not reported: more than any
+/// board has slots. Progress of further tasks is left out.
 const MAX_ANNOUNCED: usize = 1024;
 
-/// Both ends' shared part.
+/// The part of the queue that reporting threads and the background thread share.
 #[derive(Debug)]
 pub(crate) struct Queue {
     sender: SyncSender<Event>,
     capacity: usize,
-    /// Events in the channel, more or less.
+    /// Approximate number of events in the channel.
     queued: AtomicUsize,
     overflow: [Mutex<Overflow>; SHARDS],
     /// Tasks whose progress is in the queue or was sent, and whose end was not reported.
@@ -39,7 +40,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue for `capacity` events, and its other end.
+    /// A queue for `capacity` events, and its receiving end.
     pub(crate) fn new(capacity: usize) -> (Self, Receiver<Event>) {
         let capacity = capacity.max(1);
         let (sender, receiver) = sync_channel(capacity);
@@ -57,7 +58,7 @@ impl Queue {
         (queue, receiver)
     }
 
-    /// Takes `event`, in one form or another; never waits for the network.
+    /// Queues `event`, merges it, or leaves it out if it is progress. Never waits for the network.
     pub(crate) fn push(&self, event: Event) {
         match event.phase {
             Phase::Running => self.push_progress(event),
@@ -65,15 +66,16 @@ impl Queue {
         }
     }
 
-    /// Progress is a courtesy: the final event carries the whole duration, so a full queue leaves it out.
+    /// Queues progress, or leaves it out if the queue is full: the final event carries the whole duration.
     fn push_progress(&self, event: Event) {
-        // Progress of no task could never be replaced and would count twice.
+        // Progress without a task could never be replaced and would count twice.
         let sent = event.task.is_some_and(|task| {
             let mut announced = lock(&self.announced);
             if announced.len() >= MAX_ANNOUNCED && !announced.contains(&task) {
                 return false;
             }
-            // Only what was sent has to be replaced; the end of a task whose progress found no room can be merged.
+            // Only progress that was sent has to be replaced. The end of a task whose progress found no room can be
+            // merged.
             let sent = self.try_send(event).is_ok();
             if sent {
                 announced.insert(task);
@@ -105,13 +107,14 @@ impl Queue {
         let before = self.queued.fetch_add(1, Ordering::Relaxed);
         match self.sender.try_send(event) {
             Ok(()) => {
-                // To wake a thread costs more than a hundred events: it looks by itself often enough, but for this.
+                // Waking a thread costs more than queuing a hundred events. The thread wakes by itself often enough,
+                // except when the queue fills up.
                 if before.saturating_add(1) == self.capacity.div_ceil(2) {
                     self.wake.notify_one();
                 }
                 Ok(())
             }
-            // Disconnected: the background thread is gone after a shutdown; what is reported then is merged and stays.
+            // `Disconnected` means that the background thread ended at a shutdown; later reports are merged and stay.
             Err(TrySendError::Full(event) | TrySendError::Disconnected(event)) => {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
                 Err(event)
@@ -119,7 +122,7 @@ impl Queue {
         }
     }
 
-    /// An overflow that nobody holds; waits only when as many threads as there are shards merge at this very moment.
+    /// An overflow that no thread holds. Waits only if all of them are held.
     fn some_overflow(&self) -> MutexGuard<'_, Overflow> {
         for shard in &self.overflow {
             match shard.try_lock() {
@@ -132,7 +135,7 @@ impl Queue {
     }
 
     fn forget(&self, task: u64) -> bool {
-        // A task's end is reported after its progress, so a zero here can't be older than its announcement.
+        // A task's end is reported after its progress, so a 0 here can't be older than the task's announcement.
         if self.announced_len.load(Ordering::Acquire) == 0 {
             return false;
         }
@@ -142,19 +145,20 @@ impl Queue {
         known
     }
 
-    /// Wakes the background thread from whatever pause it makes.
+    /// Wakes the background thread from its pause.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Waits to be woken.
+    /// Waits until [`Self::wake`] is called.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// Takes out all that was reported before the call, oldest first and sums last, and at most two queues full of it.
+    /// Takes everything that was reported before the call, oldest first and sums last, at most two queues full.
     pub(crate) fn drain(&self, receiver: &Receiver<Event>, into: &mut impl Extend<Event>) {
-        // The sums first: what was in the queue when they were made is then still there, and comes before them.
+        // Take the sums before the queue: the events that were queued when the sums were made are then still there,
+        // and come first.
         let overflow = self.overflow.each_ref().map(|shard| std::mem::take(&mut *lock(shard)));
         let mut taken = 0;
         into.extend(receiver.try_iter().take(self.capacity).inspect(|_| taken += 1));
@@ -162,13 +166,13 @@ impl Queue {
         into.extend(overflow.into_iter().flat_map(Overflow::into_events));
     }
 
-    /// Events that wait unmerged.
+    /// Number of events in the queue.
     pub(crate) fn len(&self) -> usize {
         self.queued.load(Ordering::Relaxed)
     }
 }
 
-/// The value behind `mutex`, also after a panic of its holder: every holder leaves it whole.
+/// Locks `mutex`, also after a panic of a holder: every holder leaves the value consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -209,7 +213,7 @@ mod tests {
         queue.drain(&receiver, &mut events);
         assert!(events.len() <= 2 * CAPACITY + SHARDS, "{} events were kept", events.len());
 
-        // Each task's time is there once, and no progress is left that nothing replaces.
+        // Each task's time is there once, and no progress is left without an event that replaces it.
         let mut time = 0;
         let mut running = HashMap::new();
         for event in events {

@@ -1,4 +1,4 @@
-//! The handle that a device runtime holds, and what it shares with the background thread.
+//! The handle that a device runtime holds, and the state that it shares with the background thread.
 
 use crate::config::Config;
 use crate::devices::{Devices, Wanted};
@@ -14,17 +14,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Reports to the collector of the node. Clones are cheap and report to the same place; the background thread ends with
-/// the last of them.
+/// Reports to the collector of the node. Clones share one queue and one background thread, which ends with the last
+/// clone.
 #[derive(Debug, Clone)]
 pub struct Reporter {
     inner: Arc<Inner>,
 }
 
-/// Why there is no reporter.
+/// Reason why the reporter could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system gave no thread or no runtime.
+    /// The system could not provide a thread or a runtime.
     #[error("cannot start the reporter's thread: {0}")]
     Thread(#[source] std::io::Error),
     /// The signal mask could not be set.
@@ -36,24 +36,24 @@ pub enum StartError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("about {events} events were not acknowledged by the collector in time")]
 pub struct Unsent {
-    /// How many, more or less: others may report meanwhile.
+    /// Approximate number of unacknowledged events; other threads may report at the same time.
     pub events: usize,
 }
 
-/// What the reporter has done so far.
+/// Counters of a reporter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Events that wait to be acknowledged.
+    /// Events that are not acknowledged yet.
     pub queued: usize,
-    /// Reports that found the queue full and went into a sum.
+    /// Reports that found the queue full and were merged into a sum.
     pub merged: u64,
-    /// Events acknowledged by the collector; a sum is one.
+    /// Events acknowledged by the collector; a sum counts as one.
     pub sent: u64,
-    /// Requests that failed and were tried again.
+    /// Requests that failed and were repeated.
     pub retries: u64,
-    /// Events that the collector refused for what they say; their time is lost.
+    /// Events that the collector refused as invalid; their time is lost.
     pub refused: u64,
-    /// Progress of running tasks that was left out; their final events carry the whole time.
+    /// Progress reports that were left out; the final events of those tasks carry the whole time.
     pub progress_skipped: u64,
 }
 
@@ -63,7 +63,7 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the handles and the background thread share.
+/// The state that the handles and the background thread share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) queue: Queue,
@@ -78,10 +78,10 @@ pub(crate) struct Shared {
     flush_changed: Condvar,
 }
 
-/// How far the background thread has come.
+/// How far the background thread has got.
 #[derive(Debug, Default)]
 struct FlushDone {
-    /// The newest flush that is done.
+    /// Number of the newest completed flush.
     flush: u64,
     /// Whether the thread has ended.
     ended: bool,
@@ -95,10 +95,10 @@ pub(crate) struct Counters {
 }
 
 impl Reporter {
-    /// Starts the background thread. The collector need not be there yet.
+    /// Starts the background thread. The collector may start later.
     ///
     /// # Errors
-    /// [`StartError`] where the system gives no thread.
+    /// [`StartError`] if the system provides no thread or runtime, or signals cannot be blocked.
     pub fn start(config: Config) -> Result<Self, StartError> {
         let (queue, receiver) = Queue::new(config.queue_capacity);
         let shared = Arc::new(Shared {
@@ -117,7 +117,7 @@ impl Reporter {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
         let of_thread = Arc::clone(&shared);
         let body = move || {
-            // Also when the thread unwinds: nobody shall wait for it in vain.
+            // Also when the thread unwinds, so that no caller waits for it in vain.
             let _ended = Ended(Arc::clone(&of_thread));
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, async move { Dispatch::new(config, of_thread, receiver).run().await });
@@ -126,30 +126,30 @@ impl Reporter {
         Ok(Self { inner: Arc::new(Inner { shared, thread: Mutex::new(Some(thread)) }) })
     }
 
-    /// Reports `event`; its `identity` and `merged` are set here, whatever they were. Never waits for the collector: when the
-    /// queue is full, the event goes into a sum.
+    /// Reports `event`; its `identity` and `merged` are overwritten. Never waits for the collector: when the queue is
+    /// full, the event is merged into a sum.
     pub fn report(&self, mut event: Event) {
         event.identity = None;
         event.merged = None;
         self.inner.shared.queue.push(event);
     }
 
-    /// Tells the collector the newest status of a device, now and again whenever it comes back.
+    /// Reports the status of a device. The newest status is sent again to a collector that comes back.
     pub fn device(&self, status: DeviceStatus) {
         let shared = &self.inner.shared;
         let id = status.id.clone();
         shared.devices.set(&id, Wanted::Status(Box::new(status)));
     }
 
-    /// Tells the collector that a device is gone for good, as at an orderly end of its runtime.
+    /// Reports that a device is gone for good, as at an orderly end of its runtime.
     pub fn device_gone(&self, id: &str) {
         self.inner.shared.devices.set(id, Wanted::Gone);
     }
 
-    /// Waits until the collector has acknowledged all that was reported before the call.
+    /// Waits until the collector has acknowledged everything that was reported before the call.
     ///
     /// # Errors
-    /// [`Unsent`] when `deadline` passes first; what is left is still sent later.
+    /// [`Unsent`] if `deadline` passes first; the rest is still sent later.
     pub fn flush(&self, deadline: Duration) -> Result<(), Unsent> {
         let shared = &self.inner.shared;
         let end = Instant::now() + deadline;
@@ -166,21 +166,21 @@ impl Reporter {
         if done.flush >= wanted { Ok(()) } else { Err(Unsent { events: self.stats().queued }) }
     }
 
-    /// Like [`Self::flush`], then ends the background thread, for all clones.
+    /// Like [`Self::flush`]; then ends the background thread, for all clones.
     ///
     /// # Errors
-    /// [`Unsent`] when `deadline` passes first; what is left is given up.
+    /// [`Unsent`] if `deadline` passes first; the rest is given up.
     pub fn shutdown(&self, deadline: Duration) -> Result<(), Unsent> {
         let flushed = self.flush(deadline);
         self.inner.stop();
         if let Some(thread) = lock(&self.inner.thread).take() {
-            // It waits for nothing but the network, and no longer once told to stop; a panic of it was logged.
+            // The thread waits only for the network, and no longer once it is told to stop. Its panic was logged.
             let _ = thread.join();
         }
         flushed
     }
 
-    /// What the reporter has done so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = &self.inner.shared;
@@ -215,7 +215,7 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Waits to be told to stop.
+    /// Waits until the reporter is told to stop.
     pub(crate) async fn stopped(&self) {
         while !self.is_stopped() {
             self.stop_notify.notified().await;
@@ -226,12 +226,12 @@ impl Shared {
         self.pending.store(events, Ordering::Relaxed);
     }
 
-    /// The newest flush that was asked for.
+    /// Number of the newest requested flush.
     pub(crate) fn flush_wanted(&self) -> u64 {
         self.flush_wanted.load(Ordering::SeqCst)
     }
 
-    /// Says that all that was reported before flush number `flush` is acknowledged.
+    /// Records that everything reported before flush number `flush` is acknowledged.
     pub(crate) fn flushed(&self, flush: u64) {
         let mut done = lock(&self.flush_done);
         if done.flush != flush {
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-/// Says at the end of the thread that it has ended.
+/// Records the end of the thread when dropped.
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
@@ -251,8 +251,8 @@ impl Drop for Ended {
     }
 }
 
-/// Runs `body` in a thread that no signal of the application ever lands on; a thread takes its mask from the one that
-/// makes it.
+/// Runs `body` in a new thread to which no signal of the application is delivered. A thread inherits the signal mask
+/// of its creator, so the mask is set around the creation.
 fn spawn_without_signals(body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).map_err(StartError::Signals)?;
     let spawned = std::thread::Builder::new().name("fpga-hook".to_owned()).spawn(body);
@@ -260,7 +260,8 @@ fn spawn_without_signals(body: impl FnOnce() + Send + 'static) -> Result<JoinHan
     spawned.map_err(StartError::Thread)
 }
 
-/// A number that no other process has: the standard library seeds its hash maps from the system's random source.
+/// A random number, so that no other process has the same: the standard library seeds its hash maps from the system's
+/// random source.
 fn random_id() -> u64 {
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());

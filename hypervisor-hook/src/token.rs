@@ -1,14 +1,14 @@
-//! The token that a collector on the network asks for: a line in a file, read whenever it is shown, so that a mounted
-//! Secret may change under a running program.
+//! The token that a collector on the network requires: a line in a file, read at each use, so that a mounted Secret
+//! may change under a running program.
 
 use hyper::header::HeaderValue;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Longest token: one of a service account has one or two thousand bytes.
+/// Maximum length of a token in bytes; one of a service account has one or two thousand.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// Why no token can be shown.
+/// Reason why no token can be shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenError {
     #[error("the token file {path} can't be read: {source}")]
@@ -21,10 +21,10 @@ pub(crate) enum TokenError {
     NoToken(PathBuf),
 }
 
-/// The value of the header `Authorization` by the file as it is now.
+/// The value of the header `Authorization` with the token that the file holds now.
 pub(crate) fn bearer(path: &Path) -> Result<HeaderValue, TokenError> {
     let mut text = String::new();
-    // A little more than a token, so that one that is too long is not taken for its beginning.
+    // A little more than the maximum, so that a token that is too long is not taken for its beginning.
     let limit = (MAX_BYTES + 64) as u64;
     std::fs::File::open(path)
         .and_then(|file| file.take(limit).read_to_string(&mut text))
@@ -33,7 +33,7 @@ pub(crate) fn bearer(path: &Path) -> Result<HeaderValue, TokenError> {
     let fits = (1..=MAX_BYTES).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
     let header = fits.then(|| HeaderValue::try_from(format!("Bearer {token}")).ok()).flatten();
     let mut header = header.ok_or_else(|| TokenError::NoToken(path.to_owned()))?;
-    // It is shown to nobody but the collector.
+    // Keeps the token out of debug output.
     header.set_sensitive(true);
     Ok(header)
 }

@@ -1,7 +1,8 @@
-//! Whole milliseconds out of durations that are mostly shorter than one, without losing time.
+//! Conversion of durations to whole milliseconds without loss of time, for durations that are mostly shorter than 1
+//! ms.
 //!
-//! An event carries whole milliseconds (S-5). Ten thousand tasks of 50 µs a second keep a board half busy; each rounded
-//! alone would report nothing.
+//! An event carries whole milliseconds (S-5). Ten thousand tasks of 50 µs a second keep a board half busy; each
+//! rounded alone would report nothing.
 
 use fpga_core::units::Millis;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Gives whole milliseconds and carries what is left over into the next duration, so that the sums agree to within a
-/// millisecond. Use one per device; shared freely between threads.
+/// Converts durations to whole milliseconds and carries each remainder into the next duration, so that the sums agree
+/// to within a millisecond. Use one per device; threads may share it.
 #[derive(Debug, Default)]
 pub struct WholeMillis {
     /// All durations so far, in nanoseconds, modulo 2^64 (584 years).
@@ -18,7 +19,7 @@ pub struct WholeMillis {
 }
 
 impl WholeMillis {
-    /// The whole milliseconds of `duration` and of what earlier ones left over.
+    /// The whole milliseconds of `duration` and of the remainders of earlier durations.
     pub fn take(&self, duration: Duration) -> Millis {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let (whole, rest) = (nanos / NANOS_PER_MILLI, nanos % NANOS_PER_MILLI);

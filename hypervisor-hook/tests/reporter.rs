@@ -1,4 +1,4 @@
-//! The reporter against a real server on the loopback that goes away, comes back, refuses and stalls.
+//! The reporter against a real server on the loopback that ends, comes back, refuses and delays.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "reporter/server.rs"]
@@ -66,7 +66,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The numbers that events cover, in the order in which they came, and how many reports they stand for.
+/// The range of numbers of each event, in the order of arrival.
 fn ranges(events: &[Event]) -> Vec<(u64, u64)> {
     events
         .iter()
@@ -128,7 +128,7 @@ fn a_token_is_shown_over_tcp_alone_and_may_come_late_and_change() {
     let with_token = |endpoint| Config { token_file: Some(token_file.clone()), ..mk_config(endpoint) };
     let reporter = Reporter::start(with_token(&server.endpoint)).unwrap();
     reporter.report(mk_event(1, "sobel"));
-    // Without its file nothing is sent at all; with another token it is refused. Nothing is lost by either.
+    // Without the file nothing is sent; with a wrong token the events are refused. Neither loses any event.
     wait_until("it is tried", || reporter.stats().retries >= 2);
     assert_eq!(seen.lock().unwrap().authorizations.len(), 0);
     std::fs::write(&token_file, "another-token\n").unwrap();
@@ -272,13 +272,13 @@ fn statuses_are_repeated_though_nothing_changes() {
 fn an_event_after_any_pause_is_sent_soon() {
     let seen = Shared::default();
     let server = Server::start(&any_port(), &seen);
-    // No device's refresh helps.
+    // No refresh of devices wakes the thread.
     let config = Config { device_interval: Duration::from_secs(3600), ..mk_config(&server.endpoint) };
     let reporter = Reporter::start(config).unwrap();
     for n in 1..=500 {
         reporter.report(mk_event(n, "sobel"));
         wait_until("it is sent", || reporter.stats().sent == n);
-        // Into every phase of the background thread's round, its falling asleep among them.
+        // Pauses of different lengths hit every part of the background thread's round, also its falling asleep.
         std::thread::sleep(Duration::from_micros(n * 13 % 5000));
     }
 }
@@ -336,7 +336,7 @@ fn a_shutdown_ends_in_time_with_or_without_a_collector() {
     let begin = Instant::now();
     assert!(reporter.shutdown(Duration::from_millis(100)).is_err());
     assert!(begin.elapsed() < DEADLINE / 2);
-    // Nobody is there to take it: nothing blocks all the same, also a queue full of it.
+    // The background thread has ended; reporting still never blocks, even with a full queue.
     for n in 0..10_000 {
         reporter.report(mk_event(n, "sobel"));
     }

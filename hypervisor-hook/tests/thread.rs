@@ -1,4 +1,4 @@
-//! The background thread as the system sees it. Alone in its process, so that there is one such thread.
+//! The background thread as the system sees it. This test is alone in its process, so that there is one such thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fpga_core::event::{Event, Phase};
@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Signals that can't be blocked (KILL, STOP) and those that the C library keeps to itself (32, 33, 34).
+/// Signals that can't be blocked (KILL, STOP), and those that the C library reserves (32, 33, 34).
 const UNBLOCKABLE: u64 = 1 << 8 | 1 << 18 | 1 << 31 | 1 << 32 | 1 << 33;
 
 fn hook_threads() -> Vec<PathBuf> {

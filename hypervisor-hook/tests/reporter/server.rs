@@ -1,4 +1,4 @@
-//! A collector's place: it takes note of what comes, and answers as it is told.
+//! A stand-in for a collector, which records requests and answers as the test sets it.
 
 use crate::DEADLINE;
 use axum::Router;
@@ -14,27 +14,27 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// What a server saw and how it is to answer.
+/// The recorded requests, and the settings of the answers.
 #[derive(Default)]
 pub struct Seen {
     pub bodies: Vec<Bytes>,
     pub accepted: Vec<Event>,
     pub devices: Vec<(String, Option<DeviceStatus>)>,
-    /// Answer so many requests with 503 after taking note of them.
+    /// Number of requests to answer with 503, after recording them.
     pub unavailable: usize,
-    /// Answer the next request with 429, and ask for a pause of so many seconds.
+    /// If set, the next request is answered with 429 and this pause in seconds.
     pub throttle: Option<u64>,
     pub times: Vec<Instant>,
-    /// What `Authorization` must be, if anything; what else came is noted and answered with 403.
+    /// Required value of `Authorization`, if set; requests with another value are recorded and answered with 403.
     pub wanted: Option<&'static str>,
     pub authorizations: Vec<Option<String>>,
-    /// Refuse batches with an event of this bitstream.
+    /// Batches with an event of this bitstream are refused.
     pub poison: Option<&'static str>,
-    /// Answer this device with 429.
+    /// This device is answered with 429.
     pub no_room_for: Option<&'static str>,
-    /// How often that was done.
+    /// Number of answers because of `no_room_for`.
     pub no_room: usize,
-    /// Answer events with 503 for as long as this is set.
+    /// Events are answered with 503 while this is set.
     pub takes_no_events: bool,
 }
 
@@ -72,7 +72,7 @@ impl Server {
                     }
                 }
             });
-            // The runtime's end cuts every connection, as the end of a process does.
+            // Dropping the runtime cuts every connection, as the end of a process does.
         });
         let endpoint = is_bound.recv_timeout(DEADLINE).unwrap();
         Self { stop: Some(stop), thread: Some(thread), endpoint }
