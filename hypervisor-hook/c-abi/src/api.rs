@@ -1,7 +1,7 @@
-//! The C functions: checks of pointers and values, one call each.
+//! The C functions: each checks its pointers and values and makes one call.
 //!
-//! The callers' duties are those that the header states: each pointer is NULL or valid for what is read or written
-//! through it, a handle comes from `fpga_hook_start` and was not given to `fpga_hook_stop`.
+//! The callers' duties are those in the header: each pointer is NULL or valid for what is read or written through it;
+//! a handle comes from `fpga_hook_start` and was not passed to `fpga_hook_stop`.
 
 use crate::entry::{self, Failure, status};
 use crate::handle::{FpgaHook, unsent};
@@ -16,10 +16,10 @@ const MAX_ENDPOINT: usize = 512;
 const MAX_PATH: usize = 4096;
 const MAX_DEVICE_ID: usize = 63;
 const MAX_SLOTS: u32 = 4096;
-/// As many loaded bitstreams as a collector takes of one device.
+/// Maximum number of loaded bitstreams that a collector accepts for one device.
 const MAX_LOADED: usize = 48;
 
-/// What a device is, once and for all. Texts are UTF-8, at most 128 bytes; NULL stands for an empty one.
+/// The properties of a device that never change. Texts are UTF-8, at most 128 bytes; NULL stands for an empty one.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FpgaHookDevice {
@@ -33,11 +33,11 @@ pub struct FpgaHookDevice {
     pub board: *const c_char,
     /// Shell version as in the node label fpga-scheduling.io/shell-version.
     pub shell: *const c_char,
-    /// How many slots it has, 1 to 4096. A board without partial reconfiguration has 1.
+    /// Number of slots, 1 to 4096. A board without partial reconfiguration has 1.
     pub slots: u32,
 }
 
-/// A bitstream: by name, by the SHA-256 of its bytes, or better by both.
+/// A bitstream: by name, by the SHA-256 of its bytes, or, preferably, by both.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FpgaHookBitstream {
@@ -47,53 +47,54 @@ pub struct FpgaHookBitstream {
     pub sha256: *const u8,
 }
 
-/// What changes on a device.
+/// The properties of a device that change.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FpgaHookStatus {
-    /// What its slots hold now, loaded_count entries, each with its sha256; at most 48.
+    /// The bitstreams in its slots: loaded_count entries, at most 48, each with its sha256.
     pub loaded: *const FpgaHookBitstream,
-    /// Entries of loaded.
+    /// Number of entries of loaded.
     pub loaded_count: usize,
-    /// Tasks that wait for a slot.
+    /// Number of tasks that wait for a slot.
     pub queued: u32,
-    /// 0 when the board does not answer, so that no pod should be placed for it.
+    /// 0 if the board does not answer, so that no pod should be placed for it.
     pub healthy: c_int,
 }
 
-/// What a hook has done so far.
+/// Counters of a hook.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FpgaHookStats {
-    /// Events that wait to be acknowledged.
+    /// Events that are not acknowledged yet.
     pub queued: u64,
-    /// Reports that found the queue full and went into a sum.
+    /// Reports that found the queue full and were merged into a sum.
     pub merged: u64,
-    /// Events acknowledged by the collector; a sum is one.
+    /// Events acknowledged by the collector; a sum counts as one.
     pub sent: u64,
-    /// Requests that failed and were tried again.
+    /// Requests that failed and were repeated.
     pub retries: u64,
-    /// Events that the collector refused for what they say.
+    /// Events that the collector refused as invalid.
     pub refused: u64,
-    /// Progress of running tasks that was left out; their ends carry the whole time.
+    /// Progress reports that were left out; the final reports carry the whole time.
     pub progress_skipped: u64,
 }
 
-/// Starts reporting for a device to the collector at endpoint, "http://HOST:PORT" or "unix:/ABSOLUTE/PATH", which need
-/// not be there yet. Gives a handle through hook. The device is taken for healthy and empty until
-/// fpga_hook_device_status() says otherwise.
+/// Starts reporting for a device to the collector at endpoint, "http://HOST:PORT" or "unix:/ABSOLUTE/PATH", which may
+/// start later. Stores a handle in *hook. The device counts as healthy and empty until fpga_hook_device_status() is
+/// called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_start(
     endpoint: *const c_char,
     device: *const FpgaHookDevice,
     hook: *mut *mut FpgaHook,
 ) -> c_int {
-    // SAFETY: the same duties; NULL is allowed.
+    // SAFETY: the caller has the same duties; NULL is allowed for the token file.
     unsafe { fpga_hook_start_with_token(endpoint, std::ptr::null(), device, hook) }
 }
 
-/// The same with the token that a collector asks for which listens on the network (its --token-file): the path of a file
-/// with one line, read whenever it is shown, so that it may come late and change. Over a unix socket none is shown.
+/// Like fpga_hook_start(), for a collector that listens on the network and requires a token (its --token-file).
+/// token_file is the path of a file with one line, read at each use, so that it may appear later and change. Over a
+/// unix socket no token is sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_start_with_token(
     endpoint: *const c_char,
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn fpga_hook_start_with_token(
     })
 }
 
-/// A task has got the slot and runs; its time counts from here. tenant may be NULL.
+/// A task has got the slot and runs; its time counts from this call. tenant may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_acquire(
     hook: *const FpgaHook,
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn fpga_hook_acquire(
             return Err(Failure::invalid("hold is NULL"));
         }
         let (name, digest) = parts(bitstream)?;
-        // What would be refused at the release is refused here.
+        // Refuse here what would be refused at the release.
         Bitstream::new(name, digest)?;
         // SAFETY: a string or NULL: the caller's duty.
         let tenant = unsafe { text::optional(tenant, "tenant", MAX_TEXT) }?;
@@ -147,8 +148,8 @@ pub unsafe extern "C" fn fpga_hook_acquire(
     })
 }
 
-/// The task has released the slot: reports it with the time since it was acquired. A second release is refused with
-/// -ENOENT.
+/// The task has released the slot: reports it with the time since fpga_hook_acquire(). A second release of the same
+/// hold returns -ENOENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_release(hook: *const FpgaHook, hold: *mut FpgaHookHold) -> c_int {
     with(hook, |hook| {
@@ -161,8 +162,8 @@ pub unsafe extern "C" fn fpga_hook_release(hook: *const FpgaHook, hold: *mut Fpg
     })
 }
 
-/// The task still runs: reports its time so far, which its next progress or its release replaces. For tasks of many
-/// seconds, about once a second.
+/// The task still runs: reports its time so far, which its next progress or its release replaces. Call it about once
+/// a second for tasks of many seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_progress(hook: *const FpgaHook, hold: *const FpgaHookHold) -> c_int {
     with(hook, |hook| {
@@ -173,7 +174,8 @@ pub unsafe extern "C" fn fpga_hook_progress(hook: *const FpgaHook, hold: *const 
     })
 }
 
-/// A task has ended that held the slot for so long by a clock of yours, for example the device's. tenant may be NULL.
+/// A task has ended that held the slot for duration_ns by the caller's clock, for example the device's. tenant may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_task_ended(
     hook: *const FpgaHook,
@@ -193,8 +195,8 @@ pub unsafe extern "C" fn fpga_hook_task_ended(
     })
 }
 
-/// The slot has been loaded with the bitstream, which took so long. A task holds its slot while it is loaded for it:
-/// acquire before.
+/// The slot has been loaded with the bitstream, which took duration_ns. A task that the slot is loaded for holds it
+/// meanwhile: call fpga_hook_acquire() before the load.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_reconfigured(
     hook: *const FpgaHook,
@@ -210,8 +212,8 @@ pub unsafe extern "C" fn fpga_hook_reconfigured(
     })
 }
 
-/// What the device holds, how many tasks wait or its health has changed. The newest one wins, and is repeated to a
-/// collector that comes back.
+/// The loaded bitstreams, the number of waiting tasks, or the health of the device has changed. The newest status
+/// replaces older ones, and is sent again to a collector that comes back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_device_status(
     hook: *const FpgaHook,
@@ -228,7 +230,7 @@ pub unsafe extern "C" fn fpga_hook_device_status(
         }
         let mut loaded = Vec::with_capacity(status.loaded_count);
         for index in 0..status.loaded_count {
-            // SAFETY: an array of so many entries: the caller's duty.
+            // SAFETY: `loaded` is an array of `loaded_count` entries: the caller's duty.
             let (name, digest) = parts(unsafe { status.loaded.add(index) })?;
             let digest = digest.ok_or_else(|| Failure::invalid("a loaded bitstream has no sha256"))?;
             loaded.push(LoadedBitstream { id: Bitstream::new(name, Some(digest))?.id, digest });
@@ -239,13 +241,14 @@ pub unsafe extern "C" fn fpga_hook_device_status(
     })
 }
 
-/// Waits until the collector has acknowledged all that was reported before the call; -ETIMEDOUT if it does not in time.
+/// Waits until the collector has acknowledged everything that was reported before the call; -ETIMEDOUT after
+/// timeout_ms.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_flush(hook: *const FpgaHook, timeout_ms: u64) -> c_int {
     with(hook, |hook| hook.reporter().flush(Duration::from_millis(timeout_ms)).map_err(unsent))
 }
 
-/// What the hook has done so far.
+/// Stores the hook's counters in *stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_stats(hook: *const FpgaHook, stats: *mut FpgaHookStats) -> c_int {
     with(hook, |hook| {
@@ -267,12 +270,12 @@ pub unsafe extern "C" fn fpga_hook_stats(hook: *const FpgaHook, stats: *mut Fpga
     })
 }
 
-/// Says that the device is gone, waits at most so long for the collector to acknowledge everything (else -ETIMEDOUT),
-/// and frees the handle in either case: no other call with it may be under way or follow. NULL is allowed. In a forked
-/// child it does nothing but return -ECHILD.
+/// Reports that the device is gone, waits up to timeout_ms until the collector has acknowledged everything (else
+/// -ETIMEDOUT), and frees the handle in either case: no other call with it may be running or follow. NULL is allowed.
+/// In a forked child it only returns -ECHILD.
 ///
-/// A process may as well exit without it: what was not acknowledged is lost, and the collector takes the device for
-/// unhealthy once it has not heard of it for a while.
+/// A process may also exit without this call. Unacknowledged reports are then lost, and the collector considers the
+/// device unhealthy after some time without a report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fpga_hook_stop(hook: *mut FpgaHook, timeout_ms: u64) -> c_int {
     status(|| {
@@ -285,7 +288,7 @@ pub unsafe extern "C" fn fpga_hook_stop(hook: *mut FpgaHook, timeout_ms: u64) ->
     })
 }
 
-/// What the last failure on this thread was, in words; empty before the first. The text stays until the thread's next
+/// The text of the last failure on this thread; empty before the first. It stays valid until the thread's next
 /// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fpga_hook_last_error() -> *const c_char {

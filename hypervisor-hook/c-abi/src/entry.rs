@@ -1,13 +1,14 @@
-//! The shell around every C entry point: no panic crosses it, errors become a negative errno and a text per thread.
+//! The wrapper around every C entry point: no panic crosses it, and an error becomes a negative errno and a text per
+//! thread.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Room for the text of an error, its final NUL included.
+/// Size in bytes of the buffer for an error's text, with the final NUL.
 const MAX_TEXT: usize = 256;
 
-/// Why a call failed.
+/// The error of a call.
 #[derive(Debug)]
 pub struct Failure {
     errno: c_int,
@@ -15,23 +16,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// With one of libc's positive error numbers and what to tell people.
+    /// An error with one of libc's positive error numbers and a text for people.
     pub fn new(errno: c_int, text: impl Into<String>) -> Self {
         Self { errno, text: text.into() }
     }
 
-    /// An argument can't be.
+    /// The error of an invalid argument.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(libc::EINVAL, text)
     }
 }
 
 thread_local! {
-    // No destructor: nothing of ours runs when a thread or the process ends.
+    // No destructor, so that none of the library's code runs when a thread or the process ends.
     static LAST_ERROR: UnsafeCell<[u8; MAX_TEXT]> = const { UnsafeCell::new([0; MAX_TEXT]) };
 }
 
-/// Runs the body of an entry point.
+/// Runs the body of an entry point; returns 0 or the negative errno.
 pub fn status(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(body));
     let result = result.unwrap_or_else(|_| Err(Failure::new(libc::EIO, "a bug in libfpga_hook")));

@@ -1,4 +1,4 @@
-//! The handle: a reporter, the device that it speaks for, and the process that made it.
+//! The handle: a reporter, its device, and the process that made the handle.
 
 use crate::entry::Failure;
 use crate::fork;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 /// Reports for one device; made by fpga_hook_start().
 #[derive(Debug)]
 pub struct FpgaHook {
-    /// Which process made it; see [`fork::generation`].
+    /// The process that made the handle; see [`fork::generation`].
     generation: u64,
     reporter: Reporter,
-    /// All of the device but what changes.
+    /// The device's status, with the properties that never change.
     device: DeviceStatus,
-    /// Holds count from here.
+    /// Origin of the times in holds.
     origin: Instant,
     tasks: AtomicU64,
     used: WholeMillis,
@@ -27,7 +27,7 @@ pub struct FpgaHook {
 }
 
 impl FpgaHook {
-    /// Starts reporting for `device`, which is told at once; over TCP with the token in `token_file`.
+    /// Starts reporting for `device`, whose status is sent at once; over TCP with the token in `token_file`.
     pub fn start(endpoint: &str, token_file: Option<PathBuf>, device: DeviceStatus) -> Result<Self, Failure> {
         let endpoint: Endpoint =
             endpoint.parse().map_err(|error: hook::InvalidEndpoint| Failure::invalid(error.to_string()))?;
@@ -47,7 +47,7 @@ impl FpgaHook {
         })
     }
 
-    /// Refuses in a child of the process that made it.
+    /// Checks that this process made the handle; an error in a forked child.
     pub fn check_process(&self) -> Result<(), Failure> {
         if self.generation == fork::generation() {
             return Ok(());
@@ -58,12 +58,12 @@ impl FpgaHook {
         ))
     }
 
-    /// The reporter below.
+    /// The reporter of this handle.
     pub fn reporter(&self) -> &Reporter {
         &self.reporter
     }
 
-    /// Since the handle was made.
+    /// Time since the handle was made.
     pub fn now(&self) -> Duration {
         self.origin.elapsed()
     }
@@ -73,7 +73,7 @@ impl FpgaHook {
         self.tasks.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A task has released its slot.
+    /// Reports a task that has released its slot.
     pub fn released(&self, held: Held) {
         let took = self.now().saturating_sub(held.started);
         let duration_ms = self.used.take(took);
@@ -81,38 +81,38 @@ impl FpgaHook {
         self.report(Event { duration_ms, task, ..self.event(held.slot, held.bitstream, held.tenant) });
     }
 
-    /// A task still holds its slot.
+    /// Reports the progress of a task that still holds its slot.
     pub fn progress(&self, held: Held) {
         let duration_ms = self.now().saturating_sub(held.started).into();
         let (task, phase) = (Some(held.task), Phase::Running);
         self.report(Event { duration_ms, task, phase, ..self.event(held.slot, held.bitstream, held.tenant) });
     }
 
-    /// A task that someone else timed has ended now.
+    /// Reports a task that has ended now and took `took` by the caller's clock.
     pub fn task_ended(&self, slot: u32, bitstream: Bitstream, tenant: String, took: Duration) {
         let duration_ms = self.used.take(took);
         let task = Some(self.next_task());
         self.report(Event { duration_ms, task, ..self.event(slot, bitstream, tenant) });
     }
 
-    /// A slot has been loaded.
+    /// Reports that a slot has been loaded.
     pub fn reconfigured(&self, slot: u32, bitstream: Bitstream, took: Duration) {
         let reconfiguration_ms = self.reconfigured.take(took);
         self.report(Event { reconfiguration_ms, ..self.event(slot, bitstream, String::new()) });
     }
 
-    /// The device's status has changed.
+    /// Reports a changed status of the device.
     pub fn status(&self, loaded: Vec<fpga_core::device::LoadedBitstream>, queued: u32, health: Health) {
         self.reporter.device(DeviceStatus { loaded, queued, health, ..self.device.clone() });
     }
 
-    /// Says that the device is gone, and ends; whether all was acknowledged in time.
+    /// Reports that the device is gone, and ends the reporter; an error if not everything was acknowledged in time.
     pub fn stop(self, deadline: Duration) -> Result<(), Failure> {
         self.reporter.device_gone(&self.device.id);
         self.reporter.shutdown(deadline).map_err(unsent)
     }
 
-    /// How many slots the device has.
+    /// Number of slots of the device.
     pub fn slots(&self) -> u32 {
         self.device.slots
     }
@@ -139,17 +139,18 @@ impl FpgaHook {
     }
 }
 
-/// The time of day to within some milliseconds, which is enough for a moment, at a fifth of what the exact one costs.
+/// The time of day to within some milliseconds, which is precise enough, at a fifth of the cost of the exact time.
 fn wall_clock() -> WallTime {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for the answer. It doesn't fail for this clock; the epoch would be the collector's to clamp.
+    // SAFETY: `time` is writable. The call cannot fail for this clock; if it did, the time would be the epoch, which
+    // the collector corrects.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     let since_epoch = Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default());
     WallTime::UNIX_EPOCH + since_epoch.into()
 }
 
-/// What a deadline that passed is in C.
+/// The C error for a deadline that passed.
 pub fn unsent(unsent: hook::Unsent) -> Failure {
     Failure::new(libc::ETIMEDOUT, unsent.to_string())
 }

@@ -1,6 +1,7 @@
-//! What lies in the caller's memory between acquire and release: plain bytes, so that neither needs a lock or memory.
+//! The data in the caller's memory between acquire and release. These are plain bytes, so that neither call needs a
+//! lock or an allocation.
 //!
-//! What comes back is checked before it is used: the caller may have written anything there.
+//! The data is checked before it is used, since the caller may have overwritten it.
 
 use crate::entry::Failure;
 use crate::text::MAX_TEXT;
@@ -9,41 +10,41 @@ use std::time::Duration;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"fpgahold");
 
-/// A slot that a task holds. It is the caller's memory, filled by fpga_hook_acquire() and ended by fpga_hook_release();
-/// its content is private. It may be forgotten: an acquired slot that is never released is never reported.
+/// A slot that a task holds, in the caller's memory. fpga_hook_acquire() fills it and fpga_hook_release() ends it;
+/// its content is private. It may be dropped: a slot that is acquired but never released is never reported.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FpgaHookHold {
     private_words: [u64; 40],
 }
 
-/// What a hold says.
+/// The content of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub task: u64,
-    /// Since the handle was made, by a monotonic clock.
+    /// When the task got the slot, since the handle was made, by a monotonic clock.
     pub started: Duration,
     pub slot: u32,
     pub bitstream: Bitstream,
     pub tenant: String,
 }
 
-/// A bitstream by what the caller knows of it.
+/// A bitstream, as far as the caller identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bitstream {
     pub id: BitstreamId,
-    /// The digest where the id is a name.
+    /// The digest, if the id is a name.
     pub digest: Option<Digest>,
 }
 
 impl Bitstream {
-    /// By name, digest or both.
+    /// A bitstream by name (may be empty), by digest, or by both.
     pub fn new(name: &str, digest: Option<Digest>) -> Result<Self, Failure> {
         match (name, digest) {
             ("", None) => Err(Failure::invalid("the bitstream has neither name nor sha256")),
             ("", Some(digest)) => Ok(Self { id: BitstreamId::Digest(digest), digest: None }),
             (name, digest) => match name.parse() {
-                // Both, and the name is a digest: there is nothing to add to it.
+                // Both are given and the name is a digest: keep only the id.
                 Ok(id @ BitstreamId::Digest(_)) => Ok(Self { id, digest: None }),
                 Ok(id @ BitstreamId::Name(_)) => Ok(Self { id, digest }),
                 Err(error) => Err(Failure::invalid(error.to_string())),
@@ -52,7 +53,7 @@ impl Bitstream {
     }
 }
 
-/// The same as the words of a hold. No padding: its sizes add up to theirs.
+/// The words of a hold as fields. There is no padding: the sizes add up to that of the words.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Layout {
@@ -72,7 +73,7 @@ struct Layout {
 const _: () = assert!(size_of::<Layout>() == size_of::<FpgaHookHold>());
 
 impl FpgaHookHold {
-    /// One that says `task`, and so on; texts are at most [`MAX_TEXT`] bytes.
+    /// A hold with these values; texts are at most [`MAX_TEXT`] bytes.
     pub fn new(
         task: u64,
         started: Duration,
@@ -100,13 +101,13 @@ impl FpgaHookHold {
         Self { private_words: unsafe { std::mem::transmute::<Layout, [u64; 40]>(layout) } }
     }
 
-    /// Says nothing any more.
+    /// Marks the hold as released.
     pub const fn end(&mut self) {
-        // Without the magic number the rest isn't looked at.
+        // Without the magic number, the other words are not read.
         self.private_words[0] = 0;
     }
 
-    /// What it says, if anything.
+    /// The content of the hold; an error if it was not acquired, was released, or was overwritten.
     pub fn held(&self) -> Result<Held, Failure> {
         // SAFETY: both are plain integers without padding, of one size, and words are aligned for all of them.
         let layout = unsafe { &*(&raw const self.private_words).cast::<Layout>() };
@@ -166,7 +167,7 @@ mod tests {
             for value in [0, u64::MAX, 0x8080_8080_8080_8080] {
                 let mut hold = mk_hold();
                 hold.private_words[word] = value;
-                // A value or an error, never a panic.
+                // The result is a value or an error, never a panic.
                 let _ = hold.held();
             }
         }

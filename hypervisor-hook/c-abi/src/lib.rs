@@ -1,8 +1,8 @@
 //! `libfpga_hook.so`: the reporter for device runtimes in C (S-6), described by `include/fpga_hook.h`.
 //!
-//! Only the C boundary is here: pointer checks, errors as negative errno, and what a fork means. The queue, its thread
-//! and the way to the collector are `fpga-hook`'s. Loaded into foreign processes, it doesn't panic, print or do
-//! anything at exit, and is never unmapped.
+//! This crate has only the C boundary: pointer checks, errors as negative errno, and the handling of forks. The
+//! queue, its thread and the connection to the collector are in `fpga-hook`. The library is loaded into applications,
+//! so it doesn't panic, print or act at exit, and is never unmapped.
 
 mod api;
 mod entry;

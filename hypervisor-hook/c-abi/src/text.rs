@@ -1,12 +1,12 @@
-//! C strings of the caller: bounded, UTF-8, copied before anything else looks at them.
+//! C strings from the caller: bounded in length and checked to be UTF-8.
 
 use crate::entry::Failure;
 use std::ffi::c_char;
 
-/// Longest text of an event, in bytes.
+/// Maximum length of a text of an event, in bytes.
 pub const MAX_TEXT: usize = 128;
 
-/// The text at `pointer`, empty for NULL.
+/// The text at `pointer`, of at most `most` bytes; empty for NULL. `what` names it in errors.
 ///
 /// # Safety
 /// `pointer` is NULL or points to a string that ends with NUL.
@@ -14,23 +14,23 @@ pub unsafe fn optional<'a>(pointer: *const c_char, what: &str, most: usize) -> R
     if pointer.is_null() {
         return Ok("");
     }
-    // Not further than is taken: a missing NUL is then no endless walk.
+    // Bounded, so that a missing NUL does not make the scan endless.
     // SAFETY: a string by this function's contract, so each byte up to its NUL is readable.
     let length = unsafe { libc::strnlen(pointer, most + 1) };
     if length > most {
         return Err(Failure::new(libc::ENAMETOOLONG, format!("{what} has more than {most} bytes")));
     }
-    // SAFETY: `length` bytes were just seen to be there.
+    // SAFETY: `strnlen` has just read `length` bytes there.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) };
     std::str::from_utf8(bytes).map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
 }
 
-/// The text at `pointer`, which must not be empty.
+/// The text at `pointer`, as in [`optional`]; an error if it is NULL or empty.
 ///
 /// # Safety
 /// As for [`optional`].
 pub unsafe fn required<'a>(pointer: *const c_char, what: &str, most: usize) -> Result<&'a str, Failure> {
-    // SAFETY: by this function's contract.
+    // SAFETY: this function's contract is that of `optional`.
     match unsafe { optional(pointer, what, most) }? {
         "" => Err(Failure::invalid(format!("{what} is NULL or empty"))),
         text => Ok(text),

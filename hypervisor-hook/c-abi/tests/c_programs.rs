@@ -1,4 +1,4 @@
-//! The library in C programs, reporting to a real collector.
+//! C programs with the library that report to a real collector.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -17,7 +17,7 @@ impl Bed {
         Self::with_token("")
     }
 
-    /// With a collector that asks for that token over TCP, if there is one.
+    /// A test bed whose collector requires `token` over TCP, unless that is empty.
     fn with_token(token: &str) -> Self {
         let built = build(&["fpga-hook-c", "fpga-collector"]);
         let folder = tempfile::tempdir().unwrap();
@@ -34,12 +34,12 @@ impl Bed {
         Self { folder, collector }
     }
 
-    /// Where the library is installed.
+    /// Prefix under which the library is installed.
     fn prefix(&self) -> PathBuf {
         self.folder.path().join("usr")
     }
 
-    /// Compiles a program as the pkg-config file says, and runs it.
+    /// Compiles a program with the flags of the pkg-config file and runs it.
     fn run(&self, name: &str, arguments: &[&str]) -> Output {
         let program = self.folder.path().join(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
@@ -56,7 +56,7 @@ impl Bed {
             .unwrap()
     }
 
-    /// What `pkg-config` makes of one line of the file.
+    /// The words that `pkg-config` prints for one line of the file.
     fn pkg_config(&self, line: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.prefix().join("lib/pkgconfig/fpga_hook.pc")).unwrap();
         assert!(!text.contains('@'), "{text}");
@@ -78,7 +78,8 @@ fn assert_silent_success(output: &Output) {
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "it printed: {output:?}");
 }
 
-/// What `report` of hook.c does on a machine that may pause it, and never less; `more` is what else was reported.
+/// Asserts the usage that `report` of hook.c makes: 350 ms, or more where the machine pauses it. `more` is the time,
+/// in ms, that was reported besides.
 fn assert_reported(state: &serde_json::Value, more: u64) {
     let usage = state["usageMs"].as_u64().unwrap();
     assert!((350 + more..2000 + more).contains(&usage), "{state}");
@@ -115,7 +116,7 @@ fn a_c_program_reports_over_tcp_and_unix_sockets_and_may_exit_without_stopping()
 fn a_collector_that_asks_for_a_token_is_shown_it() {
     let bed = Bed::with_token("a-token-for-this-test");
     assert_silent_success(&bed.run("hook", &["token", &bed.collector.tcp()]));
-    // Of what was reported without the token nothing counted.
+    // Reports sent without the token did not count.
     assert_reported(&bed.collector.state(), 0);
 }
 

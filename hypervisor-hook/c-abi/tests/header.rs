@@ -1,4 +1,4 @@
-//! The committed header is what cbindgen makes of the source, and the pkg-config file has its placeholders.
+//! The committed header equals cbindgen's output for the source, and the pkg-config file has its placeholders.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which bitstream a program is: by the digest of its bytes, and by the name that the environment gives it.
+//! The bitstream of each program: identified by the digest of its bytes, with the name that the environment gives it.
 
 use fpga_core::bitstream::{BitstreamId, Digest};
 use sha2::{Digest as _, Sha256};
@@ -6,23 +6,23 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What work is called of which no bitstream is known. No accelerator has that name: they come from files.
+/// Name for work whose bitstream is unknown. No accelerator has this name, since those come from files.
 const SOURCE_NAME: &str = "kube-fpga/source";
 
-/// Programs that are remembered at once. Far more than an application makes; beyond it all are forgotten, and known
-/// again when they are made again.
+/// Maximum number of programs in memory, far more than applications create. When it is reached, all are forgotten,
+/// and each is known again when it is created again.
 const MAX_PROGRAMS: usize = 4096;
 
 /// A bitstream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bitstream {
-    /// Its name, or its digest where it has none.
+    /// The name, or the digest if there is no name.
     pub id: BitstreamId,
-    /// Its digest, if it is known.
+    /// The digest, if it is known.
     pub digest: Option<Digest>,
 }
 
-/// What the programs of the application are.
+/// The bitstreams of the application's programs.
 #[derive(Debug)]
 pub struct Bitstreams {
     names: BTreeMap<Digest, String>,
@@ -33,50 +33,50 @@ pub struct Bitstreams {
 #[derive(Debug)]
 struct Inner {
     programs: HashMap<usize, Program>,
-    /// The one that was used last; transfers count for it.
+    /// The bitstream that was used last; transfers count for it.
     last: Arc<Bitstream>,
 }
 
 #[derive(Debug, Clone)]
 enum Program {
-    /// Of this source, not built yet.
+    /// A program of this source that is not built yet.
     Source(Digest),
-    /// This bitstream, built from the source if it came as one.
+    /// A program of this bitstream; `source` is set if it was built from one.
     Is { bitstream: Arc<Bitstream>, source: Option<Digest> },
 }
 
 impl Bitstreams {
-    /// With these names.
+    /// An empty collection, with the names of bitstreams.
     pub fn new(names: BTreeMap<Digest, String>) -> Self {
         let unknown = Arc::new(Bitstream { id: BitstreamId::Name(SOURCE_NAME.to_owned()), digest: None });
         let inner = Inner { programs: HashMap::new(), last: Arc::clone(&unknown) };
         Self { names, unknown, inner: Mutex::new(inner) }
     }
 
-    /// The bitstream of these bytes.
+    /// The bitstream with this digest.
     pub fn identify(&self, digest: Digest) -> Arc<Bitstream> {
         let name = self.names.get(&digest).cloned().map(BitstreamId::Name);
         Arc::new(Bitstream { id: name.unwrap_or(BitstreamId::Digest(digest)), digest: Some(digest) })
     }
 
-    /// A program was made of this bitstream.
+    /// Records a program that was created from this bitstream.
     pub fn made_of(&self, program: *mut c_void, bitstream: &Arc<Bitstream>) {
         let mut inner = self.lock();
         inner.last = Arc::clone(bitstream);
         inner.insert(program, Program::Is { bitstream: Arc::clone(bitstream), source: None });
     }
 
-    /// A program was made of this source.
+    /// Records a program that was created from this source.
     pub fn made_of_source(&self, program: *mut c_void, source: Digest) {
         self.lock().insert(program, Program::Source(source));
     }
 
-    /// A program was made of something else.
+    /// Records a program of unknown origin.
     pub fn made_otherwise(&self, program: *mut c_void) {
         self.lock().programs.remove(&(program as usize));
     }
 
-    /// A program was built with these options; its bitstream if it is of source.
+    /// Records that a program was built with these options; returns its bitstream if it was created from source.
     pub fn built(&self, program: *mut c_void, options: &[u8]) -> Option<Arc<Bitstream>> {
         let source = match self.lock().programs.get(&(program as usize))? {
             Program::Source(source) => *source,
@@ -88,7 +88,7 @@ impl Bitstreams {
         Some(bitstream)
     }
 
-    /// The bitstream of a kernel's program, which is the last that was used from now on.
+    /// The bitstream of a kernel's program; it becomes the last used one.
     pub fn used(&self, program: *mut c_void) -> Arc<Bitstream> {
         let mut inner = self.lock();
         let used = match inner.programs.get(&(program as usize)) {
@@ -119,7 +119,7 @@ impl Inner {
     }
 }
 
-/// The digest of `parts`, one after the other.
+/// The SHA-256 digest of all `parts` in order.
 pub fn digest_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     let mut hasher = Sha256::new();
     for part in parts {

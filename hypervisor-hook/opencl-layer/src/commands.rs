@@ -1,4 +1,4 @@
-//! Commands that keep a device busy: each gets an event, the application's or one of ours, which is watched.
+//! Commands that keep a device busy. Each gets an event, the application's or the layer's own, which is watched.
 
 use crate::bitstreams::Bitstream;
 use crate::cl;
@@ -10,9 +10,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Passes a call on with an event to watch: the application's if it wants one, else ours.
+/// Passes a call on with an event to watch: the application's if it wants one, otherwise the layer's own.
 ///
-/// `call` gets the place for the event and says whether the command was enqueued.
+/// `call` gets the pointer for the event; it returns its result and whether the command was enqueued.
 fn watched<R>(
     queue: cl::cl_command_queue,
     event: *mut cl::cl_event,
@@ -28,10 +28,10 @@ fn watched<R>(
     let enqueued = Instant::now();
     let (result, is_enqueued) = call(place);
     if is_enqueued {
-        // SAFETY: the call has written the event there.
+        // SAFETY: the command was enqueued, so the call has written its event there.
         let event = unsafe { *place };
         if !event.is_null() {
-            // SAFETY: the event is fresh, and its queue lives as long.
+            // SAFETY: the event is fresh, and its queue lives as long as the event.
             guard(|layer| unsafe { watch(layer, queue, event, what(layer), enqueued, reference) });
         }
     }
@@ -42,7 +42,7 @@ fn transfer(layer: &Layer) -> (Kind, Arc<Bitstream>) {
     (Kind::Transfer, layer.bitstreams.last())
 }
 
-/// A command that runs `kernel`.
+/// The kind and the bitstream of a command that runs `kernel`.
 ///
 /// # Safety
 /// `kernel` is live.
@@ -50,14 +50,15 @@ unsafe fn running(layer: &Layer, kernel: cl::cl_kernel) -> (Kind, Arc<Bitstream>
     let mut program: cl::cl_program = std::ptr::null_mut();
     if let Some(info) = target().clGetKernelInfo {
         let room = (&raw mut program).cast();
-        // What can't be asked stays null, of which nothing is known.
+        // If the query fails, the program stays null, which counts as unknown.
         // SAFETY: the kernel is live by this function's contract, and there is room for the value.
         unsafe { info(kernel, cl::CL_KERNEL_PROGRAM, size_of_val(&program), room, std::ptr::null_mut()) };
     }
     (Kind::Kernel, layer.bitstreams.used(program))
 }
 
-/// Defines the functions `name(queue, …, events to wait for, event)`, each with what it does.
+/// Defines the functions `name(queue, …, events to wait for, event)`, each with the kind and the bitstream of its
+/// command.
 macro_rules! commands {
     ($($name:ident($($arg:ident: $type:ty),*) = |$layer:ident| $what:expr;)*) => {
         $(
@@ -72,14 +73,14 @@ macro_rules! commands {
             ) -> cl::cl_int {
                 let Some(call) = target().$name else { return cl::CL_INVALID_OPERATION };
                 watched(queue, event, |$layer| $what, |event| {
-                    // SAFETY: the application's arguments, as they came, but for the place of the event.
+                    // SAFETY: the application's arguments, unchanged except for where the event goes.
                     let code = unsafe { call(queue, $($arg,)* wait_count, wait_list, event) };
                     (code, code == cl::CL_SUCCESS)
                 })
             }
         )*
 
-        /// Puts what is here into `table`.
+        /// Puts this module's functions into `table`.
         pub fn insert(table: &mut cl::cl_icd_dispatch) {
             replace!(table: $($name)* clEnqueueMapBuffer clEnqueueMapImage);
         }
@@ -129,7 +130,7 @@ unsafe extern "C" fn clEnqueueMapBuffer(
 ) -> *mut c_void {
     let Some(call) = target().clEnqueueMapBuffer else { return std::ptr::null_mut() };
     watched(queue, event, transfer, |event| {
-        // SAFETY: the application's arguments, as they came, but for the place of the event.
+        // SAFETY: the application's arguments, unchanged except for where the event goes.
         let pointer = unsafe {
             call(queue, buffer, blocking, flags, offset, size, wait_count, wait_list, event, errcode_ret)
         };
@@ -155,7 +156,7 @@ unsafe extern "C" fn clEnqueueMapImage(
 ) -> *mut c_void {
     let Some(call) = target().clEnqueueMapImage else { return std::ptr::null_mut() };
     watched(queue, event, transfer, |event| {
-        // SAFETY: the application's arguments, as they came, but for the place of the event.
+        // SAFETY: the application's arguments, unchanged except for where the event goes.
         let pointer = unsafe {
             call(
                 queue,

@@ -1,4 +1,4 @@
-//! What the environment says: where to report and as which device.
+//! The configuration from the environment: the collector's address and the device.
 
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::{DeviceStatus, Health};
@@ -6,7 +6,7 @@ use fpga_hook::Endpoint;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Most slots that a collector takes.
+/// Maximum number of slots that a collector accepts.
 const MAX_SLOTS: u32 = 4096;
 
 /// The layer's configuration.
@@ -14,52 +14,52 @@ const MAX_SLOTS: u32 = 4096;
 pub struct Config {
     /// `FPGA_COLLECTOR`.
     pub endpoint: Endpoint,
-    /// `FPGA_COLLECTOR_TOKEN_FILE`: what a collector asks for that listens on the network.
+    /// `FPGA_COLLECTOR_TOKEN_FILE`: file with the token that a collector on the network requires.
     pub token_file: Option<PathBuf>,
     /// `FPGA_DEVICE_ID`, by default `fpga0`; `FPGA_DEVICE_BOARD`, `FPGA_DEVICE_SHELL`, `FPGA_DEVICE_SLOTS`.
     pub device: DeviceStatus,
-    /// Whether the collector is told of the device; it is if `FPGA_DEVICE_VENDOR` is set.
+    /// Whether the device is reported to the collector; it is if `FPGA_DEVICE_VENDOR` is set.
     pub announce: Announce,
     /// `FPGA_BITSTREAM_NAMES`: `NAME=sha256:HEX`, separated by commas.
     pub names: BTreeMap<Digest, String>,
     /// `FPGA_SOURCE_AS_BITSTREAM=1`: building a source counts as a reconfiguration.
     pub sources: Sources,
-    /// `FPGA_ADD_PROFILING=0`: queues stay as the application makes them, and host time is measured.
+    /// `FPGA_ADD_PROFILING=0`: queues stay as the application creates them, and host time is measured.
     pub profiling: Profiling,
 }
 
-/// Whether the collector is told of the device.
+/// Whether the device is reported to the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announce {
-    /// It is, as long as the application runs.
+    /// The device is reported while the application runs.
     Device,
-    /// It isn't: the node's labels say what the node has.
+    /// The device is not reported: the node's labels describe it.
     Nothing,
 }
 
-/// What building a source is.
+/// What building a program from source counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sources {
-    /// A reconfiguration, as where a board is emulated.
+    /// A reconfiguration, as for an emulated board.
     AsBitstreams,
-    /// Compiling.
+    /// Compilation, which is not reported.
     AsSources,
 }
 
-/// Whether queues get device timestamps that the application didn't ask for.
+/// Whether queues get device timestamps that the application did not ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profiling {
-    /// They do, and the application doesn't see it.
+    /// Queues get the profiling property, hidden from the application.
     Add,
-    /// They stay as they are.
+    /// Queues are not changed.
     Leave,
 }
 
 impl Config {
-    /// Reads the variables that `variable` gives; nothing without `FPGA_COLLECTOR`.
+    /// Reads the variables through `variable`; `None` without `FPGA_COLLECTOR`.
     ///
     /// # Errors
-    /// Which variable can't be, and what to write.
+    /// The variable that is not valid, and what to write.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let Some(endpoint) = set("FPGA_COLLECTOR") else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! Contexts: when the application gives the last one back, what it did should arrive before it exits.
+//! Contexts. When the application releases the last reference to one, the layer waits for reports, since the
+//! application may exit next.
 
 use crate::cl;
 use crate::state::guard;
@@ -7,7 +8,7 @@ use std::ffi::{c_char, c_void};
 
 type Notify = Option<unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void)>;
 
-/// Puts what is here into `table`.
+/// Puts this module's functions into `table`.
 pub fn insert(table: &mut cl::cl_icd_dispatch) {
     replace!(table: clCreateContext clCreateContextFromType clRetainContext clReleaseContext);
 }
@@ -29,7 +30,7 @@ unsafe extern "C" fn clCreateContext(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_context {
     let Some(call) = target().clCreateContext else { return std::ptr::null_mut() };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     created(unsafe { call(properties, num_devices, devices, notify, data, errcode_ret) })
 }
 
@@ -42,14 +43,14 @@ unsafe extern "C" fn clCreateContextFromType(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_context {
     let Some(call) = target().clCreateContextFromType else { return std::ptr::null_mut() };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     created(unsafe { call(properties, device_type, notify, data, errcode_ret) })
 }
 
 #[allow(non_snake_case, reason = "the standard's names")]
 unsafe extern "C" fn clRetainContext(context: cl::cl_context) -> cl::cl_int {
     let Some(call) = target().clRetainContext else { return cl::CL_INVALID_OPERATION };
-    // SAFETY: the application's argument, as it came.
+    // SAFETY: the application's argument, passed on unchanged.
     let code = unsafe { call(context) };
     if code == cl::CL_SUCCESS {
         guard(|layer| layer.contexts.retained(context));
@@ -65,6 +66,6 @@ unsafe extern "C" fn clReleaseContext(context: cl::cl_context) -> cl::cl_int {
             layer.settle();
         }
     });
-    // SAFETY: the application's argument, as it came.
+    // SAFETY: the application's argument, passed on unchanged.
     unsafe { call(context) }
 }

@@ -1,4 +1,4 @@
-//! The two functions that a loader looks for.
+//! The two functions that a loader looks up.
 
 use crate::cl;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::panic::catch_unwind;
 
-/// Room for an answer of a `clGet…Info` function.
+/// The caller's buffer for the answer of a `clGet…Info` function.
 #[derive(Clone, Copy)]
 pub struct Room {
     pub size: usize,
@@ -18,7 +18,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Answers with `bytes` as the standard says: what was not asked for may be NULL, what does not fit is an error.
+    /// Answers with `bytes` as the standard requires: pointers may be NULL, and too small a buffer is an error.
     ///
     /// # Safety
     /// Each pointer is NULL or writable, `value` for `size` bytes.
@@ -27,7 +27,7 @@ impl Room {
             if self.size < bytes.len() {
                 return cl::CL_INVALID_VALUE;
             }
-            // SAFETY: room for `size` bytes by this function's contract.
+            // SAFETY: `value` is writable for `size` bytes by this function's contract, and `bytes` is not longer.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.value.cast::<u8>(), bytes.len()) };
         }
         if !self.size_ret.is_null() {
@@ -38,10 +38,10 @@ impl Room {
     }
 }
 
-/// Says what the layer is.
+/// Describes the layer to the loader.
 ///
 /// # Safety
-/// As the loader's contract has it: pointers are NULL or writable.
+/// Each pointer is NULL or writable, as the loader guarantees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clGetLayerInfo(
     param_name: cl::cl_layer_info,
@@ -59,10 +59,10 @@ pub unsafe extern "C" fn clGetLayerInfo(
     }
 }
 
-/// Gives the loader our table in exchange for its own.
+/// Gives the loader the layer's table in exchange for the loader's own.
 ///
 /// # Safety
-/// As the loader's contract has it: the table has `num_entries` functions, the other pointers are writable.
+/// The table has `num_entries` functions and the other pointers are writable, as the loader guarantees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clInitLayer(
     num_entries: cl::cl_uint,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn clInitLayer(
     // SAFETY: the loader's table.
     let table = unsafe { layered(target_dispatch, num_entries as usize, watching) };
     let entries = num_entries.min(u32::try_from(ENTRIES).unwrap_or_default());
-    // SAFETY: not null, so writable.
+    // SAFETY: neither is null, so both are writable.
     unsafe {
         num_entries_ret.write(entries);
         layer_dispatch_ret.write(table);
@@ -104,11 +104,11 @@ fn watching() -> Watching {
     }
 }
 
-/// Appends a line to the file that `FPGA_LAYER_LOG` names: the application's own streams are not ours to write on.
+/// Appends a line to the file that `FPGA_LAYER_LOG` names. The application's own output streams are not used.
 fn log(line: &str) {
     let Some(path) = std::env::var_os("FPGA_LAYER_LOG") else { return };
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
-        // Nobody is there to be told of a full disk.
+        // An error, such as a full disk, cannot be reported anywhere.
         let _ = writeln!(file, "libfpga_opencl_layer[{}] {line}", std::process::id());
     }
 }

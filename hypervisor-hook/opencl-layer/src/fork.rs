@@ -1,8 +1,8 @@
 //! State that a forked child does not share with its parent.
 //!
-//! After fork() the child has one thread: the reporter is gone, and locks that others held stay locked. So the state of
-//! a [`PerProcess`] is abandoned in the child, which makes one of its own on first use. Nothing is freed: it is the
-//! parent's copy-on-write memory.
+//! After fork() the child has one thread: the reporter's thread is gone, and locks that other threads held stay
+//! locked. So the child abandons the state of a [`PerProcess`] and makes its own at first use. Nothing is freed: the
+//! old state is the parent's copy-on-write memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -15,9 +15,9 @@ extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Which process in a line of forks this is.
+/// Number of forks between the first process and this one.
 fn generation() -> u64 {
-    // Not a Once: a child forked while another thread runs it would wait forever.
+    // Not a Once: if another thread were inside it during a fork, the child would wait for ever.
     if !REGISTERED.load(Ordering::Relaxed) && !REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the handler is a function of this library, which is never unloaded (-z nodelete).
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
@@ -25,7 +25,7 @@ fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A value that each process has of its own, made on first use.
+/// A value of which each process has its own, made at first use.
 pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Owned<T>>,
     make: fn() -> T,
@@ -37,7 +37,7 @@ struct Owned<T> {
 }
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// Nothing yet. Threads that meet at the first use may all make one; one is kept.
+    /// An empty cell. If several threads use it first, each may call `make`, and one value is kept.
     pub const fn new(make: fn() -> T) -> Self {
         Self { current: AtomicPtr::new(ptr::null_mut()), make }
     }
@@ -54,7 +54,7 @@ impl<T: Send + Sync> PerProcess<T> {
             }
             let fresh = Box::into_raw(Box::new(Owned { generation, value: (self.make)() }));
             if self.current.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                // SAFETY: another thread won; nobody has seen this box.
+                // SAFETY: another thread has stored its value first, so no other thread has seen this box.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }

@@ -1,12 +1,12 @@
-//! What is known of an object of the application, for as long as the application holds it.
+//! What the layer knows of an object, for as long as the application holds it.
 //!
-//! Only the application's own references count, as it takes and gives them through the layer.
+//! Only the application's own references count, which it takes and gives back through the layer.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Objects of one kind.
+/// The known objects of one kind.
 #[derive(Debug)]
 pub struct Handles<T> {
     known: Mutex<HashMap<usize, Known<T>>>,
@@ -25,25 +25,25 @@ impl<T> Default for Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// A new object; whatever had the address before is gone.
+    /// Adds a new object, which replaces an earlier one with this address.
     pub fn created(&self, handle: *mut c_void, value: T) {
         self.lock().insert(handle as usize, Known { references: 1, value });
     }
 
-    /// A new object of which nothing is to be known.
+    /// Removes the object with this address.
     pub fn forget(&self, handle: *mut c_void) {
         self.lock().remove(&(handle as usize));
     }
 
-    /// The application took a reference.
+    /// Counts a reference that the application took.
     pub fn retained(&self, handle: *mut c_void) {
         if let Some(known) = self.lock().get_mut(&(handle as usize)) {
             known.references += 1;
         }
     }
 
-    /// The application gives a reference back; says whether it was the last. Call it before the object can be gone: its
-    /// address may be another's right after.
+    /// Counts a reference that the application gives back; returns whether it was the last. Call it before the
+    /// runtime releases the object, since another object may get the address right after.
     pub fn released(&self, handle: *mut c_void) -> bool {
         let mut all = self.lock();
         let Some(known) = all.get_mut(&(handle as usize)) else { return false };
@@ -55,7 +55,7 @@ impl<T> Handles<T> {
         last
     }
 
-    /// What `read` makes of what is known.
+    /// The result of `read` on the object's value; `None` for an unknown object.
     pub fn with<R>(&self, handle: *mut c_void, read: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.lock().get_mut(&(handle as usize)).map(|known| read(&mut known.value))
     }

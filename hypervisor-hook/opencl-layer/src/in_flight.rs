@@ -1,4 +1,4 @@
-//! The commands that the application has enqueued and that have not ended: for progress, and to wait for them.
+//! The commands that the application has enqueued and that have not ended, for progress reports and for waiting.
 
 use fpga_hook::WholeMillis;
 use std::collections::HashMap;
@@ -8,42 +8,42 @@ use std::time::{Duration, Instant};
 
 use crate::bitstreams::Bitstream;
 
-/// Commands that are remembered at once; more are timed all the same, without progress.
+/// Maximum number of commands in memory; further ones are timed as well, but without progress.
 const MAX_COMMANDS: usize = 65_536;
 
 /// A command of the application.
 #[derive(Debug)]
 pub struct Command {
-    /// Its number in events.
+    /// The task number in events.
     pub task: u64,
     pub kind: Kind,
     pub bitstream: Arc<Bitstream>,
     pub enqueued: Instant,
-    /// When the runtime said that it runs.
+    /// When the runtime reported that the command runs.
     pub running: OnceLock<Instant>,
-    /// Whose the reference to its event is.
+    /// The owner of the reference to the event.
     pub reference: Reference,
 }
 
-/// What a command does with the device.
+/// The work of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It runs a kernel.
+    /// The command runs a kernel.
     Kernel,
-    /// It moves data.
+    /// The command moves data.
     Transfer,
 }
 
-/// Who asked for an event.
+/// The owner of a reference to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
-    /// The application; the reference is its.
+    /// The application, which asked for the event.
     Application,
-    /// The layer, which gives it back.
+    /// The layer, which must release the event.
     Layer,
 }
 
-/// The commands.
+/// The commands that have not ended or have not been reported.
 #[derive(Debug)]
 pub struct InFlight {
     inner: Mutex<Inner>,
@@ -52,7 +52,7 @@ pub struct InFlight {
     origin: Instant,
     /// When a command last ended, in nanoseconds since the origin.
     last_end: AtomicU64,
-    /// Carries what is shorter than a millisecond.
+    /// Converts busy time to whole milliseconds and carries the remainders.
     pub used: WholeMillis,
 }
 
@@ -78,7 +78,7 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// A command begins.
+    /// Adds a command that was just enqueued.
     pub fn begin(
         &self,
         kind: Kind,
@@ -97,12 +97,12 @@ impl InFlight {
         command
     }
 
-    /// A command has ended: there is no more progress of it.
+    /// Removes a command that has ended, so that no progress of it is reported.
     pub fn ended(&self, command: &Command) {
         self.lock().running.remove(&command.task);
     }
 
-    /// The end of a command is reported, or never will be.
+    /// Counts a command whose end has been reported, or never will be.
     pub fn reported(&self) {
         let mut inner = self.lock();
         inner.unreported = inner.unreported.saturating_sub(1);
@@ -111,16 +111,16 @@ impl InFlight {
         }
     }
 
-    /// When, at the latest, a command that ended just now began to run by the host's clock.
+    /// The moment at which a command that ended at `now` began to run, by the host's clock.
     pub fn began(&self, command: &Command, now: Instant) -> Instant {
         let end = u64::try_from((now - self.origin).as_nanos()).unwrap_or(u64::MAX);
         let before = self.origin + Duration::from_nanos(self.last_end.fetch_max(end, Ordering::Relaxed));
-        // Who never said when it ran: not before it was enqueued, nor before the one before it ended.
+        // Without a report that it ran: not before the command was enqueued, nor before the previous command ended.
         command.running.get().copied().unwrap_or_else(|| command.enqueued.max(before)).min(now)
     }
 
-    /// Tells of the kernels that have run for at least so long, each before it can end: progress after the end would count
-    /// twice.
+    /// Calls `tell` for each kernel that has run for at least `least`. The lock is held, so that no kernel counts as
+    /// ended before its call: progress after the end would count twice.
     pub fn progress(&self, least: Duration, mut tell: impl FnMut(&Command, Duration)) {
         let inner = self.lock();
         for command in inner.running.values().filter(|command| command.kind == Kind::Kernel) {
@@ -132,7 +132,7 @@ impl InFlight {
         }
     }
 
-    /// Waits until everything that was enqueued is reported, but not for long.
+    /// Waits until everything that was enqueued is reported, at most for `timeout`.
     pub fn wait_for_none(&self, timeout: Duration) {
         let waited = self.none.wait_timeout_while(self.lock(), timeout, |inner| inner.unreported > 0);
         drop(waited);

@@ -1,9 +1,10 @@
-//! `libfpga_opencl_layer.so`: an OpenCL layer (`OPENCL_LAYERS`) that times what a *native* application does on a board and
-//! reports it (S-5, S-6). The node is then under the scheduler with no change to the application or its runtime.
+//! `libfpga_opencl_layer.so`: an OpenCL layer (`OPENCL_LAYERS`) that times what a *native* application does on a
+//! board and reports it (S-5, S-6). So the scheduler knows the node's usage without any change to the application or
+//! its runtime.
 //!
-//! Kernels, transfers and bitstreams are seen on their way through the loader; everything is passed on as it came. The
-//! application gets the results, error codes, properties and reference counts that it would get without the layer.
-//! Without `FPGA_COLLECTOR` in the environment nothing is even looked at.
+//! The layer sees kernels, transfers and bitstreams on their way through the loader and passes every call on. The
+//! application gets the same results, error codes, properties and reference counts as without the layer. Without
+//! `FPGA_COLLECTOR` in the environment the layer watches nothing.
 
 mod bitstreams;
 mod cl;

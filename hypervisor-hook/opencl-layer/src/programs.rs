@@ -1,4 +1,4 @@
-//! Programs: a binary is a bitstream, and making a program of it loads the board.
+//! Programs. A binary is a bitstream, and creating a program from it loads the board.
 
 use crate::bitstreams::digest_of;
 use crate::cl;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 type Notify = Option<unsafe extern "C" fn(cl::cl_program, *mut c_void)>;
 
-/// Puts what is here into `table`.
+/// Puts this module's functions into `table`.
 pub fn insert(table: &mut cl::cl_icd_dispatch) {
     replace!(table:
         clCreateProgramWithSource clCreateProgramWithBinary clCreateProgramWithIL
@@ -31,7 +31,7 @@ unsafe extern "C" fn clCreateProgramWithBinary(
 ) -> cl::cl_program {
     let Some(call) = target().clCreateProgramWithBinary else { return std::ptr::null_mut() };
     let begin = Instant::now();
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     let program =
         unsafe { call(context, num_devices, device_list, lengths, binaries, binary_status, errcode_ret) };
     let took = begin.elapsed();
@@ -81,7 +81,7 @@ unsafe extern "C" fn clCreateProgramWithSource(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_program {
     let Some(call) = target().clCreateProgramWithSource else { return std::ptr::null_mut() };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     let program = unsafe { call(context, count, strings, lengths, errcode_ret) };
     if !program.is_null() {
         guard(|layer| {
@@ -94,8 +94,8 @@ unsafe extern "C" fn clCreateProgramWithSource(
 }
 
 /// # Safety
-/// As the standard says of clCreateProgramWithSource: `count` strings, each of its length, or NUL-terminated where that is
-/// 0 or `lengths` is NULL.
+/// As the standard requires for clCreateProgramWithSource: `count` strings, each with its length, or NUL-terminated
+/// where the length is 0 or `lengths` is NULL.
 unsafe fn source_digest(count: cl::cl_uint, strings: *mut *const c_char, lengths: *const usize) -> Digest {
     let parts = (0..count as usize).filter_map(|index| {
         // SAFETY: by this function's contract.
@@ -128,15 +128,15 @@ unsafe extern "C" fn clBuildProgram(
 ) -> cl::cl_int {
     let Some(call) = target().clBuildProgram else { return cl::CL_INVALID_OPERATION };
     let begin = Instant::now();
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     let code = unsafe { call(program, num_devices, device_list, options, notify, data) };
     let took = begin.elapsed();
     if code == cl::CL_SUCCESS {
         guard(|layer| {
-            // SAFETY: the runtime took it: NULL or a string.
+            // SAFETY: the runtime accepted the options, so they are NULL or a string.
             let options = if options.is_null() { b"" } else { unsafe { CStr::from_ptr(options) }.to_bytes() };
             let built = layer.bitstreams.built(program, options);
-            // With a callback the build goes on behind this call, for nobody knows how long.
+            // With a callback the build goes on after this call returns, so its duration is unknown.
             if let Some(bitstream) = built
                 && layer.sources == Sources::AsBitstreams
                 && notify.is_none()
@@ -156,7 +156,7 @@ unsafe extern "C" fn clCreateProgramWithIL(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_program {
     let Some(call) = target().clCreateProgramWithIL else { return std::ptr::null_mut() };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     made_otherwise(unsafe { call(context, il, length, errcode_ret) })
 }
 
@@ -169,7 +169,7 @@ unsafe extern "C" fn clCreateProgramWithBuiltInKernels(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_program {
     let Some(call) = target().clCreateProgramWithBuiltInKernels else { return std::ptr::null_mut() };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     made_otherwise(unsafe { call(context, num_devices, device_list, names, errcode_ret) })
 }
 
@@ -187,13 +187,13 @@ unsafe extern "C" fn clLinkProgram(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_program {
     let Some(call) = target().clLinkProgram else { return std::ptr::null_mut() };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     made_otherwise(unsafe {
         call(context, num_devices, device_list, options, count, programs, notify, data, errcode_ret)
     })
 }
 
-/// Whatever had the address before is gone, and of this one nothing is known.
+/// Removes what is known of an earlier program with this address; nothing is known of the new one.
 fn made_otherwise(program: cl::cl_program) -> cl::cl_program {
     if !program.is_null() {
         guard(|layer| layer.bitstreams.made_otherwise(program));

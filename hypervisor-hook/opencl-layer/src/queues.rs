@@ -1,4 +1,4 @@
-//! Queues: they get the profiling property, for device timestamps, and the application doesn't see that they have it.
+//! Queues get the profiling property, for device timestamps. The layer hides the property from the application.
 
 use crate::cl;
 use crate::config::Profiling;
@@ -7,17 +7,17 @@ use crate::state::guard;
 use crate::table::{replace, target};
 use std::ffi::c_void;
 
-/// Longest list of properties that is read; no standard list is near it.
+/// Maximum length of a property list that is read; standard lists are far shorter.
 const MAX_PROPERTIES: usize = 64;
 
-/// What the application asked for, where a queue got the profiling property from us.
+/// The application's own properties of a queue to which the layer added the profiling property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hidden {
-    /// What CL_QUEUE_PROPERTIES_ARRAY gives: the application's list with its final 0, or nothing.
+    /// The answer to CL_QUEUE_PROPERTIES_ARRAY: the application's list with its final 0, or an empty list.
     list: Vec<cl::cl_queue_properties>,
 }
 
-/// Puts what is here into `table`.
+/// Puts this module's functions into `table`.
 pub fn insert(table: &mut cl::cl_icd_dispatch) {
     replace!(table:
         clCreateCommandQueue clCreateCommandQueueWithProperties clRetainCommandQueue clReleaseCommandQueue
@@ -25,7 +25,7 @@ pub fn insert(table: &mut cl::cl_icd_dispatch) {
     );
 }
 
-/// Makes a queue with the profiling property, or as the application wants it where that fails.
+/// Creates a queue with the profiling property, or, if that fails, as the application wants it.
 fn create(
     with_profiling: impl FnOnce(*mut cl::cl_int) -> cl::cl_command_queue,
     as_it_came: impl FnOnce() -> cl::cl_command_queue,
@@ -39,7 +39,7 @@ fn create(
         if !queue.is_null() {
             guard(|layer| layer.queues.created(queue, hidden));
             if !errcode_ret.is_null() {
-                // SAFETY: writable, as the standard asks of the application.
+                // SAFETY: writable, as the standard requires of the application.
                 unsafe { errcode_ret.write(code) };
             }
             return queue;
@@ -62,9 +62,9 @@ unsafe extern "C" fn clCreateCommandQueue(
     let Some(call) = target().clCreateCommandQueue else { return std::ptr::null_mut() };
     let hidden = (properties & cl::CL_QUEUE_PROFILING_ENABLE == 0).then(|| Hidden { list: Vec::new() });
     create(
-        // SAFETY: the application's arguments, but for one more property and where the code goes.
+        // SAFETY: the application's arguments, except for one more property and where the code goes.
         |code| unsafe { call(context, device, properties | cl::CL_QUEUE_PROFILING_ENABLE, code) },
-        // SAFETY: the application's arguments, as they came.
+        // SAFETY: the application's arguments, passed on unchanged.
         || unsafe { call(context, device, properties, errcode_ret) },
         errcode_ret,
         hidden,
@@ -79,22 +79,23 @@ unsafe extern "C" fn clCreateCommandQueueWithProperties(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_command_queue {
     let Some(call) = target().clCreateCommandQueueWithProperties else { return std::ptr::null_mut() };
-    // SAFETY: NULL or a list that ends with 0, as the standard asks of the application.
+    // SAFETY: NULL or a list that ends with 0, as the standard requires of the application.
     let list = unsafe { read_list(properties) };
     let with = list.as_deref().and_then(with_profiling);
     let hidden = list.filter(|_| with.is_some()).map(|list| Hidden { list });
     let with = with.unwrap_or_default();
     create(
-        // SAFETY: the application's arguments, but for one more property and where the code goes.
+        // SAFETY: the application's arguments, except for the list, which is ours and ends with 0, and where the code
+        // goes.
         |code| unsafe { call(context, device, with.as_ptr(), code) },
-        // SAFETY: the application's arguments, as they came.
+        // SAFETY: the application's arguments, passed on unchanged.
         || unsafe { call(context, device, properties, errcode_ret) },
         errcode_ret,
         hidden,
     )
 }
 
-/// The list with its final 0; empty for NULL, nothing for one that is too long.
+/// The list with its final 0; empty for NULL, `None` for one that is too long.
 ///
 /// # Safety
 /// NULL or a list of pairs that ends with 0.
@@ -104,7 +105,7 @@ unsafe fn read_list(properties: *const cl::cl_queue_properties) -> Option<Vec<cl
         return Some(list);
     }
     while list.len() < MAX_PROPERTIES {
-        // SAFETY: not beyond the final 0.
+        // SAFETY: the final 0 has not been read yet, so there is another element.
         let name = unsafe { *properties.add(list.len()) };
         list.push(name);
         if name == 0 {
@@ -116,7 +117,7 @@ unsafe fn read_list(properties: *const cl::cl_queue_properties) -> Option<Vec<cl
     None
 }
 
-/// The list with the profiling property; nothing if it has it already, or is that of a queue on the device.
+/// The list with the profiling property; `None` if the list has it already or is that of a queue on the device.
 fn with_profiling(list: &[cl::cl_queue_properties]) -> Option<Vec<cl::cl_queue_properties>> {
     let key = cl::cl_queue_properties::from(cl::CL_QUEUE_PROPERTIES);
     let enable = cl::CL_QUEUE_PROFILING_ENABLE as cl::cl_queue_properties;
@@ -134,7 +135,7 @@ fn with_profiling(list: &[cl::cl_queue_properties]) -> Option<Vec<cl::cl_queue_p
 #[allow(non_snake_case, reason = "the standard's names")]
 unsafe extern "C" fn clRetainCommandQueue(queue: cl::cl_command_queue) -> cl::cl_int {
     let Some(call) = target().clRetainCommandQueue else { return cl::CL_INVALID_OPERATION };
-    // SAFETY: the application's argument, as it came.
+    // SAFETY: the application's argument, passed on unchanged.
     let code = unsafe { call(queue) };
     if code == cl::CL_SUCCESS {
         guard(|layer| layer.queues.retained(queue));
@@ -146,7 +147,7 @@ unsafe extern "C" fn clRetainCommandQueue(queue: cl::cl_command_queue) -> cl::cl
 unsafe extern "C" fn clReleaseCommandQueue(queue: cl::cl_command_queue) -> cl::cl_int {
     let Some(call) = target().clReleaseCommandQueue else { return cl::CL_INVALID_OPERATION };
     guard(|layer| layer.queues.released(queue));
-    // SAFETY: the application's argument, as it came.
+    // SAFETY: the application's argument, passed on unchanged.
     unsafe { call(queue) }
 }
 
@@ -167,7 +168,7 @@ unsafe extern "C" fn clGetCommandQueueInfo(
         _ => None,
     };
     let Some(hidden) = hidden else {
-        // SAFETY: the application's arguments, as they came.
+        // SAFETY: the application's arguments, passed on unchanged.
         return unsafe { call(queue, name, size, value, size_ret) };
     };
     if name == cl::CL_QUEUE_PROPERTIES_ARRAY {
@@ -177,7 +178,7 @@ unsafe extern "C" fn clGetCommandQueueInfo(
     }
     let mut properties: cl::cl_command_queue_properties = 0;
     let own = (&raw mut properties).cast();
-    // SAFETY: the application's queue, and room of ours.
+    // SAFETY: the application's queue and a local variable of the right size.
     let code = unsafe { call(queue, name, size_of_val(&properties), own, std::ptr::null_mut()) };
     if code != cl::CL_SUCCESS {
         return code;
@@ -194,7 +195,7 @@ unsafe extern "C" fn clSetCommandQueueProperty(
     old: *mut cl::cl_command_queue_properties,
 ) -> cl::cl_int {
     let Some(call) = target().clSetCommandQueueProperty else { return cl::CL_INVALID_OPERATION };
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     let code = unsafe { call(queue, properties, enable, old) };
     if code == cl::CL_SUCCESS {
         let hidden = guard(|layer| layer.queues.with(queue, |_| ())).flatten().is_some();
@@ -203,7 +204,7 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             *old &= !cl::CL_QUEUE_PROFILING_ENABLE;
         }
         if properties & cl::CL_QUEUE_PROFILING_ENABLE != 0 {
-            // From here on it is as the application says.
+            // From here on the application itself controls the property.
             guard(|layer| layer.queues.forget(queue));
         }
     }
@@ -225,17 +226,17 @@ unsafe extern "C" fn clGetEventProfilingInfo(
     if hidden.is_some() {
         return cl::CL_PROFILING_INFO_NOT_AVAILABLE;
     }
-    // SAFETY: the application's arguments, as they came.
+    // SAFETY: the application's arguments, passed on unchanged.
     unsafe { call(event, name, size, value, size_ret) }
 }
 
 /// # Safety
-/// Whatever the runtime asks of an event that an application passes.
+/// `event` is what an application may pass to the runtime as an event.
 unsafe fn queue_of(event: cl::cl_event) -> Option<cl::cl_command_queue> {
     let mut queue: cl::cl_command_queue = std::ptr::null_mut();
     let info = target().clGetEventInfo?;
     let room = (&raw mut queue).cast();
-    // SAFETY: the event is the application's, and there is room for the value.
+    // SAFETY: the event is the application's, and `room` points to a variable of the right size.
     let code =
         unsafe { info(event, cl::CL_EVENT_COMMAND_QUEUE, size_of_val(&queue), room, std::ptr::null_mut()) };
     (code == cl::CL_SUCCESS && !queue.is_null()).then_some(queue)
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn a_list_is_read_to_its_end_and_no_further() {
         let endless = [1; MAX_PROPERTIES + 2];
-        // SAFETY: long enough.
+        // SAFETY: each list ends with 0 or is longer than what is read.
         unsafe {
             assert_eq!(read_list(std::ptr::null()), Some(vec![]));
             assert_eq!(read_list([7, 0, 0].as_ptr()), Some(vec![7, 0, 0]));

@@ -1,4 +1,5 @@
-//! What the collector is told: ended commands, reconfigurations, progress, and the device if it is to be announced.
+//! Reports to the collector: ended commands, reconfigurations, progress, and the device's status if it is to be
+//! announced.
 
 use crate::bitstreams::Bitstream;
 use crate::config::{Announce, Config};
@@ -12,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// As many loaded bitstreams as a collector takes of one device.
+/// Maximum number of loaded bitstreams that a collector accepts for one device.
 const MAX_LOADED: usize = 48;
 
-/// Reports for the device of the environment.
+/// Reports for the device that the environment describes.
 #[derive(Debug)]
 pub struct Reports {
     reporter: Reporter,
@@ -23,12 +24,12 @@ pub struct Reports {
     device: Mutex<DeviceStatus>,
     id: String,
     reconfigured: WholeMillis,
-    /// Whether the collector answered in time when it was last waited for.
+    /// Whether the collector acknowledged in time at the last wait.
     answers: AtomicBool,
 }
 
 impl Reports {
-    /// Starts reporting.
+    /// Starts the reporter, and reports the device if it is to be announced.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let token_file = config.token_file.clone();
         let endpoint = fpga_hook::Config::new(config.endpoint.clone());
@@ -47,7 +48,7 @@ impl Reports {
         })
     }
 
-    /// A command has ended that kept the device busy for so long.
+    /// Reports a command that has ended and kept the device busy for `took`.
     pub fn ended(&self, command: &Command, took: Duration, in_flight: &InFlight) {
         let duration_ms = in_flight.used.take(took);
         self.reporter.report(Event {
@@ -57,19 +58,19 @@ impl Reports {
         });
     }
 
-    /// A command has kept the device busy for so long, and still does.
+    /// Reports that a command has kept the device busy for `so_far` and still runs.
     pub fn progress(&self, command: &Command, so_far: Duration) {
         let (task, phase) = (Some(command.task), Phase::Running);
         let duration_ms = so_far.into();
         self.reporter.report(Event { duration_ms, task, phase, ..self.event(&command.bitstream) });
     }
 
-    /// The device has been loaded with `bitstream`, which kept it busy for so long.
+    /// Reports that the device was loaded with `bitstream`, which kept it busy for `took`.
     pub fn reconfigured(&self, bitstream: &Bitstream, took: Duration) {
         let took = self.reconfigured.take(took);
-        // An event of its own, with duration 0 (S-5).
+        // The reconfiguration is an event of its own, with duration 0 (S-5).
         self.reporter.report(Event { reconfiguration_ms: took, ..self.event(bitstream) });
-        // No command holds the board meanwhile: that it was held is told by another event.
+        // No command holds the board during the load, so a second event reports that the board was held.
         self.reporter.report(Event { duration_ms: took, ..self.event(bitstream) });
         let Some(digest) = bitstream.digest else { return };
         if self.announce == Announce::Nothing {
@@ -80,11 +81,11 @@ impl Reports {
         device.loaded.insert(0, LoadedBitstream { id: bitstream.id.clone(), digest });
         let most = MAX_LOADED.min(device.slots as usize);
         device.loaded.truncate(most);
-        // Under the lock, so that the newest is said last; the hook only stores it.
+        // Under the lock, so that the newest status is reported last. The reporter only stores it.
         self.reporter.device(device.clone());
     }
 
-    /// Gives what was reported a moment to arrive; none where the collector didn't answer the last time.
+    /// Waits up to `moment` until everything is acknowledged, but not if the collector did not answer the last time.
     pub fn settle(&self, moment: Duration) {
         let stats = self.reporter.stats();
         if stats.queued == 0 || (!self.answers.load(Ordering::Relaxed) && stats.retries > 0) {
@@ -117,7 +118,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    /// The body of the next request, answered as a collector does.
+    /// Reads the body of the next request, and answers it as a collector does.
     fn body(stream: &mut UnixStream) -> Vec<u8> {
         let mut request = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! What the layer knows, per process: nothing at all until the environment asks for it and the application uses a
+//! The state of the layer in a process. It is made only if the environment asks for it and the application uses a
 //! device.
 
 use crate::bitstreams::Bitstreams;
@@ -13,21 +13,22 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often the progress of long kernels is told, and how long they run before it is.
+/// Interval of progress reports, and the time that a kernel runs before the first one.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// How long the release of the last context may wait for reports to arrive.
+/// Maximum time for which the release of the last context waits, first for commands to end and then for reports to
+/// arrive.
 const SETTLE: Duration = Duration::from_millis(100);
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static STATE: PerProcess<Option<Layer>> = PerProcess::new(Layer::start);
 
-/// The layer at work.
+/// The state of an active layer.
 #[derive(Debug)]
 pub struct Layer {
     pub reports: Reports,
     pub bitstreams: Bitstreams,
-    /// Queues that got the profiling property from us.
+    /// Queues that the layer created with the profiling property.
     pub queues: Handles<Hidden>,
     pub contexts: Handles<()>,
     pub in_flight: InFlight,
@@ -36,18 +37,18 @@ pub struct Layer {
     ticks: AtomicBool,
 }
 
-/// Sets what every process of this library's image does; the first one counts.
+/// Sets the configuration for this process and its forked children; only the first call has an effect.
 pub fn configure(config: Config) {
-    // A second layer of ours in one process has the same environment.
+    // A second copy of the layer in one process has the same environment.
     let _ = CONFIG.set(config);
 }
 
-/// The layer, if it is to do anything.
+/// The state, if the layer is active.
 pub fn layer() -> Option<&'static Layer> {
     STATE.get().as_ref()
 }
 
-/// Runs code of ours within a call of the application: a bug of ours must not be its problem.
+/// Runs the layer's own code within a call of the application. A panic of it does not reach the application.
 pub fn guard<R>(body: impl FnOnce(&'static Layer) -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(|| layer().map(body))).ok().flatten()
 }
@@ -55,7 +56,7 @@ pub fn guard<R>(body: impl FnOnce(&'static Layer) -> R) -> Option<R> {
 impl Layer {
     fn start() -> Option<Self> {
         let config = CONFIG.get()?;
-        // Without a thread nothing can be reported, and the application goes on as without the layer.
+        // Without a thread nothing can be reported; the application runs as without the layer.
         let reports = Reports::start(config).ok()?;
         Some(Self {
             reports,
@@ -69,18 +70,18 @@ impl Layer {
         })
     }
 
-    /// The application is done for now: what it did should not be lost should it exit next.
+    /// Waits for commands and reports, since the application may exit next.
     pub fn settle(&self) {
         self.in_flight.wait_for_none(SETTLE);
         self.reports.settle(SETTLE);
     }
 
-    /// Has the progress of long kernels told from now on.
+    /// Starts the thread that reports the progress of long kernels, unless it runs already.
     pub fn tick(&'static self) {
         if self.ticks.load(Ordering::Relaxed) || self.ticks.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Without the thread there is no progress; the ends of commands tell their whole time all the same.
+        // Without the thread there is no progress; the ends of commands still report the whole time.
         let _ = without_signals(|| {
             std::thread::Builder::new().name("fpga-layer".to_owned()).spawn(move || {
                 loop {
@@ -94,19 +95,20 @@ impl Layer {
     }
 }
 
-/// Runs `body`, which makes a thread, so that no signal of the application ever lands on that thread.
+/// Runs `body`, which creates a thread, with all signals blocked, so that no signal of the application is delivered
+/// to that thread.
 fn without_signals<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: plain data, which sigfillset fills.
+    // SAFETY: `sigset_t` is plain data, for which zeroes are valid; `sigfillset` fills it.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are ours.
+    // SAFETY: both sets are local variables.
     unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
     }
     let result = body();
-    // SAFETY: the set is ours.
+    // SAFETY: the set is a local variable.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     result
 }

@@ -1,32 +1,32 @@
-//! The dispatch table that the loader gives us, and the one that it gets: the same but for what is watched.
+//! The loader's dispatch table and the one that it gets back, which differs in the functions that are watched.
 
 use crate::cl;
 use crate::{commands, contexts, programs, queues};
 use std::sync::OnceLock;
 
-/// Functions in the table as we know it.
+/// Number of functions in the table, as of OpenCL 3.0.
 pub const ENTRIES: usize = size_of::<cl::cl_icd_dispatch>() / size_of::<usize>();
 
 static TARGET: OnceLock<cl::cl_icd_dispatch> = OnceLock::new();
 
-/// What the application's calls go on to.
+/// The table that the application's calls are passed on to.
 pub fn target() -> &'static cl::cl_icd_dispatch {
     static NONE: OnceLock<cl::cl_icd_dispatch> = OnceLock::new();
-    // No function of ours is called before the table is there.
+    // No function of the layer is called before the table is set.
     TARGET.get().unwrap_or_else(|| NONE.get_or_init(empty))
 }
 
-/// Whether a layer watches.
+/// Whether the layer watches the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watching {
-    /// It does.
+    /// The layer watches commands, contexts, programs and queues.
     On,
-    /// Everything goes through untouched.
+    /// Every call passes through unchanged.
     Off,
 }
 
-/// The table for the loader, made of its own of `entries` functions. Watches at most once in a process: a second layer of
-/// ours in the chain would count everything twice.
+/// The table for the loader, made from its own table of `entries` functions. The layer watches at most once per
+/// process: a second copy in the chain would count everything twice.
 ///
 /// # Safety
 /// `theirs` points to a table of `entries` functions.
@@ -36,7 +36,8 @@ pub unsafe fn layered(
     watching: Watching,
 ) -> &'static cl::cl_icd_dispatch {
     let mut table = empty();
-    // SAFETY: both tables have at least so many functions, each the size of a pointer; ours is nobody else's.
+    // SAFETY: both tables have at least this many functions, each of the size of a pointer, and `table` is a local
+    // variable.
     unsafe {
         std::ptr::copy_nonoverlapping(
             theirs.cast::<usize>(),
@@ -50,11 +51,11 @@ pub unsafe fn layered(
         programs::insert(&mut table);
         queues::insert(&mut table);
     }
-    // The loader keeps it for the life of the process.
+    // The loader uses the table until the process ends.
     Box::leak(Box::new(table))
 }
 
-/// Puts functions of ours where the target has one.
+/// Puts the layer's functions into the table where the target has them.
 macro_rules! replace {
     ($table:ident: $($function:ident)*) => {
         $(if $table.$function.is_some() {
@@ -90,9 +91,9 @@ mod tests {
     #[test]
     fn a_short_table_is_taken_and_an_untouched_one_is_the_same() {
         let theirs = [16_usize; 10];
-        // SAFETY: a table of 10.
+        // SAFETY: the table has 10 entries.
         let table = unsafe { layered(theirs.as_ptr().cast(), theirs.len(), Watching::Off) };
-        // SAFETY: both are of pointers.
+        // SAFETY: both types consist of pointers only.
         let words = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(table).cast::<usize>(), ENTRIES) };
         assert!(words[..10].iter().all(|word| *word == 16) && words[10..].iter().all(|word| *word == 0));
     }

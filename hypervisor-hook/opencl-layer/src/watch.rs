@@ -1,4 +1,5 @@
-//! Timing a command: callbacks on its event, device time where the queue has it, else the host's.
+//! Timing of a command by callbacks on its event: in device time where the queue has profiling, otherwise in host
+//! time.
 
 use crate::bitstreams::Bitstream;
 use crate::cl;
@@ -9,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Times the command behind `event`, which was just enqueued.
+/// Times the command of `event`, which was just enqueued.
 ///
 /// # Safety
 /// `event` is a live event of `queue`, and `queue` is live.
@@ -24,7 +25,7 @@ pub unsafe fn watch(
     let command = layer.in_flight.begin(kind, bitstream, enqueued, reference);
     // SAFETY: the queue is live by this function's contract.
     if kind == Kind::Kernel || !unsafe { has_profiling(queue) } {
-        // First, while the event can't have been given back.
+        // Before the callback for the end, while the event can't have been released.
         // SAFETY: the event is live by this function's contract.
         unsafe { on_status(event, cl::CL_RUNNING, runs, &command) };
     }
@@ -35,12 +36,12 @@ pub unsafe fn watch(
     if unsafe { on_status(event, cl::CL_COMPLETE, completed, &command) } == Called::Never {
         layer.in_flight.ended(&command);
         layer.in_flight.reported();
-        // SAFETY: the reference is the one that we asked for.
+        // SAFETY: the layer's own reference, if `reference` is one, has not been released.
         unsafe { give_back(event, reference) };
     }
 }
 
-/// Whether a callback will come.
+/// Whether a callback was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Called {
     Once,
@@ -49,7 +50,7 @@ enum Called {
 
 type Callback = unsafe extern "C" fn(cl::cl_event, cl::cl_int, *mut c_void);
 
-/// Has `callback` called with a reference to `command`.
+/// Registers `callback`, with a reference to `command`, for `status` of `event`.
 ///
 /// # Safety
 /// `event` is live.
@@ -61,11 +62,11 @@ unsafe fn on_status(
 ) -> Called {
     let Some(set) = target().clSetEventCallback else { return Called::Never };
     let data = Arc::into_raw(Arc::clone(command)).cast_mut().cast();
-    // SAFETY: the event is live by this function's contract; the callbacks below take the data back, once.
+    // SAFETY: the event is live by this function's contract. The callbacks below take the reference back, once.
     if unsafe { set(event, status, Some(callback), data) } == cl::CL_SUCCESS {
         return Called::Once;
     }
-    // SAFETY: the runtime refused it, so nobody else has it.
+    // SAFETY: the runtime refused the callback, so no other code has the reference.
     drop(unsafe { Arc::from_raw(data.cast_const().cast::<Command>()) });
     Called::Never
 }
@@ -73,10 +74,10 @@ unsafe fn on_status(
 unsafe extern "C" fn runs(_event: cl::cl_event, status: cl::cl_int, data: *mut c_void) {
     let now = Instant::now();
     guard(|_| {
-        // SAFETY: the data of `on_status`, given to this callback alone.
+        // SAFETY: `on_status` made this reference for this callback alone, which is called once.
         let command = unsafe { Arc::from_raw(data.cast_const().cast::<Command>()) };
         if status == cl::CL_RUNNING {
-            // The first word on it counts.
+            // Only the first report counts.
             let _ = command.running.set(now);
         }
     });
@@ -85,24 +86,24 @@ unsafe extern "C" fn runs(_event: cl::cl_event, status: cl::cl_int, data: *mut c
 unsafe extern "C" fn completed(event: cl::cl_event, status: cl::cl_int, data: *mut c_void) {
     let now = Instant::now();
     guard(|layer| {
-        // SAFETY: the data of `on_status`, given to this callback alone.
+        // SAFETY: `on_status` made this reference for this callback alone, which is called once.
         let command = unsafe { Arc::from_raw(data.cast_const().cast::<Command>()) };
         layer.in_flight.ended(&command);
         if status == cl::CL_COMPLETE {
-            // SAFETY: the runtime keeps an event alive for its callbacks.
+            // SAFETY: the runtime keeps an event alive during its callbacks.
             let device = unsafe { device_time(event) };
             let began = layer.in_flight.began(&command, now);
-            // A device's clock can be odd; it never worked for longer than the command was there.
+            // A device's clock may be wrong, but a command never runs for longer than since it was enqueued.
             let took = device.unwrap_or(now - began).min(now.saturating_duration_since(command.enqueued));
             layer.reports.ended(&command, took, &layer.in_flight);
         }
         layer.in_flight.reported();
-        // SAFETY: the reference is the one that we asked for.
+        // SAFETY: the layer's own reference, if there is one, has not been released.
         unsafe { give_back(event, command.reference) };
     });
 }
 
-/// How long a command ran by the device's clock.
+/// Duration of a command by the device's clock; `None` if it can't be read.
 ///
 /// # Safety
 /// `event` is live.
@@ -132,12 +133,12 @@ unsafe fn has_profiling(queue: cl::cl_command_queue) -> bool {
 }
 
 /// # Safety
-/// `event` is live, and the reference that we asked for was not given back.
+/// `event` is live, and the layer's own reference, if `reference` is one, has not been released.
 unsafe fn give_back(event: cl::cl_event, reference: Reference) {
     if reference == Reference::Layer
         && let Some(release) = target().clReleaseEvent
     {
-        // SAFETY: ours, by this function's contract.
+        // SAFETY: the layer's own reference, by this function's contract.
         unsafe { release(event) };
     }
 }

@@ -26,21 +26,21 @@ impl Bed {
         Self { folder, layer: built.join("libfpga_opencl_layer.so"), collector }
     }
 
-    /// A program over PoCL, natively.
+    /// A command that runs a program natively over PoCL.
     fn native(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd").stdin(Stdio::null());
         command
     }
 
-    /// The same under the layer, with no collector for it.
+    /// Like [`Self::native`], under the layer, without a collector.
     fn idle(&self, program: &Path) -> Command {
         let mut command = self.native(program);
         command.env("OPENCL_LAYERS", &self.layer).env("FPGA_LAYER_LOG", self.log());
         command
     }
 
-    /// The same under the layer at work.
+    /// Like [`Self::idle`], with a collector.
     fn layered(&self, program: &Path) -> Command {
         let mut command = self.idle(program);
         command.env("FPGA_COLLECTOR", self.collector.unix());
@@ -76,7 +76,7 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// The programs of the repository that know nothing of kube-fpga.
+/// A sample program of the repository that does not know of kube-fpga.
 fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -115,7 +115,8 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
             assert_eq!(native.stderr, layered.stderr, "{name}");
         }
     }
-    // These print times. Of map_unmap nothing can be said: PoCL itself counts a map less a moment after its unmap.
+    // These print times, so their output differs. map_unmap is left out: PoCL decrements its count of maps only some time
+    // after the unmap.
     for name in ["null_kernel", "map_touch"] {
         succeed(&mut bed.layered(&program(name)));
     }
@@ -187,7 +188,7 @@ fn kernels_are_timed_and_a_binary_is_a_bitstream() {
         let busy: u64 = String::from_utf8(succeed(&mut command).stdout).unwrap().trim().parse().unwrap();
         let state = bed.collector.state();
         let used = usage(&state) - before;
-        // The first launch comes on top, and so does the loading; waiting for the processor does not.
+        // The first launch and the load come on top; waiting for a processor does not.
         assert!(used > busy / 2 && used < busy + 1000, "{used} ms reported of {busy} ms: {state}");
         state
     };

@@ -1,4 +1,4 @@
-//! A collector process per test, C programs and shared libraries of ours to run against it.
+//! A collector process for each test, with C programs and the shared libraries of the workspace to run against it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use serde_json::Value;
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Builds packages of the workspace, always the same ones and once, and says where the result is.
+/// Builds packages of the workspace, once per process, and returns the folder of the results. All calls must name the
+/// same packages.
 pub fn build(packages: &[&str]) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| build_now(packages)).clone()
@@ -31,7 +32,7 @@ fn build_now(packages: &[&str]) -> PathBuf {
     folder
 }
 
-/// A collector that talks to no API server, killed when dropped.
+/// A collector without an API server, killed when dropped.
 pub struct Collector {
     child: Child,
     address: String,
@@ -86,7 +87,7 @@ impl Collector {
 
     /// The node state as it would be published now.
     pub fn state(&self) -> Value {
-        // Over the socket, where no token is asked for.
+        // Over the unix socket, which requires no token.
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.write_all(b"GET /v1/state HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
