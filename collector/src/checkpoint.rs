@@ -104,11 +104,11 @@ impl Checkpoint {
         let bytes = read_if_there(&journal_path(dir, number)).map_err(io)?;
         let (records, whole) = replay(&mut state, &bytes);
         let state = state.with_length(length, now)?;
-        // A journal of its own for this process: nothing is ever written after a torn end.
+        // Each process begins a new journal, so that no record is ever written after a torn end.
         let number = number + 1;
         let journal = match begin_journal(dir, number, &state) {
             Ok(journal) => Some(journal),
-            // What was recovered can be published all the same.
+            // The recovered state can be published all the same.
             Err(error) if is_full(&error) => None,
             Err(error) => return Err(io(error)),
         };

@@ -149,7 +149,7 @@ impl Dispatch {
         self.slots.preload(bitstream)
     }
 
-    /// Whether sessions other than this one hold slots or wait for some.
+    /// Whether sessions other than `session` hold slots or wait for some.
     #[must_use]
     pub fn others_want_slots(&self, session: SessionId) -> bool {
         let slots = 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX);

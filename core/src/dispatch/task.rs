@@ -24,7 +24,7 @@ pub enum Lanes {
     /// An out-of-order queue, or more than [`MAX_LANES`] queues: the task may run beside any other.
     #[default]
     Any,
-    /// These in-order queues.
+    /// The numbers of in-order queues, at most [`MAX_LANES`].
     Of(Vec<u64>),
 }
 

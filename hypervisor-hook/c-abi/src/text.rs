@@ -44,7 +44,7 @@ mod tests {
 
     fn take(text: &[u8]) -> Result<String, Failure> {
         let text = CString::new(text).unwrap();
-        // SAFETY: a C string.
+        // SAFETY: `text` is a C string.
         unsafe { required(text.as_ptr(), "it", MAX_TEXT) }.map(str::to_owned)
     }
 

@@ -88,9 +88,9 @@ macro_rules! commands {
 }
 
 commands! {
-    // SAFETY: the runtime took the kernel, so it is live.
+    // SAFETY: the runtime accepted the kernel, so it is live.
     clEnqueueNDRangeKernel(kernel: cl::cl_kernel, dimensions: cl::cl_uint, offset: *const usize, global: *const usize, local: *const usize) = |layer| unsafe { running(layer, kernel) };
-    // SAFETY: the runtime took the kernel, so it is live.
+    // SAFETY: the runtime accepted the kernel, so it is live.
     clEnqueueTask(kernel: cl::cl_kernel) = |layer| unsafe { running(layer, kernel) };
     clEnqueueReadBuffer(buffer: cl::cl_mem, blocking: cl::cl_bool, offset: usize, size: usize, to: *mut c_void) = |layer| transfer(layer);
     clEnqueueWriteBuffer(buffer: cl::cl_mem, blocking: cl::cl_bool, offset: usize, size: usize, from: *const c_void) = |layer| transfer(layer);

@@ -51,9 +51,9 @@ pub unsafe extern "C" fn clGetLayerInfo(
 ) -> cl::cl_int {
     let room = Room { size, value, size_ret };
     match param_name {
-        // SAFETY: the loader's pointers.
+        // SAFETY: the loader's pointers, which are NULL or writable by this function's contract.
         cl::CL_LAYER_API_VERSION => unsafe { room.answer(&cl::CL_LAYER_API_VERSION_100.to_ne_bytes()) },
-        // SAFETY: the loader's pointers.
+        // SAFETY: the loader's pointers, which are NULL or writable by this function's contract.
         cl::CL_LAYER_NAME => unsafe { room.answer(b"kube-fpga\0") },
         _ => cl::CL_INVALID_VALUE,
     }
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn clInitLayer(
         return cl::CL_INVALID_VALUE;
     }
     let watching = catch_unwind(watching).unwrap_or(Watching::Off);
-    // SAFETY: the loader's table.
+    // SAFETY: the table has `num_entries` functions by this function's contract.
     let table = unsafe { layered(target_dispatch, num_entries as usize, watching) };
     let entries = num_entries.min(u32::try_from(ENTRIES).unwrap_or_default());
     // SAFETY: neither is null, so both are writable.

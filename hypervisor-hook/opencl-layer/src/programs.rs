@@ -40,7 +40,7 @@ unsafe extern "C" fn clCreateProgramWithBinary(
     }
     guard(|layer| {
         layer.bitstreams.made_otherwise(program);
-        // SAFETY: the runtime took the arrays, so there are as many entries as devices.
+        // SAFETY: the runtime accepted the arrays, so they have one entry for each device.
         let mut digests: Vec<_> = unsafe { binary_digests(num_devices, lengths, binaries) };
         digests.sort_unstable();
         digests.dedup();
@@ -55,7 +55,7 @@ unsafe extern "C" fn clCreateProgramWithBinary(
 }
 
 /// # Safety
-/// The arrays have `count` entries, and each binary its length.
+/// Each array is NULL or has `count` entries, and each binary is NULL or has its length.
 unsafe fn binary_digests(count: cl::cl_uint, lengths: *const usize, binaries: *mut *const u8) -> Vec<Digest> {
     if lengths.is_null() || binaries.is_null() {
         return Vec::new();
@@ -85,7 +85,7 @@ unsafe extern "C" fn clCreateProgramWithSource(
     let program = unsafe { call(context, count, strings, lengths, errcode_ret) };
     if !program.is_null() {
         guard(|layer| {
-            // SAFETY: the runtime took the strings.
+            // SAFETY: the runtime accepted the strings, so they are as the standard requires.
             let digest = unsafe { source_digest(count, strings, lengths) };
             layer.bitstreams.made_of_source(program, digest);
         });

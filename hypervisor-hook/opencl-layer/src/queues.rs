@@ -39,7 +39,7 @@ fn create(
         if !queue.is_null() {
             guard(|layer| layer.queues.created(queue, hidden));
             if !errcode_ret.is_null() {
-                // SAFETY: writable, as the standard requires of the application.
+                // SAFETY: `errcode_ret` is writable, as the standard requires of the application.
                 unsafe { errcode_ret.write(code) };
             }
             return queue;
@@ -79,7 +79,7 @@ unsafe extern "C" fn clCreateCommandQueueWithProperties(
     errcode_ret: *mut cl::cl_int,
 ) -> cl::cl_command_queue {
     let Some(call) = target().clCreateCommandQueueWithProperties else { return std::ptr::null_mut() };
-    // SAFETY: NULL or a list that ends with 0, as the standard requires of the application.
+    // SAFETY: `properties` is NULL or a list that ends with 0, as the standard requires of the application.
     let list = unsafe { read_list(properties) };
     let with = list.as_deref().and_then(with_profiling);
     let hidden = list.filter(|_| with.is_some()).map(|list| Hidden { list });
@@ -98,7 +98,7 @@ unsafe extern "C" fn clCreateCommandQueueWithProperties(
 /// The list with its final 0; empty for NULL, `None` for one that is too long.
 ///
 /// # Safety
-/// NULL or a list of pairs that ends with 0.
+/// `properties` is NULL or a list of pairs that ends with 0.
 unsafe fn read_list(properties: *const cl::cl_queue_properties) -> Option<Vec<cl::cl_queue_properties>> {
     let mut list = Vec::new();
     if properties.is_null() {
@@ -111,7 +111,7 @@ unsafe fn read_list(properties: *const cl::cl_queue_properties) -> Option<Vec<cl
         if name == 0 {
             return Some(list);
         }
-        // SAFETY: a name is followed by its value.
+        // SAFETY: a name other than 0 is followed by its value.
         list.push(unsafe { *properties.add(list.len()) });
     }
     None
@@ -173,7 +173,7 @@ unsafe extern "C" fn clGetCommandQueueInfo(
     };
     if name == cl::CL_QUEUE_PROPERTIES_ARRAY {
         let bytes: Vec<u8> = hidden.list.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        // SAFETY: the application's pointers.
+        // SAFETY: the application's pointers, which are NULL or writable, as the standard requires.
         return unsafe { room.answer(&bytes) };
     }
     let mut properties: cl::cl_command_queue_properties = 0;
@@ -183,7 +183,7 @@ unsafe extern "C" fn clGetCommandQueueInfo(
     if code != cl::CL_SUCCESS {
         return code;
     }
-    // SAFETY: the application's pointers.
+    // SAFETY: the application's pointers, which are NULL or writable, as the standard requires.
     unsafe { room.answer(&(properties & !cl::CL_QUEUE_PROFILING_ENABLE).to_ne_bytes()) }
 }
 
@@ -199,7 +199,7 @@ unsafe extern "C" fn clSetCommandQueueProperty(
     let code = unsafe { call(queue, properties, enable, old) };
     if code == cl::CL_SUCCESS {
         let hidden = guard(|layer| layer.queues.with(queue, |_| ())).flatten().is_some();
-        // SAFETY: NULL or written just now.
+        // SAFETY: `old` is NULL, or the call above has just written to it.
         if let Some(old) = unsafe { old.as_mut() }.filter(|_| hidden) {
             *old &= !cl::CL_QUEUE_PROFILING_ENABLE;
         }
@@ -220,7 +220,7 @@ unsafe extern "C" fn clGetEventProfilingInfo(
     size_ret: *mut usize,
 ) -> cl::cl_int {
     let Some(call) = target().clGetEventProfilingInfo else { return cl::CL_INVALID_OPERATION };
-    // SAFETY: the application's event.
+    // SAFETY: `event` is what the application passes as an event.
     let queue = unsafe { queue_of(event) };
     let hidden = queue.and_then(|queue| guard(|layer| layer.queues.with(queue, |_| ())).flatten());
     if hidden.is_some() {

@@ -115,8 +115,8 @@ fn programs_print_the_same_with_the_layer_as_without_it() {
             assert_eq!(native.stderr, layered.stderr, "{name}");
         }
     }
-    // These print times, so their output differs. map_unmap is left out: PoCL decrements its count of maps only some time
-    // after the unmap.
+    // These print times, so their output differs. map_unmap is left out: PoCL decrements its count of maps only some
+    // time after the unmap.
     for name in ["null_kernel", "map_touch"] {
         succeed(&mut bed.layered(&program(name)));
     }
