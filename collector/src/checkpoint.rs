@@ -31,7 +31,6 @@ const COMPACT_AT_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum wait for a predecessor that is still ending.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The open checkpoint.
 #[derive(Debug)]
 pub struct Checkpoint {
     dir: PathBuf,
@@ -48,7 +47,6 @@ pub struct Checkpoint {
 /// The content of a checkpoint folder.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The recovered state.
     pub state: State,
     /// Number of records read from the journal.
     pub records: u64,
@@ -64,7 +62,6 @@ pub enum CheckpointError {
     /// The file system returned an error.
     #[error("the checkpoint folder {dir} can't be used: {source}")]
     Io {
-        /// The folder.
         dir: PathBuf,
         /// The file system's error.
         #[source]
@@ -155,7 +152,6 @@ impl Checkpoint {
         self.bytes >= COMPACT_AT_BYTES
     }
 
-    /// Bytes in the journal.
     pub fn journal_bytes(&self) -> u64 {
         self.bytes
     }

@@ -37,7 +37,6 @@ pub struct App {
     peers: Arc<Peers>,
 }
 
-/// Limits of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum length of a body, in bytes.
@@ -66,7 +65,6 @@ impl App {
         Self { owner, metrics, registry: Arc::new(registry), limits, budget, rate, peers: Arc::new(peers) }
     }
 
-    /// The routes of this interface.
     pub fn routers(self) -> Routers {
         let probes = Router::new()
             .route("/healthz", get(async || "ok\n"))

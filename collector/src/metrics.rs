@@ -24,7 +24,6 @@ pub struct Metrics {
     pub group: Histogram,
     /// Failed snapshots and commits.
     pub checkpoint_failures: Counter,
-    /// Snapshots written.
     pub snapshots: Counter,
     /// Bytes in the journal.
     pub journal_bytes: Gauge,
@@ -50,10 +49,8 @@ pub struct Metrics {
     reporters: Gauge,
 }
 
-/// Label of [`Metrics::events`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct EventLabels {
-    /// The result of the event.
     pub result: EventResult,
 }
 
@@ -66,10 +63,8 @@ pub enum EventResult {
     Duplicate,
 }
 
-/// Label of [`Metrics::refused`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefusedLabels {
-    /// The reason.
     pub reason: RefusedReason,
 }
 
@@ -78,7 +73,6 @@ pub struct RefusedLabels {
 pub enum RefusedReason {
     /// The body is not valid.
     Malformed,
-    /// The body is too long.
     TooLarge,
     /// The body did not arrive in time or broke off.
     Incomplete,
@@ -94,7 +88,6 @@ pub enum RefusedReason {
     Storage,
 }
 
-/// Label of refused connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ConnectionLabels {
     reason: ConnectionRefusal,
@@ -127,7 +120,6 @@ enum Anomaly {
 /// Label of writes of the annotation and of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PublicationLabels {
-    /// The outcome.
     pub outcome: PublicationOutcome,
 }
 
@@ -154,7 +146,6 @@ pub enum PublicationOutcome {
     DoesNotFit,
 }
 
-/// Label of streamed states.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StreamUpdateLabels {
     outcome: StreamOutcome,
@@ -173,7 +164,6 @@ pub enum StreamOutcome {
     Unanswered,
 }
 
-/// Label of failed streams.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StreamFailureLabels {
     reason: StreamFailure,
@@ -331,38 +321,31 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a refused request.
     pub fn refuse(&self, reason: RefusedReason) {
         self.refused.get_or_create(&RefusedLabels { reason }).inc();
     }
 
-    /// Counts a refused connection.
     pub fn refuse_connection(&self, refusal: Refusal) {
         let labels = ConnectionLabels { reason: ConnectionRefusal(refusal) };
         self.refused_connections.get_or_create(&labels).inc();
     }
 
-    /// Counts events.
     pub fn count_events(&self, result: EventResult, events: u64) {
         self.events.get_or_create(&EventLabels { result }).inc_by(events);
     }
 
-    /// Counts a write of the annotation.
     pub fn count_publication(&self, outcome: PublicationOutcome) {
         self.publications.get_or_create(&PublicationLabels { outcome }).inc();
     }
 
-    /// Counts a write of the node's labels.
     pub fn count_labelling(&self, outcome: PublicationOutcome) {
         self.labellings.get_or_create(&PublicationLabels { outcome }).inc();
     }
 
-    /// Counts a streamed state.
     pub fn count_update(&self, outcome: StreamOutcome) {
         self.stream_updates.get_or_create(&StreamUpdateLabels { outcome }).inc();
     }
 
-    /// Counts a stream that ended or did not begin.
     pub fn count_stream_failure(&self, reason: StreamFailure) {
         self.stream_failures.get_or_create(&StreamFailureLabels { reason }).inc();
     }

@@ -25,7 +25,6 @@ const GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Interval at which clock, devices and a failing checkpoint are checked even without commands.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The owner's settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Maximum time between publications, as the state declares it.
@@ -57,13 +56,11 @@ pub enum Refusal {
     /// There is no room for a new reporter or device.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// Too many commands wait.
     #[error("too many requests wait; try again")]
     Busy,
     /// The checkpoint can't be written.
     #[error("the checkpoint can't be written now, so nothing can be acknowledged; try again")]
     Storage,
-    /// The collector is ending.
     #[error("the collector is ending")]
     Ending,
 }
@@ -232,7 +229,6 @@ impl Handle {
     }
 }
 
-/// Whether the owner goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Go,

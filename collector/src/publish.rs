@@ -32,7 +32,6 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Maximum time for the last write, at the end.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Writes the annotation of one node.
 pub struct Publisher {
     api: Api<Node>,
     node: String,

@@ -25,7 +25,6 @@ const LIMITS: Limits = Limits {
     drain: Duration::from_secs(5),
 };
 
-/// The bound sockets.
 #[derive(Debug, Default)]
 pub struct Listeners {
     tcp: Option<TcpListener>,
@@ -37,7 +36,6 @@ pub struct Listeners {
 /// The routes of each socket.
 #[derive(Debug, Clone)]
 pub struct Routers {
-    /// All routes.
     pub all: Router,
     /// The routes for untrusted clients: probes and metrics.
     pub probes: Router,
@@ -46,9 +44,7 @@ pub struct Routers {
 /// Whether the server goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The server runs.
     Serve,
-    /// The server is to end.
     End,
 }
 

@@ -39,7 +39,6 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-/// The collector's answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -52,7 +51,6 @@ pub(crate) struct Answer {
 /// Whether a connection existed or had to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// The connection existed.
     Kept,
     /// The connection is new, so the collector may be another process.
     Made,

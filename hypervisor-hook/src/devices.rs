@@ -23,7 +23,6 @@ struct Entry {
 /// The newest report about a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The status of the device.
     Status(Box<DeviceStatus>),
     /// The device is gone for good.
     Gone,

@@ -23,7 +23,6 @@ use std::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-/// State of the background thread.
 pub(crate) struct Dispatch {
     config: Config,
     shared: Arc<Shared>,
@@ -55,10 +54,8 @@ enum Collector {
     Away,
 }
 
-/// The reporter was told to stop.
 struct Stopped;
 
-/// The result of a call.
 enum Outcome {
     /// The collector did it.
     Done,

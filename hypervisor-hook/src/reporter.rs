@@ -83,7 +83,6 @@ pub(crate) struct Shared {
 struct FlushDone {
     /// Number of the newest completed flush.
     flush: u64,
-    /// Whether the thread has ended.
     ended: bool,
 }
 

@@ -20,7 +20,6 @@ const MAX_RECORD_BYTES: usize = 64 * 1024 * 1024;
 pub enum Source<'a> {
     /// The checked body of a request with events.
     EventsBody(&'a [u8]),
-    /// Any other record.
     Record(&'a Record),
 }
 
@@ -30,7 +29,6 @@ pub enum EncodeError {
     /// The record can't be written as JSON.
     #[error("a record can't be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// The record is too long.
     #[error("a record of {0} bytes is too long")]
     TooLong(usize),
 }

@@ -18,16 +18,13 @@ const MAGIC: &str = "fpga-collector-checkpoint-1 ";
 pub struct Snapshot {
     /// Number of the journal whose records are not in the state.
     pub journal: u64,
-    /// The state.
     pub state: State,
 }
 
 /// The result of reading a snapshot.
 #[derive(Debug)]
 pub enum Found {
-    /// A snapshot.
     Whole(Box<Snapshot>),
-    /// There is no file.
     Nothing,
     /// The file can't be decoded; it was renamed.
     Damaged,

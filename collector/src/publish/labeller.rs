@@ -22,7 +22,6 @@ const FIELD_MANAGER: &str = "fpga-collector-labels";
 /// Interval at which the devices' reports are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Labels one node.
 pub struct Labeller {
     api: Api<Node>,
     node: String,

@@ -21,7 +21,6 @@ pub type Labels = BTreeMap<&'static str, String>;
 /// The labels for what the devices report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The labels.
     pub labels: Labels,
     /// Properties that can't be labels, with the reasons.
     pub skipped: Vec<Skipped>,

@@ -44,13 +44,11 @@ impl Intervals {
 /// The decision on a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Write the annotation.
     Write(Reason),
     /// Wait for this time, unless the state changes.
     Wait(Duration),
 }
 
-/// Reason for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// No state has been written yet.
@@ -63,7 +61,6 @@ pub enum Reason {
     Loaded,
     /// The state has changed enough to matter.
     Changed,
-    /// The heartbeat is due.
     Heartbeat,
 }
 
@@ -103,7 +100,6 @@ impl Policy {
         Self { intervals, last: None, loaded_at: None }
     }
 
-    /// The current intervals.
     pub const fn intervals(&self) -> Intervals {
         self.intervals
     }

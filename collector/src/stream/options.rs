@@ -44,7 +44,6 @@ pub struct StreamArgs {
 /// The checked settings.
 #[derive(Debug)]
 pub struct Streaming {
-    /// The replicas.
     pub targets: Vec<Target>,
     /// The credentials for the replicas, and the trusted authorities.
     pub credentials: Credentials,

@@ -24,7 +24,6 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The stream to the replica at `address`.
     pub fn new(shared: Arc<Shared>, address: Address) -> Self {
         Self { shared, address, backoff: BACKOFF.0, jitter: Jitter::new() }
     }

@@ -15,7 +15,6 @@ pub enum Target {
     Url(Uri),
     /// All addresses of a DNS name, as a headless Service has them.
     Dns {
-        /// The DNS name.
         name: String,
         /// The port of every replica.
         port: u16,
@@ -25,9 +24,7 @@ pub enum Target {
 /// Transport to the replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Without TLS.
     Plain,
-    /// With TLS.
     Tls,
 }
 

@@ -13,7 +13,6 @@ const SOURCE_NAME: &str = "kube-fpga/source";
 /// and each is known again when it is created again.
 const MAX_PROGRAMS: usize = 4096;
 
-/// A bitstream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bitstream {
     /// The name, or the digest if there is no name.
@@ -100,7 +99,6 @@ impl Bitstreams {
         used
     }
 
-    /// The bitstream that was used last.
     pub fn last(&self) -> Arc<Bitstream> {
         Arc::clone(&self.lock().last)
     }

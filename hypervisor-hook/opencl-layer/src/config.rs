@@ -9,7 +9,6 @@ use std::path::PathBuf;
 /// Maximum number of slots that a collector accepts.
 const MAX_SLOTS: u32 = 4096;
 
-/// The layer's configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// `FPGA_COLLECTOR`.
@@ -51,7 +50,6 @@ pub enum Sources {
 pub enum Profiling {
     /// Queues get the profiling property, hidden from the application.
     Add,
-    /// Queues are not changed.
     Leave,
 }
 

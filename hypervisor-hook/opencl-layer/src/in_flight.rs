@@ -28,9 +28,7 @@ pub struct Command {
 /// The work of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The command runs a kernel.
     Kernel,
-    /// The command moves data.
     Transfer,
 }
 
