@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client_message = index_of("ClientMessage").ok_or("no ClientMessage")?;
     writeln!(weights, "const CLIENT_MESSAGE: usize = {client_message};")?;
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("weights.rs"), weights)?;
-    // `Bytes` fields are slices of the received frame: bulk data is not copied by decoding.
+    // Decoding doesn't copy bulk data: `bytes` fields are slices of the received frame.
     tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
     Ok(())
 }

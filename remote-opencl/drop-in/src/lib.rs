@@ -1,11 +1,11 @@
-//! `libOpenCL.so.1` itself: the remote OpenCL library in the place of an ICD loader, for programs in whose image there is
-//! none.
+//! `libOpenCL.so.1`: the remote OpenCL library in place of an ICD loader, for programs whose image has no loader.
 //!
-//! The code is that of the ICD; here are only the standard's names, each a jump through the ICD's dispatch table. This
-//! crate is an archive: Rust can't give the symbols of a shared library the versions that programs ask for, so the
-//! `Makefile` beside it makes the library of the archive and `libOpenCL.map`.
+//! The code is that of the ICD. This crate adds the standard's names, each a jump through the ICD's dispatch table.
+//! The crate is an archive, because Rust can't give the symbols of a shared library the versions that programs ask
+//! for: the `Makefile` beside it links the library from the archive and `libOpenCL.map`.
 //!
-//! It is no loader: only device managers are behind it. [`fpga_opencl_icd`] exports two of the names already.
+//! The library loads no other ICD: all its platforms are those of device managers. [`fpga_opencl_icd`] exports two
+//! of the standard's names already.
 
 use fpga_opencl_icd::table::{TABLE, cl_icd_dispatch};
 use std::arch::global_asm;
@@ -14,7 +14,7 @@ use std::mem::offset_of;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("libOpenCL.so.1 is written for x86-64 and aarch64; on others use the ICD with a loader");
 
-/// Defines functions that jump to what the table has for them.
+/// Defines functions that jump to their entries in the table.
 macro_rules! functions {
     ($($name:ident)*) => { $(
         #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! The drop-in library as programs meet it: linked as its Makefile says, with the symbols of the system's loader, and
-//! OpenCL programs that run on it.
+//! The drop-in library as programs use it: linked as the Makefile links it, with the symbols of the system's
+//! loader, and with OpenCL programs that run on it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ fn artifact(name: &str) -> PathBuf {
     path
 }
 
-/// The library, as the Makefile makes it: once, since tests run side by side and would link over each other's.
+/// Path of the library. The Makefile links it once, since tests run in parallel and would overwrite each other's
+/// library.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     artifact("libfpga_opencl_drop_in.a");
     let make = Command::new("make")
@@ -35,7 +36,7 @@ fn loader() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// The functions that a library exports, with their versions.
+/// The functions that a library exports, with their symbol versions.
 fn symbols(library: &Path) -> Vec<String> {
     let output = Command::new("nm")
         .args(["-D", "--defined-only", "--with-symbol-versions"])
@@ -82,7 +83,7 @@ fn programs_run_on_it_without_a_loader() {
         let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
         assert!(status.success(), "{program}: {status}\n{text}");
     }
-    // It was ours that ran.
+    // `ldd` shows that the loader of programs finds our library.
     let output = Command::new(&manager)
         .args(["exec", "--drop-in", "--", "ldd"])
         .arg(folder.path().join("vector_add"))

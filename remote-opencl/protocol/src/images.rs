@@ -1,10 +1,10 @@
-//! Images: what both sides must agree on, the size of a pixel and the extent of each kind of image.
+//! Images: the size of a pixel and the extent of each kind of image, on which both sides must agree.
 //!
-//! Pixels travel without gaps; pitches are the client's with the application and the vendor's with itself.
+//! Pixels travel without gaps. Pitches are not on the wire, except the row pitch of an image in a buffer.
 
 use std::ops::RangeInclusive;
 
-/// `cl_mem_object_type` of images.
+/// Values of `cl_mem_object_type` for images.
 pub mod kind {
     #![expect(missing_docs, reason = "the standard's names")]
     pub const IMAGE2D: u32 = 0x10F1;
@@ -23,7 +23,7 @@ pub fn is_image(kind: u32) -> bool {
     KINDS.contains(&kind)
 }
 
-/// Size of a pixel in bytes by `cl_channel_order` and `cl_channel_type`; `None` for a format that is none.
+/// Size of a pixel in bytes for a `cl_channel_order` and a `cl_channel_type`; `None` for an unknown format.
 #[must_use]
 pub fn element_size(order: u32, channel_type: u32) -> Option<usize> {
     let channels = match order {
@@ -55,7 +55,8 @@ pub fn element_size(order: u32, channel_type: u32) -> Option<usize> {
     }
 }
 
-/// How far each of the three coordinates of a region goes; `None` where a dimension of this kind is 0.
+/// Greatest value of each coordinate of a region, plus one; `None` for an unknown kind, or if a dimension of the
+/// kind is 0.
 #[must_use]
 pub fn extent(kind: u32, width: usize, height: usize, depth: usize, array_size: usize) -> Option<[usize; 3]> {
     let extent = match kind {
@@ -69,7 +70,7 @@ pub fn extent(kind: u32, width: usize, height: usize, depth: usize, array_size: 
     (!extent.contains(&0)).then_some(extent)
 }
 
-/// Bytes of a region without gaps; `None` where no memory has so many.
+/// Bytes of a region without gaps; `None` if the number exceeds `isize::MAX`.
 #[must_use]
 pub fn tight_bytes(element: usize, region: [usize; 3]) -> Option<usize> {
     let bytes = region.iter().try_fold(element, |bytes, axis| bytes.checked_mul(*axis))?;

@@ -1,28 +1,29 @@
-//! Files that a client's sources include: which folders options name, and how a file is named on the wire.
+//! Files that a client's sources include: the folders that build options name, and the names of files on the wire.
 //!
-//! The client finds the files, the device manager lays them out; both have to understand options and paths alike.
+//! The client finds the files and the device manager lays them out, so both must parse options and paths in the
+//! same way.
 
 use std::ops::Range;
 
-/// Most files of one build.
+/// Greatest number of files of one build.
 pub const MAX_FILES: usize = 4096;
-/// Longest name of a file on the wire, in bytes.
+/// Greatest length of a file's name on the wire, in bytes.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// Longest part of one, between two slashes.
+/// Greatest length of a path component, in bytes.
 const MAX_PART_BYTES: usize = 255;
-/// Most parts of one.
+/// Greatest number of path components.
 const MAX_PARTS: usize = 64;
 
-/// An `-I` among build options.
+/// An `-I` option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
-    /// Where the option is, in bytes, its folder included.
+    /// Byte range of the option in the options, including the folder.
     pub at: Range<usize>,
     /// The folder, as the program wrote it.
     pub path: String,
 }
 
-/// The `-I` folders among build options, in order. Double quotes keep what is between them together.
+/// The `-I` folders among build options, in order. Whitespace between double quotes does not end a folder.
 #[must_use]
 pub fn folders(options: &str) -> Vec<Folder> {
     let mut found = Vec::new();
@@ -38,7 +39,7 @@ pub fn folders(options: &str) -> Vec<Folder> {
     found
 }
 
-/// The words of options and where they are; without the quotes.
+/// The words of the options with their byte ranges. Quotes are removed.
 fn words(options: &str) -> Vec<(Range<usize>, String)> {
     let mut words = Vec::new();
     let mut word: Option<(usize, String)> = None;
@@ -59,8 +60,8 @@ fn words(options: &str) -> Vec<(Range<usize>, String)> {
     words
 }
 
-/// The name on the wire of `path`, which starts in `folder` unless it starts at the root; `.` and `..` are resolved by the
-/// names alone. Nothing where it would be above the root.
+/// The name on the wire of `path`, which is relative to `folder` unless it is absolute. `.` and `..` are resolved
+/// lexically; `None` if the result lies above the root.
 #[must_use]
 pub fn named(folder: &str, path: &str) -> Option<String> {
     let start = if path.starts_with('/') { "" } else { folder };
@@ -75,7 +76,8 @@ pub fn named(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Whether this is a name on the wire: nothing that leaves the folder it is laid out in.
+/// Whether `path` is a name on the wire, that is, a relative path that can't leave the folder in which it is laid
+/// out.
 #[must_use]
 pub fn is_name(path: &str) -> bool {
     let is_part =

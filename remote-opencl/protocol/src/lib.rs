@@ -1,6 +1,6 @@
 //! The wire protocol between the remote OpenCL client and the device manager.
 //!
-//! Generated types, and the limits and rules that both sides go by; no I/O.
+//! Generated types, limits, and rules that both sides follow; no I/O.
 #![forbid(unsafe_code)]
 
 pub mod images;

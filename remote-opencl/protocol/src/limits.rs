@@ -1,25 +1,27 @@
 //! Limits that the client keeps and the device manager enforces.
 
-/// Version of the protocol; a manager refuses a client of another major version with a clear status.
+/// Version of the protocol. A manager refuses a client of another version.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Data up to this many bytes rides in the command or completion itself; more travels in chunks.
+/// Greatest size of data inside a command or completion; larger data travels in chunks or through shared memory.
 pub const MAX_INLINE_BYTES: usize = 16 * 1024;
 
-/// Largest chunk of a transfer.
+/// Greatest size of a chunk's data.
 pub const MAX_CHUNK_BYTES: usize = 1024 * 1024;
 
-/// Largest encoded message either side accepts: a chunk and its envelope, or a full batch.
+/// Greatest size of an encoded message that either side accepts.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The client sends unflushed commands at this number (bounded queues, T-5).
+/// The client sends unflushed commands when there are this many (bounded queues, T-5).
 pub const MAX_BATCHED_COMMANDS: usize = 512;
 
-/// The client sends unflushed commands when their inline data reaches this size.
+/// The client sends unflushed commands when their encoded size reaches this.
 pub const MAX_BATCHED_BYTES: usize = 1024 * 1024;
 
-/// Window of a stream and of the connection: large and fixed, since adaptive windows are slow on loopback.
+/// HTTP/2 flow-control window of a stream and of the connection. Large and fixed, since adaptive windows are slow
+/// on loopback.
 pub const WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 
-/// Largest HTTP/2 frame that both sides announce: one system call per frame, so much larger than the default 16 KiB.
+/// Greatest HTTP/2 frame that both sides announce. Much larger than the default of 16 KiB, since each frame costs a
+/// system call.
 pub const MAX_FRAME_BYTES: u32 = 1024 * 1024;

@@ -1,75 +1,75 @@
-//! Shared memory between a client and a manager of one node: what both sides must agree on, and the checks of it.
+//! Shared memory between a client and a manager on one node: constants, and checks of ranges, for both sides.
 //!
-//! A segment is a sealed memfd that the manager makes for one session and passes over a socket beside its own. Both
-//! sides may write to it at any time: nothing is ever parsed from it, and every range comes in a message and is checked.
+//! A segment is a sealed memfd that the manager makes for one session and passes over a side socket. Both sides may
+//! write to it at any time, so nothing is parsed in it; every range comes in a message and is checked.
 
 use crate::v1;
 
-/// Granularity of the sizes of segments.
+/// The size of a segment is a multiple of this.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Where ranges begin: a cache line, so that vendors copy at full speed.
+/// The offset of a range is a multiple of this: a cache line, so that vendors copy at full speed.
 pub const RANGE_ALIGNMENT: u64 = 64;
 
-/// Largest segment.
+/// Greatest size of a segment, in bytes.
 pub const MAX_SEGMENT_BYTES: u64 = 4 << 30;
 
-/// Most segments of one session.
+/// Greatest number of segments of one session.
 pub const MAX_SEGMENTS: usize = 256;
 
-/// Bytes of the key that a Welcome gives for the side socket.
+/// Size of the key in a Welcome that opens the side socket.
 pub const KEY_BYTES: usize = 32;
 
-/// What the manager says on the side socket when it has taken the key.
+/// The byte that the manager sends on the side socket when it has accepted the key.
 pub const TAKEN: u8 = 1;
 
-/// Appended to the path of a manager's unix socket: the side socket.
+/// Suffix that makes the path of the side socket from the path of a manager's unix socket.
 pub const SIDE_SUFFIX: &str = ".fd";
 
-/// Environment variable with which a client or a manager does without: `off`.
+/// Environment variable; `off` disables shared memory in a client or a manager.
 pub const VARIABLE: &str = "FPGA_SHARED_MEMORY";
 
-/// Words of 8 bytes in each direction of a command ring: what a manager offers.
+/// Words of 8 bytes in each direction of the command ring that a manager offers.
 pub const RING_WORDS: u32 = 16 * 1024;
 
-/// Environment variable with which a client or a manager does without the command ring: `off`.
+/// Environment variable; `off` disables the command ring in a client or a manager.
 pub const RING_VARIABLE: &str = "FPGA_COMMAND_RING";
 
-/// Why a range of a segment can't be used.
+/// A reason why a range of a segment can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// The session has no such segment.
+    /// The session has no segment with this id.
     #[error("the session has no segment {0}")]
     Unknown(u64),
-    /// It has no bytes.
+    /// The range has no bytes.
     #[error("a range of a segment is empty")]
     Empty,
-    /// It begins where no range begins.
+    /// The offset is not a multiple of [`RANGE_ALIGNMENT`], or of [`PAGE_BYTES`] for a buffer's storage.
     #[error("a range begins at {0}, where none begins")]
     Misaligned(u64),
-    /// It ends behind the segment, or where no number is.
+    /// The range ends behind the segment, or its end overflows.
     #[error("a range ends behind its segment")]
     Outside,
-    /// It has another length than the command that refers to it.
+    /// The length of the range differs from the length in the command.
     #[error("a range has another length than its command")]
     Length,
 }
 
-/// Why a segment can't be had.
+/// A reason why a segment of some size can't be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// 0, or too many.
+    /// The size is 0 or greater than [`MAX_SEGMENT_BYTES`].
     #[error("a segment has {0} bytes; 1 to {MAX_SEGMENT_BYTES} are given")]
     Bytes(u64),
-    /// No whole pages.
+    /// The size is not a multiple of [`PAGE_BYTES`].
     #[error("a segment has {0} bytes, which are no whole pages of {PAGE_BYTES}")]
     Pages(u64),
 }
 
-/// Checks a range of a segment of `segment_bytes`; where it begins, and how long it is.
+/// Checks a range of a segment of `segment_bytes`. Returns the offset and the length of the range.
 ///
 /// # Errors
-/// [`RangeError`].
+/// [`RangeError::Empty`], [`RangeError::Misaligned`] or [`RangeError::Outside`].
 pub fn check_range(range: &v1::SegmentRange, segment_bytes: usize) -> Result<(usize, usize), RangeError> {
     if range.length == 0 {
         return Err(RangeError::Empty);
@@ -85,10 +85,10 @@ pub fn check_range(range: &v1::SegmentRange, segment_bytes: usize) -> Result<(us
     Ok((convert(range.offset)?, convert(range.length)?))
 }
 
-/// Checks a range that a buffer is to lie in: it also begins with a page.
+/// Checks the range of a buffer's storage, which must begin at a page and be as long as the buffer.
 ///
 /// # Errors
-/// [`RangeError`].
+/// [`RangeError::Misaligned`] or [`RangeError::Length`].
 pub fn check_storage(range: &v1::SegmentRange, buffer_bytes: u64) -> Result<(), RangeError> {
     if !range.offset.is_multiple_of(PAGE_BYTES) {
         return Err(RangeError::Misaligned(range.offset));
@@ -96,10 +96,10 @@ pub fn check_storage(range: &v1::SegmentRange, buffer_bytes: u64) -> Result<(), 
     if range.length == buffer_bytes { Ok(()) } else { Err(RangeError::Length) }
 }
 
-/// Checks the size of a segment that somebody asks for.
+/// Checks the requested size of a segment.
 ///
 /// # Errors
-/// [`SizeError`].
+/// [`SizeError`] for 0, more than [`MAX_SEGMENT_BYTES`], or no multiple of [`PAGE_BYTES`].
 pub fn check_size(bytes: u64) -> Result<usize, SizeError> {
     if bytes == 0 || bytes > MAX_SEGMENT_BYTES {
         return Err(SizeError::Bytes(bytes));

@@ -1,11 +1,12 @@
-//! How much memory the decoding of a message takes at most, found from its encoding alone, before it is decoded.
+//! An upper bound of the memory that the decoding of a message takes, computed from the encoding before it is
+//! decoded.
 //!
-//! An encoded message may be far smaller than the decoded one: an empty command of 2 bytes becomes a structure of more
-//! than 100. The receiver asks here first. The table of messages and fields is made from the .proto file by `build.rs`,
-//! so that it can't miss a field.
+//! An encoded message may be far smaller than the decoded one: an empty command of 2 bytes becomes a structure of
+//! more than 100. `build.rs` makes the table of messages and fields from the .proto file, so that no field is
+//! missing.
 
-/// What decoding adds for each element of a repeated field: a vector grows to twice its length, from 4 elements on, and
-/// holds the old elements too while it grows.
+/// Factor for each element of a repeated field: a vector starts with 4 elements, doubles when it is full, and holds
+/// the old elements too while it grows.
 const GROWTH: u64 = 4;
 
 /// A message of the .proto file.
@@ -19,40 +20,40 @@ struct Field {
     kind: Kind,
 }
 
-/// What decoding a field takes besides the structure that it is in.
+/// The memory that decoding a field allocates besides the structure that contains the field.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Nothing: bytes are slices of the encoded message.
+    /// A `bytes` field: no memory, since it is a slice of the encoded message.
     Bytes,
-    /// Its bytes.
+    /// A `string` field: as many bytes as the text.
     Text,
-    /// An element for each text or run of bytes, and the bytes of a text.
+    /// A repeated `string` or `bytes` field: an element for each entry, and the bytes of a text.
     Texts,
-    /// An element of this many bytes for each number.
+    /// A repeated number: an element of this many bytes for each number.
     Numbers { element: usize },
-    /// As much as the message at this index of the table.
+    /// A message: the weight of the message at this index of the table.
     One(usize),
-    /// An element of this many bytes, and as much as the message at this index of the table.
+    /// A repeated message: an element of this many bytes, and the weight of the message at this index of the table.
     Many { message: usize, element: usize },
 }
 
-/// The bytes are no message.
+/// The bytes are not an encoded message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a message can't be decoded")]
 pub struct Malformed;
 
 include!(concat!(env!("OUT_DIR"), "/weights.rs"));
 
-/// An upper bound of the memory in bytes that decoding these bytes as a [`crate::v1::ClientMessage`] allocates.
+/// Upper bound, in bytes, of the memory that decoding `encoded` as a [`crate::v1::ClientMessage`] allocates.
 ///
 /// # Errors
-/// [`Malformed`], for most of what can't be decoded; nothing that can be decoded gives it but groups, which no client
-/// sends.
+/// [`Malformed`] for most inputs that can't be decoded. The only decodable inputs with this error have protobuf
+/// groups, which no client sends.
 pub fn of_client_message(encoded: &[u8]) -> Result<u64, Malformed> {
     of(CLIENT_MESSAGE, encoded)
 }
 
-/// The depth of the recursion is that of the .proto file, in which no message contains itself.
+/// The recursion is as deep as the .proto file, in which no message contains itself.
 fn of(message: usize, mut encoded: &[u8]) -> Result<u64, Malformed> {
     let fields = MESSAGES.get(message).ok_or(Malformed)?.fields;
     let mut weight = 0_u64;
@@ -97,7 +98,7 @@ fn of(message: usize, mut encoded: &[u8]) -> Result<u64, Malformed> {
     Ok(weight)
 }
 
-/// What so many numbers take in a field of this kind.
+/// Memory of `count` numbers in a field of this kind.
 fn numbers(kind: Option<Kind>, count: u64) -> u64 {
     match kind {
         Some(Kind::Numbers { element }) => (element as u64 * GROWTH).saturating_mul(count),

@@ -1,4 +1,4 @@
-//! What decoding a message really allocates is never more than what its encoding was weighed at.
+//! Decoding a message never allocates more than the weight computed from its encoding.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on shall fail")]
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
@@ -15,11 +15,11 @@ thread_local! {
     static MOST: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Counts what the thread has allocated and not freed.
+/// Counts the bytes that the thread has allocated and not freed.
 struct Counting;
 
 fn count(bytes: i64) {
-    // A thread that ends has no more counters.
+    // A thread that ends has no counters any more.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
@@ -30,17 +30,17 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-// SAFETY: all is the system allocator's; the counters allocate nothing.
+// SAFETY: every call goes to the system allocator unchanged; the counters allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::alloc`, which is passed on unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-signed(layout.size()));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::dealloc`, which is passed on unchanged.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most that decoding held at a time, in bytes.
+/// The peak of allocated bytes while `encoded` is decoded.
 fn decoding(encoded: &Bytes) -> i64 {
     let encoded = encoded.clone();
     let before = HELD.get();
@@ -61,7 +61,7 @@ fn check(encoded: Vec<u8>) -> u64 {
     let encoded = Bytes::from(encoded);
     let weight = of_client_message(&encoded).unwrap();
     let most = decoding(&encoded);
-    // A handful of bytes for what `Bytes` shares of itself.
+    // `Bytes` allocates some bytes for its reference count.
     assert!(most <= signed(usize::try_from(weight).unwrap()) + 256, "{most} bytes, weighed at {weight}");
     weight
 }
@@ -97,7 +97,7 @@ fn bulk_data_weighs_nothing_beside_its_own_bytes() {
 
 #[test]
 fn numbers_one_by_one_weigh_as_much_as_packed_ones() {
-    // Field 3 of a command, of field 1 of a flush, of field 3 of a message.
+    // Field 3 of a command, in field 1 of a flush, in field 3 of a message.
     let one_by_one: Vec<u8> = [0x18, 5].repeat(1000);
     let nested = |field: u8, inside: &[u8]| {
         let mut out = vec![field << 3 | 2];
@@ -132,7 +132,7 @@ proptest! {
         if of_client_message(&bytes).is_ok() {
             check(bytes);
         } else {
-            // What is refused before it is decoded takes nothing.
+            // A message that is refused before decoding takes no memory.
         }
     }
 

@@ -1,23 +1,26 @@
-//! Frames on a stream of words: a word with the length in bytes, then the bytes, filled up to whole words.
+//! Frames on a stream of words: a word with the length in bytes, then the bytes, padded to whole words.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 const WORD: usize = size_of::<u64>();
 
-/// An empty buffer that is larger goes: it had a long frame.
+/// An empty buffer with a larger capacity, left behind by a long frame, is freed.
 const KEPT_BYTES: usize = 512 << 10;
 
-/// A frame is longer than allowed.
+/// The length of a frame exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {length} bytes, and {limit} are allowed")]
 pub struct TooLong {
-    /// What it says of itself.
+    /// Length that the frame declares, in bytes.
     pub length: u64,
-    /// What is allowed.
+    /// Greatest allowed length, in bytes.
     pub limit: usize,
 }
 
-/// Appends a frame to `out`, with what `content` appends.
+/// Appends a frame to `out`; `content` appends the bytes of the frame.
+///
+/// # Errors
+/// The error of `content`; `out` is then unchanged.
 pub fn frame<E>(out: &mut BytesMut, content: impl FnOnce(&mut BytesMut) -> Result<(), E>) -> Result<(), E> {
     let start = out.len();
     out.extend_from_slice(&[0; WORD]);
@@ -31,7 +34,7 @@ pub fn frame<E>(out: &mut BytesMut, content: impl FnOnce(&mut BytesMut) -> Resul
     Ok(())
 }
 
-/// What has come of a stream and not been taken yet.
+/// Splits the words received from a stream into frames.
 #[derive(Debug)]
 pub struct Frames {
     buffer: BytesMut,
@@ -39,13 +42,14 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Nothing yet; frames have up to `limit` bytes.
+    /// An empty buffer, for frames of up to `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { buffer: BytesMut::new(), limit }
     }
 
-    /// Where the stream's words go. Memory is taken as they come, never as a length says.
+    /// The buffer that words of the stream are appended to. It grows with the received words only, whatever length
+    /// a frame declares.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
@@ -53,7 +57,7 @@ impl Frames {
     /// The next whole frame, in memory of its own.
     ///
     /// # Errors
-    /// [`TooLong`].
+    /// [`TooLong`] if the next frame declares more bytes than the limit.
     pub fn take(&mut self) -> Result<Option<Bytes>, TooLong> {
         let Some(first) = self.buffer.first_chunk::<WORD>() else { return Ok(None) };
         let length = u64::from_le_bytes(*first);
@@ -66,7 +70,7 @@ impl Frames {
         if self.buffer.len() < whole {
             return Ok(None);
         }
-        // Copied: who keeps a part of a frame would keep all that was read with it.
+        // Copied: a slice of the buffer would keep alive everything that was read with the frame.
         let frame = Bytes::copy_from_slice(&self.buffer[WORD..WORD + bytes]);
         self.buffer.advance(whole);
         if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {

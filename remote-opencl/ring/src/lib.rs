@@ -1,10 +1,13 @@
-//! The command ring: two streams of frames, one each way, in memory that a client and a device manager share.
+//! The command ring: two streams of frames, one in each direction, in memory that a client and a device manager
+//! share.
 //!
-//! The algorithm only, over any kind of atomic words, so that a model checker can run it (`tests/model.rs`): no mapping, no
-//! descriptor, no waking. Whoever has the memory brings the words, and a bell that each side can ring for the other.
+//! This crate is the algorithm only, over any kind of atomic words, so that a model checker can run it
+//! (`tests/model.rs`). Mapping, passing of descriptors and waking are left to the caller, who provides the words
+//! and a bell with which each side wakes the other.
 //!
-//! The other side may write anything at any time. So each side keeps its own position to itself and only publishes it;
-//! the other's position is checked whenever it is read; and what is read is copied out before anybody looks at it.
+//! The other side may write anything at any time. So each side keeps its own position in private memory and only
+//! publishes it; it checks the other side's position at every read; and it copies words out of the shared memory
+//! before it interprets them.
 #![forbid(unsafe_code)]
 
 mod frames;

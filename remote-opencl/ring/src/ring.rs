@@ -1,15 +1,17 @@
 //! One direction of a ring: the side that writes and the side that reads.
 //!
-//! Positions count words and never wrap. The reader says that it waits and looks once more; the writer publishes and then
-//! looks whether somebody waits; a fence between each side's two steps has one of them see the other. So nobody sleeps
-//! over words that are there, and nobody is woken who is awake. Waiting for room is the same the other way round.
+//! Positions count words and wrap only at 2^64. A reader that is about to sleep first sets its waiting flag and
+//! then checks for words once more; the writer first publishes words and then checks the flag. A fence between the
+//! two steps on each side guarantees that at least one side sees the other's store, so a reader never sleeps while
+//! there are words, and a reader that is awake is rarely rung for. Waiting for room works the same way with the
+//! roles exchanged.
 
 use crate::words::{Direction, HEAD, Layout, LayoutError, Memory, READER_WAITS, TAIL, WRITER_WAITS, Word};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const WORD: usize = size_of::<u64>();
 
-/// The other side's position can't be.
+/// The other side published an impossible position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the other side of the command ring says that it is where it can't be")]
 pub struct Broken;
@@ -18,18 +20,18 @@ pub struct Broken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the other side may sleep"]
 pub enum Bell {
-    /// It does: ring for it.
+    /// The other side waits: ring its bell.
     Ring,
-    /// It doesn't.
+    /// The other side is awake.
     Silent,
 }
 
-/// Whether there is anything to do.
+/// The result of a check before sleeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// There is; nobody waits.
+    /// There is something to do; this side is not marked as waiting.
     Ready,
-    /// There isn't; the other side knows that this one waits for its bell.
+    /// There is nothing to do; this side is marked as waiting, so the other side rings its bell.
     Waiting,
 }
 
@@ -66,7 +68,7 @@ impl Place {
         })
     }
 
-    /// The two runs of words that `count` of them from `position` on are.
+    /// The one or two ranges of words that hold the `count` words from `position` on.
     fn runs(self, position: u64, count: usize) -> [std::ops::Range<usize>; 2] {
         // The remainder is less than the capacity, a usize.
         #[expect(clippy::cast_possible_truncation, reason = "the capacity is a power of two")]
@@ -75,7 +77,7 @@ impl Place {
         [self.data + at..self.data + at + first, self.data..self.data + (count - first)]
     }
 
-    /// How far `ahead` is in front of `behind`, if that can be.
+    /// The distance from `behind` to `ahead` in words; [`Broken`] if it exceeds the capacity.
     fn between(self, behind: u64, ahead: u64) -> Result<usize, Broken> {
         match usize::try_from(ahead.wrapping_sub(behind)) {
             Ok(words) if words <= self.capacity => Ok(words),
@@ -84,22 +86,23 @@ impl Place {
     }
 }
 
-/// Whether the side that waits at `flag` has to be woken, after something was published for it.
+/// Whether the side that waits at `flag` has to be woken; called after something was published for that side.
 fn bell<W: Word>(flag: &W) -> Bell {
     W::fence();
     if flag.load(Relaxed) == 0 {
         return Bell::Silent;
     }
-    // Nobody else rings meanwhile. If the other side awoke by itself and waits again, it is woken once too often.
+    // Only this side rings for this flag. If the other side woke by itself and waits again, it gets one bell too
+    // many.
     flag.store(0, Relaxed);
     Bell::Ring
 }
 
 impl<M: Memory> Producer<M> {
-    /// Of a ring of zeroes, once.
+    /// A producer for a ring whose words are all zero. To be called once for each ring and direction.
     ///
     /// # Errors
-    /// [`LayoutError::Words`].
+    /// [`LayoutError::Words`] if `memory` is too small for `layout`.
     pub fn new(memory: M, layout: Layout, direction: Direction) -> Result<Self, LayoutError> {
         let place = Place::new(layout, direction, memory.words().len())?;
         Ok(Self { memory, place, head: 0 })
@@ -109,20 +112,21 @@ impl<M: Memory> Producer<M> {
         &self.memory.words()[self.place.header + index]
     }
 
-    /// How many bytes there is room for.
+    /// Number of free bytes.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`Broken`] if the reader's position is impossible.
     pub fn room(&self) -> Result<usize, Broken> {
         let used = self.place.between(self.word(TAIL).load(Acquire), self.head)?;
         Ok((self.place.capacity - used) * WORD)
     }
 
-    /// Writes as much from the beginning of `bytes` as there is room for: whole words, as [`crate::frame`] makes them (a
-    /// rest that is none stays). How many bytes that were, and whether to ring.
+    /// Writes as many whole words from the beginning of `bytes` as there is room for. A length as [`crate::frame`]
+    /// makes it is a multiple of a word; a remainder of less than a word is not written. Returns the number of
+    /// bytes written, and whether to ring.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`Broken`] if the reader's position is impossible.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(usize, Bell), Broken> {
         let words = self.room()?.min(bytes.len()) / WORD;
         if words == 0 {
@@ -140,10 +144,10 @@ impl<M: Memory> Producer<M> {
         Ok((words * WORD, bell(self.word(READER_WAITS))))
     }
 
-    /// Says that this side waits for room, and looks once more.
+    /// Marks this side as waiting for room, unless there is room.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`Broken`] if the reader's position is impossible.
     pub fn wait_for_room(&mut self) -> Result<Readiness, Broken> {
         self.word(WRITER_WAITS).store(1, Relaxed);
         M::Word::fence();
@@ -156,10 +160,10 @@ impl<M: Memory> Producer<M> {
 }
 
 impl<M: Memory> Consumer<M> {
-    /// Of a ring of zeroes, once.
+    /// A consumer for a ring whose words are all zero. To be called once for each ring and direction.
     ///
     /// # Errors
-    /// [`LayoutError::Words`].
+    /// [`LayoutError::Words`] if `memory` is too small for `layout`.
     pub fn new(memory: M, layout: Layout, direction: Direction) -> Result<Self, LayoutError> {
         let place = Place::new(layout, direction, memory.words().len())?;
         Ok(Self { memory, place, tail: 0 })
@@ -173,18 +177,19 @@ impl<M: Memory> Consumer<M> {
         self.place.between(self.tail, self.word(HEAD).load(Acquire))
     }
 
-    /// Whether there is nothing to read: cheap, for who looks again and again.
+    /// Whether there is nothing to read. Cheap enough to be polled.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`Broken`] if the writer's position is impossible.
     pub fn is_empty(&self) -> Result<bool, Broken> {
         Ok(self.there()? == 0)
     }
 
-    /// Copies everything that is there to the end of `into`; whether to ring, since there is room now.
+    /// Appends all available words to `into`. Returns whether to ring, since the writer may wait for the freed
+    /// room.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`Broken`] if the writer's position is impossible.
     pub fn read(&mut self, into: &mut impl bytes::BufMut) -> Result<Bell, Broken> {
         let words = self.there()?;
         if words == 0 {
@@ -196,15 +201,16 @@ impl<M: Memory> Consumer<M> {
             }
         }
         self.tail = self.tail.wrapping_add(words as u64);
-        // What was loaded stays loaded: the writer writes over it only after it has seen this.
+        // `Release` orders the loads above before this store: the writer overwrites the words only after it has
+        // seen it.
         self.word(TAIL).store(self.tail, Release);
         Ok(bell(self.word(WRITER_WAITS)))
     }
 
-    /// Says that this side waits for something to read, and looks once more.
+    /// Marks this side as waiting for words, unless there are some.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`Broken`] if the writer's position is impossible.
     pub fn wait(&mut self) -> Result<Readiness, Broken> {
         self.word(READER_WAITS).store(1, Relaxed);
         M::Word::fence();
@@ -215,7 +221,7 @@ impl<M: Memory> Consumer<M> {
         Ok(Readiness::Ready)
     }
 
-    /// Says that this side doesn't wait: it will look by itself, or wait again.
+    /// Clears the mark of [`Self::wait`]: this side polls, or will wait again.
     pub fn stay_awake(&mut self) {
         self.word(READER_WAITS).store(0, Relaxed);
     }

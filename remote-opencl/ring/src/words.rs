@@ -1,13 +1,13 @@
-//! What a ring is made of: words that both sides can change, and where each of them is.
+//! The memory of a ring: words that both sides can change, and their layout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// An atomic word of 8 bytes.
 pub trait Word {
-    /// As of [`AtomicU64`].
+    /// Loads the word, as [`AtomicU64::load`] does.
     fn load(&self, order: Ordering) -> u64;
-    /// As of [`AtomicU64`].
+    /// Stores `value`, as [`AtomicU64::store`] does.
     fn store(&self, value: u64, order: Ordering);
     /// A fence with [`Ordering::SeqCst`].
     fn fence();
@@ -27,11 +27,11 @@ impl Word for AtomicU64 {
     }
 }
 
-/// Words that are there, and stay, as long as the value lives; always as many.
+/// A fixed number of words that stay accessible as long as the value lives.
 pub trait Memory {
-    /// Their kind.
+    /// Type of the words.
     type Word: Word;
-    /// All of them.
+    /// All words.
     fn words(&self) -> &[Self::Word];
 }
 
@@ -43,41 +43,41 @@ impl<M: Memory> Memory for Arc<M> {
     }
 }
 
-/// Which of the two streams.
+/// One of the two streams of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Written by the client.
+    /// From the client to the manager.
     ToManager,
-    /// Written by the manager.
+    /// From the manager to the client.
     ToClient,
 }
 
-/// Where everything lies: per direction a header of cache lines, and then the data.
+/// Positions of a ring's parts: for each direction a header of whole cache lines, followed by the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     capacity: usize,
 }
 
-/// Why memory can't hold a ring.
+/// A reason why memory can't hold a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A stream's words must be a power of two.
+    /// The number of words for each direction is not a power of two, or too small or too large.
     #[error("a ring of {0} words for each direction can't be: it takes a power of two, 4 or more")]
     Capacity(usize),
-    /// It is too small.
+    /// The memory is too small.
     #[error("a ring takes {needed} words, and there are {there}")]
     Words {
-        /// What it takes.
+        /// Number of words that the layout needs.
         needed: usize,
-        /// What there is.
+        /// Number of words of the memory.
         there: usize,
     },
 }
 
-/// Words of a cache line: what one side writes often shares none with what the other writes.
+/// Words of a cache line. Fields that different sides write often lie in different cache lines.
 const LINE: usize = 8;
 
-/// Positions in the header of a direction, a cache line each.
+/// Positions in the header of a direction, one cache line each.
 pub(crate) const HEAD: usize = 0;
 pub(crate) const TAIL: usize = LINE;
 pub(crate) const READER_WAITS: usize = 2 * LINE;
@@ -85,10 +85,10 @@ pub(crate) const WRITER_WAITS: usize = 3 * LINE;
 const HEADER: usize = 4 * LINE;
 
 impl Layout {
-    /// A ring with so many words of data in each direction.
+    /// A layout with `capacity` words of data in each direction.
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`].
+    /// [`LayoutError::Capacity`] unless `capacity` is a power of two from 4 to 2^24.
     pub const fn new(capacity: usize) -> Result<Self, LayoutError> {
         if capacity >= 4 && capacity.is_power_of_two() && capacity <= 1 << 24 {
             Ok(Self { capacity })
@@ -97,13 +97,13 @@ impl Layout {
         }
     }
 
-    /// Words of data in each direction.
+    /// Number of words of data in each direction.
     #[must_use]
     pub const fn capacity(self) -> usize {
         self.capacity
     }
 
-    /// Words of memory that it takes.
+    /// Number of words of memory that the ring takes.
     #[must_use]
     pub const fn words(self) -> usize {
         2 * (HEADER + self.capacity)
@@ -114,7 +114,7 @@ impl Layout {
         if there >= needed { Ok(()) } else { Err(LayoutError::Words { needed, there }) }
     }
 
-    /// Where the header of a direction begins.
+    /// Index of the first word of a direction's header.
     pub(crate) const fn header(self, direction: Direction) -> usize {
         match direction {
             Direction::ToManager => 0,
@@ -122,7 +122,7 @@ impl Layout {
         }
     }
 
-    /// Where its data begins.
+    /// Index of the first word of a direction's data.
     pub(crate) const fn data(self, direction: Direction) -> usize {
         self.header(direction) + HEADER
     }

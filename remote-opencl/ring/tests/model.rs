@@ -1,7 +1,7 @@
-//! The ring under a model checker: every order of the two sides' steps that the memory model allows.
+//! The ring under a model checker, which tries every order of the two sides' steps that the memory model allows.
 //!
-//! The words are Loom's, everything else is the code that runs in production. A bell is a mutex and a condition variable,
-//! so that a side which sleeps over something that it was to be woken for is a deadlock, which Loom reports.
+//! The words are Loom's; all other code is that of production. A bell is a mutex and a condition variable, so that
+//! a side that is never woken is a deadlock, which Loom reports.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -26,7 +26,7 @@ impl Word for LoomWord {
     }
 }
 
-/// Memory of words that are made as they are needed: only one direction's are.
+/// Memory with the words of one direction only, since the model uses no others.
 #[derive(Clone)]
 struct LoomMemory(Arc<Vec<LoomWord>>);
 
@@ -38,7 +38,7 @@ impl Memory for LoomMemory {
     }
 }
 
-/// What one side sleeps at.
+/// The bell at which one side sleeps.
 #[derive(Clone)]
 struct Doorbell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -69,15 +69,16 @@ fn new_ring(capacity: usize) -> (Layout, LoomMemory) {
     (layout, LoomMemory(Arc::new(words)))
 }
 
-/// All interleavings with up to two preemptions, which is where such bugs are; all at all would take hours.
+/// Runs `model` in all interleavings with up to two preemptions, enough to find such bugs. An unbounded search
+/// takes hours.
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(model);
 }
 
-/// Sends batches of words over a ring of `capacity` and checks that they come in order, all of them, with both sides
-/// sleeping whenever there is nothing to do.
+/// Sends batches of words over a ring of `capacity` words and checks that all of them arrive, in order, where both
+/// sides sleep whenever they have nothing to do.
 fn transfer(capacity: usize, batches: &'static [usize]) {
     check(move || {
         let (layout, memory) = new_ring(capacity);
@@ -136,7 +137,7 @@ fn words_that_wrap_around_are_never_seen_before_they_are_whole() {
     transfer(4, &[3, 3]);
 }
 
-/// A reader that looks by itself for a while before it sleeps, as who waits for an answer does.
+/// The reader polls for a while before it sleeps, as a thread does that waits for an answer.
 #[test]
 fn a_reader_that_stayed_awake_is_not_forgotten_when_it_sleeps() {
     check(|| {

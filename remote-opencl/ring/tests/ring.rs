@@ -1,4 +1,4 @@
-//! The ring as two sides use it, and with another side that lies.
+//! The ring with two well-behaved sides, and with a side that writes arbitrary words.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -98,7 +98,8 @@ proptest! {
         prop_assert_eq!(got, contents);
     }
 
-    /// Whatever the other side writes wherever, and whenever: an error or some bytes, never more than a ring's at a time.
+    /// Whatever the other side writes, wherever and whenever, a read gives an error or at most a ring's worth of
+    /// bytes.
     #[test]
     fn a_side_that_lies_is_found_out_or_harms_nobody(
         writes in prop::collection::vec((0..80usize, any::<u64>(), any::<bool>()), 1..50)
