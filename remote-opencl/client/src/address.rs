@@ -7,13 +7,13 @@ use std::str::FromStr;
 /// Where a device manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManagerAddress {
-    /// A unix socket.
+    /// Path of a unix socket.
     Unix(PathBuf),
-    /// `host:port`.
+    /// `host:port` of a TCP listener.
     Tcp(String),
 }
 
-/// Why a text is no address of a manager.
+/// The text is not an address of a device manager.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no device manager address: write unix:/path/to/socket or tcp://host:port")]
 pub struct AddressError {
@@ -53,7 +53,7 @@ impl fmt::Display for ManagerAddress {
 /// Parses a list of addresses, separated by commas; empty entries are skipped.
 ///
 /// # Errors
-/// The first entry that is no address.
+/// [`AddressError`] for the first entry that is not an address.
 pub fn parse_list(list: &str) -> Result<Vec<ManagerAddress>, AddressError> {
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::parse).collect()
 }

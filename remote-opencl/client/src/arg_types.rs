@@ -1,6 +1,6 @@
-//! Sizes of OpenCL C's own types by their names, for the check of an argument's size.
+//! Sizes of OpenCL C's built-in types by their names, for the check of an argument's size.
 
-/// Size in bytes of a scalar or vector type; `None` for any other (a structure, a typedef).
+/// Size in bytes of a scalar or vector type; `None` for other types (structures, typedefs).
 pub(crate) fn scalar_size(type_name: &str) -> Option<usize> {
     let name = type_name.trim();
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -15,7 +15,7 @@ pub(crate) fn scalar_size(type_name: &str) -> Option<usize> {
     match width {
         "" => Some(element),
         "2" => Some(element * 2),
-        // A vector of three is as large as one of four.
+        // A vector of three elements is as large as one of four.
         "3" | "4" => Some(element * 4),
         "8" => Some(element * 8),
         "16" => Some(element * 16),

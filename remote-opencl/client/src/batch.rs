@@ -1,25 +1,26 @@
-//! When enqueued commands are sent: the policy, without any I/O.
+//! The policy by which enqueued commands are sent; no I/O.
 //!
 //! Commands of all queues of a session collect in one batch, in the order of the enqueue calls, and travel as one
-//! flush: one task (B-2). A flush point of OpenCL sends the batch. So do, never by a timer:
-//! - the limits of the protocol (bounded queues, T-5);
-//! - an idle manager, once there is enough to be worth it ([`SPECULATIVE_COMMANDS`]): a write, a kernel and the blocking
-//!   read that follows stay one message and one round trip, while a program that enqueues hundreds of commands has the
-//!   first ones running before it flushes;
-//! - the manager falling idle while a batch waits: then anything is worth it.
+//! flush: one task (B-2). A flush point of OpenCL sends the batch. Three other conditions send it too; a timer is
+//! not among them:
+//! - The batch reaches a limit of the protocol (bounded queues, T-5).
+//! - The manager is idle and the batch has [`SPECULATIVE_COMMANDS`] commands. So a write, a kernel and the blocking
+//!   read that follows stay one message and one round trip, while a program that enqueues hundreds of commands has
+//!   the first ones running before it flushes.
+//! - The manager becomes idle while a batch waits; then a batch of any size is sent.
 
 use crate::outbox::Upload;
 use fpga_protocol::{limits, v1};
 use prost::Message;
 use std::sync::Arc;
 
-/// An idle manager gets this many commands without a flush point.
+/// Number of commands that are sent to an idle manager without a flush point.
 pub(crate) const SPECULATIVE_COMMANDS: usize = 8;
 
-/// A write of this size travels on its own, so that commands before it don't wait for its bytes.
+/// A write of at least this many bytes begins a new batch, so that the commands before it don't wait for its bytes.
 pub(crate) const LARGE_UPLOAD: u64 = 1024 * 1024;
 
-/// The commands that were enqueued and not sent.
+/// The commands that were enqueued but not sent.
 #[derive(Debug)]
 pub(crate) struct Batch<E> {
     commands: Vec<v1::Command>,
@@ -28,7 +29,7 @@ pub(crate) struct Batch<E> {
     bytes: usize,
 }
 
-/// A batch on its way: the uploads go first.
+/// The content of a batch. The uploads are sent before the flush.
 #[derive(Debug)]
 pub(crate) struct Taken<E> {
     pub(crate) uploads: Vec<Arc<Upload>>,
@@ -51,7 +52,6 @@ impl<E> Batch<E> {
                 || upload.is_some_and(|upload| upload.length >= LARGE_UPLOAD))
     }
 
-    /// Appends a command, its event and its upload.
     pub(crate) fn push(&mut self, command: v1::Command, event: E, upload: Option<Arc<Upload>>) {
         self.bytes += command.encoded_len();
         self.commands.push(command);
@@ -59,19 +59,18 @@ impl<E> Batch<E> {
         self.uploads.extend(upload);
     }
 
-    /// Whether to send without a flush point, when `at_manager` commands of this session are at the manager.
+    /// Whether to send without a flush point, given that `at_manager` commands of this session are at the manager.
     pub(crate) fn is_due(&self, at_manager: usize) -> bool {
         self.commands.len() >= limits::MAX_BATCHED_COMMANDS
             || self.bytes >= limits::MAX_BATCHED_BYTES
             || (at_manager == 0 && self.commands.len() >= SPECULATIVE_COMMANDS)
     }
 
-    /// Whether there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// Takes everything.
+    /// Takes the content and leaves an empty batch.
     pub(crate) fn take(&mut self) -> Taken<E> {
         let Self { commands, events, uploads, bytes: _ } = std::mem::take(self);
         Taken { uploads, flush: v1::Flush { commands }, events }

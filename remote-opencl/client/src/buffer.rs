@@ -1,4 +1,4 @@
-//! Buffers and sub-buffers, and the host memory that maps of them point to.
+//! Buffers and sub-buffers, and the host memory to which maps of them point.
 
 use crate::callbacks;
 use crate::cl;
@@ -14,7 +14,7 @@ use fpga_protocol::v1::{self, call::Method};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// `cl_mem_flags` that say what kernels do: the only ones that the manager gets, since the others are about the host.
+/// The `cl_mem_flags` about access by kernels. The manager gets only these; all others concern the host.
 pub(crate) const KERNEL_ACCESS: u64 = cl::MEM_READ_WRITE | cl::MEM_WRITE_ONLY | cl::MEM_READ_ONLY;
 const HOST_ACCESS: u64 = cl::MEM_HOST_WRITE_ONLY | cl::MEM_HOST_READ_ONLY | cl::MEM_HOST_NO_ACCESS;
 const HOST_POINTER: u64 = cl::MEM_USE_HOST_PTR | cl::MEM_ALLOC_HOST_PTR | cl::MEM_COPY_HOST_PTR;
@@ -31,10 +31,11 @@ pub struct Buffer {
 }
 
 enum Kind {
-    /// Maps of it and of its sub-buffers point into one memory: the application's, or a shadow made for the first map.
+    /// A buffer with memory of its own. Maps of the buffer and of its sub-buffers point into one host memory: the
+    /// application's, or a shadow that the first map allocates.
     Root {
         application: Option<HostTarget>,
-        /// Where the buffer itself lies, if that is in shared memory.
+        /// The memory of the buffer itself, if that is shared with the manager.
         storage: Option<Storage>,
         shadow: Mutex<Option<HostTarget>>,
     },
@@ -44,24 +45,25 @@ enum Kind {
     },
 }
 
-/// What a new buffer holds.
+/// Initial content of a buffer.
 #[derive(Debug)]
 pub enum Initial<'a> {
     /// Zeroes.
     Nothing,
-    /// `CL_MEM_COPY_HOST_PTR`: these bytes; as many as the buffer has.
+    /// `CL_MEM_COPY_HOST_PTR`: a copy of these bytes, which must be as many as the buffer has.
     Copy(&'a [u8]),
-    /// `CL_MEM_USE_HOST_PTR`: this memory, which is also where maps of the buffer point.
+    /// `CL_MEM_USE_HOST_PTR`: the content of this memory, to which maps of the buffer also point.
     Use(HostTarget),
 }
 
 impl Buffer {
-    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`. No round trip: what the manager refuses (no memory) makes
-    /// the buffer's first use fail.
+    /// A buffer of `size` bytes; `flags` are `cl_mem_flags`. The call makes no round trip: if the manager can't
+    /// make the buffer (no memory), its first use fails.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for contradicting flags, `CL_INVALID_HOST_PTR` when `initial` doesn't fit the flags,
-    /// `CL_INVALID_BUFFER_SIZE` for 0 or more than a device allows.
+    /// `CL_INVALID_VALUE` for contradicting flags, `CL_INVALID_HOST_PTR` if `initial` doesn't fit the flags or the
+    /// size, `CL_INVALID_BUFFER_SIZE` for 0 or more than any device allows, `CL_DEVICE_NOT_AVAILABLE` if the
+    /// manager is gone.
     pub fn new(context: &Arc<Context>, flags: u64, size: usize, initial: Initial<'_>) -> Result<Arc<Self>> {
         let flags = checked_flags(flags)?;
         let allowed = context.devices().iter().map(|device| device.max_allocation()).max();
@@ -143,22 +145,22 @@ impl Buffer {
         Self { id, context, flags, size, kind, maps: Mutex::default(), destructors: Mutex::default() }
     }
 
-    /// Its context.
+    /// The context of the buffer.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Its `cl_mem_flags`, as `CL_MEM_FLAGS` says them.
+    /// `CL_MEM_FLAGS`.
     pub fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The buffer that a sub-buffer is a region of, and where it begins in there.
+    /// For a sub-buffer, its parent and its offset in the parent.
     pub fn parent(&self) -> Option<(&Arc<Self>, usize)> {
         match &self.kind {
             Kind::Root { .. } => None,
@@ -166,7 +168,8 @@ impl Buffer {
         }
     }
 
-    /// `CL_MEM_HOST_PTR`: the application's address given with `CL_MEM_USE_HOST_PTR` (plus origin), else 0.
+    /// `CL_MEM_HOST_PTR`: the address that the application gave with `CL_MEM_USE_HOST_PTR`, plus the sub-buffer's
+    /// origin; 0 without such an address.
     pub fn host_address(&self) -> usize {
         match &self.kind {
             Kind::Root { application, .. } => application.as_ref().map_or(0, HostTarget::address),
@@ -182,8 +185,8 @@ impl Buffer {
         lock(&self.maps).count()
     }
 
-    /// Runs `callback` on the callback thread once the last handle is gone and no command uses the buffer; those
-    /// registered last run first.
+    /// Runs `callback` on the callback thread once the last handle is dropped and no command uses the buffer.
+    /// Callbacks run in reverse order of registration.
     pub fn on_destroyed(&self, callback: impl FnOnce() + Send + 'static) {
         lock(&self.destructors).push(Box::new(callback));
     }
@@ -192,7 +195,7 @@ impl Buffer {
         self.id
     }
 
-    /// Where maps of `offset..offset + size` point to.
+    /// The host memory of `offset..offset + size`, to which maps of this region point.
     pub(crate) fn host_memory(&self, offset: usize, size: usize) -> Result<HostTarget> {
         match &self.kind {
             Kind::Sub { parent, origin } => parent.host_memory(origin + offset, size),
@@ -213,7 +216,7 @@ impl Buffer {
         }
     }
 
-    /// The offset of an address that a map may have returned.
+    /// The offset in the buffer of an address in the buffer's host memory; `None` for other addresses.
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         let begin = match &self.kind {
             Kind::Sub { parent, origin } => return parent.offset_of(address)?.checked_sub(*origin),
@@ -223,7 +226,7 @@ impl Buffer {
         address.checked_sub(begin).filter(|offset| *offset < self.size)
     }
 
-    /// Where it lies, if that is in shared memory, and where it begins in there.
+    /// The shared memory in which the buffer lies, and the buffer's offset in it.
     pub(crate) fn storage(&self) -> Option<(&Storage, usize)> {
         match &self.kind {
             Kind::Root { storage, .. } => storage.as_ref().map(|storage| (storage, 0)),
@@ -233,7 +236,7 @@ impl Buffer {
         }
     }
 
-    /// Whether maps point to the very bytes that the device works on.
+    /// Whether maps point to the memory on which the device works.
     pub(crate) fn is_mapped_in_place(&self) -> bool {
         match &self.kind {
             Kind::Root { application, storage, .. } => application.is_none() && storage.is_some(),
@@ -241,7 +244,7 @@ impl Buffer {
         }
     }
 
-    /// Refuses what `CL_MEM_HOST_*` forbids.
+    /// Refuses access that the buffer's `CL_MEM_HOST_*` flags forbid.
     pub(crate) fn check_host_access(&self, forbidden_by: u64) -> Result<()> {
         match self.flags & (forbidden_by | cl::MEM_HOST_NO_ACCESS) {
             0 => Ok(()),
@@ -249,7 +252,7 @@ impl Buffer {
         }
     }
 
-    /// The root buffer, and where this one begins in there.
+    /// Id of the root buffer, and this buffer's offset in it.
     pub(crate) fn root(&self) -> (u64, usize) {
         match &self.kind {
             Kind::Root { .. } => (self.id, 0),
@@ -258,7 +261,7 @@ impl Buffer {
     }
 }
 
-/// Storage in shared memory with that content, if it can be had.
+/// Storage in shared memory with the initial content; `None` if no shared memory is available.
 fn storage_with(session: &Session, size: usize, initial: &Initial<'_>) -> Option<Storage> {
     match initial {
         Initial::Nothing => Storage::new(session, size, None),
@@ -272,7 +275,7 @@ fn storage_with(session: &Session, size: usize, initial: &Initial<'_>) -> Option
     }
 }
 
-/// Checks `cl_mem_flags`, and adds the default.
+/// Checks `cl_mem_flags`, and adds `CL_MEM_READ_WRITE` if no kernel access is given.
 pub(crate) fn checked_flags(flags: u64) -> Result<u64> {
     let both = |a, b| flags & a != 0 && flags & b != 0;
     let unknown = flags & !(KERNEL_ACCESS | HOST_ACCESS | HOST_POINTER) != 0;
@@ -285,7 +288,8 @@ pub(crate) fn checked_flags(flags: u64) -> Result<u64> {
     Ok(if flags & KERNEL_ACCESS == 0 { flags | cl::MEM_READ_WRITE } else { flags })
 }
 
-/// The flags of a sub-buffer: what it doesn't say is its parent's, and it may not allow more than that.
+/// The flags of a sub-buffer. Access that `flags` doesn't specify is inherited from `parent`; access wider than the
+/// parent's is refused.
 pub(crate) fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
     let kernel = if flags & KERNEL_ACCESS == 0 { parent & KERNEL_ACCESS } else { flags & KERNEL_ACCESS };
     let host = if flags & HOST_ACCESS == 0 { parent & HOST_ACCESS } else { flags & HOST_ACCESS };
@@ -301,7 +305,7 @@ pub(crate) fn inherited_flags(parent: u64, flags: u64) -> Result<u64> {
     checked_flags(flags & !(KERNEL_ACCESS | HOST_ACCESS) | kernel | host | parent & HOST_POINTER)
 }
 
-/// A buffer that a command uses, until that has ended.
+/// A buffer in use by a command. Dropped when the command has ended.
 #[derive(Debug)]
 pub(crate) struct InUse(pub(crate) Arc<Buffer>);
 
@@ -332,7 +336,8 @@ impl Drop for Buffer {
             Kind::Sub { .. } => None,
         };
         if !session.is_own() {
-            // Nothing of the parent's is touched: a thread of its may have held a lock when it forked.
+            // In a forked child, nothing of the parent's may be touched: another thread may have held a lock during
+            // the fork.
             std::mem::forget(storage);
             return;
         }
@@ -343,7 +348,7 @@ impl Drop for Buffer {
         }
         let destructors = std::mem::take(&mut *lock(&self.destructors));
         if !destructors.is_empty() {
-            // Without a callback thread nobody can be told.
+            // If there is no callback thread, the callbacks are lost.
             let _ = callbacks::run(move || destructors.into_iter().rev().for_each(|callback| callback()));
         }
     }

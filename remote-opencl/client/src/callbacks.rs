@@ -1,4 +1,4 @@
-//! The thread on which the application's callbacks run: one per process, all signals blocked, no lock held.
+//! The thread that runs the application's callbacks: one per process, with all signals blocked and no lock held.
 
 use crate::error::{ClError, Result};
 use crate::process::Process;
@@ -11,14 +11,14 @@ use std::sync::mpsc::{Sender, channel};
 
 type Callback = Box<dyn FnOnce() + Send>;
 
-/// The way to the callback thread.
+/// The sender to the callback thread.
 #[derive(Debug)]
 pub(crate) struct Callbacks(Mutex<Sender<Callback>>);
 
-/// Runs `callback` on the callback thread, after those handed over before it.
+/// Runs `callback` on the callback thread, after all callbacks passed earlier.
 ///
 /// # Errors
-/// `CL_OUT_OF_RESOURCES` when the thread can't be started.
+/// `CL_OUT_OF_RESOURCES` if the thread can't be started.
 pub fn run(callback: impl FnOnce() + Send + 'static) -> Result<()> {
     let callbacks = Process::current().callbacks()?;
     lock(&callbacks.0).send(Box::new(callback)).map_err(|_| ClError::OUT_OF_RESOURCES)
@@ -29,7 +29,7 @@ impl Callbacks {
         let (sender, receiver) = channel::<Callback>();
         spawn_with_signals_blocked("fpga-callbacks", move || {
             for callback in receiver {
-                // A callback that panics (only Rust users' can) must not take the others' thread along.
+                // A callback of a Rust user may panic. That must not end the thread, which runs all callbacks.
                 if catch_unwind(AssertUnwindSafe(callback)).is_err() {
                     tracing::warn!("A callback panicked");
                 }

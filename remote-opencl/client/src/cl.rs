@@ -1,6 +1,6 @@
-//! The constants of the OpenCL standard that this crate looks at, by the standard's names without `CL_`.
+//! The constants of the OpenCL standard that this crate uses, by the standard's names without `CL_`.
 //!
-//! Not a binding: parameters of `clGet*Info` pass through as numbers.
+//! This is not a complete binding: parameters of `clGet*Info` pass through as numbers.
 #![expect(missing_docs, reason = "the standard's names and values")]
 
 /// Execution statuses of commands.
@@ -63,7 +63,7 @@ pub const KERNEL_ARG_ADDRESS_GLOBAL: u32 = 0x119B;
 pub const KERNEL_ARG_ADDRESS_LOCAL: u32 = 0x119C;
 pub const KERNEL_ARG_ADDRESS_CONSTANT: u32 = 0x119D;
 pub const KERNEL_ARG_ADDRESS_PRIVATE: u32 = 0x119E;
-/// `cl_kernel_arg_access_qualifier` of everything that isn't an image.
+/// `cl_kernel_arg_access_qualifier` of an argument that isn't an image.
 pub const KERNEL_ARG_ACCESS_NONE: u32 = 0x11A3;
 
 /// `cl_kernel_arg_type_qualifier` of a pipe.

@@ -1,4 +1,4 @@
-//! The process's view of its device managers: which there are, and the platforms that they serve.
+//! The device managers of the process, and the platforms that they serve.
 
 use crate::address::{AddressError, ManagerAddress, parse_list};
 use crate::clock;
@@ -14,13 +14,13 @@ use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Environment variable that lists the managers.
+/// Environment variable with the addresses of the managers.
 pub const MANAGERS_VARIABLE: &str = "FPGA_DEVICE_MANAGERS";
 
-/// How long a manager that didn't answer isn't asked again.
+/// Time for which a manager that didn't answer isn't contacted again.
 const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
 
-/// Some device managers, connected to on first use.
+/// A list of device managers, connected to on first use.
 #[derive(Debug)]
 pub struct Client {
     generation: u32,
@@ -43,7 +43,7 @@ enum ManagerState {
 }
 
 impl Client {
-    /// The client of this process, of the managers in `FPGA_DEVICE_MANAGERS`; a forked child has one of its own.
+    /// The client of this process, for the managers in `FPGA_DEVICE_MANAGERS`. A forked child gets its own.
     pub fn global() -> &'static Self {
         Process::current().client()
     }
@@ -57,10 +57,11 @@ impl Client {
         })
     }
 
-    /// A client of the managers in `list`, written as in `FPGA_DEVICE_MANAGERS` (`unix:/path,tcp://host:port`).
+    /// A client of the managers in `list`, which has the format of `FPGA_DEVICE_MANAGERS`
+    /// (`unix:/path,tcp://host:port`).
     ///
     /// # Errors
-    /// The first entry that is no address.
+    /// [`AddressError`] for the first entry that is not an address.
     pub fn with_managers(list: &str) -> Result<Self, AddressError> {
         let managers = parse_list(list)?.into_iter();
         let managers = managers.map(|address| Manager { address, state: Mutex::new(ManagerState::Unknown) });
@@ -69,33 +70,33 @@ impl Client {
         Ok(Self { generation, managers: managers.collect(), reconnect, keepalive })
     }
 
-    /// With sessions that go on over another connection when one is lost, as with `FPGA_RECONNECT=resume`.
+    /// Makes sessions continue over a new connection when the connection is lost, as `FPGA_RECONNECT=resume` does.
     #[must_use]
     pub fn resuming(self) -> Self {
         Self { reconnect: Reconnect::Resume, ..self }
     }
 
-    /// With sessions over TCP that count as lost when their manager has said nothing for so long, as with
-    /// `FPGA_KEEPALIVE_MS`; zero: never.
+    /// Makes a session over TCP count as lost when nothing came from its manager for `patience`, as
+    /// `FPGA_KEEPALIVE_MS` does. Zero means never.
     #[must_use]
     pub fn with_keepalive(self, patience: Duration) -> Self {
         Self { keepalive: Keepalive::within(patience), ..self }
     }
 
-    /// Nanoseconds of the clock that [`crate::Profiling`] uses; for `clGetHostTimer`.
+    /// Current time in ns, on the clock of [`crate::Profiling`]; for `clGetHostTimer`.
     pub fn now_ns() -> u64 {
         clock::now_ns()
     }
 
-    /// How often the library's background thread has begun to move bytes, for tests and diagnosis: a program that
-    /// waits for what it enqueues does that itself.
+    /// Number of times that the library's background thread has begun to move bytes, for tests and diagnosis. A
+    /// program that waits for its commands moves the bytes itself.
     pub fn background_turns() -> u64 {
         Process::current().driver().map_or(0, |driver| driver.background_turns())
     }
 
-    /// The platforms of all managers that answer, in the order of the list. A dead manager yields none within 250 ms (one
-    /// that takes connections and says nothing: 1 s after others have answered) and is asked again after 5 s; one that
-    /// came back has new platforms.
+    /// The platforms of all managers that answer, in the order of the list. A dead manager costs at most 250 ms; a
+    /// manager that accepts connections and doesn't answer costs 1 s after others have answered. Either yields no
+    /// platform and is contacted again after 5 s. A manager that came back has new platforms.
     pub fn platforms(&self) -> Vec<Arc<Platform>> {
         if self.generation != fork::generation() {
             return Vec::new();
@@ -109,7 +110,8 @@ impl Client {
         platforms.collect()
     }
 
-    /// All that need it at the same time: several dead managers cost no more than one.
+    /// Connects to all managers that need it, at the same time, so that several dead managers cost no more than
+    /// one.
     fn connect_where_needed(&self, states: &mut [MutexGuard<'_, ManagerState>]) {
         let is_connected = |state: &MutexGuard<'_, ManagerState>| matches!(&**state, ManagerState::Connected { session, .. } if session.is_usable());
         let others_answer = states.iter().any(is_connected);
@@ -135,7 +137,7 @@ impl Client {
             }
         });
         let connecting: Vec<_> = connecting.collect();
-        // An error: this thread must not block. Nothing is known of the managers then.
+        // `None`: this thread must not block. The state of the managers then stays unknown.
         let Some(connected) = driver.try_drive(join_all(connecting)) else { return };
         for ((manager, state), result) in managers.into_iter().zip(states).zip(connected) {
             **state = match result {

@@ -1,11 +1,12 @@
-//! The client's clock, and its distance from a manager's.
+//! The client's clock, and its offset from a manager's clock.
 //!
-//! Monotonic like `CLOCK_MONOTONIC`, but with an epoch that looks like a time of day, since programs print it.
+//! The clock is monotonic like `CLOCK_MONOTONIC`, but its epoch is the Unix epoch, since programs print its values
+//! as times of day.
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Now, in ns.
+/// Current time in ns.
 pub(crate) fn now_ns() -> u64 {
     static EPOCH: OnceLock<(Instant, u64)> = OnceLock::new();
     let (instant, ns) = EPOCH.get_or_init(|| {
@@ -15,18 +16,19 @@ pub(crate) fn now_ns() -> u64 {
     ns.saturating_add(u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What to add to a manager's moments to get the client's: fixed for a session, so that differences stay exact.
+/// The difference between the client's and a manager's clock in ns. It is fixed for a session, so that durations
+/// stay exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset(i128);
 
 impl Offset {
-    /// The offset when a manager said `manager_ns` and it was heard at `heard_ns`. Late by the message's way, so that
-    /// no command seems to start before it was sent.
+    /// The offset, given that a message with the manager's time `manager_ns` was received at `heard_ns`. The offset
+    /// is too large by the message's travel time, so no command seems to start before it was sent.
     pub(crate) fn new(manager_ns: u64, heard_ns: u64) -> Self {
         Self(i128::from(heard_ns) - i128::from(manager_ns))
     }
 
-    /// A moment of the manager on the client's clock.
+    /// Converts a time on the manager's clock to the client's clock.
     pub(crate) fn apply(self, manager_ns: u64) -> u64 {
         u64::try_from(i128::from(manager_ns) + self.0).unwrap_or(0)
     }

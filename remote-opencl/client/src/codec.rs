@@ -1,4 +1,5 @@
-//! The gRPC codec of a session: protobuf as everybody's, but chunks are encoded straight from the application's memory.
+//! The gRPC codec of a session: standard protobuf, except that chunks are encoded directly from the application's
+//! memory.
 
 use crate::outbox::{Outgoing, UploadChunk};
 use bytes::BufMut;
@@ -21,11 +22,11 @@ mod field {
 #[derive(Debug, Default)]
 pub(crate) struct SessionCodec;
 
-/// Encodes what a client sends.
+/// Encodes messages of a client.
 #[derive(Debug, Default)]
 pub(crate) struct SessionEncoder;
 
-/// Decodes what a manager sends.
+/// Decodes messages of a manager.
 #[derive(Debug, Default)]
 pub(crate) struct SessionDecoder;
 
@@ -60,7 +61,7 @@ impl Encoder for SessionEncoder {
     }
 }
 
-/// Appends a message, as the stream and the command ring have it.
+/// Appends an encoded message, for the stream or the command ring.
 pub(crate) fn encode(item: Outgoing, out: &mut impl BufMut) -> Result<(), EncodeError> {
     match item {
         Outgoing::Message(message) => message.encode(out),
@@ -97,7 +98,7 @@ fn encode_chunk(chunk: &UploadChunk, out: &mut impl BufMut) {
     });
 }
 
-/// An offset into host memory, whose length was a `usize`.
+/// An offset or length within host memory, which always fits a `usize`.
 fn index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
@@ -132,7 +133,7 @@ mod tests {
             let mut out = Vec::new();
             encode_chunk(&chunk, &mut out);
             let data = bytes[index(offset)..index(offset + len)].to_vec().into();
-            // A proto3 zero isn't written by the generated code, and reads the same.
+            // The generated code omits fields that are 0; they decode the same.
             let expected = v1::Chunk { transfer: 7, length: 1000, offset, data };
             let decoded = v1::ClientMessage::decode(&*out).unwrap();
             assert_eq!(decoded.kind, Some(v1::client_message::Kind::Chunk(expected)));

@@ -1,9 +1,9 @@
-//! The command ring: a session's messages in memory that is shared with a manager on the same node, instead of the gRPC
-//! stream, which stays open beside it and whose end is the session's.
+//! The command ring of a session: messages travel in memory shared with a manager on the same node instead of on
+//! the gRPC stream. The stream stays open, and its end is the end of the session.
 //!
-//! The thread that enqueues writes its messages into the ring itself; the thread that waits takes what has come. Each side
-//! wakes the other by a byte on a socket, the *bell*, only where the other one sleeps. Where there is no ring (TCP, no
-//! shared memory, `FPGA_COMMAND_RING=off`) everything travels by the stream.
+//! The thread that enqueues writes its messages into the ring; the thread that waits takes the messages that came.
+//! A side that sleeps is woken by a byte on a socket, the *bell*. Without a ring (TCP, no shared memory,
+//! `FPGA_COMMAND_RING=off`) all messages travel on the stream.
 
 use crate::codec::encode;
 use crate::fork;
@@ -20,20 +20,20 @@ use prost::Message as _;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// What is encoded before it is written at once.
+/// Encoded bytes that are collected before they are written to the ring.
 const GATHERED_BYTES: usize = 64 * 1024;
 
-/// The side that sends, for the outbox.
+/// The sending side, used by the outbox.
 #[derive(Debug)]
 pub(crate) struct RingWriter {
     generation: u32,
     producer: Producer<Arc<RingMemory>>,
-    /// Encoded, and not in the ring yet.
+    /// Encoded bytes that are not in the ring yet.
     encoded: BytesMut,
     bell: Arc<Doorbell>,
 }
 
-/// The side that receives.
+/// The receiving side.
 #[derive(Debug)]
 pub(crate) struct RingReader {
     generation: u32,
@@ -41,14 +41,14 @@ pub(crate) struct RingReader {
     bell: Arc<Doorbell>,
 }
 
-/// Who holds it takes messages, in their order.
+/// The holder of this value's lock takes messages, in order.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     consumer: Consumer<Arc<RingMemory>>,
     frames: Frames,
 }
 
-/// Why nothing more can be sent.
+/// A reason why no more messages can be sent.
 #[derive(Debug, thiserror::Error)]
 enum SendError {
     #[error(transparent)]
@@ -57,7 +57,7 @@ enum SendError {
     Unencodable(#[from] prost::EncodeError),
 }
 
-/// Why a ring ends its session.
+/// An error of the ring that ends the session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RingError {
     #[error(transparent)]
@@ -75,7 +75,8 @@ pub(crate) fn is_wanted() -> bool {
     std::env::var_os(RING_VARIABLE).is_none_or(|value| value != "off")
 }
 
-/// Takes the ring that the manager has passed in answer to `call`; where the driver's runtime is entered.
+/// Opens the ring that the manager passed in answer to `call`, with `words` words in each direction. Must be called
+/// inside the driver's runtime.
 pub(crate) fn open(side: &Side, call: u64, words: u32) -> io::Result<(RingWriter, Arc<RingReader>)> {
     let layout = Layout::new(usize::try_from(words).map_err(io::Error::other)?).map_err(io::Error::other)?;
     let (memory, bell) = side.receive_ring(call)?;
@@ -91,7 +92,7 @@ pub(crate) fn open(side: &Side, call: u64, words: u32) -> io::Result<(RingWriter
 }
 
 impl RingWriter {
-    /// Writes what is encoded and what `next` has, as far as there is room.
+    /// Writes the encoded bytes, and then messages from `next`, as far as there is room.
     pub(crate) fn send(&mut self, mut next: impl FnMut() -> Option<Outgoing>) {
         // A forked child has its parent's memory, but not its session.
         if self.generation != fork::generation() {
@@ -104,7 +105,7 @@ impl RingWriter {
         }
         if let Err(error) = sent {
             tracing::warn!(%error, "A session's messages can't be sent");
-            // Who reads hears of it by the end of the bell, and loses the session: all that waits fails.
+            // Closing the bell ends the reader, which then ends the session and so fails all commands.
             self.encoded.clear();
             self.bell.close();
         }
@@ -135,14 +136,14 @@ impl RingWriter {
         }
     }
 
-    /// Whether all that was given is in the ring.
+    /// Whether all messages taken by [`Self::send`] are in the ring.
     pub(crate) fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
 }
 
 impl RingReader {
-    /// Waits until the manager has rung; there may be messages then, or room.
+    /// Waits until the manager has rung. There may then be messages, or room.
     pub(crate) async fn rung(&self) -> Result<(), RingError> {
         if lock(&self.receiving).consumer.wait()? == Readiness::Ready {
             return Ok(());
@@ -150,7 +151,8 @@ impl RingReader {
         Ok(self.bell.rung().await?)
     }
 
-    /// Takes messages, if nobody else does: who does takes all of them.
+    /// The lock for taking messages; `None` if another thread holds it, since that thread takes all messages, or in
+    /// a forked child.
     pub(crate) fn try_receive(&self) -> Option<MutexGuard<'_, Receiving>> {
         if self.generation != fork::generation() {
             return None;
@@ -162,24 +164,24 @@ impl RingReader {
         }
     }
 
-    /// Takes messages, when whoever does so has.
+    /// The lock for taking messages; waits for a thread that holds it.
     pub(crate) fn receive(&self) -> MutexGuard<'_, Receiving> {
         lock(&self.receiving)
     }
 }
 
 impl Receiving {
-    /// Says that the manager need not ring.
+    /// Tells the manager that it need not ring.
     pub(crate) fn stay_awake(&mut self) {
         self.consumer.stay_awake();
     }
 
-    /// Says that the manager has to ring, unless something has come.
+    /// Tells the manager to ring for the next message, unless one has come already.
     pub(crate) fn wait(&mut self) -> Result<Readiness, Broken> {
         self.consumer.wait()
     }
 
-    /// The next message that is there; and who sends is told of the room.
+    /// The next message, if one has come. Rings if the manager waits for the freed room.
     pub(crate) fn take(&mut self, reader: &RingReader) -> Result<Option<v1::ServerMessage>, RingError> {
         let frame = match self.frames.take()? {
             Some(frame) => Some(frame),

@@ -6,7 +6,7 @@ use crate::session::Session;
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 
-/// An OpenCL context, of one platform of one manager.
+/// An OpenCL context for devices of one platform of one manager.
 #[derive(Debug)]
 pub struct Context {
     id: u64,
@@ -18,8 +18,8 @@ impl Context {
     /// A context of `devices`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for none, `CL_INVALID_DEVICE` for devices of several platforms, `CL_DEVICE_NOT_AVAILABLE`
-    /// when the manager is gone.
+    /// `CL_INVALID_VALUE` for no devices, `CL_INVALID_DEVICE` for devices of several platforms,
+    /// `CL_DEVICE_NOT_AVAILABLE` if the manager is gone, and the errors of the manager's runtime.
     pub fn new(devices: &[Arc<Device>]) -> Result<Arc<Self>> {
         let first = devices.first().ok_or(ClError::INVALID_VALUE)?;
         if !devices.iter().all(|device| device.is_beside(first)) {
@@ -33,7 +33,7 @@ impl Context {
         Ok(Arc::new(Self { id, session, devices: devices.to_vec() }))
     }
 
-    /// Its devices, in the order of the call.
+    /// The devices of the context, in the order of the call.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
@@ -46,7 +46,7 @@ impl Context {
         &self.session
     }
 
-    /// Whether `device` is one of its devices.
+    /// Whether `device` is a device of the context.
     pub(crate) fn has(&self, device: &Device) -> bool {
         self.devices.iter().any(|its| its.is(device))
     }
@@ -58,7 +58,7 @@ impl Drop for Context {
     }
 }
 
-/// The error of a reply.
+/// Converts the status of a reply; positive codes become -1.
 pub(crate) fn check_status(status: i32) -> Result<()> {
     if status == 0 { Ok(()) } else { Err(ClError(status.min(-1))) }
 }

@@ -16,10 +16,11 @@ pub struct DeviceQueue {
 }
 
 impl DeviceQueue {
-    /// `clCreateCommandQueueWithProperties` with `CL_QUEUE_ON_DEVICE`; of the device's preferred size where that is 0.
+    /// `clCreateCommandQueueWithProperties` with `CL_QUEUE_ON_DEVICE`. A `size` of 0 means the size that the device
+    /// prefers.
     ///
     /// # Errors
-    /// `CL_INVALID_DEVICE`, the runtime's.
+    /// `CL_INVALID_DEVICE` if `device` is not in the context, and the errors of the manager's runtime.
     pub fn new(
         context: &Arc<Context>,
         device: &Arc<Device>,
@@ -50,7 +51,7 @@ impl DeviceQueue {
     /// `clSetDefaultDeviceCommandQueue`.
     ///
     /// # Errors
-    /// The runtime's.
+    /// The errors of the manager's runtime.
     pub fn become_default(&self) -> Result<()> {
         let set = v1::SetDefaultDeviceQueue {
             context: self.context.id(),
@@ -60,12 +61,12 @@ impl DeviceQueue {
         check_status(self.context.session().call(Method::SetDefaultDeviceQueue(set))?.status)
     }
 
-    /// Its context.
+    /// The context of the queue.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Its `cl_command_queue_properties`.
+    /// The `cl_command_queue_properties` of the queue.
     pub fn properties(&self) -> u64 {
         self.properties
     }

@@ -1,10 +1,10 @@
-//! Who moves the bytes: one current-thread runtime, driven by whoever waits.
+//! The driver of a process: one current-thread runtime for all sockets, run by the threads that wait.
 //!
-//! An application thread that waits drives the sockets itself ([`Driver::block_on`]): no thread hop between it and the
-//! manager. When no application thread has driven for a while (1 ms with commands outstanding, 50 ms without), a
-//! background thread does, blocked in `epoll` while nothing happens, and lets go as soon as an application thread
-//! wants to. While application threads drive, the background thread looks once a second. A thread that can't drive sleeps
-//! until the background thread, or another application thread, has brought what it waits for.
+//! An application thread that waits drives the sockets itself ([`Driver::block_on`]), so there is no thread switch
+//! between it and the manager. When no application thread has driven for a while (1 ms with commands outstanding,
+//! 50 ms without), a background thread drives; it blocks in `epoll` while nothing happens, and stops as soon as an
+//! application thread wants to drive. While application threads drive, the background thread checks once a second.
+//! A thread that can't drive sleeps until another thread has completed its future.
 
 use crate::error::{ClError, Result};
 use crate::session::Session;
@@ -21,16 +21,16 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
-/// How long commands may be outstanding without anybody driving.
+/// Time for which commands may be outstanding while no thread drives.
 const GRACE: Duration = Duration::from_millis(1);
 
-/// How long the connections may be left alone when nothing is outstanding.
+/// Time for which no thread need drive when nothing is outstanding.
 const IDLE_GRACE: Duration = Duration::from_millis(50);
 
-/// How often the background thread looks while an application thread drives.
+/// Interval of the background thread's checks while an application thread drives.
 const DRIVEN_GRACE: Duration = Duration::from_secs(1);
 
-/// The runtime, and the turn of driving it.
+/// The runtime, and the state of the threads that drive it.
 #[derive(Debug)]
 pub(crate) struct Driver {
     runtime: Runtime,
@@ -38,29 +38,29 @@ pub(crate) struct Driver {
     background: OnceLock<bool>,
 }
 
-/// Who drives, in words that need no lock.
+/// Which threads drive, in atomics that need no lock.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Application threads that drive or wait for their turn.
+    /// Number of application threads that drive or wait for their turn.
     waiting: AtomicUsize,
-    /// How often an application thread has begun to.
+    /// Number of times that an application thread has begun to drive.
     taken: AtomicU64,
     /// Whether the background thread drives.
     in_background: AtomicBool,
-    /// How often it began to.
+    /// Number of times that the background thread has begun to drive.
     background_taken: AtomicU64,
-    /// Commands that managers haven't answered yet, and messages that wait to be sent, of all sessions.
+    /// Number of commands without an answer, plus the number of sleeping threads, of all sessions.
     outstanding: AtomicUsize,
-    /// Tells the background thread to let go.
+    /// Tells the background thread to stop driving.
     let_go: Notify,
-    /// Whether the background thread shall look in 1 ms.
+    /// Whether the background thread shall check in 1 ms.
     armed: AtomicBool,
     armed_lock: Mutex<()>,
     armed_signal: Condvar,
     sessions: Mutex<Vec<Weak<Session>>>,
 }
 
-/// An application thread that drives or waits for its turn; ends also when it panics.
+/// Counts an application thread that drives or waits for its turn, until it is dropped, also by a panic.
 #[derive(Debug)]
 struct Waiting<'a>(&'a AtomicUsize);
 
@@ -77,7 +77,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A thread that sleeps while another drives.
+/// The waker of a thread that sleeps while another thread drives.
 #[derive(Debug, Default)]
 struct Sleeper {
     woken: Mutex<bool>,
@@ -85,7 +85,7 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    /// Until it is woken, or it is time to see that somebody drives.
+    /// Sleeps until woken, or until it is time to check that some thread drives.
     fn sleep(&self) {
         let woken = lock(&self.woken);
         let waited = self.signal.wait_timeout_while(woken, IDLE_GRACE, |woken| !*woken);
@@ -101,8 +101,8 @@ impl Wake for Sleeper {
     }
 }
 
-/// Whether this thread can drive: not inside another tokio runtime, which it would have to leave, and not after its
-/// thread-locals are gone, as in the destructors that run at a program's exit.
+/// Whether this thread can drive. It can't inside another tokio runtime, which it would have to leave, nor after
+/// its thread-locals are destroyed, as in destructors at the exit of the program.
 fn can_drive() -> bool {
     Handle::try_current().is_err_and(|error| error.is_missing_context())
 }
@@ -113,12 +113,13 @@ impl Driver {
         Ok(Self { runtime, turns: Arc::default(), background: OnceLock::new() })
     }
 
-    /// Drives until `future` is ready. Where this thread can't drive, it sleeps while another does.
+    /// Drives until `future` is ready. A thread that can't drive sleeps while another one drives.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         if can_drive() { self.drive(future) } else { self.sleep_until(future) }
     }
 
-    /// Drives until `future` is ready, which needs the runtime; `None` where this thread can't drive.
+    /// Drives until `future` is ready; `None` if this thread can't drive. For futures that need the runtime's
+    /// context.
     pub(crate) fn try_drive<F: Future>(&self, future: F) -> Option<F::Output> {
         can_drive().then(|| self.drive(future))
     }
@@ -127,7 +128,7 @@ impl Driver {
         let turns = &self.turns;
         let waiting = Waiting::begin(&turns.waiting);
         turns.taken.fetch_add(1, Ordering::Relaxed);
-        // The background thread sets its flag before it looks at ours: one of us sees the other.
+        // The background thread sets its flag before it reads `waiting`, so at least one of the two sees the other.
         if turns.in_background.load(Ordering::SeqCst) {
             turns.let_go.notify_one();
         }
@@ -144,7 +145,7 @@ impl Driver {
         let waker = Waker::from(Arc::clone(&sleeper));
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
-        // Whoever drives and stops calls the background thread then.
+        // A thread that stops driving while commands are outstanding arms the background thread.
         self.add_outstanding(1);
         let output = loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -157,14 +158,14 @@ impl Driver {
         output
     }
 
-    /// Lets everything happen that can without waiting: bytes out, completions in. If somebody drives already, that
-    /// happens anyway.
+    /// Lets everything happen that can happen without waiting: bytes out, completions in. Does nothing if a thread
+    /// drives already.
     pub(crate) fn turn(&self) {
         if self.is_driven() {
             return;
         }
         if can_drive() {
-            // Everything that is ready runs before a task that yields runs again.
+            // All tasks that are ready run before a task that yields runs again.
             self.drive(tokio::task::yield_now());
         } else {
             self.arm();
@@ -176,14 +177,14 @@ impl Driver {
         self.turns.in_background.load(Ordering::SeqCst) || self.turns.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Has the background thread, if it drives, begin anew, and look after the sessions then.
+    /// Makes the background thread, if it drives, start again, and so send the releases of all sessions.
     pub(crate) fn let_go_in_background(&self) {
         if self.turns.in_background.load(Ordering::SeqCst) {
             self.turns.let_go.notify_one();
         }
     }
 
-    /// Has the background thread look within 1 ms whether it is needed.
+    /// Makes the background thread check within 1 ms whether it must drive.
     pub(crate) fn arm(&self) {
         if self.turns.armed.swap(true, Ordering::SeqCst) {
             return;
@@ -192,32 +193,32 @@ impl Driver {
         self.turns.armed_signal.notify_one();
     }
 
-    /// As [`Self::arm`], if commands are outstanding.
+    /// Calls [`Self::arm`] if commands are outstanding.
     pub(crate) fn arm_if_outstanding(&self) {
         if self.turns.outstanding.load(Ordering::Relaxed) > 0 {
             self.arm();
         }
     }
 
-    /// Notes `count` more commands that managers owe an answer.
+    /// Counts `count` more commands that managers have to answer.
     pub(crate) fn add_outstanding(&self, count: usize) {
         self.turns.outstanding.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Notes that `count` commands were answered or given up.
+    /// Uncounts `count` commands that were answered or given up.
     pub(crate) fn remove_outstanding(&self, count: usize) {
         self.turns.outstanding.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// How often the background thread has begun to drive, for tests and diagnosis.
+    /// Number of times that the background thread has begun to drive, for tests and diagnosis.
     pub(crate) fn background_turns(&self) -> u64 {
         self.turns.background_taken.load(Ordering::Relaxed)
     }
 
-    /// Makes the background thread look after a session's releases, and starts that thread with the first session.
+    /// Makes the background thread send the session's releases. Starts that thread with the first session.
     ///
     /// # Errors
-    /// `CL_OUT_OF_RESOURCES` when the thread can't be started.
+    /// `CL_OUT_OF_RESOURCES` if the thread can't be started.
     pub(crate) fn look_after(&'static self, session: &Arc<Session>) -> Result<()> {
         let mut sessions = lock(&self.turns.sessions);
         sessions.retain(|session| session.strong_count() > 0);

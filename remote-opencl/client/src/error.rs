@@ -1,11 +1,11 @@
-//! The one error type of this crate: an error code of the OpenCL standard.
+//! The error type of this crate: an error code of the OpenCL standard.
 
 use std::fmt;
 
-/// `Result` whose error is an OpenCL error code.
+/// `Result` with an OpenCL error code as its error.
 pub type Result<T, E = ClError> = std::result::Result<T, E>;
 
-/// A (negative) error code of the OpenCL standard.
+/// An error code of the OpenCL standard; negative.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClError(pub i32);
 

@@ -1,10 +1,10 @@
-//! Events: the states of commands, waiting, callbacks, times.
+//! Events: the states of commands, waiting, callbacks, and profiling times.
 //!
 //! ```text
 //!  QUEUED ── sent ──► SUBMITTED ── completion ──► (RUNNING) ──► COMPLETE or a negative status
 //! ```
-//! A manager reports ends only, so that RUNNING is passed through at the end; callbacks see all of them in order.
-//! An event ends once; the thread that drives ends it, and wakes whoever waits.
+//! A manager reports only the end of a command, so RUNNING is passed at the end; callbacks see all states in order.
+//! An event ends once. The thread that drives ends it and wakes the threads that wait.
 
 mod ending;
 mod waiting;
@@ -52,50 +52,50 @@ struct Inner {
 
 type Callback = Box<dyn FnOnce(i32) + Send>;
 
-/// What a command needs until it has ended.
+/// Objects and memory that a command needs until it has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
-    /// Where a read's bytes go.
+    /// Destination of a read's bytes.
     pub(crate) target: Option<HostTarget>,
-    /// A write's bytes.
+    /// Source of a write's bytes that travel in chunks.
     pub(crate) upload: Option<Arc<Upload>>,
-    /// The shared memory that its bytes go through.
+    /// The range of shared memory through which the bytes travel.
     pub(crate) range: Option<Range>,
-    /// A read of a buffer where it lies.
+    /// A read in place of a buffer in shared memory.
     pub(crate) in_place: Option<InPlaceRead>,
-    /// Where the bytes go from there, with gaps.
+    /// Destination with gaps, to which the bytes in `target` are copied.
     pub(crate) scatter: Option<Scatter>,
-    /// Its buffers.
+    /// Buffers of the command.
     pub(crate) buffers: Vec<InUse>,
-    /// Its images.
+    /// Images of the command.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) images: Vec<Arc<Image>>,
-    /// What else its arguments are.
+    /// Other objects among the kernel's arguments.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) others: Vec<Other>,
-    /// Its kernel.
+    /// Kernel of the command.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,
 }
 
-/// When a command was where, in ns of [`crate::Client::now_ns`]'s clock; durations on the device are exact.
+/// Times of a command in ns, on the clock of [`crate::Client::now_ns`]. The duration on the device is exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Profiling {
-    /// When it was enqueued.
+    /// Time of the enqueue call.
     pub queued: u64,
-    /// When it was sent.
+    /// Time at which the command was sent.
     pub submitted: u64,
-    /// When the device began.
+    /// Time at which the device started the command.
     pub started: u64,
-    /// When the device was done.
+    /// Time at which the device ended the command.
     pub ended: u64,
 }
 
 impl Event {
-    /// A user event (`clCreateUserEvent`), `CL_SUBMITTED`.
+    /// A user event (`clCreateUserEvent`) with status `CL_SUBMITTED`.
     ///
     /// # Errors
-    /// `CL_DEVICE_NOT_AVAILABLE` when the manager is gone.
+    /// `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
     pub fn user(context: &Arc<Context>) -> Result<Arc<Self>> {
         let session = context.session();
         let id = session.new_id();
@@ -110,7 +110,6 @@ impl Event {
         }))
     }
 
-    /// The event of a command of `queue`.
     pub(crate) fn of_command(queue: &Arc<Queue>, id: u64, command_type: u32, uses: Uses) -> Arc<Self> {
         let times = Profiling { queued: now_ns(), ..Profiling::default() };
         Arc::new(Self {
@@ -123,11 +122,11 @@ impl Event {
         })
     }
 
-    /// Sets a user event to `CL_COMPLETE` or to a negative status, once.
+    /// Sets the status of a user event, once, to `CL_COMPLETE` or a negative value.
     ///
     /// # Errors
-    /// `CL_INVALID_EVENT` for other events, `CL_INVALID_VALUE` for other statuses, `CL_INVALID_OPERATION` the second
-    /// time.
+    /// `CL_INVALID_EVENT` for other events, `CL_INVALID_VALUE` for other statuses, `CL_INVALID_OPERATION` for the
+    /// second call, `CL_DEVICE_NOT_AVAILABLE` in a forked child.
     pub fn set_user_status(&self, status: i32) -> Result<()> {
         if self.command_type != cl::COMMAND_USER {
             return Err(ClError::INVALID_EVENT);
@@ -142,9 +141,9 @@ impl Event {
         if !self.end(status, None) {
             return Err(ClError::INVALID_OPERATION);
         }
-        // Without a manager there is nobody else to tell; who waits in this process has heard of it.
+        // If the manager is gone only this process needs the status, and its waiting threads were woken above.
         if session.is_usable() {
-            // What was enqueued before is sent before: it may wait for this event.
+            // Commands enqueued earlier are sent first, since they may wait for this event.
             session.send();
             session.cast(Method::SetUserEvent(v1::SetUserEvent { event: self.id, status }))?;
             session.push_out();
@@ -152,17 +151,17 @@ impl Event {
         Ok(())
     }
 
-    /// The program learns from the event itself that its command has failed.
+    /// Notes that the program has learned from this event that the command failed.
     fn failure_seen(&self) {
         if let Some(queue) = &self.queue {
             queue.failures().seen(self.id);
         }
     }
 
-    /// Its times.
+    /// Times of the command.
     ///
     /// # Errors
-    /// `CL_PROFILING_INFO_NOT_AVAILABLE` before it has completed, for user events and without
+    /// `CL_PROFILING_INFO_NOT_AVAILABLE` unless the command has completed, for user events, and for queues without
     /// `CL_QUEUE_PROFILING_ENABLE`.
     pub fn profiling(&self) -> Result<Profiling> {
         let profiled =
@@ -173,11 +172,12 @@ impl Event {
         Ok(lock(&self.inner).times)
     }
 
-    /// Runs `callback` on the callback thread once the status is `status` or beyond (`clSetEventCallback`), with the
-    /// status asked for, or the negative one of a command that failed.
+    /// Runs `callback` on the callback thread once the status is `status` or later (`clSetEventCallback`). The
+    /// callback gets `status`, or the negative status of a command that failed.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for another status than SUBMITTED, RUNNING or COMPLETE.
+    /// `CL_INVALID_VALUE` for a status other than SUBMITTED, RUNNING and COMPLETE, `CL_DEVICE_NOT_AVAILABLE` in a
+    /// forked child, `CL_OUT_OF_RESOURCES` if the callback thread can't be started.
     pub fn on_status(&self, status: i32, callback: impl FnOnce(i32) + Send + 'static) -> Result<()> {
         if !(cl::COMPLETE..=cl::SUBMITTED).contains(&status) {
             return Err(ClError::INVALID_VALUE);
@@ -194,7 +194,8 @@ impl Event {
             }
             inner.callbacks.push((status, Box::new(callback)));
         }
-        // A callback is a flush point: nobody may ever wait for the event otherwise. A lost session ends it anyway.
+        // A callback is a flush point, since the program may never wait for the event. If the session is lost the
+        // event ends anyway.
         session.flush().or(Ok(()))
     }
 
@@ -203,12 +204,12 @@ impl Event {
         self.command_type
     }
 
-    /// Its context.
+    /// The context of the event.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// The queue of its command; user events have none.
+    /// The queue of the command; `None` for a user event.
     pub fn queue(&self) -> Option<&Arc<Queue>> {
         self.queue.as_ref()
     }
@@ -223,7 +224,7 @@ impl Event {
         self.context.session()
     }
 
-    /// The status as it is known now.
+    /// The current status as known to this process.
     pub(crate) fn now(&self) -> i32 {
         self.status.load(Ordering::Acquire)
     }

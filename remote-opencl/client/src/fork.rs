@@ -1,7 +1,7 @@
-//! What a forked child needs: to know that it is one, and to close its copies of our sockets.
+//! Handling of forked children: a child recognises that it is one, and closes its copies of our sockets.
 //!
-//! A child never touches the parent's runtime, threads or locks (another thread may have held them). It only notices,
-//! by the generation, that whatever it inherited is not its own.
+//! A child never touches the parent's runtime, threads or locks (another thread may have held them during the
+//! fork). It recognises by the generation that inherited state is not its own.
 #![allow(unsafe_code)]
 
 use fpga_net::descriptor::Beside;
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// How many sockets of ours a child closes; further ones are closed by `exec` alone.
+/// Number of sockets that a child closes. Its copies of further sockets are closed only by `exec`.
 const SOCKETS: usize = 64;
 
 const FREE: RawFd = -1;
@@ -17,17 +17,16 @@ const FREE: RawFd = -1;
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static OPEN: [AtomicI32; SOCKETS] = [const { AtomicI32::new(FREE) }; SOCKETS];
 
-/// Number of forks between the process that loaded this library and this one.
+/// Number of forks between the process that loaded this library and this process.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Has children close their copy of a socket; forgets it on drop, before the socket is closed.
+/// Registration of a socket whose copy children close. It is dropped before the socket is closed.
 #[derive(Debug)]
 pub(crate) struct ClosedInChildren(Option<usize>);
 
 impl ClosedInChildren {
-    /// Registers `socket`.
     pub(crate) fn register(socket: &impl AsRawFd) -> Self {
         install();
         let fd = socket.as_raw_fd();
@@ -52,13 +51,13 @@ impl Drop for ClosedInChildren {
     }
 }
 
-/// Installs the handler, once.
+/// Installs the handler that runs in forked children, once.
 pub(crate) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: `in_child` is a function for as long as this library is loaded (glibc forgets the handlers of an
-        // unloaded library), and calls async-signal-safe functions only. A failure (no memory) leaves children
-        // unaware, which nothing here can repair.
+        // SAFETY: `in_child` stays callable as long as this library is loaded (glibc removes the handlers of an
+        // unloaded library), and it calls async-signal-safe functions only. If the registration fails (no memory),
+        // children don't recognise that they are children, which can't be repaired here.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }
@@ -68,8 +67,8 @@ extern "C" fn in_child() {
     for slot in &OPEN {
         let fd = slot.swap(FREE, Ordering::SeqCst);
         if fd != FREE {
-            // SAFETY: this is the child's own copy of a descriptor that the parent's runtime owns. The child never uses
-            // that runtime again (every entry checks the generation), so nobody else closes this copy.
+            // SAFETY: this is the child's own copy of a descriptor that the parent's runtime owns. The child never
+            // uses that runtime (every entry point checks the generation), so nothing else closes this copy.
             unsafe { libc::close(fd) };
         }
     }

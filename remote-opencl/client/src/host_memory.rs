@@ -1,7 +1,8 @@
-//! The only place where the application's raw memory is touched: sources of writes, targets of reads, map shadows.
+//! Access to the application's raw memory: sources of writes, targets of reads, and shadows for maps. No other
+//! module dereferences that memory.
 //!
-//! Whoever makes a source or target promises (unsafe constructors) that the memory is there until the command's event
-//! has ended. This crate keeps its part: it touches the memory only before that.
+//! The caller of an unsafe constructor guarantees that the memory stays valid until the command's event has ended;
+//! this crate accesses the memory only before that.
 #![allow(unsafe_code)]
 
 use crate::signals::spawn_with_signals_blocked;
@@ -11,13 +12,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Alignment of map shadows: a page, as programs that look at mapped pointers expect.
+/// Alignment of map shadows in bytes: a page, since some programs expect mapped pointers to be aligned to pages.
 const PAGE: usize = 4096;
 
-/// From here on two threads copy.
+/// From this many bytes on, two threads copy.
 const TWO_THREADS_FROM: usize = 8 << 20;
 
-/// Where the bytes of a write come from.
+/// The bytes of a write.
 #[derive(Debug)]
 pub struct HostSource {
     source: Source,
@@ -27,9 +28,9 @@ pub struct HostSource {
 /// Whether the application waits for the command in the call that enqueues it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Awaited {
-    /// The call may wait for something else, too.
+    /// The application waits, so the call may wait for other things too.
     Yes,
-    /// The call returns without a round trip.
+    /// The application does not wait, so the call must return without a round trip.
     #[default]
     No,
 }
@@ -40,17 +41,17 @@ enum Source {
     Borrowed(Region),
 }
 
-/// Where the bytes of a read go; also the application's memory behind a `CL_MEM_USE_HOST_PTR` buffer.
+/// The destination of a read; also the application's memory of a `CL_MEM_USE_HOST_PTR` buffer.
 #[derive(Debug)]
 pub struct HostTarget {
     region: Region,
     awaited: Awaited,
 }
 
-/// What keeps memory where it is.
+/// An owner of memory. The memory stays valid as long as the owner lives.
 pub(crate) trait Keep: std::fmt::Debug + Send + Sync {}
 
-/// Memory, and what keeps it there where that is ours to keep.
+/// A range of memory, and its owner if the memory is not the application's.
 #[derive(Debug, Clone)]
 struct Region {
     address: *mut u8,
@@ -58,19 +59,21 @@ struct Region {
     keep: Option<Arc<dyn Keep>>,
 }
 
-// SAFETY: a region is an address and a length. The contracts of the constructors make the bytes behind it usable from
-// any thread until the command's event has ended.
+// SAFETY: a region is an address and a length. The contracts of the constructors make the bytes usable from any
+// thread until the command's event has ended.
 unsafe impl Send for Region {}
-// SAFETY: as above; a shared region is only read through (sources), or written by the one thread that drives (targets).
+// SAFETY: as above; through a shared region bytes are only read (sources), or written by the single thread that
+// drives (targets).
 unsafe impl Sync for Region {}
 
 impl HostSource {
-    /// Bytes that this crate owns.
+    /// A source of bytes that this crate owns.
     pub fn owned(bytes: impl Into<Bytes>) -> Self {
         Self::of(Source::Owned(bytes.into()))
     }
 
-    /// `len` bytes at `address`, read until the command's event has ended (small ones are captured at once).
+    /// A source of `len` bytes at `address`. They are read until the command's event has ended; a small amount is
+    /// copied at once.
     ///
     /// # Safety
     /// The bytes must stay readable until the event of the command that gets this source has completed or failed.
@@ -78,10 +81,11 @@ impl HostSource {
         Self::of(Source::Borrowed(Region { address: address.cast_mut(), len, keep: None }))
     }
 
-    /// Lends a slice to `use_source` as a source.
+    /// Calls `use_source` with a source that borrows `bytes`.
     pub(crate) fn with_slice<T>(bytes: &[u8], use_source: impl FnOnce(&Self) -> T) -> T {
         let (address, len) = (bytes.as_ptr().cast_mut(), bytes.len());
-        // It can't be kept: it is neither cloned nor taken apart by reference, and ends before the slice.
+        // The source is dropped before the slice. `use_source` gets only a reference, of which it must not keep a
+        // part.
         use_source(&Self::of(Source::Borrowed(Region { address, len, keep: None })))
     }
 
@@ -89,7 +93,7 @@ impl HostSource {
         Self { source, awaited: Awaited::No }
     }
 
-    /// The same bytes of a command that the application waits for, or not.
+    /// The source with the given [`Awaited`].
     #[must_use]
     pub fn awaited(self, awaited: Awaited) -> Self {
         Self { awaited, ..self }
@@ -107,12 +111,12 @@ impl HostSource {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the source has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The part `offset..offset + len`, with the same promise; `None` where there is no such part.
+    /// The part `offset..offset + len`, under the same contract; `None` if it exceeds the source.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
         match &self.source {
             Source::Owned(bytes) => {
@@ -134,7 +138,7 @@ impl HostSource {
         }
     }
 
-    /// Copies all bytes.
+    /// Copies all bytes to `to`.
     ///
     /// # Safety
     /// `to` must be valid for writes of [`Self::len`] bytes.
@@ -143,12 +147,12 @@ impl HostSource {
             Source::Owned(bytes) => (bytes.as_ptr(), bytes.len()),
             Source::Borrowed(region) => (region.address.cast_const(), region.len),
         };
-        // SAFETY: the bytes are ours, or the constructor's caller promised that they are readable; the rest is this
-        // function's caller's promise.
+        // SAFETY: the source bytes are owned, or the constructor's caller guaranteed that they are readable; this
+        // function's caller guarantees that `to` is writable.
         unsafe { Copying { from, to, len }.run_in_two() };
     }
 
-    /// Appends `len` bytes from `offset` on; zeroes where the source has no such bytes.
+    /// Appends `len` bytes from `offset` on, or `len` zeroes if the source doesn't have them all.
     pub(crate) fn copy_to(&self, offset: usize, len: usize, out: &mut impl BufMut) {
         let all = match &self.source {
             Source::Owned(bytes) => bytes.as_ref(),
@@ -163,20 +167,20 @@ impl HostSource {
 }
 
 impl HostTarget {
-    /// `len` bytes at `address`, written before the command's event completes.
+    /// A target of `len` bytes at `address`, which are written before the command's event completes.
     ///
     /// # Safety
-    /// The bytes must stay writable, and nobody else may read or write them, until the event of the command that gets
-    /// this target has completed or failed. For a buffer's host memory: until the buffer is destroyed, and nobody may
-    /// access them except as the standard allows.
+    /// The bytes must stay writable, and nothing else may read or write them, until the event of the command that
+    /// gets this target has completed or failed. For the host memory of a buffer this holds until the buffer is
+    /// destroyed, except for accesses that the standard allows.
     pub unsafe fn borrowed(address: *mut u8, len: usize) -> Self {
         Self::of(Region { address, len, keep: None })
     }
 
-    /// `len` bytes at `address` that are there as long as `keep` is.
+    /// A target of `len` bytes at `address`, which stay valid as long as `keep` lives.
     ///
     /// # Safety
-    /// As [`Self::borrowed`], for as long as `keep` lives.
+    /// The contract of [`Self::borrowed`] must hold as long as `keep` lives.
     pub(crate) unsafe fn kept(address: *mut u8, len: usize, keep: Arc<dyn Keep>) -> Self {
         Self::of(Region { address, len, keep: Some(keep) })
     }
@@ -185,7 +189,7 @@ impl HostTarget {
         Self { region, awaited: Awaited::No }
     }
 
-    /// The same memory for a command that the application waits for, or not.
+    /// The target with the given [`Awaited`].
     #[must_use]
     pub fn awaited(self, awaited: Awaited) -> Self {
         Self { awaited, ..self }
@@ -200,7 +204,7 @@ impl HostTarget {
         self.region.len
     }
 
-    /// Whether there are none.
+    /// Whether the target has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -210,39 +214,39 @@ impl HostTarget {
         self.region.address as usize
     }
 
-    /// Copies `bytes` to `offset`; false, and nothing is written, where they don't fit.
+    /// Copies `bytes` to `offset`. Returns false and writes nothing if they don't fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> bool {
         let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.region.len);
         if fits {
-            // SAFETY: the range lies in the target, which the constructor's caller promised to be writable and nobody
-            // else's; `bytes` is memory of ours and so doesn't overlap it.
+            // SAFETY: the range lies in the target, which the constructor's caller guaranteed to be writable and
+            // not used by others; `bytes` is memory of this crate and so doesn't overlap it.
             unsafe { self.region.address.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
         fits
     }
 
-    /// Overwrites all bytes.
+    /// Overwrites all bytes with those at `from`.
     ///
     /// # Safety
     /// `from` must be valid for reads of [`Self::len`] bytes.
     pub(crate) unsafe fn copy_all_from(&mut self, from: *const u8) {
-        // SAFETY: the constructor's caller promised that the target is writable and nobody else's; the rest is this
-        // function's caller's promise.
+        // SAFETY: the constructor's caller guaranteed that the target is writable and not used by others; this
+        // function's caller guarantees that `from` is readable.
         unsafe { Copying { from, to: self.region.address, len: self.region.len }.run_in_two() };
     }
 
-    /// A copy of its bytes.
+    /// A copy of the target's bytes.
     pub(crate) fn capture(&self) -> Bytes {
-        // SAFETY: the constructor's caller promised that the bytes are there; writable memory is readable.
+        // SAFETY: the constructor's caller guaranteed that the bytes are valid; writable memory is readable.
         Bytes::copy_from_slice(unsafe { self.region.bytes() })
     }
 
-    /// The part `offset..offset + len` as a target; `None` where there is no such part.
+    /// The part `offset..offset + len` as a target; `None` if it exceeds the target.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Option<Self> {
         self.region.part(offset, len).map(Self::of)
     }
 
-    /// The part `offset..offset + len` as a source; `None` where there is no such part.
+    /// The part `offset..offset + len` as a source; `None` if it exceeds the target.
     pub(crate) fn part_as_source(&self, offset: usize, len: usize) -> Option<HostSource> {
         self.region.part(offset, len).map(|region| HostSource::of(Source::Borrowed(region)))
     }
@@ -255,7 +259,8 @@ impl Region {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: the caller's promise; a region of more than 0 bytes has a valid address by its constructors.
+        // SAFETY: the caller upholds this function's contract; a region of more than 0 bytes has a valid address by
+        // the contracts of its constructors.
         unsafe { std::slice::from_raw_parts(self.address, self.len) }
     }
 
@@ -266,7 +271,7 @@ impl Region {
     }
 }
 
-/// A copy to make.
+/// A copy of `len` bytes, to be executed by one or two threads.
 #[derive(Debug, Clone, Copy)]
 struct Copying {
     from: *const u8,
@@ -274,59 +279,61 @@ struct Copying {
     len: usize,
 }
 
-// SAFETY: two addresses and a length; whoever runs it promises that they are good on any thread.
+// SAFETY: the value is two addresses and a length. The caller of `run` guarantees that they are valid on the thread
+// that runs it.
 unsafe impl Send for Copying {}
 
 impl Copying {
     /// # Safety
-    /// `from` is valid for reads and `to` for writes of `len` bytes until this returns; where they overlap and two
-    /// threads copy, what is copied is undefined, and so it is natively.
+    /// `from` must be valid for reads and `to` for writes of `len` bytes until this returns. If the two overlap and
+    /// two threads copy, the resulting bytes are unspecified, as they are with a native runtime.
     unsafe fn run(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { self.to.copy_from(self.from, self.len) };
     }
 
-    /// As [`Self::run`], with a second thread where that is worth it: one alone doesn't use all of the memory's
-    /// bandwidth.
+    /// Like [`Self::run`], but a second thread copies one half of a large amount, since one thread alone doesn't
+    /// use all of the memory's bandwidth.
     ///
     /// # Safety
-    /// As [`Self::run`].
+    /// The contract is that of [`Self::run`].
     unsafe fn run_in_two(self) {
         if self.len < TWO_THREADS_FROM {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds this function's contract, which is that of `run`.
             return unsafe { self.run() };
         }
         let half = self.len / 2 / PAGE * PAGE;
         let first = Self { len: half, ..self };
         let second =
             Self { from: self.from.wrapping_add(half), to: self.to.wrapping_add(half), len: self.len - half };
-        // SAFETY: a part of what the caller promised; the thread is waited for below.
+        // SAFETY: the second half of the bytes that the caller guaranteed. The thread is joined before this
+        // function returns.
         let helper = spawn_with_signals_blocked("fpga-copy", move || unsafe { { second }.run() });
-        // SAFETY: the other part.
+        // SAFETY: the first half of the bytes that the caller guaranteed.
         unsafe { first.run() };
-        // A thread that couldn't be started, or didn't end well, has copied nothing that matters.
+        // If the thread couldn't be started or panicked, its half is copied below.
         if helper.map(JoinHandle::join).is_ok_and(|joined| joined.is_ok()) {
             return;
         }
-        // SAFETY: the part that the thread should have copied.
+        // SAFETY: the half that the helper thread should have copied. That thread doesn't run any more.
         unsafe { second.run() };
     }
 }
 
-/// Page-aligned memory that maps of a buffer point to, zeroed.
+/// Zeroed, page-aligned memory to which maps of a buffer or image point.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     address: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: plain memory; who may access which bytes when is a matter of the commands that use it, as for any region.
+// SAFETY: plain memory. The commands that use it determine which thread accesses which bytes, as for any region.
 unsafe impl Send for Shadow {}
 // SAFETY: as above.
 unsafe impl Sync for Shadow {}
 
 impl Shadow {
-    /// `len` bytes; `None` for 0 or without memory.
+    /// A shadow of `len` bytes; `None` if `len` is 0 or there is no memory.
     pub(crate) fn allocate(len: usize) -> Option<HostTarget> {
         let layout = Layout::from_size_align(len, PAGE).ok().filter(|layout| layout.size() > 0)?;
         // SAFETY: the layout's size isn't 0.
@@ -340,7 +347,7 @@ impl Keep for Shadow {}
 
 impl Drop for Shadow {
     fn drop(&mut self) {
-        // SAFETY: allocated in `allocate` with this layout, and every region of it kept this alive.
+        // SAFETY: allocated in `allocate` with this layout, and every region of the memory keeps this value alive.
         unsafe { dealloc(self.address.as_ptr(), self.layout) };
     }
 }

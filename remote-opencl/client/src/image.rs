@@ -1,7 +1,7 @@
-//! Images, and the host memory that maps of them point to.
+//! Images, and the host memory to which maps of them point.
 //!
-//! Pixels are the manager's; an image never lies in memory that is shared with it. Pitches are only those of the
-//! application's memory.
+//! Pixels lie at the manager; an image never lies in memory that is shared with the manager. Pitches describe only
+//! the application's memory.
 
 use crate::buffer::{self, Buffer, InUse};
 use crate::callbacks;
@@ -17,7 +17,7 @@ use fpga_protocol::v1::{self, call::Method, reply};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// What a pixel is (`cl_image_format`).
+/// Format of a pixel (`cl_image_format`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageFormat {
     /// `cl_channel_order`.
@@ -26,7 +26,7 @@ pub struct ImageFormat {
     pub channel_type: u32,
 }
 
-/// What an image is (`cl_image_desc`), as it was given.
+/// Type and dimensions of an image (`cl_image_desc`), as the application gave them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the standard's names")]
 pub struct ImageShape {
@@ -35,9 +35,9 @@ pub struct ImageShape {
     pub height: usize,
     pub depth: usize,
     pub array_size: usize,
-    /// Of the host memory, or of the buffer that the image lies in.
+    /// Pitch of the host memory, or of the buffer in which the image lies.
     pub row_pitch: usize,
-    /// Of the host memory.
+    /// Pitch of the host memory.
     pub slice_pitch: usize,
 }
 
@@ -49,16 +49,16 @@ pub struct ImageRegion {
     pub size: [usize; 3],
 }
 
-/// What a new image holds.
+/// Initial content of an image.
 #[derive(Debug)]
 pub enum ImageInitial {
     /// Zeroes.
     Nothing,
-    /// `CL_MEM_COPY_HOST_PTR`: these bytes, [`host_bytes`] of them.
+    /// `CL_MEM_COPY_HOST_PTR`: a copy of these bytes, which are [`host_bytes`] long.
     Copy(HostSource),
-    /// `CL_MEM_USE_HOST_PTR`: this memory, which is also where maps of the image point.
+    /// `CL_MEM_USE_HOST_PTR`: the content of this memory, to which maps of the image also point.
     Use(HostTarget),
-    /// What this buffer holds: the image is another view of it.
+    /// The content of this buffer, of which the image is a view.
     In(Arc<Buffer>),
 }
 
@@ -71,7 +71,7 @@ pub struct Image {
     shape: ImageShape,
     element: usize,
     extent: [usize; 3],
-    /// Of the host memory.
+    /// Pitches of the host memory.
     pitches: Pitches,
     buffer: Option<Arc<Buffer>>,
     application: Option<HostTarget>,
@@ -80,7 +80,7 @@ pub struct Image {
     destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
-/// A mapped region.
+/// A mapped region of an image.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageMap {
     pub(crate) address: usize,
@@ -88,18 +88,20 @@ pub(crate) struct ImageMap {
     pub(crate) access: Access,
 }
 
-/// Bytes of host memory that an image like that is made from.
+/// Size in bytes of the host memory from which such an image is made.
 ///
 /// # Errors
-/// `CL_INVALID_IMAGE_FORMAT_DESCRIPTOR`, `CL_INVALID_IMAGE_DESCRIPTOR`.
+/// `CL_INVALID_IMAGE_FORMAT_DESCRIPTOR` for an unknown format, `CL_INVALID_IMAGE_SIZE` for a dimension of 0,
+/// `CL_INVALID_IMAGE_DESCRIPTOR` for another type than an image's or pitches that don't fit.
 pub fn host_bytes(format: ImageFormat, shape: &ImageShape) -> Result<usize> {
     Geometry::new(format, shape, shape.row_pitch, shape.slice_pitch).map(|geometry| geometry.pitches.span())
 }
 
-/// The formats that the context's devices have for images of this kind (`clGetSupportedImageFormats`).
+/// The formats that the context's devices support for images of this kind (`clGetSupportedImageFormats`).
 ///
 /// # Errors
-/// The runtime's.
+/// `CL_INVALID_VALUE` if `kind` is not an image, `CL_DEVICE_NOT_AVAILABLE` if the manager is gone, and the errors
+/// of the manager's runtime.
 pub fn supported_formats(context: &Arc<Context>, flags: u64, kind: u32) -> Result<Vec<ImageFormat>> {
     if !is_image(kind) {
         return Err(ClError::INVALID_VALUE);
@@ -125,7 +127,7 @@ impl Geometry {
         let invalid = ClError::INVALID_IMAGE_DESCRIPTOR;
         let ImageShape { kind, width, height, depth, array_size, .. } = *shape;
         let extent = extent(kind, width, height, depth, array_size).ok_or(
-            // No image at all, or one without pixels.
+            // The type is not an image, or the image has no pixels.
             if is_image(kind) { ClError::INVALID_IMAGE_SIZE } else { invalid },
         )?;
         let pitches = Pitches::new(kind, element, extent, row_pitch, slice_pitch).map_err(|_| invalid)?;
@@ -137,10 +139,10 @@ impl Geometry {
 }
 
 impl Image {
-    /// An image; `flags` are `cl_mem_flags`.
+    /// An image; `flags` are `cl_mem_flags`. Waits for the manager's reply.
     ///
     /// # Errors
-    /// The codes of `clCreateImage`, the runtime's among them.
+    /// The codes of `clCreateImage`, including those of the manager's runtime.
     pub fn new(
         context: &Arc<Context>,
         flags: u64,
@@ -149,7 +151,7 @@ impl Image {
         initial: ImageInitial,
     ) -> Result<Arc<Self>> {
         let in_buffer = matches!(initial, ImageInitial::In(_));
-        // The pitches of an image in a buffer are the buffer's.
+        // An image in a buffer uses the buffer's pitches.
         let (row_pitch, slice_pitch) = if in_buffer { (0, 0) } else { (shape.row_pitch, shape.slice_pitch) };
         let Geometry { element, extent, pitches } = Geometry::new(format, &shape, row_pitch, slice_pitch)?;
         let flags = match &initial {
@@ -208,22 +210,22 @@ impl Image {
         Ok(image)
     }
 
-    /// Its context.
+    /// The context of the image.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Its `cl_mem_flags`.
+    /// The `cl_mem_flags` of the image.
     pub fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// What its pixels are.
+    /// Format of the pixels.
     pub fn format(&self) -> ImageFormat {
         self.format
     }
 
-    /// What it is.
+    /// Type and dimensions of the image.
     pub fn shape(&self) -> &ImageShape {
         &self.shape
     }
@@ -241,17 +243,17 @@ impl Image {
         }
     }
 
-    /// `CL_MEM_SIZE`: its bytes, with the gaps that its pitches make.
+    /// `CL_MEM_SIZE`: size in bytes, including the gaps of the pitches.
     pub fn size(&self) -> usize {
         self.pitches.whole()
     }
 
-    /// The buffer that it lies in.
+    /// The buffer in which the image lies, if any.
     pub fn buffer(&self) -> Option<&Arc<Buffer>> {
         self.buffer.as_ref()
     }
 
-    /// `CL_MEM_HOST_PTR`, or 0.
+    /// `CL_MEM_HOST_PTR`: the address that the application gave with `CL_MEM_USE_HOST_PTR`, else 0.
     pub fn host_address(&self) -> usize {
         self.application.as_ref().map_or(0, HostTarget::address)
     }
@@ -261,15 +263,15 @@ impl Image {
         lock(&self.maps).len()
     }
 
-    /// Bytes of host memory that a region with these pitches takes (0: without gaps).
+    /// Size in bytes of the host memory of a region with these pitches; a pitch of 0 means no gaps.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for a region that the image doesn't have, or pitches that it doesn't fit into.
+    /// `CL_INVALID_VALUE` for a region outside the image, or pitches that are too small for it.
     pub fn host_bytes(&self, region: &ImageRegion, row_pitch: usize, slice_pitch: usize) -> Result<usize> {
         self.pitches_of(region, row_pitch, slice_pitch).map(|pitches| pitches.span())
     }
 
-    /// As [`Buffer::on_destroyed`].
+    /// Registers a destructor callback, like [`Buffer::on_destroyed`].
     pub fn on_destroyed(&self, callback: impl FnOnce() + Send + 'static) {
         lock(&self.destructors).push(Box::new(callback));
     }
@@ -292,12 +294,13 @@ impl Image {
         if is_inside(self.extent, region.origin, region.size) { Ok(()) } else { Err(ClError::INVALID_VALUE) }
     }
 
-    /// Bytes of a region without gaps.
+    /// Number of bytes of a region without gaps.
     pub(crate) fn bytes_of(&self, region: &ImageRegion) -> usize {
         region.size.iter().product::<usize>() * self.element
     }
 
-    /// Where a map of a region points to, how the region lies there, and the pitches that the application is told.
+    /// The host memory of a region, to which maps of the region point; the region's layout there; and the pitches
+    /// that the application gets.
     pub(crate) fn host_memory(&self, region: &ImageRegion) -> Result<(HostTarget, Pitches, (usize, usize))> {
         self.check_region(region)?;
         let part = self.pitches.part(self.element, region.size);
@@ -319,7 +322,7 @@ impl Image {
         lock(&self.maps).push(map);
     }
 
-    /// Ends a map at this address, one that writes first.
+    /// Removes a map at this address. A map for writing is removed before others.
     pub(crate) fn unmapped(&self, address: usize) -> Option<ImageMap> {
         let mut maps = lock(&self.maps);
         let at = |map: &ImageMap| map.address == address;
@@ -335,7 +338,7 @@ impl Image {
         }
     }
 
-    /// The use of the buffer that it lies in.
+    /// A use of the buffer in which the image lies.
     pub(crate) fn use_of_buffer(&self) -> Option<InUse> {
         self.buffer.as_ref().map(InUse::new)
     }
@@ -350,7 +353,7 @@ impl Drop for Image {
         session.release(self.id);
         let destructors = std::mem::take(&mut *lock(&self.destructors));
         if !destructors.is_empty() {
-            // Without a callback thread nobody can be told.
+            // If there is no callback thread, the callbacks are lost.
             let _ = callbacks::run(move || destructors.into_iter().rev().for_each(|callback| callback()));
         }
     }

@@ -1,8 +1,9 @@
-//! Reads in place: a buffer that lies in shared memory is read without a copy by the manager. The manager gets a marker in
-//! the queue's order, and when that has completed the client copies, before the read's event completes.
+//! Reads in place: a large read of a buffer in shared memory without a copy in the manager. The manager gets a
+//! marker in the queue's order. When the marker has completed, the client copies the bytes, and then the read's
+//! event completes.
 //!
-//! Commands that are enqueued after the read, and may change the buffer, must not run before that copy is made. Each of
-//! them waits for a user event of ours that the end of the read sets; it is only made where there is such a command.
+//! Later commands that may change the buffer must not run before that copy is made. Each of them waits for a user
+//! event that the end of the read sets. The user event is created only if there is such a command.
 
 use crate::buffer::Buffer;
 use crate::host_memory::HostTarget;
@@ -10,10 +11,11 @@ use crate::session::Session;
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 
-/// Smaller reads are copied twice rather than have what comes after them wait for a message.
+/// Smallest read in place, in bytes. A smaller read is copied twice instead, so that later commands don't wait for
+/// a message.
 pub(crate) const IN_PLACE_FROM: usize = 512 << 10;
 
-/// A read that has not ended. When it is dropped, what waits for it may run.
+/// A read in place that has not ended. Dropping it lets the commands run that wait for it.
 #[derive(Debug)]
 pub(crate) struct InPlaceRead {
     buffer: Arc<Buffer>,
@@ -21,22 +23,22 @@ pub(crate) struct InPlaceRead {
     event: u64,
 }
 
-/// What a command does with buffers that lie in shared memory.
+/// How a command accesses buffers in shared memory.
 #[derive(Debug)]
 pub(crate) enum Access {
-    /// It may change them.
+    /// The command may change these buffers.
     Changes(Vec<Arc<Buffer>>),
-    /// It is a read in place.
+    /// The command is a read in place of this buffer.
     Reads(Arc<Buffer>),
 }
 
 impl InPlaceRead {
-    /// A read from `offset`, whose event has this id; [`Access::Reads`] registers it.
+    /// A read from `offset` with this event id. [`Access::order`] registers it.
     pub(crate) fn new(buffer: &Arc<Buffer>, offset: usize, event: u64) -> Self {
         Self { buffer: Arc::clone(buffer), offset, event }
     }
 
-    /// The marker has completed: copies what the buffer holds.
+    /// Copies the buffer's bytes to `target`. To be called when the marker has completed.
     pub(crate) fn copy_to(&self, target: &mut HostTarget) -> bool {
         let copied =
             |(storage, origin): (&crate::storage::Storage, usize)| storage.read(origin + self.offset, target);
@@ -49,7 +51,7 @@ impl Drop for InPlaceRead {
         let session = self.buffer.context().session();
         let Some((storage, _)) = self.buffer.storage().filter(|_| session.is_own()) else { return };
         let Some(user_event) = storage.end_read(self.event) else { return };
-        // An error: the session is lost, and nothing waits any more.
+        // An error means that the session is lost; then no command waits any more.
         let set = v1::SetUserEvent { event: user_event, status: 0 };
         if session.cast(Method::SetUserEvent(set)).is_ok() {
             session.release_event(user_event);
@@ -58,8 +60,8 @@ impl Drop for InPlaceRead {
 }
 
 impl Access {
-    /// Puts a command into its place among the reads; with the session's state locked, so that the order is that of the
-    /// commands.
+    /// Orders a command with respect to the reads in place. The caller holds the lock of the session's state, so
+    /// that this order is the order in which commands are sent.
     pub(crate) fn order(&self, session: &Session, command: &mut v1::Command) {
         match self {
             Self::Reads(buffer) => {

@@ -1,28 +1,29 @@
-//! How a manager is found to have gone without a word, when something on the way has stopped to forward: HTTP/2 asks it.
-//! Machines that have gone the kernel finds, in half a minute.
+//! Detection of a connection that silently stopped working. HTTP/2 pings find a manager that no longer answers, or
+//! a hop on the way that no longer forwards; TCP keepalive finds a dead machine within half a minute.
 //!
-//! Only over TCP, and with long patience: a manager answers nothing while its runtime compiles inside a launch.
+//! Only for TCP. The default timeout is long, since a manager answers nothing while its runtime compiles inside a
+//! launch.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
-/// Environment variable with the patience in ms; 0: for ever.
+/// Environment variable with the timeout in ms; 0 disables it.
 pub const KEEPALIVE_VARIABLE: &str = "FPGA_KEEPALIVE_MS";
 
-/// Longer than any launch is known to compile.
+/// Default timeout. Longer than the compilation in any known launch.
 const DEFAULT: Duration = Duration::from_secs(600);
 
-/// How soon a silent manager is asked, at most.
+/// Greatest time without a message after which HTTP/2 pings the manager.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// Seconds without a byte after which the kernel asks the other end.
+/// Seconds without a byte after which the kernel probes the other end.
 const KERNEL_IDLE_S: u32 = 15;
-/// Seconds between its questions.
+/// Seconds between the kernel's probes.
 const KERNEL_INTERVAL_S: u32 = 5;
 
-/// How long a manager may be silent.
+/// The time for which a manager may be silent; zero means forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keepalive {
     patience: Duration,
@@ -33,7 +34,7 @@ impl Keepalive {
         Self { patience }
     }
 
-    /// As the environment wants it.
+    /// The timeout in [`KEEPALIVE_VARIABLE`], or the default.
     pub(crate) fn from_environment() -> Self {
         match std::env::var(KEEPALIVE_VARIABLE) {
             Err(_) => Self::within(DEFAULT),
@@ -47,7 +48,8 @@ impl Keepalive {
         }
     }
 
-    /// Has HTTP/2 ask, whether or not something is outstanding: an idle program shall know before it needs the manager.
+    /// Enables HTTP/2 pings, also while nothing is outstanding, so that an idle program learns of a lost manager
+    /// before it needs the manager.
     pub(crate) fn ask(self, endpoint: Endpoint) -> Endpoint {
         if self.patience.is_zero() {
             return endpoint;
@@ -60,8 +62,8 @@ impl Keepalive {
     }
 }
 
-/// Has the kernel end a connection whose other end fell silent (a node without power says no goodbye), after
-/// [`KERNEL_IDLE_S`] + 3 × [`KERNEL_INTERVAL_S`], or half a minute with data on its way.
+/// Makes the kernel end a connection whose other end is silent (a node that lost power sends no FIN): after
+/// [`KERNEL_IDLE_S`] + 3 × [`KERNEL_INTERVAL_S`] seconds, or 30 s with unacknowledged data.
 pub(crate) fn notice_silent_death(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::KeepAlive, &true)?;
     setsockopt(stream, sockopt::TcpKeepIdle, &KERNEL_IDLE_S)?;

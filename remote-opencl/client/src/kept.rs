@@ -1,23 +1,23 @@
-//! What was sent to a manager that may lack it, by the numbers of the messages: where the session can be resumed, the
-//! manager says how many it has, and the rest is said again over the next connection (T-4).
+//! The replay buffer of a session that can be resumed: sent messages that the manager may lack, by number. After a
+//! reconnection the manager tells how many messages it has, and the others are sent again (T-4).
 
 use crate::outbox::Outgoing;
 use fpga_protocol::v1::{self, client_message::Kind};
 use std::collections::VecDeque;
 
-/// Messages by their numbers, which count up from 1.
+/// Sent messages without an acknowledgement. Numbers start at 1.
 #[derive(Debug)]
 pub(crate) struct Kept {
     sent: VecDeque<Outgoing>,
-    /// Number of the first of them.
+    /// Number of the first message in `sent`.
     first: u64,
-    /// Number of the one that goes next over this connection.
+    /// Number of the message that is sent next over this connection.
     cursor: u64,
-    /// What the manager is to be told that was received.
+    /// Number of received messages of which the manager is still to be told.
     received: Option<u64>,
 }
 
-/// A manager says that it has what was never sent, or lacks what it had.
+/// The manager acknowledged messages that were never sent, or fewer than before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the manager can't have received {0} messages")]
 pub(crate) struct WrongCount(pub(crate) u64);
@@ -29,13 +29,13 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// A new message goes.
+    /// Adds a message that was just sent.
     pub(crate) fn sent(&mut self, message: &Outgoing) {
         self.sent.push_back(message.clone());
         self.cursor += 1;
     }
 
-    /// The manager has this many messages.
+    /// Removes the first `received` messages, which the manager has.
     pub(crate) fn manager_has(&mut self, received: u64) -> Result<(), WrongCount> {
         let sent = self.first - 1 + self.sent.len() as u64;
         if received > sent || received + 1 < self.first {
@@ -49,22 +49,22 @@ impl Kept {
         Ok(())
     }
 
-    /// All that the manager may lack goes again.
+    /// Starts sending again all messages that the manager may lack.
     pub(crate) fn rewind(&mut self) {
         self.cursor = self.first;
     }
 
-    /// This many messages of the manager came.
+    /// Has an acknowledgement of `received` messages sent.
     pub(crate) fn acknowledge(&mut self, received: u64) {
         self.received = Some(received);
     }
 
-    /// Whether the manager is to be told what came.
+    /// Whether an acknowledgement is to be sent.
     pub(crate) fn has_to_acknowledge(&self) -> bool {
         self.received.is_some()
     }
 
-    /// What goes before anything new: that messages came, and what the manager lacks.
+    /// The next message to send before new ones: an acknowledgement, or a message that the manager lacks.
     pub(crate) fn next(&mut self) -> Option<Outgoing> {
         if let Some(received) = self.received.take() {
             let ack = Kind::Ack(v1::Ack { received });

@@ -1,6 +1,6 @@
 //! Kernels: their argument tables, and the values set so far.
 //!
-//! Arguments are snapshotted at enqueue, and only those that changed since the kernel's last launch travel.
+//! Arguments are captured at enqueue; only those that changed since the kernel's last launch are sent.
 
 mod arguments;
 mod info;
@@ -29,10 +29,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// `clCreateKernel`. No round trip: the build told of all kernels.
+    /// `clCreateKernel`. No round trip, since the build returned all kernels.
     ///
     /// # Errors
-    /// `CL_INVALID_PROGRAM_EXECUTABLE` before a successful build, `CL_INVALID_KERNEL_NAME`.
+    /// `CL_INVALID_PROGRAM_EXECUTABLE` before a successful build, `CL_INVALID_KERNEL_NAME` for an unknown name,
+    /// `CL_OUT_OF_RESOURCES` if the manager is gone.
     pub fn new(program: &Arc<Program>, name: &str) -> Result<Arc<Self>> {
         let info = program.attach_kernel(name)?;
         let args = vec![Arg::default(); usize::try_from(info.num_args).unwrap_or(0)];
@@ -42,7 +43,7 @@ impl Kernel {
     /// A kernel of the same program with the same arguments set (`clCloneKernel`).
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The errors of [`Self::new`].
     pub fn duplicate(&self) -> Result<Arc<Self>> {
         let info = self.program.attach_kernel(&self.info.name)?;
         let args = lock(&self.args).clone().into_iter();
@@ -66,10 +67,10 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// What argument `index` takes.
+    /// The kind of value that argument `index` takes.
     ///
     /// # Errors
-    /// `CL_INVALID_ARG_INDEX`.
+    /// `CL_INVALID_ARG_INDEX` if there is no such argument.
     pub fn arg_kind(&self, index: u32) -> Result<ArgKind> {
         if index >= self.info.num_args {
             return Err(ClError::INVALID_ARG_INDEX);
@@ -80,7 +81,9 @@ impl Kernel {
     /// `clSetKernelArg`.
     ///
     /// # Errors
-    /// `CL_INVALID_ARG_INDEX`, `_VALUE`, `_SIZE`, `CL_INVALID_MEM_OBJECT` where the table tells.
+    /// `CL_INVALID_ARG_INDEX`, and, where the argument's type is known, `CL_INVALID_ARG_VALUE`,
+    /// `CL_INVALID_ARG_SIZE`, `CL_INVALID_MEM_OBJECT`, `CL_INVALID_SAMPLER` or `CL_INVALID_DEVICE_QUEUE`. The last
+    /// three also for an object of another context.
     pub fn set_arg(&self, index: u32, value: ArgValue<'_>) -> Result<()> {
         arguments::check(self.arg_kind(index)?, &value)?;
         let value = Value::of(value, self.program.context())?;
@@ -92,18 +95,18 @@ impl Kernel {
         Ok(())
     }
 
-    /// Its program.
+    /// The program of the kernel.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// What the runtime says of it.
+    /// The properties of the kernel.
     pub fn info(&self) -> &KernelInfo {
         &self.info
     }
 
-    /// Its work-group limits on `device`, with the local memory of its arguments as they are set now; `None` if it isn't
-    /// built for that.
+    /// Work-group limits on `device`, including the local memory of the arguments set now; `None` if the kernel
+    /// isn't built for `device`.
     pub fn work_group_info(&self, device: &Arc<Device>) -> Option<WorkGroupInfo> {
         if !self.program.context().has(device) {
             return None;
@@ -117,10 +120,11 @@ impl Kernel {
         Some(info)
     }
 
-    /// `clGetKernelSubGroupInfo`: the answer to a question with these sizes, for which there is that much room.
+    /// `clGetKernelSubGroupInfo` with the sizes in `input`; `room` is the size of the application's buffer in
+    /// bytes.
     ///
     /// # Errors
-    /// `CL_INVALID_DEVICE`, the runtime's.
+    /// `CL_INVALID_DEVICE` if `device` is not in the context, and the errors of the manager's runtime.
     pub fn sub_group_info(
         &self,
         device: &Arc<Device>,
@@ -150,8 +154,9 @@ impl Kernel {
         self.id
     }
 
-    /// Hands the changed arguments, and all objects among the arguments, to `enqueue`; they count as sent where that
-    /// succeeds. Launches of one kernel are enqueued one after the other, so that changes arrive in order.
+    /// Passes the changed arguments, and all objects among the arguments, to `enqueue`. If `enqueue` succeeds the
+    /// arguments count as sent. The lock held meanwhile makes launches of one kernel sequential, so that changes
+    /// arrive in order.
     pub(crate) fn launch<T>(&self, enqueue: impl FnOnce(Vec<v1::KernelArg>, Held) -> Result<T>) -> Result<T> {
         let mut args = lock(&self.args);
         let mut changed = Vec::new();
@@ -173,7 +178,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // In a forked child the lock may be held for ever.
+        // In a forked child another thread may have held the lock during the fork; it would never be released.
         if self.program.context().session().is_own() {
             self.program.detach_kernel();
         }

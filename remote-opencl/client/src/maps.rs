@@ -1,31 +1,31 @@
-//! Which regions of a buffer are mapped: counts and directions, without any memory.
+//! The mapped regions of a buffer: counts and access, without any memory.
 
 use crate::cl;
 
 /// A mapped region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MappedRegion {
-    /// Where it begins in the buffer.
+    /// Offset of the region in the buffer, in bytes.
     pub(crate) offset: usize,
-    /// Its length.
+    /// Length of the region in bytes.
     pub(crate) size: usize,
-    /// What the application may do with it.
+    /// Access that the application has.
     pub(crate) access: Access,
 }
 
-/// What a map is for.
+/// Access of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Content is wanted, changes are not.
+    /// The application reads the content and doesn't change it.
     Read,
-    /// Content is wanted and may change.
+    /// The application reads and may change the content.
     Write,
-    /// The old content isn't wanted.
+    /// The application overwrites the content without reading it.
     Overwrite,
 }
 
 impl Access {
-    /// The access of `cl_map_flags`; `None` for contradicting or unknown ones.
+    /// The access of `cl_map_flags`; `None` for contradicting or unknown flags.
     pub(crate) fn of_flags(flags: u64) -> Option<Self> {
         let known = cl::MAP_READ | cl::MAP_WRITE | cl::MAP_WRITE_INVALIDATE_REGION;
         match flags {
@@ -36,29 +36,28 @@ impl Access {
         }
     }
 
-    /// Whether a map fetches the content.
+    /// Whether a map has to fetch the content.
     pub(crate) fn reads_back(self) -> bool {
         self != Self::Overwrite
     }
 
-    /// Whether an unmap writes the content.
+    /// Whether an unmap has to write the content back.
     pub(crate) fn writes_back(self) -> bool {
         self != Self::Read
     }
 }
 
-/// The regions of one buffer that are mapped.
+/// The mapped regions of one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct MapTable(Vec<MappedRegion>);
 
 impl MapTable {
-    /// Notes a map.
     pub(crate) fn map(&mut self, region: MappedRegion) {
         self.0.push(region);
     }
 
-    /// Ends a map that begins at `offset`: of several the last one that writes, else the last one, so that what was
-    /// written is written back by the first unmap.
+    /// Removes a map that begins at `offset`: the last one for writing, else the last one. So the first unmap
+    /// writes back what was written.
     pub(crate) fn unmap(&mut self, offset: usize) -> Option<MappedRegion> {
         let at_offset = |region: &MappedRegion| region.offset == offset;
         let index = self.0.iter().rposition(|region| at_offset(region) && region.access.writes_back());
@@ -66,7 +65,6 @@ impl MapTable {
         Some(self.0.remove(index))
     }
 
-    /// Number of maps.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }

@@ -4,7 +4,8 @@ use crate::error::{ClError, Result};
 use crate::kernel::Kernel;
 use crate::platform::Device;
 
-/// Refuses a range that the standard refuses at enqueue, so that the program hears of it where a native runtime says it.
+/// Returns the errors that the standard requires at enqueue, so that the program gets them in the same call as from
+/// a native runtime.
 pub(crate) fn check(
     kernel: &Kernel,
     device: &std::sync::Arc<Device>,
@@ -29,7 +30,8 @@ pub(crate) fn check(
     let compiled = work_group.compile_work_group_size;
     let local = local.iter().map(|size| *size as u64);
     if local.len() == 0 {
-        // Since OpenCL 2.0 the size is the one that was compiled; all known runtimes refuse that still, and say so later.
+        // Since OpenCL 2.0 the size defaults to the compiled one. All known runtimes still refuse that, but only
+        // later.
         let refused = compiled != [0; 3] && device.is_of_version_1();
         return if refused { Err(ClError::INVALID_WORK_GROUP_SIZE) } else { Ok(()) };
     }

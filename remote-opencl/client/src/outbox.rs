@@ -1,4 +1,5 @@
-//! What waits to be sent to a manager: messages, and the bytes of large writes, which are read when they are sent.
+//! The messages that wait to be sent to a manager, and the bytes of large writes, which are read only when they are
+//! sent.
 
 use crate::command_ring::RingWriter;
 use crate::host_memory::HostSource;
@@ -11,18 +12,19 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes of one chunk that is sent: they pass through two caches' worth of copies, so smaller than the limit.
+/// Size of a sent chunk in bytes. Below the limit of the protocol, so that copies of it stay in the cache.
 pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// Entries that may wait to be sent before whoever enqueues more has to wait (bounded queues, T-5): a batch is 1 MiB.
+/// Entries that may wait to be sent before a thread that enqueues has to wait (bounded queues, T-5). A batch has up
+/// to 1 MiB.
 const MAX_ENTRIES: usize = 64;
 
-/// One message on its way out.
+/// A message that is sent now.
 #[derive(Debug, Clone)]
 pub(crate) enum Outgoing {
-    /// A message as it is.
+    /// An encodable message.
     Message(v1::ClientMessage),
-    /// One chunk of an upload, whose bytes are read when it is encoded.
+    /// A chunk of an upload, whose bytes are read when it is encoded.
     Chunk(UploadChunk),
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct UploadChunk {
 pub(crate) struct Upload {
     /// Id of the transfer.
     pub(crate) transfer: u64,
-    /// Its length.
+    /// Length of the transfer in bytes.
     pub(crate) length: u64,
     source: Mutex<Option<HostSource>>,
 }
@@ -53,14 +55,15 @@ struct Inner {
     entries: VecDeque<Entry>,
     waker: Option<Waker>,
     waiting_for_room: Vec<Waker>,
-    /// What takes all messages, once there is one; without it the stream does.
+    /// The ring, if there is one, which then takes all messages instead of the stream.
     ring: Option<RingWriter>,
     closed: bool,
-    /// The connection that sends, the last one that was begun, and who waits for being the one that sends.
+    /// `connection` is the connection that sends, `last_connection` the newest one, and `waiting_to_send` the waker
+    /// of a newer connection that may not send yet.
     connection: u64,
     last_connection: u64,
     waiting_to_send: Option<Waker>,
-    /// What was sent and the manager may lack, where the session can be resumed.
+    /// The replay buffer, if the session can be resumed.
     kept: Option<Kept>,
 }
 
@@ -75,24 +78,24 @@ impl Upload {
         Self { transfer, length: source.len() as u64, source: Mutex::new(Some(source)) }
     }
 
-    /// Lets `use_source` read the source; zeroes are sent instead when the upload was given up.
+    /// Calls `use_source` with the source, or with `None` if the upload was given up; zeroes are sent then.
     pub(crate) fn with_source<T>(&self, use_source: impl FnOnce(Option<&HostSource>) -> T) -> T {
         use_source(lock(&self.source).as_ref())
     }
 
-    /// After this the source's memory is never read again.
+    /// Drops the source. Its memory is not read after this returns.
     pub(crate) fn give_up(&self) {
         *lock(&self.source) = None;
     }
 }
 
 impl Outbox {
-    /// Appends a message; [`Self::wake`] gets it sent.
+    /// Appends a message. [`Self::wake`] makes it be sent.
     pub(crate) fn push(&self, kind: v1::client_message::Kind) {
         self.append(Entry::Message(v1::ClientMessage { kind: Some(kind) }));
     }
 
-    /// Appends all chunks of an upload.
+    /// Appends an upload, which is sent in chunks.
     pub(crate) fn push_upload(&self, upload: Arc<Upload>) {
         self.append(Entry::Upload { upload, sent: 0 });
     }
@@ -104,19 +107,19 @@ impl Outbox {
         }
     }
 
-    /// From now on messages travel in a ring; the stream, through which nothing more is sent, stays.
+    /// Makes all later messages travel in the ring. The stream stays open but sends nothing more.
     pub(crate) fn over(&self, ring: RingWriter) {
         lock(&self.0).ring = Some(ring);
     }
 
-    /// Whether nothing waits for the thread that drives to send it.
+    /// Whether nothing is left for the thread that drives to send.
     pub(crate) fn is_sent(&self) -> bool {
         let inner = lock(&self.0);
         inner.entries.is_empty() && inner.ring.as_ref().is_none_or(RingWriter::is_empty)
     }
 
-    /// Sends what there is over the ring, as far as it has room; else tells whoever sends that there is something, which
-    /// is cheapest on the thread that drives.
+    /// Sends messages over the ring, as far as there is room. Without a ring it wakes the stream, which is cheapest
+    /// on the thread that drives.
     pub(crate) fn wake(&self) {
         let waker = {
             let mut inner = lock(&self.0);
@@ -134,24 +137,26 @@ impl Outbox {
         }
     }
 
-    /// Keeps what is sent from now on until [`Self::manager_has`] says that it came: the session can be resumed.
+    /// Makes the session resumable: from now on sent messages are kept until [`Self::manager_has`] acknowledges
+    /// them.
     pub(crate) fn keep_what_is_sent(&self) {
         lock(&self.0).kept = Some(Kept::default());
     }
 
-    /// The manager is told that this many messages came; [`Self::wake`] gets it sent.
+    /// Has the manager told that `received` messages came. [`Self::wake`] makes the acknowledgement be sent.
     pub(crate) fn acknowledge(&self, received: u64) {
         if let Some(kept) = &mut lock(&self.0).kept {
             kept.acknowledge(received);
         }
     }
 
-    /// The manager has this many messages.
+    /// Drops kept messages, of which the manager has the first `received`.
     pub(crate) fn manager_has(&self, received: u64) -> Result<(), WrongCount> {
         lock(&self.0).kept.as_mut().map_or(Ok(()), |kept| kept.manager_has(received))
     }
 
-    /// What another connection sends: `first`, and, once [`Self::go_on`] says so, what the manager lacks and what is new.
+    /// The stream of another connection. It sends `first`; after [`Self::go_on`], the messages that the manager
+    /// lacks and new ones.
     pub(crate) fn connection(self: &Arc<Self>, first: v1::ClientMessage) -> OutboxStream {
         let mut inner = lock(&self.0);
         inner.last_connection += 1;
@@ -160,7 +165,7 @@ impl Outbox {
         OutboxStream { outbox: Arc::clone(self), connection, first: Some(first) }
     }
 
-    /// The latest connection sends from now on; the manager has this many messages.
+    /// Lets the newest connection send. The manager has the first `received` messages.
     pub(crate) fn go_on(&self, received: u64) -> Result<(), WrongCount> {
         let mut inner = lock(&self.0);
         if let Some(kept) = &mut inner.kept {
@@ -176,12 +181,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether more may be enqueued without waiting.
+    /// Whether a command may be enqueued without waiting.
     pub(crate) fn has_room(&self) -> bool {
         lock(&self.0).has_room()
     }
 
-    /// Ready when more may be enqueued.
+    /// Ready if [`Self::has_room`].
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut inner = lock(&self.0);
         if inner.has_room() {
@@ -193,7 +198,7 @@ impl Outbox {
         Poll::Pending
     }
 
-    /// Ends the stream; what is still in it is dropped, and no source is read again.
+    /// Ends the stream. Messages in it are dropped, and sources of uploads are not read any more.
     pub(crate) fn close(&self) {
         let (entries, mut waiting) = {
             let mut inner = lock(&self.0);
@@ -220,7 +225,6 @@ impl Inner {
         self.ring = Some(ring);
     }
 
-    /// The next message of the queue.
     fn next(&mut self) -> Option<Outgoing> {
         let outgoing = match self.entries.front_mut()? {
             Entry::Upload { upload, sent } => {
@@ -247,7 +251,8 @@ impl Inner {
         self.closed || self.entries.len() < MAX_ENTRIES
     }
 
-    /// Wakes who waits for room once half of it is free, so that nobody is woken for every message.
+    /// Wakes the threads that wait for room once more than half of the entries are free, so that they aren't woken
+    /// for every message.
     fn wake_waiting(&mut self) {
         if self.entries.len() < MAX_ENTRIES / 2 {
             for waker in self.waiting_for_room.drain(..) {
@@ -257,7 +262,7 @@ impl Inner {
     }
 }
 
-/// The sending side's view: a stream of messages over one connection.
+/// The messages that one connection sends.
 #[derive(Debug)]
 pub(crate) struct OutboxStream {
     outbox: Arc<Outbox>,
@@ -283,7 +288,7 @@ impl Stream for OutboxStream {
         if let Some(said) = inner.kept.as_mut().and_then(Kept::next) {
             return Poll::Ready(Some(said));
         }
-        // Beside a ring nothing is sent, and this only notices the end.
+        // With a ring the stream sends nothing; polling it only detects the close.
         let next = if inner.ring.is_none() { inner.next() } else { None };
         match next {
             Some(outgoing) => {

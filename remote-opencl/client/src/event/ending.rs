@@ -1,4 +1,4 @@
-//! What becomes of a command: it is sent, its data comes, and it ends, once, with its callbacks.
+//! The later life of a command: it is sent, its data arrives, and it ends once, with its callbacks.
 
 use super::{Callback, Event, Profiling, Uses};
 use crate::callbacks;
@@ -10,7 +10,7 @@ use fpga_protocol::v1::{self, data::Form};
 use std::sync::atomic::Ordering;
 
 impl Event {
-    /// It was sent to the manager.
+    /// Notes that the command was sent to the manager at `at`.
     pub(crate) fn submitted(&self, at: u64) {
         let reached = {
             let mut inner = lock(&self.inner);
@@ -21,7 +21,7 @@ impl Event {
         run_callbacks(reached, cl::SUBMITTED);
     }
 
-    /// Takes a chunk of a read's data; false if it isn't the next one of this read.
+    /// Stores a chunk of a read's data. Returns false if it isn't the next chunk of this read.
     pub(crate) fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool {
         let mut inner = lock(&self.inner);
         let received = inner.received;
@@ -34,7 +34,7 @@ impl Event {
         fits
     }
 
-    /// The manager says that it ended.
+    /// Ends the event by the manager's completion.
     pub(crate) fn completed(&self, completion: v1::Completion, offset: Offset) {
         let mut status = completion.status.min(cl::COMPLETE);
         if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
@@ -48,23 +48,23 @@ impl Event {
         self.end(status, times);
     }
 
-    /// It won't be run, or nobody knows whether it was.
+    /// Ends the event of a command that won't run, or whose outcome is unknown.
     pub(crate) fn fail(&self, error: ClError) {
         self.end(error.0, None);
     }
 
-    /// It needs nothing from the manager, and is complete.
+    /// Completes the event of a command that has nothing to do.
     pub(crate) fn complete_locally(&self) {
         self.completed_locally_since(now_ns());
     }
 
-    /// It was done here, from that moment on.
+    /// Completes the event of a command that the client executed itself, from `started` until now.
     pub(crate) fn completed_locally_since(&self, started: u64) {
         self.submitted(started);
         self.end(cl::COMPLETE, Some((started, now_ns())));
     }
 
-    /// Puts a read's data where it belongs; false when there is not exactly as much as was asked for.
+    /// Stores a read's data. Returns false unless there are exactly as many bytes as the read asked for.
     fn take_data(&self, data: Option<v1::Data>) -> bool {
         let wanted = {
             let mut inner = lock(&self.inner);
@@ -84,7 +84,7 @@ impl Event {
         taken && lock(&self.inner).received == wanted
     }
 
-    /// Puts what has been read where it belongs, if that is elsewhere.
+    /// Copies the bytes of a read to a destination with gaps, if the read has one. Returns false if they don't fit.
     fn scatter(&self) -> bool {
         let Uses { target, scatter, .. } = &mut lock(&self.inner).uses;
         match (target, scatter) {
@@ -93,7 +93,7 @@ impl Event {
         }
     }
 
-    /// Ends it; false if it has ended before.
+    /// Ends the event. Returns false if it had ended before.
     pub(super) fn end(&self, status: i32, times: Option<(u64, u64)>) -> bool {
         let (wakers, callbacks, uses) = {
             let mut inner = lock(&self.inner);
@@ -112,7 +112,7 @@ impl Event {
             let callbacks = take_reached(&mut inner.callbacks, cl::COMPLETE);
             (std::mem::take(&mut inner.wakers), callbacks, std::mem::take(&mut inner.uses))
         };
-        // Buffers may be destroyed here, and their callbacks come before the event's.
+        // Dropping the last use of a buffer runs its destructor callbacks, before the callbacks of the event.
         drop(uses);
         if status < cl::COMPLETE && !callbacks.is_empty() {
             self.failure_seen();
@@ -128,7 +128,7 @@ impl Event {
     }
 }
 
-/// Takes the callbacks for `status` and those for earlier ones, in the order of the statuses.
+/// Takes the callbacks for `status` and for earlier statuses, in the order of the statuses.
 fn take_reached(callbacks: &mut Vec<(i32, Callback)>, status: i32) -> Vec<(i32, Callback)> {
     let mut reached: Vec<_> = callbacks.extract_if(.., |(wanted, _)| *wanted >= status).collect();
     reached.sort_by_key(|(wanted, _)| -wanted);
@@ -137,7 +137,7 @@ fn take_reached(callbacks: &mut Vec<(i32, Callback)>, status: i32) -> Vec<(i32, 
 
 fn run_callbacks(reached: Vec<(i32, Callback)>, status: i32) {
     for (wanted, callback) in reached {
-        // Without a callback thread there was an error when the callback was registered or there is no memory.
+        // An error means that the callback thread couldn't be started. There is nobody to report it to.
         let _ = callbacks::run(move || callback(if status < 0 { status } else { wanted }));
     }
 }

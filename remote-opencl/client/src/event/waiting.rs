@@ -1,4 +1,4 @@
-//! Waiting for events, and looking at them, by the program.
+//! Waiting for events, and queries of their status.
 
 use super::Event;
 use crate::cl;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 impl Event {
-    /// `CL_EVENT_COMMAND_EXECUTION_STATUS`; polling it sends what is pending and lets completions in.
+    /// `CL_EVENT_COMMAND_EXECUTION_STATUS`. A query sends pending commands and receives completions.
     pub fn status(&self) -> i32 {
         let session = self.session();
         if !session.is_own() {
             return ClError::DEVICE_NOT_AVAILABLE.0;
         }
         if self.now() > cl::COMPLETE && session.flush().is_err() {
-            // Lost, and so ended or about to be.
+            // The session is lost: the event has ended or is about to end.
             return if self.now() <= cl::COMPLETE { self.now() } else { ClError::OUT_OF_RESOURCES.0 };
         }
         let status = self.now();
@@ -26,11 +26,11 @@ impl Event {
         status
     }
 
-    /// Waits until it has ended.
+    /// Waits until the command has ended (`clWaitForEvents` for one event).
     ///
     /// # Errors
-    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` when it failed, or a command before it in its queue that the program
-    /// has not heard of.
+    /// `CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST` if the command failed, or if an earlier command of its queue
+    /// failed and the program was not told yet. `CL_DEVICE_NOT_AVAILABLE` in a forked child.
     pub fn wait(&self) -> Result<()> {
         const FAILED: ClError = ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if self.end_status()? != cl::COMPLETE {
@@ -41,10 +41,11 @@ impl Event {
         before.map_or(Ok(()), |_| Err(FAILED))
     }
 
-    /// Waits until it has ended, for blocking calls.
+    /// Waits until the command has ended, for blocking calls.
     ///
     /// # Errors
-    /// The first failure of a command of its queue that the program has not heard of, the command's own negative status.
+    /// The first failure of a command of the queue that the program was not told yet, or the command's own negative
+    /// status. `CL_DEVICE_NOT_AVAILABLE` in a forked child.
     pub fn wait_for_status(&self) -> Result<()> {
         let status = self.end_status()?;
         match self.queue.as_ref().and_then(|queue| queue.failures().take()) {
@@ -57,7 +58,8 @@ impl Event {
     /// `clWaitForEvents`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for none, `CL_INVALID_CONTEXT` for several contexts, and as [`Self::wait`].
+    /// `CL_INVALID_VALUE` for no events, `CL_INVALID_CONTEXT` for events of several contexts, and the errors of
+    /// [`Self::wait`].
     pub fn wait_all(events: &[Arc<Self>]) -> Result<()> {
         let first = events.first().ok_or(ClError::INVALID_VALUE)?;
         if events.iter().any(|event| !Arc::ptr_eq(&event.context, &first.context)) {

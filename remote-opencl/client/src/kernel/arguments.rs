@@ -1,4 +1,5 @@
-//! A kernel's arguments: what they take, what was set, and what a launch keeps of it.
+//! A kernel's arguments: the kinds of values that they take, the values set, and the objects that a launch keeps
+//! alive.
 
 use crate::buffer::Buffer;
 use crate::context::Context;
@@ -11,17 +12,17 @@ use bytes::Bytes;
 use fpga_protocol::v1::kernel_arg;
 use std::sync::{Arc, Weak};
 
-/// Size of a `cl_mem` on the host, which `clSetKernelArg` names for a buffer.
+/// Size in bytes of a `cl_mem` on the host, which `clSetKernelArg` gets for a buffer.
 const HANDLE_BYTES: u64 = 8;
 
-/// What an argument takes, as far as it is known.
+/// The kind of value that an argument takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgKind {
-    /// A buffer (or NULL).
+    /// A buffer or NULL.
     Buffer,
     /// Local memory: a size and NULL.
     Local,
-    /// Bytes; the size where the type is one of OpenCL C's own.
+    /// Bytes by value; with their number if the type is built into OpenCL C.
     Scalar(Option<usize>),
     /// An image.
     Image,
@@ -31,7 +32,7 @@ pub enum ArgKind {
     Pipe,
     /// A queue on the device.
     DeviceQueue,
-    /// Not known (programs from binaries): decide by the value.
+    /// Unknown (programs from binaries); any value is accepted.
     Unknown,
 }
 
@@ -50,22 +51,22 @@ pub enum ArgValue<'a> {
     Pipe(Arc<Pipe>),
     /// A queue on the device.
     DeviceQueue(Arc<DeviceQueue>),
-    /// A size and NULL: local memory, or a NULL buffer where the size is that of a handle.
+    /// A size and NULL: local memory, or a NULL buffer if the size is that of a handle.
     NullOfSize(u64),
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Arg {
     pub(super) value: Option<Value>,
-    /// Since the last launch.
+    /// Whether the value changed since the last launch.
     pub(super) changed: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Scalar(Bytes),
-    /// Users may not rely on a kernel to retain what its arguments are: a buffer that they let go is gone, and its
-    /// destructor callbacks run, whatever kernels it was given to.
+    /// Object values are weak references, since kernels don't retain their arguments: a buffer that the application
+    /// released is destroyed, and its destructor callbacks run, even if it is an argument.
     Buffer(u64, Weak<Buffer>),
     Image(u64, Weak<Image>),
     Sampler(u64, Weak<Sampler>),
@@ -74,7 +75,7 @@ pub(super) enum Value {
     NullOfSize(u64),
 }
 
-/// What a launch keeps until it has ended.
+/// Objects that a launch keeps alive until it has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pub(crate) buffers: Vec<Arc<Buffer>>,
@@ -82,7 +83,7 @@ pub(crate) struct Held {
     pub(crate) others: Vec<Other>,
 }
 
-/// An object that is held and not looked at.
+/// An object that is kept alive and not accessed.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, not looked at")]
 pub(crate) enum Other {
@@ -92,7 +93,7 @@ pub(crate) enum Other {
 }
 
 impl Held {
-    /// `None` where the object is gone.
+    /// Adds the object of `value`; `None` if the object was destroyed.
     pub(super) fn hold(&mut self, value: &Value) -> Option<()> {
         match value {
             Value::Buffer(_, buffer) => self.buffers.push(buffer.upgrade()?),
@@ -107,10 +108,10 @@ impl Held {
 }
 
 impl Value {
-    /// What is kept of a value; an object must be of the kernel's context.
+    /// Converts a value. An object must belong to the kernel's context.
     ///
     /// # Errors
-    /// The code for an object of another one.
+    /// `CL_INVALID_MEM_OBJECT`, `CL_INVALID_SAMPLER` or `CL_INVALID_DEVICE_QUEUE` for an object of another context.
     pub(super) fn of(value: ArgValue<'_>, context: &Arc<Context>) -> Result<Self> {
         let check = |its: &Arc<Context>, error| if Arc::ptr_eq(its, context) { Ok(()) } else { Err(error) };
         match value {
@@ -142,7 +143,7 @@ impl Value {
         }
     }
 
-    /// How much local memory it takes.
+    /// Size in bytes of the local memory that the value takes.
     pub(super) fn local_bytes(&self, kind: ArgKind) -> u64 {
         match (kind, self) {
             (ArgKind::Local, Self::NullOfSize(size)) => *size,
@@ -163,7 +164,7 @@ impl Value {
     }
 }
 
-/// Checks a value against what the argument takes.
+/// Checks a value against the kind of the argument.
 pub(super) fn check(kind: ArgKind, value: &ArgValue<'_>) -> Result<()> {
     let wrong_size = Err(ClError::INVALID_ARG_SIZE);
     let wrong_value = Err(ClError::INVALID_ARG_VALUE);
@@ -200,7 +201,7 @@ pub(super) fn check(kind: ArgKind, value: &ArgValue<'_>) -> Result<()> {
     }
 }
 
-/// As [`check`], for an argument that takes one sort of handle and no NULL.
+/// The check for an argument that takes one kind of handle and no NULL; `otherwise` is the error for other handles.
 fn check_handle(is_one: bool, value: &ArgValue<'_>, otherwise: ClError) -> Result<()> {
     match value {
         _ if is_one => Ok(()),

@@ -1,4 +1,4 @@
-//! What a build tells of its kernels, for the standard's queries.
+//! Properties of kernels that a build returns, for the standard's queries.
 
 use super::arguments::ArgKind;
 use crate::arg_types::scalar_size;
@@ -6,7 +6,7 @@ use crate::cl;
 use fpga_protocol::v1;
 use std::collections::BTreeSet;
 
-/// What the runtime says of a kernel.
+/// Properties of a kernel, as the runtime reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelInfo {
     /// Function name.
@@ -15,14 +15,14 @@ pub struct KernelInfo {
     pub num_args: u32,
     /// `CL_KERNEL_ATTRIBUTES`.
     pub attributes: String,
-    /// What is known of each argument; empty where the runtime tells nothing (programs from binaries).
+    /// Properties of each argument; empty where the runtime gives none (programs from binaries).
     pub args: Vec<ArgInfo>,
     work_groups: Vec<(u64, WorkGroupInfo)>,
-    /// The arguments that take local memory, also where `args` is empty.
+    /// Indices of the arguments that take local memory, also if `args` is empty.
     local_args: BTreeSet<u32>,
 }
 
-/// What the runtime says of an argument (`clGetKernelArgInfo`).
+/// Properties of an argument (`clGetKernelArgInfo`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgInfo {
     /// `cl_kernel_arg_address_qualifier`.
@@ -70,7 +70,7 @@ impl KernelInfo {
         };
         Self {
             name: info.name,
-            // Bounded here, so that a nonsensical number can't take all memory.
+            // The number comes from the manager. The bound keeps a wrong one from taking all memory.
             num_args: info.num_args.min(4096),
             attributes: info.attributes,
             args: info.args.into_iter().map(arg).collect(),
@@ -79,7 +79,7 @@ impl KernelInfo {
         }
     }
 
-    /// What argument `index` takes.
+    /// The kind of value that argument `index` takes.
     pub(super) fn arg_kind(&self, index: u32) -> ArgKind {
         let info = usize::try_from(index).ok().and_then(|index| self.args.get(index));
         match info {
@@ -89,14 +89,14 @@ impl KernelInfo {
         }
     }
 
-    /// Its limits on the device with this id.
+    /// Limits on the device with this id.
     pub(super) fn work_group(&self, device: u64) -> Option<WorkGroupInfo> {
         self.work_groups.iter().find(|(id, _)| *id == device).map(|(_, info)| info.clone())
     }
 }
 
 impl ArgInfo {
-    /// What it takes.
+    /// The kind of value that the argument takes.
     pub(super) fn kind(&self) -> ArgKind {
         match self.address_qualifier {
             _ if self.type_qualifier & cl::KERNEL_ARG_TYPE_PIPE != 0 => ArgKind::Pipe,

@@ -13,7 +13,7 @@ fn hello() -> v1::ClientMessage {
     v1::ClientMessage { kind: Some(Kind::Hello(v1::Hello::default())) }
 }
 
-/// What is to be sent now: ids of calls, and 1000 + the offset of chunks.
+/// The messages that can be sent now, at most `most`: ids of calls, and 1000 + the offset of chunks.
 fn now(stream: &mut OutboxStream, most: usize) -> Vec<u64> {
     let mut sent = Vec::new();
     while sent.len() < most
@@ -67,7 +67,8 @@ fn a_manager_that_counts_wrong_is_caught() {
 }
 
 proptest! {
-    /// Connections that break after any number of messages, of which any number arrived: each arrives once, in order.
+    /// Connections break after any number of messages, of which any number arrived. Each message arrives once, in
+    /// order.
     #[test]
     fn every_message_arrives_once_and_in_order(
         cuts in prop::collection::vec((0_usize..8, 0_usize..8, any::<bool>()), 0..12),
