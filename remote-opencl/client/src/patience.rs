@@ -1,11 +1,12 @@
-//! Whether a thread that waits for an answer looks for it before it sleeps.
+//! Adaptive spin: whether a thread that waits for an answer polls for it before it sleeps.
 //!
-//! To be woken costs some 10 to 50 µs, most of it in the scheduler, or in the hypervisor where a processor was idle; looking
-//! costs a processor. Which is faster depends on the machine, on what else runs there, on the program, and on the vendor's
-//! threads: those of Intel's runtimes yield again and again for want of work, 32 of them in the FPGA emulator. So a session
-//! tries both now and then, and takes the faster way. It never looks for more than some 100 µs, and sleeps where looking
-//! isn't faster by much: a program whose answers take longer is not looked for. Who looks holds on to its processor: who
-//! yields among threads that yield comes after all of them, and Linux has it pay for that later.
+//! Waking a thread costs about 10 to 50 µs, mostly in the scheduler, or in the hypervisor if a processor was idle;
+//! polling costs a processor. Which is faster depends on the machine and its other load, on the program, and on the
+//! vendor's threads: those of Intel's runtimes yield again and again when they have no work, 32 of them in the FPGA
+//! emulator. So a session tries both ways from time to time and takes the faster one. It never polls for more than
+//! about 100 µs, and sleeps if polling isn't clearly faster, so it doesn't poll for answers that take longer. A
+//! polling thread doesn't yield: among threads that yield it would run after all of them, and Linux would charge it
+//! for that later.
 
 use std::hint;
 use std::sync::OnceLock;
@@ -13,55 +14,56 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// About twice what it takes to be woken on a slow machine.
+/// Longest time to poll. About twice the time to wake a thread on a slow machine.
 const MOST: Duration = Duration::from_micros(100);
 
-/// Environment variable with the microseconds instead; 0: sleep at once.
+/// Environment variable that sets the longest time to poll in µs; 0 means to sleep at once.
 const VARIABLE: &str = "FPGA_SPIN_US";
 
-/// Fewer processors are needed by those who are waited for: with two, looking was no faster on a quiet machine.
+/// With fewer processors than this no thread polls, since the threads that produce the answer need them. With two
+/// processors polling was no faster on a quiet machine.
 const FEWEST_PROCESSORS: usize = 3;
 
-/// So many waits are spent in one way, one after the other, to find out what it takes: threads settle on processors that
-/// suit it.
+/// Number of consecutive waits in one way, called a run. One wait is not enough, since threads settle on processors
+/// that suit the way.
 const RUN: u32 = 16;
 
-/// In one of so many runs a way is tried without regard to which is faster.
+/// One in this many runs ignores which way is faster.
 const TRIED_AGAIN: u32 = 16;
 
-/// In the first runs each way is tried, in turn.
+/// Number of first runs in which the ways take turns.
 const TRIED_FIRST: u32 = 4;
 
 const WAYS: [Way; 2] = [Way::Sleeping, Way::Looking];
 
-/// So often a thread pauses between two looks: less than a µs.
+/// Number of pauses of the processor between two polls; together less than 1 µs.
 const PAUSES: u32 = 16;
 
-/// Looking must take less than so many hundredths of what sleeping takes.
+/// Polling is chosen if it takes less than this percentage of the time of sleeping.
 const WORTH: u64 = 90;
 
-/// What a session's waits have come to.
+/// The statistics of a session's waits.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     waits: AtomicU32,
-    /// In the order of [`WAYS`].
+    /// Typical duration for each of [`WAYS`].
     typical: [Typical; WAYS.len()],
 }
 
-/// What waits of one kind typically take, in ns; 0: nobody knows.
+/// Typical duration of a wait in ns; 0 if unknown.
 #[derive(Debug, Default)]
 struct Typical(AtomicU32);
 
-/// How a wait is spent.
+/// The way in which a wait is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Sleeping at once.
     Sleeping,
-    /// Looking first.
+    /// Polling before sleeping.
     Looking,
 }
 
-/// One wait.
+/// A wait in progress.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     habit: &'a Habit,
@@ -70,7 +72,7 @@ pub(crate) struct Wait<'a> {
 }
 
 impl Habit {
-    /// A wait begins; nothing where none is ever looked for.
+    /// Begins a wait; `None` if polling is disabled.
     pub(crate) fn wait(&self) -> Option<Wait<'_>> {
         if most().is_zero() {
             return None;
@@ -102,7 +104,7 @@ impl Typical {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A step of a quarter at most: one wait in which the thread lost its processor says little.
+    /// Moves by at most a quarter: one wait in which the thread lost its processor is no evidence.
     fn learn(&self, took: u32) {
         let known = self.get();
         let next = match known {
@@ -114,12 +116,12 @@ impl Typical {
 }
 
 impl Wait<'_> {
-    /// Whether it begins with looking.
+    /// Whether the wait begins with polling.
     pub(crate) fn looks(&self) -> bool {
         self.way == Way::Looking
     }
 
-    /// Whether it is time to sleep, between two looks.
+    /// Pauses; then whether it is time to sleep.
     pub(crate) fn is_over(&self) -> bool {
         for _ in 0..PAUSES {
             hint::spin_loop();
@@ -134,7 +136,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// How long a thread looks at most, on this machine.
+/// Longest time to poll on this machine.
 fn most() -> Duration {
     static MOST_HERE: OnceLock<Duration> = OnceLock::new();
     *MOST_HERE.get_or_init(|| {
@@ -153,7 +155,7 @@ fn most() -> Duration {
 mod tests {
     use super::*;
 
-    /// How many of these waits are spent in which way, where each way takes as many µs.
+    /// Simulates waits where each way takes `took` µs. Returns how many waits were spent in each way.
     fn spend(habit: &Habit, waits: std::ops::Range<u32>, took: [u64; WAYS.len()]) -> [u32; WAYS.len()] {
         let mut spent = [0; WAYS.len()];
         for wait in waits {
@@ -184,7 +186,7 @@ mod tests {
     fn a_program_that_changes_is_noticed() {
         let habit = Habit::default();
         spend(&habit, 0..1000, [5_000, 5_000]);
-        // What looking takes is found out by the few waits that try it.
+        // Only the few waits that try polling reveal its duration.
         spend(&habit, 1000..5000, [50, 25]);
         let spent = spend(&habit, 5000..6000, [50, 25]);
         assert!(spent[1] > 900, "{spent:?}");

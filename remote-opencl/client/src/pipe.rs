@@ -17,7 +17,7 @@ pub struct Pipe {
 impl Pipe {
     /// `clCreatePipe`.
     ///
-    /// # Errors
+    /// The errors of the manager's runtime, `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
     /// The runtime's.
     pub fn new(context: &Arc<Context>, packet_size: u32, max_packets: u32) -> Result<Arc<Self>> {
         let session = context.session();
@@ -28,17 +28,17 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// Its context.
+    /// The context of the pipe.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Bytes of a packet.
+    /// Size of a packet in bytes.
     pub fn packet_size(&self) -> u32 {
         self.packet_size
     }
 
-    /// Packets that fit into it.
+    /// Capacity of the pipe in packets.
     pub fn max_packets(&self) -> u32 {
         self.max_packets
     }

@@ -1,6 +1,6 @@
-//! How a region of an image lies in host memory: rows and slices at distances. Pure arithmetic, every step checked.
+//! The layout of an image's region in host memory: rows and slices at pitches. Pure arithmetic, every step checked.
 //!
-//! In messages there are no gaps; packing and scattering is done here, with the bytes of sources and targets.
+//! Messages have no gaps; bytes are packed and scattered here.
 
 use crate::error::{ClError, Result};
 use crate::host_memory::{HostSource, HostTarget};
@@ -8,23 +8,23 @@ use crate::rect::Layout;
 use bytes::{Bytes, BytesMut};
 use fpga_protocol::images::kind;
 
-/// A region in host memory.
+/// The layout of a region in host memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pitches {
-    /// Bytes of a row.
+    /// Bytes of a row without the gap.
     line: usize,
     rows: usize,
     slices: usize,
-    /// From the beginning of a row to that of the next one.
+    /// Bytes from the beginning of a row to the beginning of the next.
     row: usize,
     slice: usize,
 }
 
 impl Pitches {
-    /// A region of an image of this kind; pitches of 0 stand for none.
+    /// The layout of a region of an image of this kind; a pitch of 0 means no gaps.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for pitches that the region doesn't fit into.
+    /// `CL_INVALID_VALUE` for pitches that are smaller than the region.
     pub(crate) fn new(
         image_kind: u32,
         element: usize,
@@ -36,7 +36,7 @@ impl Pitches {
         let [width, rows, slices] = region;
         let line = times(width, element)?;
         let row_pitch = if row_pitch == 0 { line } else { row_pitch };
-        // What is a row in a region of a 1D array is an image of its own, and as far apart as those.
+        // The rows of a region of a 1D array are images of their own, so the slice pitch separates them.
         let row = match slice_pitch {
             pitch if image_kind == kind::IMAGE1D_ARRAY && pitch != 0 => pitch,
             _ => row_pitch,
@@ -51,7 +51,7 @@ impl Pitches {
         pitches.checked_span().map(|_| pitches)
     }
 
-    /// A rectangle of bytes.
+    /// The layout of a rectangle of bytes.
     pub(crate) fn of_rect(layout: Layout, [line, rows, slices]: [usize; 3]) -> Self {
         Self { line, rows, slices, row: layout.row_pitch, slice: layout.slice_pitch }
     }
@@ -64,18 +64,18 @@ impl Pitches {
         span.filter(|span| isize::try_from(*span).is_ok()).ok_or(ClError::INVALID_VALUE)
     }
 
-    /// Bytes from the first to the last.
+    /// Bytes from the first to the last byte of the region.
     pub(crate) fn span(&self) -> usize {
-        // `new` has reckoned it.
+        // `new` has checked the sum.
         self.checked_span().unwrap_or(0)
     }
 
-    /// Bytes without the gaps.
+    /// Bytes of the region without gaps.
     pub(crate) fn bytes(&self) -> usize {
         self.line * self.rows * self.slices
     }
 
-    /// Bytes with all gaps, also behind the last row.
+    /// Bytes of the region with all gaps, including the one after the last row.
     pub(crate) fn whole(&self) -> usize {
         self.slices.saturating_mul(self.slice)
     }
@@ -85,17 +85,17 @@ impl Pitches {
         self.bytes() == self.span()
     }
 
-    /// Where a pixel of the memory begins.
+    /// Offset of a pixel in the memory.
     pub(crate) fn offset(&self, element: usize, origin: [usize; 3]) -> usize {
         origin[0] * element + origin[1] * self.row + origin[2] * self.slice
     }
 
-    /// A region of this memory, with the same distances.
+    /// The layout of a region of this memory, with the same pitches.
     pub(crate) fn part(&self, element: usize, region: [usize; 3]) -> Self {
         Self { line: region[0] * element, rows: region[1], slices: region[2], ..*self }
     }
 
-    /// `CL_IMAGE_ROW_PITCH` and `CL_IMAGE_SLICE_PITCH`, as the standard wants them for this kind.
+    /// `CL_IMAGE_ROW_PITCH` and `CL_IMAGE_SLICE_PITCH`, as the standard defines them for this kind.
     pub(crate) fn told(&self, image_kind: u32) -> (usize, usize) {
         match image_kind {
             kind::IMAGE3D | kind::IMAGE2D_ARRAY => (self.row, self.slice),
@@ -109,7 +109,7 @@ impl Pitches {
             .flat_map(move |slice| (0..self.rows).map(move |row| slice * self.slice + row * self.row))
     }
 
-    /// The region's bytes without gaps.
+    /// Copies the region's bytes without gaps.
     pub(crate) fn pack(&self, source: &HostSource) -> Bytes {
         let mut packed = BytesMut::with_capacity(self.bytes());
         for at in self.lines() {
@@ -118,19 +118,19 @@ impl Pitches {
         packed.freeze()
     }
 
-    /// Puts bytes without gaps where they belong; false where they don't fit.
+    /// Copies bytes without gaps to their places in `target`. Returns false if they don't fit.
     pub(crate) fn scatter(&self, packed: &[u8], target: &mut HostTarget) -> bool {
         packed.len() == self.bytes()
             && self.lines().zip(packed.chunks(self.line.max(1))).all(|(at, line)| target.write(at, line))
     }
 }
 
-/// Where the bytes of a read go that is not without gaps.
+/// The destination of a read whose rows have gaps.
 #[derive(Debug)]
 pub(crate) struct Scatter {
     /// The application's memory.
     pub(crate) target: HostTarget,
-    /// How the region lies in it.
+    /// Layout of the region in `target`.
     pub(crate) pitches: Pitches,
 }
 

@@ -1,4 +1,4 @@
-//! Platforms and devices: what the manager's vendor runtime says of itself, fetched once when the session starts.
+//! Platforms and devices, with the answers of the manager's vendor runtime, fetched once when the session starts.
 
 use crate::cl;
 use crate::context::check_status;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::sync::{Arc, Weak};
 
-/// Ids of sub-devices have this bit.
+/// Bit that is set in the ids of sub-devices.
 const SUB_DEVICE: u64 = 1 << 63;
 
 /// One vendor platform of one device manager.
@@ -31,16 +31,16 @@ pub struct Device {
     kind: Kind,
 }
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Debug)]
 enum Kind {
-    /// One of the manager's, as long as the session.
+    /// A device of the manager; it exists as long as the session.
     Root,
-    /// A part of this one, until it is dropped.
+    /// A part of this device; dropping it releases it.
     Part(Arc<Device>),
 }
 
-/// Answers of the vendor's runtime by parameter.
+/// Answers of the vendor's runtime, by parameter.
 #[derive(Debug)]
 struct Info(Vec<(u32, Bytes)>);
 
@@ -74,50 +74,52 @@ impl Platform {
         self.info.get(param)
     }
 
-    /// Its manager's address and its place among that manager's platforms: what it is recognised by in another session.
+    /// The manager's address, and the platform's index among the manager's platforms. The two identify the platform
+    /// across sessions.
     pub fn origin(&self) -> (&str, usize) {
         (&self.manager, self.index)
     }
 
-    /// Its devices, in the vendor's order.
+    /// The devices of the platform, in the vendor's order.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
 
-    /// Whether its manager is still connected.
+    /// Whether the manager is connected.
     pub fn is_available(&self) -> bool {
         self.session.is_usable()
     }
 }
 
 impl Device {
-    /// The vendor's answer to a `cl_device_info` parameter, verbatim; never one that is a handle.
+    /// The vendor's answer to a `cl_device_info` parameter, verbatim; `None` for parameters whose value is a
+    /// handle.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
         self.info.get(param)
     }
 
-    /// Its platform, while somebody holds that.
+    /// The platform of the device; `None` if it was dropped.
     pub fn platform(&self) -> Option<Arc<Platform>> {
         self.platform.upgrade()
     }
 
-    /// Whether its manager is still connected (`CL_DEVICE_AVAILABLE`).
+    /// Whether the manager is connected (`CL_DEVICE_AVAILABLE`).
     pub fn is_available(&self) -> bool {
         self.session.is_usable()
     }
 
-    /// `clCreateSubDevices`, as far as it only asks how many there would be.
+    /// `clCreateSubDevices` without a list of devices: the number of parts that the partition gives.
     ///
     /// # Errors
-    /// The runtime's.
+    /// The errors of the manager's runtime, `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
     pub fn count_parts(&self, properties: &[i64]) -> Result<u32> {
         self.partition(properties, Vec::new()).map(|parts| parts.count)
     }
 
-    /// `clCreateSubDevices`: the parts, if they are at most `room`. `properties` are without the terminating 0.
+    /// `clCreateSubDevices`: the parts, at most `room`. `properties` come without the terminating 0.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where they are more, the runtime's.
+    /// `CL_INVALID_VALUE` if there are more than `room` parts or none, and the errors of [`Self::count_parts`].
     pub fn parts(self: &Arc<Self>, properties: &[i64], room: u32) -> Result<Vec<Arc<Self>>> {
         let count = self.count_parts(properties)?;
         if count > room || count == 0 {
@@ -145,7 +147,7 @@ impl Device {
         }
     }
 
-    /// The device that it is a part of.
+    /// The device of which this device is a part.
     pub fn parent(&self) -> Option<&Arc<Self>> {
         match &self.kind {
             Kind::Root => None,
@@ -153,7 +155,7 @@ impl Device {
         }
     }
 
-    /// Whether both are of the same platform in the same session.
+    /// Whether both devices belong to the same platform of the same session.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         Weak::ptr_eq(&self.platform, &other.platform)
     }
@@ -177,27 +179,28 @@ impl Device {
         usize::try_from(bits / 8).unwrap_or(1).max(1)
     }
 
-    /// `CL_DEVICE_MAX_MEM_ALLOC_SIZE`; as good as no limit where the runtime doesn't say.
+    /// `CL_DEVICE_MAX_MEM_ALLOC_SIZE` in bytes; `u64::MAX` if the runtime doesn't report it.
     pub(crate) fn max_allocation(&self) -> u64 {
         self.info(cl::DEVICE_MAX_MEM_ALLOC_SIZE).and_then(number).unwrap_or(u64::MAX)
     }
 
-    /// Whether a range may be empty: since OpenCL 2.1, of which only 3.0 is claimed.
+    /// Whether a range may be empty. OpenCL 2.1 allows that, and 3.0 is the only such version that this client
+    /// claims.
     pub fn may_have_empty_ranges(&self) -> bool {
         self.info(cl::DEVICE_VERSION).is_some_and(|version| version.starts_with(b"OpenCL 3."))
     }
 
-    /// Whether it is one of OpenCL 1.x.
+    /// Whether the device has OpenCL 1.x.
     pub(crate) fn is_of_version_1(&self) -> bool {
         self.info(cl::DEVICE_VERSION).is_some_and(|version| version.starts_with(b"OpenCL 1."))
     }
 
-    /// Whether it says that work-groups can't differ in size.
+    /// Whether the device reports that it doesn't support work-groups of different sizes.
     pub(crate) fn refuses_partial_groups(&self) -> bool {
         self.info(cl::DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT).and_then(number) == Some(0)
     }
 
-    /// `CL_DEVICE_MAX_WORK_ITEM_SIZES`; empty where the runtime doesn't say.
+    /// `CL_DEVICE_MAX_WORK_ITEM_SIZES`; empty if the runtime doesn't report it.
     pub(crate) fn max_work_item_sizes(&self) -> Vec<u64> {
         let sizes = self.info(cl::DEVICE_MAX_WORK_ITEM_SIZES).unwrap_or_default();
         sizes.chunks_exact(8).filter_map(number).collect()
@@ -212,7 +215,7 @@ impl Drop for Device {
     }
 }
 
-/// An integer of 4 or 8 bytes, as the runtimes (of little-endian machines, as all of theirs are) return it.
+/// An integer of 4 or 8 bytes. Managers run on little-endian machines only.
 fn number(bytes: &[u8]) -> Option<u64> {
     match bytes.len() {
         4 => Some(u64::from(u32::from_le_bytes(bytes.try_into().ok()?))),

@@ -1,6 +1,6 @@
-//! What there is once per process: the driver, the global client, the callback thread.
+//! The state that exists once per process: the driver, the global client, and the callback thread.
 //!
-//! Never dropped: at exit the runtime's memory simply goes away with the process. A forked child gets a new one.
+//! The state is never dropped: at exit its memory goes away with the process. A forked child gets new state.
 
 use crate::callbacks::Callbacks;
 use crate::client::Client;
@@ -9,7 +9,7 @@ use crate::error::{ClError, Result};
 use crate::fork;
 use std::sync::OnceLock;
 
-/// The state of one process, in a list by generation.
+/// The state of one process. The states of forked children form a list by generation.
 #[derive(Debug)]
 pub(crate) struct Process {
     generation: u32,
@@ -32,7 +32,7 @@ impl Process {
         }
     }
 
-    /// The state of the process that asks.
+    /// The state of the calling process.
     pub(crate) fn current() -> &'static Self {
         fork::install();
         let generation = fork::generation();
@@ -53,7 +53,7 @@ impl Process {
         self.callbacks.get_or_init(|| Callbacks::start().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
     }
 
-    /// The client of `FPGA_DEVICE_MANAGERS`.
+    /// The client for `FPGA_DEVICE_MANAGERS`, made on first use.
     pub(crate) fn client(&'static self) -> &'static Client {
         self.client.get_or_init(Client::from_environment)
     }

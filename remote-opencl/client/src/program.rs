@@ -22,17 +22,17 @@ pub struct Program {
     context: Arc<Context>,
     devices: Vec<Arc<Device>>,
     source: Bytes,
-    /// In an intermediate language; empty where it was made of something else.
+    /// Code in an intermediate language; empty if the program was made from something else.
     il: Bytes,
     build: Mutex<Build>,
 }
 
 #[derive(Debug)]
 struct Build {
-    /// One per device of the program.
+    /// One entry for each device of the program.
     devices: Vec<BuildInfo>,
     kernels: Option<Vec<Arc<KernelInfo>>>,
-    /// Kernel objects that exist: with any, the program can't be built again.
+    /// Number of kernel objects; while there are any, the program can't be rebuilt.
     attached: usize,
 }
 
@@ -55,7 +55,8 @@ impl Program {
     /// `clCreateProgramWithSource`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for an empty source.
+    /// `CL_INVALID_VALUE` for an empty source, `CL_OUT_OF_RESOURCES` for one that doesn't fit into a message,
+    /// `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
     pub fn with_source(context: &Arc<Context>, source: Vec<u8>) -> Result<Arc<Self>> {
         if source.is_empty() {
             return Err(ClError::INVALID_VALUE);
@@ -77,7 +78,8 @@ impl Program {
     /// `clCreateProgramWithIL`.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for nothing, the runtime's.
+    /// `CL_INVALID_VALUE` for empty code, `CL_OUT_OF_RESOURCES` for code that doesn't fit into a message, and the
+    /// errors of the manager's runtime.
     pub fn with_il(context: &Arc<Context>, il: Vec<u8>) -> Result<Arc<Self>> {
         if il.is_empty() {
             return Err(ClError::INVALID_VALUE);
@@ -97,7 +99,8 @@ impl Program {
     /// `clSetProgramSpecializationConstant`.
     ///
     /// # Errors
-    /// `CL_INVALID_PROGRAM` where it is in no intermediate language, the runtime's.
+    /// `CL_INVALID_PROGRAM` if the program was not made from an intermediate language, and the errors of the
+    /// manager's runtime.
     pub fn set_constant(&self, id: u32, value: &[u8]) -> Result<()> {
         if self.il.is_empty() {
             return Err(ClError::INVALID_PROGRAM);
@@ -110,7 +113,8 @@ impl Program {
     /// `clCreateProgramWithBuiltInKernels`; `names` are separated by semicolons.
     ///
     /// # Errors
-    /// `CL_INVALID_DEVICE`, `CL_INVALID_VALUE` for a name that a device doesn't have.
+    /// `CL_INVALID_DEVICE` if a device is not in the context, `CL_INVALID_VALUE` for a name that a device doesn't
+    /// have, and the errors of the manager's runtime.
     pub fn with_built_in_kernels(
         context: &Arc<Context>,
         devices: &[Arc<Device>],
@@ -129,7 +133,7 @@ impl Program {
         };
         program.built(session.call(Method::CreateProgramWithBuiltInKernels(create))?, "")?;
         let mut build = lock(&program.build);
-        // A runtime that shows none of them has no executable.
+        // Without any of the kernels the program has no executable.
         build.kernels = build.kernels.take().filter(|kernels| !kernels.is_empty());
         drop(build);
         Ok(program)
@@ -148,7 +152,7 @@ impl Program {
         Self { id, context: Arc::clone(context), devices, source, il, build: Mutex::new(build) }
     }
 
-    /// Builds for `devices` (empty: all of the program), waiting for the end.
+    /// Builds for `devices` (if empty, for all devices of the program) and waits for the end.
     ///
     /// # Errors
     /// `CL_BUILD_PROGRAM_FAILURE` with the log in [`Self::build_info`], `CL_INVALID_OPERATION` while kernels of the
@@ -170,7 +174,8 @@ impl Program {
         self.built(reply, options)
     }
 
-    /// `clCompileProgram`, waiting for the end: compiles alone, with these programs as the headers of those names.
+    /// `clCompileProgram`: compiles without linking and waits for the end. `headers` are programs with the names by
+    /// which the source includes them.
     ///
     /// # Errors
     /// `CL_COMPILE_PROGRAM_FAILURE` with the log in [`Self::build_info`], and the other codes of `clCompileProgram`.
@@ -206,10 +211,10 @@ impl Program {
         Ok(())
     }
 
-    /// A program that [`Self::link`] is to link, once; for all devices of the context where none are given.
+    /// A program for one call of [`Self::link`], for `devices` or, if empty, for all devices of the context.
     ///
     /// # Errors
-    /// `CL_INVALID_DEVICE`.
+    /// `CL_INVALID_DEVICE` if a device is not in the context.
     pub fn to_link(context: &Arc<Context>, devices: &[Arc<Device>]) -> Result<Arc<Self>> {
         if !devices.iter().all(|device| context.has(device)) {
             return Err(ClError::INVALID_DEVICE);
@@ -219,10 +224,11 @@ impl Program {
         Ok(Arc::new(Self::new(id, context, devices.to_vec(), Bytes::new())))
     }
 
-    /// `clLinkProgram`, waiting for the end. Also whether there is a program, with a log, where it failed.
+    /// `clLinkProgram`: links and waits for the end. The second value is whether there is a program; a failed link
+    /// may leave one with a log.
     ///
     /// # Errors
-    /// None; the status is a value, since it may come with a program.
+    /// None. The status is a value, since a failed link may come with a program.
     pub fn link(&self, options: &str, programs: &[Arc<Self>]) -> (Result<()>, bool) {
         if programs.iter().any(|program| !Arc::ptr_eq(&program.context, &self.context)) {
             return (Err(ClError::INVALID_PROGRAM), false);
@@ -242,7 +248,7 @@ impl Program {
         (self.built(reply, options), made)
     }
 
-    /// Notes what came of a build, compilation or link.
+    /// Stores the result of a build, compilation or link.
     fn built(&self, reply: v1::Reply, options: &str) -> Result<()> {
         let mut build = lock(&self.build);
         let result = match reply.result {
@@ -267,37 +273,37 @@ impl Program {
         check_status(reply.status)
     }
 
-    /// Its context.
+    /// The context of the program.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Its devices.
+    /// The devices of the program.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
 
-    /// Its source; empty when it was made from binaries.
+    /// The source; empty if the program was not made from source.
     pub fn source(&self) -> &[u8] {
         &self.source
     }
 
-    /// The state of the build for `device`; `None` if the program isn't for it.
+    /// The state of the build for `device`; `None` if `device` is not a device of the program.
     pub fn build_info(&self, device: &Arc<Device>) -> Option<BuildInfo> {
         lock(&self.build).devices.get(self.position(device)?).cloned()
     }
 
-    /// Whether it was made from source, or from an intermediate language.
+    /// Whether the program was made from source or from an intermediate language.
     pub fn is_compilable(&self) -> bool {
         !self.source.is_empty() || !self.il.is_empty()
     }
 
-    /// What it was made of, where that is an intermediate language; else empty.
+    /// The code in an intermediate language; empty if the program was made from something else.
     pub fn il(&self) -> &[u8] {
         &self.il
     }
 
-    /// Its kernels; `None` before a successful build.
+    /// Properties of the program's kernels; `None` before a successful build.
     pub fn kernel_infos(&self) -> Option<Vec<Arc<KernelInfo>>> {
         lock(&self.build).kernels.clone()
     }
@@ -306,8 +312,8 @@ impl Program {
         self.id
     }
 
-    /// Whether work-groups may differ in size: an OpenCL C 2.0 feature that the source's options ask for, unless they
-    /// promise that none do; of a binary nobody knows.
+    /// Whether work-groups may differ in size. In OpenCL C 2.0 and later they may, unless the options contain
+    /// `-cl-uniform-work-group-size`. For a program without source the answer is unknown, hence true.
     pub(crate) fn may_have_partial_groups(&self, device: &Device) -> bool {
         let build = lock(&self.build);
         let info = self.position(device).and_then(|position| build.devices.get(position));
@@ -319,7 +325,7 @@ impl Program {
             || ["-cl-std=CL2", "-cl-std=CL3", "-cl-std=CLC++"].iter().any(|std| options.contains(std))
     }
 
-    /// The kernel `name`, which counts as attached until [`Self::detach_kernel`].
+    /// Properties of the kernel `name`. The kernel counts as attached until [`Self::detach_kernel`].
     pub(crate) fn attach_kernel(&self, name: &str) -> Result<Arc<KernelInfo>> {
         self.context.session().check(ClError::OUT_OF_RESOURCES)?;
         let mut build = lock(&self.build);
@@ -345,7 +351,7 @@ impl Drop for Program {
     }
 }
 
-/// Longest source that fits into a message.
+/// Greatest size in bytes of a source that fits into a message.
 const MAX_SOURCE_BYTES: usize = fpga_protocol::limits::MAX_MESSAGE_BYTES - 1024;
 
 fn ids(devices: &[Arc<Device>]) -> Vec<u64> {

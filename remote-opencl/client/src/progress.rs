@@ -1,4 +1,4 @@
-//! How far a queue is: which of its commands haven't ended, and who waits for that.
+//! The progress of a queue: its commands that haven't ended, and the tasks that wait for them.
 
 use crate::sync::lock;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
-/// The commands of a queue that were enqueued and haven't ended, by the ids of their events.
+/// The enqueued commands of a queue that haven't ended, by the ids of their events.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(Mutex<Inner>);
 
@@ -17,12 +17,12 @@ struct Inner {
 }
 
 impl Progress {
-    /// A command was enqueued.
+    /// Adds a command that is enqueued.
     pub(crate) fn begin(&self, event: u64) {
         lock(&self.0).open.insert(event);
     }
 
-    /// A command ended.
+    /// Removes a command that ended, and wakes the tasks that waited for it.
     pub(crate) fn ended(&self, event: u64) {
         let woken: Vec<_> = {
             let mut inner = lock(&self.0);
@@ -35,17 +35,17 @@ impl Progress {
         }
     }
 
-    /// The latest command that hasn't ended.
+    /// Id of the newest command that hasn't ended.
     pub(crate) fn last(&self) -> Option<u64> {
         lock(&self.0).open.last().copied()
     }
 
-    /// Whether every command up to `last` has ended, in whatever order.
+    /// Whether all commands up to `last` have ended, in any order.
     pub(crate) fn have_ended(&self, last: u64) -> bool {
         lock(&self.0).open.first().is_none_or(|first| *first > last)
     }
 
-    /// Ready when [`Self::have_ended`].
+    /// Waits until [`Self::have_ended`].
     pub(crate) async fn ended_until(&self, last: u64) {
         poll_fn(|cx| {
             let mut inner = lock(&self.0);
@@ -75,7 +75,7 @@ mod tests {
         }
         let last = progress.last().unwrap();
         progress.begin(9);
-        // Out of order, as an out-of-order queue ends its commands.
+        // Commands of an out-of-order queue end in any order.
         for event in [5, 1] {
             progress.ended(event);
             assert!(progress.ended_until(last).now_or_never().is_none());

@@ -1,30 +1,31 @@
-//! What this process shows a device manager to prove whose it is: a token, and a certificate where there is TLS.
+//! The proofs of identity that this process shows to a device manager: a token, and with TLS a certificate.
 //!
-//! Both come from the environment, are read anew for each connection, so that they may be replaced while the program
-//! runs, and are shown to nobody else.
+//! Both come from the environment. They are read again for each connection, so that they can be replaced while the
+//! program runs, and are shown to managers only.
 
 use fpga_net::tls::ClientFiles;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Names a file with the token.
+/// Environment variable with the path of a file that contains the token.
 pub const TOKEN_FILE_VARIABLE: &str = "FPGA_TOKEN_FILE";
-/// Holds the token itself, where there is no file.
+/// Environment variable with the token itself; used if there is no file.
 pub const TOKEN_VARIABLE: &str = "FPGA_TOKEN";
-/// Names a file with the authorities of managers: with it managers at `tcp://` addresses are spoken to by TLS.
+/// Environment variable with the path of the certificates of managers' authorities. If it is set, connections to
+/// `tcp://` addresses use TLS.
 pub const CA_VARIABLE: &str = "FPGA_TLS_CA";
-/// Names a file with the certificate of this client.
+/// Environment variable with the path of this client's certificate.
 pub const CERTIFICATE_VARIABLE: &str = "FPGA_TLS_CERT";
-/// Names a file with its private key.
+/// Environment variable with the path of the certificate's private key.
 pub const KEY_VARIABLE: &str = "FPGA_TLS_KEY";
 
-/// Longest token; a manager takes none longer.
+/// Greatest size of a token in bytes; managers refuse longer ones.
 const MAX_TOKEN_BYTES: u64 = 16 << 10;
 
-/// The token; empty where there is none.
+/// The token; empty if there is none.
 ///
 /// # Errors
-/// If the file that is named can't be read.
+/// The token's file can't be read.
 pub(crate) fn token() -> io::Result<String> {
     match std::env::var_os(TOKEN_FILE_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => token_in(Path::new(&path)),
@@ -42,7 +43,7 @@ fn token_in(path: &Path) -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The files for TLS; nothing where it isn't wanted.
+/// The files for TLS; `None` if TLS isn't configured.
 pub(crate) fn tls() -> Option<ClientFiles> {
     let path = |variable| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     let identity = path(CERTIFICATE_VARIABLE).zip(path(KEY_VARIABLE));

@@ -1,4 +1,4 @@
-//! Command queues: what can be enqueued, and the order of it.
+//! Command queues: the commands, and their order.
 
 mod failures;
 mod images;
@@ -36,7 +36,7 @@ pub struct Queue {
     properties: u64,
     progress: Progress,
     failures: Failures,
-    /// The last barrier of an out-of-order queue, for commands that complete in the client.
+    /// The last barrier of an out-of-order queue, on which commands that complete in the client depend.
     last_barrier: Mutex<Weak<Event>>,
 }
 
@@ -50,7 +50,7 @@ pub enum Operation<'a> {
     Task { kernel: &'a Arc<Kernel> },
     /// `clEnqueueWriteBuffer`.
     Write { buffer: &'a Arc<Buffer>, offset: usize, data: HostSource },
-    /// `clEnqueueReadBuffer`, of as many bytes as the target has.
+    /// `clEnqueueReadBuffer` of as many bytes as `target` has.
     Read { buffer: &'a Arc<Buffer>, offset: usize, target: HostTarget },
     /// `clEnqueueCopyBuffer`.
     Copy {
@@ -60,9 +60,9 @@ pub enum Operation<'a> {
         target_offset: usize,
         size: usize,
     },
-    /// `clEnqueueWriteBufferRect`; `data` begins with the rectangle's first byte.
+    /// `clEnqueueWriteBufferRect`; `data` begins at the rectangle's first byte.
     WriteRect { buffer: &'a Arc<Buffer>, layout: Layout, host: Layout, region: [usize; 3], data: HostSource },
-    /// `clEnqueueReadBufferRect`; `target` begins with the rectangle's first byte.
+    /// `clEnqueueReadBufferRect`; `target` begins at the rectangle's first byte.
     ReadRect { buffer: &'a Arc<Buffer>, layout: Layout, host: Layout, region: [usize; 3], target: HostTarget },
     /// `clEnqueueCopyBufferRect`.
     CopyRect { source: (&'a Arc<Buffer>, Layout), target: (&'a Arc<Buffer>, Layout), region: [usize; 3] },
@@ -72,15 +72,17 @@ pub enum Operation<'a> {
     Marker,
     /// `clEnqueueBarrierWithWaitList`.
     Barrier,
-    /// `clEnqueueMigrateMemObjects`: a hint; completes in order.
+    /// `clEnqueueMigrateMemObjects`: moves nothing, and completes in the queue's order.
     Migrate,
 }
 
 impl Queue {
-    /// A queue of `device` in `context`; `properties` are `cl_command_queue_properties`. No round trip.
+    /// A queue of `device` in `context`; `properties` are `cl_command_queue_properties`. The call makes no round
+    /// trip.
     ///
     /// # Errors
-    /// `CL_INVALID_DEVICE`, `CL_INVALID_VALUE` for unknown properties, `CL_DEVICE_NOT_AVAILABLE`.
+    /// `CL_INVALID_DEVICE` if `device` is not in `context`, `CL_INVALID_VALUE` for unknown properties,
+    /// `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
     pub fn new(context: &Arc<Context>, device: &Arc<Device>, properties: u64) -> Result<Arc<Self>> {
         if !context.has(device) {
             return Err(ClError::INVALID_DEVICE);
@@ -107,25 +109,25 @@ impl Queue {
         }))
     }
 
-    /// Its context.
+    /// The context of the queue.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Its device.
+    /// The device of the queue.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Its `cl_command_queue_properties`.
+    /// The `cl_command_queue_properties` of the queue.
     pub fn properties(&self) -> u64 {
         self.properties
     }
 
-    /// Enqueues a command; never waits for it (a blocking call is this and [`Event::wait_for_status`]).
+    /// Enqueues a command without waiting for it. A blocking call is this and then [`Event::wait_for_status`].
     ///
     /// # Errors
-    /// The codes of the C call. Wait list of another context: `CL_INVALID_CONTEXT`.
+    /// The codes of the C call; `CL_INVALID_CONTEXT` also for a wait list of another context.
     pub fn enqueue(self: &Arc<Self>, operation: Operation<'_>, wait: &[Arc<Event>]) -> Result<Arc<Event>> {
         let list = wait;
         let wait = self.checked_wait_list(list)?;
@@ -149,7 +151,7 @@ impl Queue {
                 self.check_context(kernel.program().context())?;
                 nd_range::check(kernel, &self.device, offset, global, local)?;
                 if global.contains(&0) {
-                    // Nothing to run; its place in the order is kept.
+                    // Nothing runs, but the command keeps its place in the order.
                     return self.nothing(cl::COMMAND_NDRANGE_KERNEL, Uses::default(), wait);
                 }
                 self.launch(cl::COMMAND_NDRANGE_KERNEL, kernel, [offset, global, local], wait)
@@ -212,18 +214,19 @@ impl Queue {
         }
     }
 
-    /// `clFlush`: what was enqueued so far is on its way when this returns.
+    /// `clFlush`: sends all commands enqueued so far.
     ///
     /// # Errors
-    /// `CL_OUT_OF_RESOURCES` when the manager is gone.
+    /// `CL_OUT_OF_RESOURCES` if the manager is gone.
     pub fn flush(&self) -> Result<()> {
         self.session().flush()
     }
 
-    /// `clFinish`: waits for everything that was enqueued in this queue so far.
+    /// `clFinish`: waits for all commands enqueued in this queue so far.
     ///
     /// # Errors
-    /// `CL_OUT_OF_RESOURCES` when the manager is gone; the first failure of a command that the program has not heard of.
+    /// `CL_OUT_OF_RESOURCES` if the manager is gone, or the first failure of a command that the program was not
+    /// told yet.
     pub fn finish(&self) -> Result<()> {
         let session = self.session();
         session.check(ClError::OUT_OF_RESOURCES)?;
@@ -235,12 +238,12 @@ impl Queue {
         self.failures.take().map_or(Ok(()), Err)
     }
 
-    /// What the program has not heard of.
+    /// Failures that the program was not told yet.
     pub(crate) fn failures(&self) -> &Failures {
         &self.failures
     }
 
-    /// A command of this queue has ended.
+    /// Notes that a command of this queue has ended.
     pub(crate) fn ended(&self, event: u64) {
         self.progress.ended(event);
     }
@@ -251,7 +254,8 @@ impl Queue {
 
     // === checks ===
 
-    /// The ids of a wait list's events that haven't completed; those that failed stay, and fail the command.
+    /// Ids of the events in a wait list that haven't completed. Failed events stay in the list, so that the command
+    /// fails too.
     fn checked_wait_list(&self, wait: &[Arc<Event>]) -> Result<Vec<u64>> {
         self.session().check(ClError::OUT_OF_RESOURCES)?;
         for event in wait {
@@ -343,7 +347,7 @@ impl Queue {
         }
     }
 
-    /// What was sent without a flush point gets out at once, or it would be in vain.
+    /// Sends at once what [`Self::append`] put into the outbox without a flush point.
     fn after(&self, sent: Sent) {
         if sent == Sent::Yes {
             self.session().push_out_and_wait_for_room();
@@ -357,7 +361,7 @@ impl Drop for Queue {
     }
 }
 
-/// What a command does with buffers in shared memory.
+/// How a command accesses buffers in shared memory.
 fn access_of(uses: &Uses) -> Access {
     let stored = |buffer: &&InUse| buffer.0.storage().is_some();
     let buffers: Vec<_> = uses.buffers.iter().filter(stored).map(|buffer| Arc::clone(&buffer.0)).collect();
@@ -367,7 +371,7 @@ fn access_of(uses: &Uses) -> Access {
     }
 }
 
-/// Whether two regions of one buffer, or of sub-buffers of one, overlap.
+/// Whether two regions of `size` bytes overlap in one buffer, or in sub-buffers of one buffer.
 fn overlap(a: (&Buffer, usize), b: (&Buffer, usize), size: usize) -> bool {
     let place = |(buffer, offset): (&Buffer, usize)| {
         let (root, origin) = buffer.root();

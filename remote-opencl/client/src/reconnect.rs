@@ -1,8 +1,8 @@
-//! What to do when the connection to a manager is lost (T-4): fail the program by the standard's errors, or come back to
-//! the session (`FPGA_RECONNECT=resume`), which the manager keeps for a while.
+//! The reaction to a lost connection (T-4): commands fail with the standard's errors, or the session is resumed
+//! over another connection (`FPGA_RECONNECT=resume`); the manager keeps it for a while.
 //!
-//! Only the way back is here: what has to be said again is the outbox's business, and that nothing is done twice is
-//! that of the numbers on both sides.
+//! This module only connects again. The outbox sends the messages again that the manager lacks, and the message
+//! numbers on both sides ensure that nothing is done twice.
 
 use crate::address::ManagerAddress;
 use crate::keepalive::Keepalive;
@@ -17,28 +17,29 @@ use tokio::time::{Instant, sleep};
 use tonic::Status;
 use tonic::transport::Channel;
 
-/// Environment variable that says what to do.
+/// Environment variable with the reaction: `fail` or `resume`.
 pub const RECONNECT_VARIABLE: &str = "FPGA_RECONNECT";
 
-/// The pauses between attempts: the first, and the longest.
+/// The pause before the second attempt, and the longest pause between attempts; each pause is twice the previous
+/// one.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// After so many messages, or bytes of them, the manager is told that they came.
+/// The manager gets an acknowledgement after this many messages, or this many bytes of messages.
 const ACK_EVERY: u64 = 32;
 const ACK_BYTES: usize = 1 << 20;
 
-/// What a lost connection means.
+/// The reaction to a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reconnect {
-    /// The session's end.
+    /// The session ends.
     Fail,
-    /// Another connection.
+    /// The session continues over another connection.
     Resume,
 }
 
 impl Reconnect {
-    /// As the environment wants it.
+    /// The reaction in [`RECONNECT_VARIABLE`], or [`Self::Fail`].
     pub(crate) fn from_environment() -> Self {
         match std::env::var(RECONNECT_VARIABLE).as_deref() {
             Ok("resume") => Self::Resume,
@@ -51,27 +52,27 @@ impl Reconnect {
     }
 }
 
-/// The way back to a session.
+/// Everything needed to resume a session.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) address: ManagerAddress,
     pub(crate) resolved: Vec<SocketAddr>,
     pub(crate) keepalive: Keepalive,
-    /// What the manager knows the session by.
+    /// The key by which the manager finds the session.
     pub(crate) key: Bytes,
-    /// How long it does.
+    /// The time for which the manager keeps the session without a connection.
     pub(crate) grace: Duration,
 }
 
-/// The session again.
+/// A resumed session.
 #[derive(Debug)]
 pub(crate) struct Back {
     pub(crate) inbox: Inbox,
-    /// Kept, since the connection may end with its last handle.
+    /// Kept alive, since the connection may end with its last handle.
     pub(crate) channel: Channel,
 }
 
-/// What has been received of a manager, over all connections.
+/// Counts the messages received from a manager, over all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) messages: u64,
@@ -80,7 +81,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// One more. Returns what to tell the manager, now and then.
+    /// Counts a message of `bytes` bytes. Returns the number of messages if it is time to acknowledge them.
     pub(crate) fn count(&mut self, bytes: usize) -> Option<u64> {
         self.messages += 1;
         self.bytes += bytes;
@@ -92,13 +93,17 @@ impl Received {
     }
 }
 
-/// Whether a status is that of a broken connection, and not the manager's word.
+/// Whether a status comes from a broken connection and not from the manager.
 pub(crate) fn is_of_the_connection(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
 impl Way {
-    /// Tries until it succeeds, the manager refuses, the time is over or `is_over` says that nobody needs it any more.
+    /// Resumes the session. Tries again until it succeeds, the manager refuses, the grace time is over, or
+    /// `is_over` returns true because the session isn't needed any more.
+    ///
+    /// # Errors
+    /// [`ConnectError::Refused`] if the manager refuses, else the error of the last attempt.
     pub(crate) async fn back(
         &self,
         outbox: &Arc<Outbox>,

@@ -1,13 +1,13 @@
-//! The geometry of rectangular transfers: which bytes they are, row by row.
+//! The geometry of rectangular transfers: the positions of the rows' bytes.
 //!
-//! Pure arithmetic on numbers of the application; every step is checked.
+//! Pure arithmetic on the application's numbers; every step is checked.
 
 use crate::error::{ClError, Result};
 use fpga_protocol::v1;
 
 const INVALID: ClError = ClError::INVALID_VALUE;
 
-/// How a rectangle lies in one memory.
+/// The position of a rectangle in a memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     origin: [usize; 3],
@@ -15,22 +15,22 @@ pub struct Layout {
     pub(crate) slice_pitch: usize,
 }
 
-/// One contiguous stretch of a transfer between two memories.
+/// A contiguous stretch of a transfer between two memories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// Offset in the first memory.
     pub(crate) from: usize,
-    /// Offset in the second.
+    /// Offset in the second memory.
     pub(crate) to: usize,
     /// Length in bytes.
     pub(crate) length: usize,
 }
 
 impl Layout {
-    /// The layout with the given pitches, of which 0 stands for the tight one.
+    /// A layout with the given pitches; a pitch of 0 means no gaps.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` for an empty region or pitches that it doesn't fit into.
+    /// `CL_INVALID_VALUE` for an empty region, or for pitches that don't fit the region.
     pub fn new(origin: [usize; 3], region: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Result<Self> {
         if region.contains(&0) {
             return Err(INVALID);
@@ -48,7 +48,7 @@ impl Layout {
     /// Offset behind the rectangle's last byte.
     ///
     /// # Errors
-    /// `CL_INVALID_VALUE` where no memory has so many bytes.
+    /// `CL_INVALID_VALUE` if the offset exceeds `isize::MAX`.
     pub fn end(&self, region: [usize; 3]) -> Result<usize> {
         let at = |step: usize, pitch: usize| step.checked_mul(pitch).ok_or(INVALID);
         let sum =
@@ -63,11 +63,11 @@ impl Layout {
 
     /// Offset of the rectangle's first byte.
     pub fn start(&self) -> usize {
-        // `new` has reckoned with more.
+        // This can't overflow, since `new` has computed a greater offset.
         self.origin[0] + self.origin[1] * self.row_pitch + self.origin[2] * self.slice_pitch
     }
 
-    /// For a message.
+    /// The layout as a message.
     pub(crate) fn message(&self) -> v1::RectLayout {
         v1::RectLayout {
             origin: wide(self.origin),
@@ -81,16 +81,17 @@ impl Layout {
     }
 }
 
-/// Three numbers, for a message.
+/// Converts three numbers for a message.
 pub(crate) fn wide(numbers: [usize; 3]) -> Vec<u64> {
     numbers.map(|number| number as u64).to_vec()
 }
 
-/// The stretches of a transfer of `region` between two memories, as few as there can be.
+/// The stretches of a transfer of `region` between two memories, as few as possible.
 pub(crate) fn stretches(from: Layout, to: Layout, region: [usize; 3]) -> impl Iterator<Item = Stretch> {
     let [mut length, mut rows, mut slices] = region;
     let tight = |from_pitch, to_pitch, length| from_pitch == length && to_pitch == length;
-    // Rows without a gap are one, and so are slices. (`Layout::end` has shown that the products are in range.)
+    // Rows without gaps form one stretch, and so do slices. The products can't overflow, since `Layout::end` has
+    // computed greater ones.
     if rows == 1 || tight(from.row_pitch, to.row_pitch, length) {
         length *= rows;
         rows = 1;
@@ -108,10 +109,10 @@ pub(crate) fn stretches(from: Layout, to: Layout, region: [usize; 3]) -> impl It
     })
 }
 
-/// Whether a copy inside one buffer is allowed: the standard's own algorithm (OpenCL 1.2, appendix E).
+/// Checks whether a copy within one buffer is allowed, by the standard's algorithm (OpenCL 1.2, appendix E).
 ///
 /// # Errors
-/// `CL_INVALID_VALUE` for different pitches, `CL_MEM_COPY_OVERLAP`.
+/// `CL_INVALID_VALUE` for different pitches, `CL_MEM_COPY_OVERLAP` if the rectangles overlap.
 pub(crate) fn check_copy_inside(from: Layout, to: Layout, region: [usize; 3]) -> Result<()> {
     if !from.has_pitches_of(&to) {
         return Err(INVALID);
@@ -120,7 +121,7 @@ pub(crate) fn check_copy_inside(from: Layout, to: Layout, region: [usize; 3]) ->
     let slice_size = (region[1] - 1) * row_pitch + region[0];
     let block_size = (region[2] - 1) * slice_pitch + slice_size;
     let apart = |a: usize, b: usize, size: usize| a + size <= b || b + size <= a;
-    // One fits into the other's gap, in the circle of a pitch.
+    // Whether one range fits into the gap of the other, modulo the pitch.
     let in_gap = |a: usize, b: usize, size: usize, pitch: usize| {
         (b >= a + size && b + size <= a + pitch) || (a >= b + size && a + size <= b + pitch)
     };

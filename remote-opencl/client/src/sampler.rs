@@ -16,7 +16,7 @@ impl Sampler {
     /// `clCreateSampler`.
     ///
     /// # Errors
-    /// The runtime's, `CL_INVALID_VALUE` for modes that are none.
+    /// `CL_INVALID_VALUE` for unknown modes, and the other errors of the manager's runtime.
     pub fn new(context: &Arc<Context>, normalized: bool, addressing: u32, filter: u32) -> Result<Arc<Self>> {
         let session = context.session();
         let id = session.new_id();
@@ -26,7 +26,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Its context.
+    /// The context of the sampler.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }

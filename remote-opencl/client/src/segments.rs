@@ -1,9 +1,9 @@
-//! Memory that is shared with a manager on the same node: bulk data is copied into it or out of it, and messages name
-//! the range. Where there is none (TCP, no descriptor can be passed, the manager gives no more, `FPGA_SHARED_MEMORY=off`)
-//! [`Segments::take`] has nothing, and the data travels in messages.
+//! Memory that is shared with a manager on the same node. Bulk data is copied into it or out of it, and messages
+//! name the range. If there is none (TCP, descriptors can't be passed, the manager shares no more memory,
+//! `FPGA_SHARED_MEMORY=off`) [`Segments::take`] returns `None`, and the data travels in messages.
 //!
-//! Segments stay for the session, since a page's first touch costs as much as copying it; ranges of them are taken and
-//! given back. Only this session and its manager ever see them.
+//! Segments for data in transit stay for the session, since the first touch of a page costs as much as copying it;
+//! ranges of them are taken and given back. Only this session and its manager have access to a segment.
 
 mod free_ranges;
 mod mapping;
@@ -25,24 +25,25 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// A segment has at least this many bytes, so that small ranges share one.
+/// Smallest size of a segment in bytes, so that small ranges share a segment.
 const SEGMENT_BYTES: u64 = 8 << 20;
 
-/// Most bytes of a session's segments for data on its way; more travels in messages.
+/// Greatest sum of the sizes of a session's segments for data in transit, in bytes. Further data travels in
+/// messages.
 const STAGING_BYTES: u64 = 256 << 20;
 
-/// Segments of buffers that are gone are kept up to this many bytes of all.
+/// Unused segments of buffers are released while the segments of buffers exceed this many bytes.
 const KEPT_BYTES: u64 = 256 << 20;
 
-/// How long a manager that had no more memory isn't asked again for as much.
+/// Time for which a manager that refused a segment isn't asked again for as large a segment.
 const REFUSAL_REMEMBERED: Duration = Duration::from_secs(5);
 
-/// What a range is for.
+/// The purpose of a segment or range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Data on its way.
+    /// Data in transit.
     Staging,
-    /// A buffer lies in it.
+    /// The memory of a buffer.
     Storage,
 }
 
@@ -52,11 +53,11 @@ pub(crate) struct Segments {
     side: Option<Side>,
     buffers: Buffers,
     state: Mutex<State>,
-    /// The one that was asked for and has not come. Locked while somebody waits for it.
+    /// The requested segment that has not come yet. Locked while a thread waits for it.
     asked: Mutex<Option<Asked>>,
 }
 
-/// A segment that was asked for.
+/// A requested segment.
 #[derive(Debug)]
 struct Asked {
     id: u64,
@@ -68,9 +69,9 @@ struct Asked {
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Arc<Segment>>,
-    /// Of those for staging, and of those for storage.
+    /// Sum of the segments' sizes in bytes, for staging and for storage.
     bytes: [u64; 2],
-    /// The smallest size that the manager has refused lately, and when it did so last.
+    /// The smallest size that the manager refused lately, and the time of its last refusal.
     refused: Option<(u64, Instant)>,
 }
 
@@ -82,14 +83,14 @@ struct Segment {
     free: Mutex<FreeRanges>,
 }
 
-/// A part of a segment, whole pages, ours alone until it is dropped.
+/// A range of whole pages in a segment. The range has one owner until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Range {
     segment: Arc<Segment>,
     offset: usize,
-    /// What is used of it.
+    /// Length of the part that is used, in bytes.
     len: usize,
-    /// How much of that may hold what somebody left there.
+    /// Number of bytes, from the first on, that may hold data of an earlier owner.
     used_before: usize,
 }
 
@@ -106,8 +107,9 @@ impl Segments {
         Self { side, buffers, ..Self::default() }
     }
 
-    /// A range of `len` bytes that hold anything; `None` where they have to travel in messages. Asks the manager for more
-    /// where there is no room, and waits for that only where the command is awaited anyway.
+    /// A range of `len` bytes with arbitrary content; `None` if the data has to travel in messages. If there is no
+    /// room the manager is asked for another segment; this waits for the segment only if the command is awaited
+    /// anyway.
     pub(crate) fn take(
         &self,
         session: &Session,
@@ -140,7 +142,7 @@ impl Segments {
         lock(&self.state).take(purpose, len)
     }
 
-    /// Asks for the first segment for data on its way, and does not wait for it.
+    /// Requests the first segment for data in transit without waiting for it.
     pub(crate) fn prepare(&self, session: &Session) {
         if self.side.is_some()
             && *lock(&self.state).bytes_of(Purpose::Staging) == 0
@@ -150,7 +152,7 @@ impl Segments {
         }
     }
 
-    /// Asks for a segment, unless one is asked for already.
+    /// Requests a segment unless one is requested already.
     fn ask(&self, session: &Session, asked: &mut Option<Asked>, purpose: Purpose, bytes: u64) {
         if asked.is_none() && lock(&self.state).may_ask(purpose, bytes) {
             let id = session.new_id();
@@ -160,7 +162,7 @@ impl Segments {
         }
     }
 
-    /// Takes the segment that was asked for, if it has come or the command is awaited.
+    /// Takes the requested segment if it has come; waits for it if the command is awaited.
     fn settle(&self, session: &Session, side: &Side, asked: &mut Option<Asked>, awaited: Awaited) {
         let Some(Asked { id, purpose, bytes, mut reply }) = asked.take() else { return };
         let reply = match awaited {
@@ -190,7 +192,7 @@ impl Segments {
         }
     }
 
-    /// A buffer is gone: gives back what is far more than the program uses.
+    /// Releases segments of buffers that were destroyed, if there are far more than the program uses.
     pub(crate) fn trim(&self, session: &Session) {
         for id in lock(&self.state).trim() {
             session.release(id);
@@ -221,7 +223,7 @@ impl State {
         }
         let gone = self.all.extract_if(.., |segment| {
             let bytes = segment.mapping.len() as u64;
-            // Nobody else has a range of it, and nobody can take one: that needs this lock.
+            // No range of the segment exists, and no range can be taken without this state's lock.
             let unused = segment.purpose == Purpose::Storage && lock(&segment.free).is_whole();
             let goes = *storage > KEPT_BYTES && unused;
             *storage -= if goes { bytes } else { 0 };
@@ -244,7 +246,7 @@ impl State {
     }
 }
 
-/// The segment of that id, purpose and size, as the reply says.
+/// The segment with this id, purpose and size, if the reply is a success.
 fn created(
     session: &Session,
     side: &Side,
@@ -267,28 +269,28 @@ fn created(
 }
 
 impl Range {
-    /// What a message says of it.
+    /// The range as a message.
     pub(crate) fn message(&self) -> v1::SegmentRange {
         let (offset, length) = (self.offset as u64, self.len as u64);
         v1::SegmentRange { segment: self.segment.id, offset, length }
     }
 
-    /// Copies all of the source to `offset`; false, and nothing is copied, where it doesn't fit.
+    /// Copies all of `source` to `offset`. Returns false and copies nothing if it doesn't fit.
     pub(crate) fn write_at(&self, offset: usize, source: &HostSource) -> bool {
         self.fits(offset, source.len()) && self.segment.mapping.write(self.offset + offset, source)
     }
 
-    /// Fills the target from `offset` on; false, and nothing is copied, where there aren't as many bytes.
+    /// Fills `target` from `offset` on. Returns false and copies nothing if there aren't as many bytes.
     pub(crate) fn read_at(&self, offset: usize, target: &mut HostTarget) -> bool {
         self.fits(offset, target.len()) && self.segment.mapping.read(self.offset + offset, target)
     }
 
-    /// Makes it zeroes.
+    /// Sets the range to zero. Bytes that no earlier owner had are zero already.
     pub(crate) fn zero(&self) {
         self.segment.mapping.zero(self.offset, self.used_before);
     }
 
-    /// It as host memory, for maps; the segment stays mapped as long as that lives.
+    /// The range as host memory, for maps. The segment stays mapped as long as the host memory lives.
     pub(crate) fn memory(&self) -> Option<HostTarget> {
         let keep: Arc<dyn Keep> = Arc::clone(&self.segment) as _;
         self.segment.mapping.memory(self.offset, self.len, keep)

@@ -1,8 +1,8 @@
-//! One session: a connection to a manager, what was enqueued, what is outstanding, and what comes back.
+//! A session: the connection to a manager, enqueued and outstanding commands, and the manager's messages.
 //!
-//! All state is behind std locks, so that it doesn't matter which thread drives. Lock order: a kernel's arguments, then
-//! the session's state, then (leaves) outbox, releases, events, queues' progress. Nothing that can block is called with
-//! a lock held.
+//! All state is behind std locks, so any thread may drive. Lock order: a kernel's arguments, then the session's
+//! state, then the leaves outbox, releases, events, and queues' progress. No call that can block is made with a
+//! lock held.
 
 mod incoming;
 
@@ -33,10 +33,10 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 
-/// Set in the ids of transfers that aren't a command's data.
+/// Bit that is set in the ids of transfers that aren't a command's data.
 const OTHER_TRANSFER: u64 = 1 << 63;
 
-/// Most ids in one Release: far below the longest message.
+/// Greatest number of ids in one Release, which is then far below the greatest message.
 const MAX_RELEASED: usize = 1 << 16;
 
 /// A session with a manager.
@@ -65,14 +65,14 @@ struct State {
     downloads: HashMap<u64, Download>,
 }
 
-/// A transfer from the manager that nobody has taken yet.
+/// A transfer from the manager that no call has taken yet.
 #[derive(Debug)]
 struct Download {
     length: u64,
     bytes: BytesMut,
 }
 
-/// Whether [`Session::enqueue`] put something into the outbox.
+/// Whether a call put something into the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     Yes,
@@ -80,7 +80,8 @@ pub(crate) enum Sent {
 }
 
 impl Session {
-    /// The session of a new connection, and the task that reads from it; call it where the driver's runtime is entered.
+    /// The session of a new connection. Starts the task that reads from the connection, so it must be called inside
+    /// the driver's runtime.
     pub(crate) fn start(driver: &'static Driver, connection: Connection) -> Arc<Self> {
         let Connection { outbox, inbox, platforms: _, offset, side, buffers, rects, channel, way } =
             connection;
@@ -103,7 +104,7 @@ impl Session {
         session
     }
 
-    /// An id for an object, event or call; never the same one twice.
+    /// A new id for an object, event or call; no id is used twice.
     pub(crate) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -113,22 +114,22 @@ impl Session {
         self.new_id() | OTHER_TRANSFER
     }
 
-    /// Whether it can be used: not in a forked child, and not after the manager went away.
+    /// Whether the session can be used: this process made it and its manager is not lost.
     pub(crate) fn is_usable(&self) -> bool {
         self.is_own() && !self.lost.load(Ordering::Relaxed)
     }
 
-    /// Whether this process made it.
+    /// Whether this process made the session. False in a forked child.
     pub(crate) fn is_own(&self) -> bool {
         self.generation == fork::generation()
     }
 
-    /// Whether the manager knows commands on rectangles.
+    /// Whether the manager has commands on rectangles.
     pub(crate) fn takes_rects(&self) -> bool {
         self.rects == Rects::Known
     }
 
-    /// `Err(error)` where it can't be used.
+    /// `Err(error)` if the session can't be used.
     pub(crate) fn check(&self, error: ClError) -> Result<()> {
         if self.is_usable() { Ok(()) } else { Err(error) }
     }
@@ -136,12 +137,16 @@ impl Session {
     // === what goes out ===
 
     /// Calls a method and waits for the reply, whatever its status.
+    ///
+    /// # Errors
+    /// `CL_DEVICE_NOT_AVAILABLE` if the session can't be used or is lost meanwhile, `CL_OUT_OF_RESOURCES` for a
+    /// call that is too long.
     pub(crate) fn call(&self, method: Method) -> Result<v1::Reply> {
         let receiver = self.ask(method)?;
         self.answer(receiver)
     }
 
-    /// Calls a method whose reply somebody will look for.
+    /// Calls a method. The reply comes through the returned channel.
     pub(crate) fn ask(&self, method: Method) -> Result<oneshot::Receiver<v1::Reply>> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
         let id = self.new_id();
@@ -155,7 +160,7 @@ impl Session {
         Ok(receiver)
     }
 
-    /// Waits for the reply to [`Self::ask`].
+    /// Waits for a reply that [`Self::ask`] requested.
     pub(crate) fn answer(&self, mut receiver: oneshot::Receiver<v1::Reply>) -> Result<v1::Reply> {
         let wait = self.habit.wait();
         if self.ring.is_some() {
@@ -172,14 +177,14 @@ impl Session {
         reply.map_err(|_| ClError::DEVICE_NOT_AVAILABLE)
     }
 
-    /// Calls a method that nobody waits for; it is sent before anything that is enqueued after this.
+    /// Calls a method without a reply. The call is sent before all commands that are enqueued later.
     pub(crate) fn cast(&self, method: Method) -> Result<()> {
         self.check(ClError::DEVICE_NOT_AVAILABLE)?;
         self.outbox.push(sendable(v1::Call { id: 0, method: Some(method) })?);
         Ok(())
     }
 
-    /// Data for a call: inline where that is allowed, else by a transfer that is sent before.
+    /// Data for a call: inline if it is small, else a transfer, which is sent before the call.
     pub(crate) fn data(&self, bytes: Bytes) -> v1::Data {
         let form = if bytes.len() <= fpga_protocol::limits::MAX_INLINE_BYTES {
             Form::Inline(bytes)
@@ -193,31 +198,32 @@ impl Session {
         v1::Data { form: Some(form) }
     }
 
-    /// Shared memory for bulk data; `None` where it has to travel in messages.
+    /// Shared memory for bulk data; `None` if the data has to travel in messages.
     pub(crate) fn shared_memory(&self, len: usize, awaited: Awaited) -> Option<Range> {
         self.segments.take(self, Purpose::Staging, len, awaited)
     }
 
-    /// Bulk data of this size will travel: has the manager share memory for it, and does not wait.
+    /// Requests shared memory, without waiting for it, if data of this size doesn't fit into a message.
     pub(crate) fn prepare_shared_memory(&self, len: usize) {
         if len > fpga_protocol::limits::MAX_INLINE_BYTES && self.is_usable() {
             self.segments.prepare(self);
         }
     }
 
-    /// Shared memory for a buffer to lie in; `None` where it has to lie with the manager.
+    /// Shared memory for a buffer; `None` if the buffer has to lie at the manager.
     pub(crate) fn storage(&self, len: usize) -> Option<Range> {
         self.segments.take(self, Purpose::Storage, len, Awaited::Yes)
     }
 
-    /// A buffer that lay in shared memory is gone.
+    /// Releases shared memory that isn't needed any more. To be called when a buffer in shared memory was
+    /// destroyed.
     pub(crate) fn storage_freed(&self) {
         if self.is_usable() {
             self.segments.trim(self);
         }
     }
 
-    /// Enqueues a command; `upload` is what its data refers to, `access` what it does with buffers.
+    /// Enqueues a command. `upload` is the transfer of its data, `access` its use of buffers in shared memory.
     pub(crate) fn enqueue(
         &self,
         mut command: v1::Command,
@@ -225,7 +231,8 @@ impl Session {
         upload: Option<Arc<Upload>>,
         access: &Access,
     ) -> Result<Sent> {
-        // With the room that the message around it and what `access` adds to its wait list need.
+        // Half of a message leaves room for the message's other fields, and for events that `access` adds to the
+        // wait list.
         if command.encoded_len() > MAX_MESSAGE_BYTES / 2 {
             return Err(ClError::OUT_OF_RESOURCES);
         }
@@ -235,8 +242,8 @@ impl Session {
         if state.batch.must_go_before(&command, upload.as_deref()) {
             sent = self.send_locked(&mut state);
         }
-        // Nothing may be sent between this and the batch: with it go releases, and a read in place that ends now has the
-        // event released that this command waits for.
+        // Nothing may be sent between the two following steps. Sending includes releases, and a read in place that
+        // ends meanwhile would have the user event released for which this command waits.
         access.order(self, &mut command);
         state.batch.push(command, event, upload);
         if state.batch.is_due(state.at_manager.len()) {
@@ -245,7 +252,7 @@ impl Session {
         Ok(sent)
     }
 
-    /// Puts what is pending into the outbox; somebody who waits calls this, and then [`Self::wait`].
+    /// Puts pending commands into the outbox. A thread that waits calls this and then [`Self::wait`].
     pub(crate) fn send(&self) -> Sent {
         if !self.is_usable() {
             return Sent::No;
@@ -253,7 +260,7 @@ impl Session {
         self.send_locked(&mut lock(&self.state))
     }
 
-    /// Sends what is in the outbox, and waits for the answer: for `future`, which is ready when `is_done`.
+    /// Sends the content of the outbox and waits for `future`, which is ready when `is_done` returns true.
     pub(crate) fn wait<F: Future>(&self, is_done: impl Fn() -> bool, future: F) {
         let wait = self.habit.wait();
         if self.ring.is_some() {
@@ -270,8 +277,8 @@ impl Session {
         });
     }
 
-    /// `future`, on the thread that drives. Where it comes by the stream this thread looks for it before it sleeps, if that
-    /// is faster.
+    /// Waits for `future` on the thread that drives. Without a ring, the thread first polls before it sleeps, if
+    /// that is faster.
     async fn patiently<F: Future>(&self, wait: Option<&Wait<'_>>, future: F) -> F::Output {
         let mut future = pin!(future);
         if let Some(wait) = wait.filter(|wait| wait.looks() && self.ring.is_none()) {
@@ -279,14 +286,14 @@ impl Session {
                 if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
                     return output;
                 }
-                // What can go out or come in without waiting does.
+                // Sends and receives everything that needs no waiting.
                 tokio::task::yield_now().await;
             }
         }
         future.await
     }
 
-    /// Sends what is pending, and sees to it that it gets out.
+    /// Sends pending commands without waiting for an answer.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check(ClError::OUT_OF_RESOURCES)?;
         self.send();
@@ -294,11 +301,12 @@ impl Session {
         Ok(())
     }
 
-    /// Gets out what is in the outbox, without waiting for an answer.
+    /// Sends the content of the outbox without waiting for an answer.
     pub(crate) fn push_out(&self) {
         self.outbox.wake();
         match &self.ring {
-            // It is out already; if nobody waits for the answer, the background thread does.
+            // All messages are in the ring. If no thread waits for the answer, the background thread will receive
+            // it.
             Some(_) if self.outbox.is_sent() => {
                 self.look_into_ring();
                 self.driver.arm_if_outstanding();
@@ -307,7 +315,7 @@ impl Session {
         }
     }
 
-    /// As [`Self::push_out`], and waits while far too much waits to be sent already (T-5).
+    /// Calls [`Self::push_out`], or waits for room if too many messages wait to be sent (T-5).
     pub(crate) fn push_out_and_wait_for_room(&self) {
         if self.outbox.has_room() {
             self.push_out();
@@ -353,7 +361,8 @@ impl Session {
 
     // === releases ===
 
-    /// Notes that an object is gone. Sent with the next batch, or in a while.
+    /// Notes that an object has no references any more. It is released with the next batch, or by the background
+    /// thread.
     pub(crate) fn release(&self, object: u64) {
         if self.is_usable() {
             lock(&self.releases).objects.push(object);
@@ -362,14 +371,15 @@ impl Session {
         }
     }
 
-    /// Notes that no wait list can name an event any more. Sent with the next batch.
+    /// Notes that no later wait list can name the event. It is released with the next batch.
     pub(crate) fn release_event(&self, event: u64) {
         if self.is_usable() {
             lock(&self.releases).events.push(event);
         }
     }
 
-    /// Sends the releases if nothing is pending that may still use the objects; on the thread that drives.
+    /// Sends the releases unless commands are pending that may still use the objects. Called on the thread that
+    /// drives.
     pub(crate) fn send_releases(&self) {
         if self.is_usable() {
             let mut state = lock(&self.state);
@@ -382,11 +392,11 @@ impl Session {
 
     // === what comes in ===
 
-    /// Takes a transfer that a reply referred to.
+    /// The bytes of data in a reply.
     pub(crate) fn take_data(&self, data: Option<v1::Data>) -> Result<Bytes> {
         match data.and_then(|data| data.form) {
             Some(Form::Inline(bytes)) => Ok(bytes),
-            // Replies have none.
+            // Replies never have data in shared memory.
             Some(Form::Segment(_)) => Err(ClError::OUT_OF_RESOURCES),
             Some(Form::Transfer(transfer)) => {
                 let download = lock(&self.state).downloads.remove(&transfer.id);
@@ -399,7 +409,7 @@ impl Session {
         }
     }
 
-    /// Ends everything with errors: the manager is gone.
+    /// Ends the session, whose manager is gone, and fails all its commands and calls.
     fn lose(&self, why: &str) {
         if self.lost.swap(true, Ordering::SeqCst) {
             return;
@@ -417,17 +427,17 @@ impl Session {
         for event in events {
             event.fail(ClError::OUT_OF_RESOURCES);
         }
-        // Their callers see the closed channel.
+        // The callers see the closed channel.
         drop(calls);
     }
 }
 
-/// A call as it is sent.
+/// A call as a message.
 ///
 /// # Errors
-/// `CL_OUT_OF_RESOURCES` where it is longer than a manager takes, which would end the session.
+/// `CL_OUT_OF_RESOURCES` for a call that exceeds the manager's limit, since sending it would end the session.
 fn sendable(call: v1::Call) -> Result<Kind> {
-    /// What is around it in its message.
+    /// Upper bound of the bytes of the message around the call.
     const ENVELOPE_BYTES: usize = 16;
     if call.encoded_len() > MAX_MESSAGE_BYTES - ENVELOPE_BYTES {
         tracing::warn!(bytes = call.encoded_len(), "A call is longer than any message");

@@ -1,9 +1,9 @@
-//! One helper: locking where a panic of another thread changes nothing.
+//! Locking that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, whether or not a thread panicked while it held the lock: no state behind our locks is left half-changed by
-/// code that can panic.
+/// Locks `mutex`, even if a thread panicked while it held the lock: code that can panic leaves no state behind this
+/// crate's locks half-changed.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Connecting to a manager: socket, HTTP/2, gRPC, and the greeting.
+//! Connecting to a manager: socket, HTTP/2, gRPC, and the handshake.
 
 use crate::address::ManagerAddress;
 use crate::clock::{Offset, now_ns};
@@ -26,21 +26,23 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status, Streaming};
 
-/// How long a socket may take to connect, in ms, where it is more than [`CONNECT_TIMEOUT`]: for networks and tools, such as
-/// Valgrind, that are slow.
+/// Environment variable that raises [`CONNECT_TIMEOUT`], in ms; for networks and tools, such as Valgrind, that are
+/// slow.
 const PATIENCE_VARIABLE: &str = "FPGA_CONNECT_TIMEOUT_MS";
 
-/// How long a socket may take to connect: a dead manager must not hold up a program that uses others.
+/// Time for a socket to connect. Short, since a dead manager must not delay a program that uses others.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long a manager that took the connection may take to greet, in times of that: it is there, and may have to start a
-/// process for the tenant, whose runtime takes seconds to load on a busy node.
+/// Time for a manager that accepted the connection to send its Welcome, in multiples of the connect timeout. Long,
+/// since the manager may have to start a process for the tenant, whose runtime takes seconds to load on a busy
+/// node.
 const WELCOME_TIMES: u32 = 40;
 
-/// How long one that has said nothing yet may hold up a program to which others have answered, in times of that.
+/// Time for which a manager that sent nothing may delay a program after another manager has answered, in multiples
+/// of the connect timeout.
 const SILENCE_TIMES: u32 = 4;
 
-/// The id of the call that asks for a command ring: sessions count theirs up from 1.
+/// Id of the call that requests a command ring. Other ids of a session count up from 1.
 const RING_CALL: u64 = u64::MAX;
 
 type Spoken = (Channel, Streaming<v1::ServerMessage>, v1::Welcome);
@@ -54,42 +56,43 @@ pub(crate) struct Connection {
     pub(crate) inbox: Inbox,
     pub(crate) platforms: Vec<v1::Platform>,
     pub(crate) offset: Offset,
-    /// Where descriptors of shared memory come from, if they can.
+    /// The side socket, over which descriptors of shared memory come; `None` if there is none.
     pub(crate) side: Option<Side>,
-    /// Whether buffers can lie in it.
+    /// Whether buffers can lie in shared memory.
     pub(crate) buffers: Buffers,
     pub(crate) rects: Rects,
-    /// Kept, since the connection may end with its last handle.
+    /// Kept alive, since the connection may end with its last handle.
     pub(crate) channel: Channel,
-    /// The way back to it, where that is wanted and the manager keeps it.
+    /// Everything needed to resume the session, if that is configured and the manager keeps the session.
     pub(crate) way: Option<Way>,
 }
 
-/// Whether a manager takes commands on rectangles of bytes; one of before version 0.2 does not.
+/// Whether a manager has commands on rectangles of bytes. Managers before version 0.2 don't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rects {
     Known,
     Unknown,
 }
 
-/// Where a manager's messages come from: the stream, and the command ring once there is one. The end is the stream's.
+/// The sources of a manager's messages: the stream, and the command ring if there is one. The end of the stream is
+/// the end of the session.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) stream: Streaming<v1::ServerMessage>,
     pub(crate) ring: Option<Arc<RingReader>>,
 }
 
-/// What has come of an [`Inbox`].
+/// An event of an [`Inbox`].
 #[derive(Debug)]
 pub(crate) enum Arrived {
-    /// The manager has rung; there may be messages in the ring, and room.
+    /// The manager has rung, or the ring failed. There may be messages or room in the ring.
     Rung(Result<(), RingError>),
-    /// What the stream has.
+    /// A message, the end, or an error of the stream.
     Stream(Result<Option<v1::ServerMessage>, Status>),
 }
 
 impl Inbox {
-    /// Waits for something to come.
+    /// Waits for the next event.
     pub(crate) async fn arrived(&mut self) -> Arrived {
         let Self { stream, ring } = self;
         match ring {
@@ -103,7 +106,7 @@ impl Inbox {
     }
 }
 
-/// Why there is no connection.
+/// A reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("can't connect: {0}")]
@@ -131,7 +134,7 @@ fn welcome_timeout() -> Duration {
     connect_timeout().saturating_mul(WELCOME_TIMES)
 }
 
-/// Resolves a TCP manager's name, here and not in the runtime, whose helper thread would take the program's signals.
+/// Resolves a TCP manager's name. Not done in the runtime, whose helper thread would take signals of the program.
 pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
     match address {
         ManagerAddress::Unix(_) => Ok(Vec::new()),
@@ -139,7 +142,7 @@ pub(crate) fn resolve(address: &ManagerAddress) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// What those that are connected to at the same time know of each other.
+/// The state shared by connection attempts that race each other.
 #[derive(Debug)]
 pub(crate) struct Company {
     answered: AtomicBool,
@@ -147,13 +150,14 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// `others_answer`: there are sessions with others already.
+    /// `others_answer`: whether there are sessions with other managers already.
     pub(crate) fn new(others_answer: bool) -> Self {
         Self { answered: AtomicBool::new(others_answer), heard: Notify::new() }
     }
 
-    /// Ends when another has answered some time ago, unless this one has given a sign of life: who takes connections and
-    /// does nothing else, as a process that is stopped, holds nobody up. Who is the only one has its time.
+    /// Ends some time after another manager has answered, unless this one has sent something (`lives`). So a
+    /// manager that accepts connections and sends nothing, such as a stopped process, delays no other. It never
+    /// ends if this is the only manager.
     async fn goes_on_without(&self, lives: &AtomicBool) {
         let heard = self.heard.notified();
         if !self.answered.load(Ordering::Acquire) {
@@ -166,7 +170,7 @@ impl Company {
     }
 }
 
-/// Connects and greets, beside others.
+/// Connects to a manager and opens a session, in a race with other attempts.
 pub(crate) async fn connect(
     address: ManagerAddress,
     resolved: Vec<SocketAddr>,
@@ -212,7 +216,7 @@ async fn connect_alone(
     let inbox = Inbox { stream, ring: None };
     let platforms = welcome.platforms;
     let mut connection = Connection { outbox, inbox, platforms, offset, side, buffers, rects, channel, way };
-    // Messages that may have to be said again are those of the stream.
+    // A session that can be resumed has no ring, since only messages on the stream can be sent again.
     let ring_words = if connection.way.is_none() { welcome.ring_words } else { 0 };
     if ring_words > 0 && command_ring::is_wanted() && connection.side.is_some() {
         timeout(welcome_timeout(), open_ring(&mut connection, ring_words))
@@ -222,7 +226,7 @@ async fn connect_alone(
     Ok(connection)
 }
 
-/// Connects and goes on with a session.
+/// Connects to a manager and resumes a session.
 pub(crate) async fn resume(
     address: &ManagerAddress,
     resolved: &[SocketAddr],
@@ -248,7 +252,8 @@ fn hello(hello: v1::Hello) -> Result<v1::ClientMessage, ConnectError> {
     Ok(v1::ClientMessage { kind: Some(v1::client_message::Kind::Hello(hello)) })
 }
 
-/// A connection over which `said` goes, and the Welcome that came; `lives` when the manager has said anything.
+/// Opens a connection that sends the messages of `said`, and waits for the Welcome. Sets `lives` once the manager
+/// has sent anything.
 async fn speak(
     address: &ManagerAddress,
     resolved: &[SocketAddr],
@@ -265,7 +270,7 @@ async fn speak(
                 greet(files.connect(socket, host, HTTP_2).await?, keepalive, said, lives).await
             }
             (ManagerAddress::Tcp(_), None) => greet(socket, keepalive, said, lives).await,
-            // The kernel knows when its other end goes.
+            // No pings: the kernel reports the end of a unix socket's peer.
             (ManagerAddress::Unix(_), _) => {
                 greet(socket, Keepalive::within(Duration::ZERO), said, lives).await
             }
@@ -274,7 +279,7 @@ async fn speak(
     timeout(welcome_timeout(), greeted).await.map_err(|_| ConnectError::Timeout)?
 }
 
-/// Has the session's messages travel in a command ring, where the manager gives one.
+/// Moves the session's messages to a command ring, if the manager gives one.
 async fn open_ring(connection: &mut Connection, words: u32) -> Result<(), ConnectError> {
     let Some(side) = &connection.side else { return Ok(()) };
     let open = v1::call::Method::OpenRing(v1::OpenRing {});
@@ -289,14 +294,14 @@ async fn open_ring(connection: &mut Connection, words: u32) -> Result<(), Connec
         }
         _ => return Err(ConnectError::NoWelcome),
     }
-    // The manager uses it from now on: without it there is no session.
+    // The manager uses the ring from now on, so the session fails if the ring can't be opened.
     let (writer, reader) = command_ring::open(side, RING_CALL, words)?;
     connection.outbox.over(writer);
     connection.inbox.ring = Some(reader);
     Ok(())
 }
 
-/// The side socket, where the manager offers one and it can be reached.
+/// Connects to the side socket; `None` if the manager has none or it can't be reached.
 async fn side(address: &ManagerAddress, key: &[u8]) -> Option<Side> {
     let ManagerAddress::Unix(path) = address else { return None };
     if key.is_empty() || !is_wanted() {
@@ -323,7 +328,7 @@ where
 {
     let mut socket = Some(TokioIo::new(socket));
     let connector = tower::service_fn(move |_: Uri| {
-        // One connection is one attempt: another is the caller's to make.
+        // The connector connects only once. Another attempt is up to the caller.
         let socket = socket.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
         async move { socket }
     });
@@ -337,7 +342,7 @@ where
     grpc.ready().await?;
     let path = PathAndQuery::from_static(METHOD);
     let mut inbox = grpc.streaming(Request::new(said), path, SessionCodec).await?.into_inner();
-    // It answers before it has what it is to greet with.
+    // The manager sends response headers before it has the content of its Welcome.
     lives.store(true, Ordering::Release);
     match inbox.message().await?.and_then(|message| message.kind) {
         Some(v1::server_message::Kind::Welcome(welcome)) => Ok((channel, inbox, welcome)),

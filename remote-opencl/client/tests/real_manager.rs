@@ -1,4 +1,5 @@
-//! The client over a real device manager and PoCL (or what FPGA_TEST_RUNTIME names), in Rust; the C programs over the ICD go through the same code.
+//! The client in Rust over a real device manager and PoCL (or the runtime in FPGA_TEST_RUNTIME). The C programs
+//! over the ICD use the same code.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -44,7 +45,7 @@ const SOURCE: &str = "
         x[0] = v;
     }";
 
-/// A manager's process; killed with SIGKILL when dropped.
+/// A manager's process, killed with SIGKILL when dropped.
 struct Manager {
     process: Child,
     address: String,
@@ -60,7 +61,7 @@ impl Manager {
         Self::start_in(&std::env::temp_dir(), arguments)
     }
 
-    /// With its temporary files in a folder.
+    /// Starts a manager whose temporary files lie in `temporary`.
     fn start_in(temporary: &Path, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
@@ -95,7 +96,7 @@ impl Manager {
         &self.address
     }
 
-    /// Where it listens on TCP.
+    /// The address at which the manager listens on TCP.
     fn tcp_address(&self) -> String {
         let ready = std::fs::read_to_string(self.folder.path().join("ready")).unwrap();
         ready.lines().find(|line| line.starts_with("tcp://")).unwrap().to_owned()
@@ -118,7 +119,7 @@ impl Drop for Manager {
     }
 }
 
-/// The device manager's binary, which this package doesn't depend on.
+/// Path of the device manager's binary, on which this package doesn't depend.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(build)
@@ -171,7 +172,7 @@ impl Setup {
 
     fn read(&self, buffer: &Arc<Buffer>) -> Vec<u8> {
         let mut bytes = vec![0; buffer.size()];
-        // SAFETY: the bytes live until the read has ended, which is waited for.
+        // SAFETY: the bytes live until the read has ended, for which this waits.
         let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) };
         let read = Operation::Read { buffer, offset: 0, target };
         self.queue.enqueue(read, &[]).unwrap().wait_for_status().unwrap();
@@ -196,7 +197,7 @@ impl Setup {
     }
 }
 
-/// Waits for a condition.
+/// Polls `condition` for up to 30 s, and panics if it stays false.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
@@ -283,7 +284,7 @@ fn large_transfers_and_maps_come_through_whole() {
     assert!(setup.read(&buffer) == bytes);
     let mapped = setup.queue.map(&buffer, MAP_WRITE, 1 << 20, 1 << 20, &[]).unwrap();
     mapped.event.wait().unwrap();
-    // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+    // SAFETY: the map has completed, so these bytes belong to the test until the unmap.
     let region = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, 1 << 20) };
     assert!(*region == bytes[1 << 20..2 << 20]);
     region.fill(255);
@@ -295,9 +296,9 @@ fn large_transfers_and_maps_come_through_whole() {
 
 #[test]
 fn a_killed_manager_is_an_error_and_never_a_sigpipe() {
-    // As in a C program: Rust's own start-up ignores SIGPIPE, which would hide one.
+    // As in a C program. Rust's runtime ignores SIGPIPE at start, which would hide a signal.
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler of anybody is replaced but the standard library's ignoring.
+    // SAFETY: this replaces only the disposition that the standard library set, which ignores the signal.
     unsafe { sigaction(Signal::SIGPIPE, &default) }.unwrap();
     for kill_after in [0, 5, 20] {
         let mut setup = Setup::new();
@@ -318,7 +319,7 @@ fn a_killed_manager_is_an_error_and_never_a_sigpipe() {
         assert_eq!(waits.join().unwrap(), Err(ClError::OUT_OF_RESOURCES));
         assert_eq!(runs.wait_for_status(), Err(ClError::OUT_OF_RESOURCES));
         assert!(begin.elapsed() < Duration::from_secs(5));
-        // And once more into the closed socket.
+        // A second attempt writes to the closed socket again.
         assert!(setup.queue.enqueue(Operation::Marker, &[]).is_err());
         assert!(setup.queue.flush().is_err());
     }

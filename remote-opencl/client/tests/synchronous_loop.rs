@@ -1,5 +1,5 @@
-//! A program that waits for what it enqueues moves the bytes itself: the background thread sleeps. In a process of its
-//! own, since that thread serves all tests of a process.
+//! A program that waits for its commands moves the bytes itself, and the background thread sleeps. This test has
+//! its own process, since the background thread serves all tests of a process.
 #![allow(dead_code, reason = "the scripted manager can do more than this test needs")]
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ fn a_synchronous_loop_is_driven_by_its_own_thread_alone() {
     let mut end = begin;
     while begin.elapsed() < Duration::from_millis(500) {
         let begin = Instant::now();
-        // On a busy machine this thread may be kept from running for so long that it looks idle.
+        // On a busy machine this thread may be suspended for so long that it looks idle.
         stalls += u64::from(begin - end > Duration::from_millis(10));
         queue.enqueue(Operation::Marker, &[]).unwrap();
         queue.finish().unwrap();

@@ -1,4 +1,4 @@
-//! Programs from binaries ("bitstreams"), and the binaries of programs.
+//! Programs from binaries (bitstreams), and the binaries of programs.
 
 use super::Program;
 use crate::context::{Context, check_status};
@@ -10,13 +10,13 @@ use fpga_protocol::v1::{self, call::Method, reply};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Why a program couldn't be made from binaries.
+/// A program couldn't be made from binaries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct BinariesError {
     /// The error code.
     pub error: ClError,
-    /// `binary_status` per device, as far as they were looked at.
+    /// `binary_status` for each device; empty if the failure came before the binaries were examined.
     pub statuses: Vec<i32>,
 }
 
@@ -27,11 +27,12 @@ impl From<ClError> for BinariesError {
 }
 
 impl Program {
-    /// `clCreateProgramWithBinary`: digests first, bytes only where the manager lacks them (B-8). Also `binary_status`
-    /// per device.
+    /// `clCreateProgramWithBinary`: sends digests first, and bytes only where the manager lacks them (B-8). Also
+    /// returns `binary_status` for each device.
     ///
     /// # Errors
-    /// `CL_INVALID_BINARY` with the statuses, `CL_INVALID_VALUE`, `CL_INVALID_DEVICE`.
+    /// `CL_INVALID_BINARY` with the statuses, `CL_INVALID_VALUE` for no binaries or an empty one,
+    /// `CL_INVALID_DEVICE` for a device outside the context, and the errors of the manager's runtime.
     pub fn with_binaries(
         context: &Arc<Context>,
         binaries: &[(Arc<Device>, &[u8])],
@@ -87,10 +88,11 @@ impl Program {
         Ok((program, statuses))
     }
 
-    /// `CL_PROGRAM_BINARIES`: one per device, in order; empty ones for devices that it isn't built for.
+    /// `CL_PROGRAM_BINARIES`: one binary for each device, in order; empty for a device for which the program isn't
+    /// built.
     ///
     /// # Errors
-    /// Those of the manager's runtime.
+    /// The errors of the manager's runtime.
     pub fn binaries(&self) -> Result<Vec<Bytes>> {
         let session = self.context.session();
         let get = v1::GetProgramBinaries { program: self.id };

@@ -1,20 +1,21 @@
-//! Files that a program's source includes from the client's folders (`-I`): found here, where they are, and sent with the
-//! build, since the device manager's files are not the program's.
+//! Files that a program's source includes from the client's folders (`-I`). They are found here and sent with the
+//! build, since the device manager has other files.
 //!
-//! Preprocessing is the vendor's. Here every name in quotes or angle brackets after a `#`, or in the options, is looked
-//! for, and what is there goes along: rather too much than too little, as names may come from macros.
+//! Only the vendor's compiler preprocesses. The search here takes every name in quotes or angle brackets after a
+//! `#`, or in quotes in the options, and sends each such file that exists. It rather sends too much than too
+//! little, since names may come from macros.
 
 use fpga_protocol::v1;
 use fpga_protocol::{include, limits};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of files: a build and they are one message.
+/// Greatest sum of the files' sizes in bytes. The build and its files are one message.
 const MAX_BYTES: usize = limits::MAX_MESSAGE_BYTES - (1 << 20);
-/// Most names that are looked for.
+/// Greatest number of paths that are tried.
 const MAX_LOOKS: usize = 1 << 16;
 
-/// What these sources may include; nothing where they include none of the client's files.
+/// The files that these sources may include; `None` if there are none.
 pub(super) fn of<'a>(sources: impl Iterator<Item = &'a [u8]>, options: &str) -> Option<v1::Includes> {
     let sources: Vec<_> = sources.filter(|source| contains(source, b"include")).collect();
     if sources.is_empty() {
@@ -41,10 +42,10 @@ pub(super) fn of<'a>(sources: impl Iterator<Item = &'a [u8]>, options: &str) -> 
     (!files.is_empty()).then_some(v1::Includes { folder, files })
 }
 
-/// What was found so far.
+/// The state of a search.
 struct Search {
     folders: Vec<PathBuf>,
-    /// Each with the folder that it is in.
+    /// The found files, each with its folder.
     files: Vec<(v1::IncludeFile, PathBuf)>,
     seen: HashSet<String>,
     bytes: usize,
@@ -52,7 +53,7 @@ struct Search {
 }
 
 impl Search {
-    /// Looks for what a text names after `#`; `beside` is where the text is.
+    /// Searches for the names after `#` in a text that lies in the folder `beside`.
     fn names_in(&mut self, text: &[u8], beside: &Path) {
         for line in text.split(|byte| *byte == b'\n') {
             let line = line.trim_ascii_start();
@@ -68,7 +69,7 @@ impl Search {
         }
     }
 
-    /// Takes the first file of that name, beside who names it or in the folders.
+    /// Takes the first file called `name`, from the folder of the including file or from the `-I` folders.
     fn look_for(&mut self, name: &str, beside: Option<&Path>) {
         if name.is_empty() || name.starts_with('/') || name.len() > include::MAX_PATH_BYTES {
             return;
@@ -100,7 +101,7 @@ impl Search {
             return;
         }
         let Ok(content) = std::fs::read(path) else { return };
-        // It may have grown meanwhile.
+        // The file may have grown since its size was read.
         if !fits(content.len()) {
             return;
         }
@@ -114,7 +115,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
 }
 
-/// What is in double quotes; those of macros in options may have backslashes.
+/// The texts between double quotes. Trailing backslashes are removed, since quotes in options are escaped.
 fn quoted(line: &[u8]) -> Vec<String> {
     let mut names = between(line, b'"', b'"');
     for name in &mut names {

@@ -1,9 +1,9 @@
-//! The failure of a queue's command that the program has not heard of.
+//! A failed command of a queue that the program was not told yet.
 //!
-//! A runtime in the program's own process refuses a command in the enqueue call. Where only the manager finds out, the call
-//! has long returned, and the program may have asked for no event. The next finish or blocking call of the queue says it
-//! then, once; and so does a wait for a later command of the queue, unless the program has seen it in the command's own
-//! event before.
+//! A runtime in the program's own process refuses a command in the enqueue call. If only the manager finds the
+//! error, the call has long returned, and the program may have asked for no event. The next finish or blocking call
+//! of the queue then returns the error, once, and so does a wait for a later command of the queue; unless the
+//! program has seen the failure in the command's own event before.
 
 use crate::error::ClError;
 use crate::sync::lock;
@@ -20,7 +20,8 @@ struct Failure {
 }
 
 impl Failures {
-    /// The command of this event has failed. One that failed for a command before it says less than that one.
+    /// Notes that the command of this event failed. A failure that only follows from an earlier command's gives way
+    /// to another cause.
     pub(crate) fn note(&self, event: u64, error: ClError) {
         let follows = |error| error == ClError::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         let mut first = lock(&self.0);
@@ -29,17 +30,17 @@ impl Failures {
         }
     }
 
-    /// For the program, which has not heard of it.
+    /// Takes the failure, to tell the program.
     pub(crate) fn take(&self) -> Option<ClError> {
         lock(&self.0).take().map(|failure| failure.error)
     }
 
-    /// As [`Self::take`], if the command that failed came before the one of this event.
+    /// Takes the failure if its command came before the command of this event.
     pub(crate) fn take_before(&self, event: u64) -> Option<ClError> {
         lock(&self.0).take_if(|failure| failure.event < event).map(|failure| failure.error)
     }
 
-    /// The program has seen how the command of this event ended.
+    /// Forgets the failure if it is that of this event, whose status the program has seen.
     pub(crate) fn seen(&self, event: u64) {
         lock(&self.0).take_if(|failure| failure.event == event);
     }

@@ -1,4 +1,5 @@
-//! Commands on images: pixels travel without gaps; maps are reads into, and writes from, the image's host memory.
+//! Commands on images. Pixels travel without gaps; a map is a read into the image's host memory, and an unmap a
+//! write from it.
 
 use super::{Mapped, Queue};
 use crate::buffer::{Buffer, InUse};
@@ -19,7 +20,7 @@ impl ImageRegion {
     }
 }
 
-/// What a command on images uses.
+/// The uses of a command on images.
 fn uses_of(images: &[&Arc<Image>]) -> Uses {
     Uses {
         images: images.iter().map(|image| Arc::clone(image)).collect(),
@@ -100,7 +101,7 @@ impl Queue {
         self.submit(cl::COMMAND_COPY_IMAGE, operation, uses_of(&[source, target]), wait)
     }
 
-    /// `clEnqueueFillImage`; the colour is four floats or integers, as the format wants.
+    /// `clEnqueueFillImage`; the colour is four floats or integers, depending on the format.
     ///
     /// # Errors
     /// The codes of the C call.
@@ -168,7 +169,7 @@ impl Queue {
         self.submit(cl::COMMAND_COPY_BUFFER_TO_IMAGE, operation, uses, wait)
     }
 
-    /// The checks of a copy between an image and a buffer, and what it uses.
+    /// Checks a copy between an image and a buffer. Returns the uses of the command.
     fn between(
         &self,
         image: &Arc<Image>,
@@ -184,7 +185,8 @@ impl Queue {
         Ok(uses)
     }
 
-    /// `clEnqueueMapImage`; also the row and the slice pitch. Fetches the content, unless it is to be overwritten.
+    /// `clEnqueueMapImage`; also returns the row and the slice pitch. Fetches the content unless the map overwrites
+    /// it.
     ///
     /// # Errors
     /// The codes of the C call.

@@ -1,4 +1,4 @@
-//! Maps and unmaps: reads into, and writes from, the host memory of a buffer.
+//! Maps and unmaps: reads into the host memory of a buffer, and writes from it.
 
 use super::Queue;
 use crate::buffer::{Buffer, InUse};
@@ -9,7 +9,7 @@ use crate::maps::{Access, MappedRegion};
 use crate::sync::lock;
 use std::sync::Arc;
 
-/// A mapped region: the address that the application gets, valid when the event has completed.
+/// A mapped region. The application may use the address once the event has completed.
 #[derive(Debug)]
 pub struct Mapped {
     /// The event of the map command.
@@ -19,7 +19,7 @@ pub struct Mapped {
 }
 
 impl Queue {
-    /// `clEnqueueMapBuffer`; `flags` are `cl_map_flags`. Fetches the content, unless it is to be overwritten.
+    /// `clEnqueueMapBuffer`; `flags` are `cl_map_flags`. Fetches the content unless the map overwrites it.
     ///
     /// # Errors
     /// The codes of the C call.
@@ -51,8 +51,8 @@ impl Queue {
         Ok(Mapped { event, address })
     }
 
-    /// `clEnqueueUnmapMemObject` of an address that [`Self::map`] returned; writes the content back if it was mapped
-    /// for writing.
+    /// `clEnqueueUnmapMemObject` for an address that [`Self::map`] returned. Writes the content back if it was
+    /// mapped for writing.
     ///
     /// # Errors
     /// `CL_INVALID_VALUE` for an address that isn't mapped.
@@ -76,8 +76,8 @@ impl Queue {
         event.inspect_err(|_| lock(&buffer.maps).map(region))
     }
 
-    /// A command with nothing to do, that keeps its place in the order: a map of content that isn't wanted, an unmap
-    /// of content that didn't change. Where nothing comes before it, it completes at once.
+    /// A command that does nothing but keeps its place in the order, such as a map whose content isn't fetched or
+    /// an unmap whose content isn't written back. If nothing comes before it, it completes at once.
     pub(super) fn nothing(
         self: &Arc<Self>,
         command_type: u32,

@@ -1,5 +1,5 @@
-//! The bytes of commands on their way between the program's memory and the manager: in the message itself, through shared
-//! memory, or piece by piece, and always without the gaps between rows.
+//! The bytes of commands between the program's memory and the manager. They travel in the message, through shared
+//! memory, or in chunks, and always without the gaps between rows.
 
 use super::Queue;
 use crate::error::{ClError, Result};
@@ -13,8 +13,8 @@ use fpga_protocol::v1::{self, command::Operation, data::Form};
 use std::sync::Arc;
 
 impl Queue {
-    /// Enqueues a command that takes `data` along. `uses` is what else the command needs; `operation` makes the command
-    /// of the form in which the data travels.
+    /// Enqueues a command that carries `data`. `uses` are the command's other uses; `operation` makes the command
+    /// from the form in which the data travels.
     pub(super) fn send(
         self: &Arc<Self>,
         command_type: u32,
@@ -30,7 +30,7 @@ impl Queue {
         Ok(event)
     }
 
-    /// As [`Self::send`], for data that lies at `pitches`.
+    /// Calls [`Self::send`] with the bytes of data that has gaps.
     pub(super) fn send_rows(
         self: &Arc<Self>,
         command_type: u32,
@@ -46,8 +46,8 @@ impl Queue {
         self.send(command_type, packed, uses, wait, operation)
     }
 
-    /// Enqueues a command that brings as many bytes as `target` has. `uses` is what else the command needs; `operation`
-    /// makes the command of the shared memory that the bytes come through, if they do.
+    /// Enqueues a command that fetches as many bytes as `target` has. `uses` are the command's other uses;
+    /// `operation` makes the command from the range of shared memory through which the bytes come, if any.
     pub(super) fn fetch(
         self: &Arc<Self>,
         command_type: u32,
@@ -63,7 +63,7 @@ impl Queue {
         self.submit(command_type, operation, Uses { target: Some(target), range, ..uses }, wait)
     }
 
-    /// As [`Self::fetch`], for a target that lies at `pitches`.
+    /// Calls [`Self::fetch`] for a target with gaps.
     pub(super) fn fetch_rows(
         self: &Arc<Self>,
         command_type: u32,
@@ -81,7 +81,8 @@ impl Queue {
         self.fetch(command_type, packed, uses, wait, operation)
     }
 
-    /// The data of the command with this event in the form in which it travels, and what the command uses with it.
+    /// The form in which the data of the command with this event id travels, and the command's uses including that
+    /// form's.
     fn carry(&self, id: u64, data: HostSource, mut uses: Uses) -> Result<(v1::Data, Uses)> {
         let form = if data.len() <= MAX_INLINE_BYTES {
             Form::Inline(data.capture())

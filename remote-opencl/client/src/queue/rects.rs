@@ -115,8 +115,8 @@ impl Queue {
         self.submit(cl::COMMAND_COPY_BUFFER_RECT, operation, uses, wait)
     }
 
-    /// For a manager that knows no rectangles: a command per row, and the event of the whole. Each waits for the list, so
-    /// that all fail if it does.
+    /// Enqueues a command for each row, for a manager without commands on rectangles, and returns an event for all
+    /// of them. Each command has the wait list, so that all fail if an event in it fails.
     fn row_by_row<'a>(
         self: &Arc<Self>,
         list: &[Arc<Event>],
@@ -132,7 +132,7 @@ impl Queue {
             events.push(event);
         }
         match events.as_slice() {
-            // The last one of an in-order queue, or the only one.
+            // The last event of an in-order queue, or the only one.
             [only] => Ok(Arc::clone(only)),
             several => self.enqueue(Operation::Marker, several),
         }

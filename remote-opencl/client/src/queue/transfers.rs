@@ -1,4 +1,4 @@
-//! Writes and reads of buffers: at once where the buffer's bytes are shared and idle, else by a command.
+//! Writes and reads of buffers: at once if the buffer lies in shared memory and is idle, else by a command.
 
 use super::Queue;
 use crate::buffer::{Buffer, InUse};
@@ -72,8 +72,9 @@ impl Queue {
         })
     }
 
-    /// The event of a command that was carried out here and now, on a buffer in shared memory. Where something comes
-    /// before it in the queue's order, or `at_once` finds the buffer in use, it has to go to the manager.
+    /// Executes a command on a buffer in shared memory at once, and returns its event. Returns `None` if an earlier
+    /// command comes first in the queue's order, or `at_once` finds the buffer in use; then the command must go to
+    /// the manager.
     pub(super) fn in_place(
         self: &Arc<Self>,
         command_type: u32,
@@ -94,7 +95,7 @@ impl Queue {
         Some(event)
     }
 
-    /// Whether a command without a wait list that is enqueued now has to wait for another one.
+    /// Whether a command without a wait list that is enqueued now would have to wait for an earlier command.
     fn something_comes_first(&self) -> bool {
         if self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
             return self.progress.last().is_some();

@@ -1,22 +1,23 @@
-//! Which pages of a segment are free: the smallest range that is long enough is taken, neighbours join. No memory is touched
-//! here, and no step takes longer where there are more ranges, but for the logarithm.
+//! The free pages of a segment. A range is taken from the smallest free range that is long enough, and neighbouring
+//! free ranges join. No memory is touched here, and the time of each step grows only logarithmically with the
+//! number of ranges.
 
 use fpga_protocol::segments::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A page, as a size in memory.
+/// Size of a page in bytes.
 #[expect(clippy::cast_possible_truncation, reason = "4096")]
 const PAGE: usize = PAGE_BYTES as usize;
 
 /// The free ranges of one segment.
 #[derive(Debug)]
 pub(crate) struct FreeRanges {
-    /// Where each begins, and how long it is. None touches another.
+    /// Lengths of the free ranges by offset. No two of them touch.
     by_offset: BTreeMap<usize, usize>,
-    /// The same, by length and then by offset.
+    /// The same ranges, as pairs of length and offset.
     by_length: BTreeSet<(usize, usize)>,
     len: usize,
-    /// Nothing from here on was ever taken: all zeroes.
+    /// No byte from this offset on was ever taken, so all of them are zero.
     touched: usize,
 }
 
@@ -24,19 +25,19 @@ pub(crate) struct FreeRanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) offset: usize,
-    /// How many of its bytes, from the first on, may hold what somebody left there; the others are zeroes.
+    /// Number of bytes, from the first on, that may hold data of an earlier owner. The other bytes are zero.
     pub(crate) used_before: usize,
 }
 
 impl FreeRanges {
-    /// All of a segment of `len` bytes, whole pages.
+    /// The ranges of an untouched segment of `len` bytes, which is a multiple of a page.
     pub(crate) fn new(len: usize) -> Self {
         let mut free = Self { by_offset: BTreeMap::new(), by_length: BTreeSet::new(), len, touched: 0 };
         free.insert(0, len);
         free
     }
 
-    /// Takes from the smallest range that has `len` bytes.
+    /// Takes `len` bytes from the smallest range that has them.
     pub(crate) fn take(&mut self, len: usize) -> Option<Taken> {
         let pages = len.checked_next_multiple_of(PAGE).filter(|pages| *pages > 0)?;
         let (found, offset) = self.by_length.range((pages, 0)..).next().copied()?;
@@ -49,12 +50,12 @@ impl FreeRanges {
         Some(Taken { offset, used_before })
     }
 
-    /// Whether nothing is taken.
+    /// Whether the whole segment is free.
     pub(crate) fn is_whole(&self) -> bool {
         self.by_offset.get(&0) == Some(&self.len)
     }
 
-    /// What [`Self::take`] gave for `len` bytes is free again.
+    /// Frees a range that [`Self::take`] returned for `len` bytes.
     pub(crate) fn give_back(&mut self, offset: usize, len: usize) {
         let (mut begin, mut end) = (offset, offset + len.next_multiple_of(PAGE));
         if let Some((before, found)) = self.by_offset.range(..begin).next_back().map(|(a, b)| (*a, *b))

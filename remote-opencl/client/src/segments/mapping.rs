@@ -1,4 +1,4 @@
-//! A segment in this process: checked, mapped, and copied from and to.
+//! A segment in this process: checks, the mapping, and copies to and from it.
 //!
 //! The manager can't take the memory away: its size is sealed, and the mapping outlives the manager.
 #![allow(unsafe_code)]
@@ -13,21 +13,21 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Shared memory; unmapped when dropped.
+/// A mapping of shared memory, unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
     address: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: plain memory that lives as long as the value; who may touch which bytes when is a matter of ranges, of which
-// each has one owner in this process. What the manager does to it changes bytes, never what is valid.
+// SAFETY: plain memory that lives as long as the value. Ranges, each with one owner in this process, determine
+// which thread may touch which bytes. The manager can change bytes, but not which addresses are valid.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a descriptor from the manager, if it is what it must be: `len` bytes that nobody can take away.
+    /// Maps a descriptor from the manager, after checking that it has `len` bytes and that nobody can shrink it.
     pub(super) fn new(fd: &OwnedFd, len: usize) -> io::Result<Self> {
         let size = fstat(fd)?.st_size;
         if usize::try_from(size).ok() != Some(len) {
@@ -37,10 +37,11 @@ impl Mapping {
         if !seals.contains(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL) {
             return Err(io::Error::other("its size isn't sealed"));
         }
-        // Populated: the pages are there, and each would be a fault of its own otherwise.
+        // `MAP_POPULATE`: the pages exist already, and without it each of them would cost a page fault.
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, of a file that is and stays as long.
+        // SAFETY: a new mapping at an address that the kernel chooses, of a file whose length was checked and is
+        // sealed.
         let address = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -53,36 +54,37 @@ impl Mapping {
         self.len
     }
 
-    /// All of it as words that anybody may change.
+    /// The whole mapping as words, which the manager may change at any time.
     pub(super) fn words(&self) -> &[AtomicU64] {
         let words = self.len / size_of::<AtomicU64>();
-        // SAFETY: mapped for as many words, from the beginning of a page on, for as long as the reference; any bytes are
-        // an integer, and the manager changes them at the same time, which is what atomics are for.
+        // SAFETY: the mapping has this many words, begins at a page, and lives as long as the reference. Any bytes
+        // are a valid integer, and the words are atomic because the manager changes them at the same time.
         unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), words) }
     }
 
-    /// Where `len` bytes from `offset` are; they must lie inside, or nothing may be done with the address.
+    /// Address of `len` bytes at `offset`; `None` if they don't lie inside the mapping.
     fn at(&self, offset: usize, len: usize) -> Option<*mut u8> {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
         inside.then(|| self.address.as_ptr().wrapping_add(offset))
     }
 
-    /// Copies all of a source to `offset`; false, and nothing is copied, where it doesn't fit.
+    /// Copies all of `source` to `offset`. Returns false and copies nothing if it doesn't fit.
     pub(super) fn write(&self, offset: usize, source: &HostSource) -> bool {
         let address = self.at(offset, source.len());
         if let Some(address) = address {
-            // SAFETY: the address is valid for as many bytes as the source has, and the range has one owner: nobody
-            // else in this process touches them, but the application where it has mapped them, as the standard allows.
+            // SAFETY: the address is valid for as many bytes as the source has, and the range has one owner:
+            // nothing else in this process touches the bytes, except the application through a map, as the standard
+            // allows.
             unsafe { source.copy_all_to(address) };
         }
         address.is_some()
     }
 
-    /// Fills a target from `offset` on; false, and nothing is copied, where there aren't as many bytes.
+    /// Fills `target` from `offset` on. Returns false and copies nothing if there aren't as many bytes.
     pub(super) fn read(&self, offset: usize, target: &mut HostTarget) -> bool {
         let address = self.at(offset, target.len());
         if let Some(address) = address {
-            // SAFETY: as in `write`, the other way round.
+            // SAFETY: as in `write`, with source and destination exchanged.
             unsafe { target.copy_all_from(address) };
         }
         address.is_some()
@@ -91,23 +93,23 @@ impl Mapping {
     /// Sets `len` bytes from `offset` to zero.
     pub(super) fn zero(&self, offset: usize, len: usize) {
         if let Some(address) = self.at(offset, len) {
-            // SAFETY: valid for as many bytes; the range has one owner.
+            // SAFETY: the address is valid for `len` bytes, and the range has one owner.
             unsafe { address.write_bytes(0, len) };
         }
     }
 
-    /// `len` bytes from `offset` as host memory, which keeps `keep` and so must keep this mapping; `None` where there
-    /// aren't as many.
+    /// The `len` bytes at `offset` as host memory that owns `keep`, which must keep this mapping alive; `None` if
+    /// they don't lie inside the mapping.
     pub(super) fn memory(&self, offset: usize, len: usize, keep: Arc<dyn Keep>) -> Option<HostTarget> {
-        // SAFETY: valid for as many bytes as long as `keep` lives; who accesses them when is what the standard says of
-        // maps, by the application's promise.
+        // SAFETY: the address is valid for `len` bytes as long as `keep` lives. The application accesses them only
+        // as the standard allows for maps.
         self.at(offset, len).map(|address| unsafe { HostTarget::kept(address, len, keep) })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; ranges keep this value.
+        // SAFETY: mapped in `new` with this length; every range keeps this value alive.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! The memory of a command ring: mapped as a segment is, and no message names a range of it.
+//! The memory of a command ring. It is mapped like a segment, but messages name no ranges of it.
 
 use super::mapping::Mapping;
 use fpga_protocol::segments::PAGE_BYTES;
@@ -7,12 +7,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 
-/// Mapped words.
+/// The mapped words of a ring.
 #[derive(Debug)]
 pub(crate) struct RingMemory(Mapping);
 
 impl RingMemory {
-    /// Maps a descriptor from the manager, if it is what it must be.
+    /// Maps a descriptor from the manager, after checking that it has the layout's size and can't shrink.
     pub(crate) fn new(fd: &OwnedFd, layout: Layout) -> io::Result<Self> {
         let bytes = (layout.words() * size_of::<AtomicU64>()) as u64;
         let bytes = usize::try_from(bytes.next_multiple_of(PAGE_BYTES)).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The side socket, over which the manager passes descriptors: gRPC can't.
+//! The side socket, over which the manager passes descriptors, since gRPC can't.
 #![allow(unsafe_code)]
 
 use crate::fork::ClosedInChildren;
@@ -11,10 +11,10 @@ use std::path::Path;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-/// A socket that the manager has taken the key of.
+/// A side socket whose key the manager has accepted.
 #[derive(Debug)]
 pub(crate) struct Side {
-    // Forgotten before the descriptor is closed: fields drop in this order.
+    // Unregistered before the descriptor is closed, since fields are dropped in this order.
     _closed_in_children: ClosedInChildren,
     fd: OwnedFd,
 }
@@ -25,12 +25,12 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 impl Side {
-    /// Connects beside a manager's socket and shows the key of the session.
+    /// Connects to the side socket of the manager at `manager` and sends the session's key.
     pub(crate) async fn connect(manager: &Path, key: &[u8]) -> io::Result<Self> {
         let mut path = manager.as_os_str().to_owned();
         path.push(SIDE_SUFFIX);
         let mut stream = UnixStream::connect(path).await?;
-        // Never `write`: the process would get a SIGPIPE. A new socket has room for a key.
+        // `write` could raise SIGPIPE in the process. A new socket has room for the key.
         let sent = sendmsg::<()>(
             stream.as_raw_fd(),
             &[IoSlice::new(key)],
@@ -45,12 +45,12 @@ impl Side {
         Ok(Self { _closed_in_children: ClosedInChildren::register(&fd), fd })
     }
 
-    /// The descriptor of a segment, whose reply has come: it is here already.
+    /// The descriptor of a segment whose reply has come; the descriptor came before the reply.
     pub(super) fn receive(&self, segment: u64) -> io::Result<OwnedFd> {
         self.take::<1>(segment).map(|[fd]| fd)
     }
 
-    /// Memory and bell of the command ring that `call` asked for, whose reply has come.
+    /// The descriptors of memory and bell of the command ring that `call` requested, after the reply to `call`.
     pub(crate) fn receive_ring(&self, call: u64) -> io::Result<(OwnedFd, OwnedFd)> {
         self.take::<2>(call).map(|[memory, bell]| (memory, bell))
     }
@@ -65,7 +65,7 @@ impl Side {
         let mut fds = Vec::new();
         for message in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(passed) = message {
-                // SAFETY: the kernel has just made these descriptors for this process, and nobody else knows them.
+                // SAFETY: the kernel has just made these descriptors for this process, and nothing else owns them.
                 fds.extend(passed.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }

@@ -1,5 +1,5 @@
-//! What a manager sends: replies, completions, chunks. Managers are trusted with the program's data, but not with its
-//! memory: what doesn't fit what was asked for fails the command or ends the session.
+//! The manager's messages: replies, completions, chunks. A manager is trusted with the program's data, but not with
+//! its memory: a message that doesn't fit the request fails the command or ends the session.
 
 use super::{Download, OTHER_TRANSFER, Session};
 use crate::command_ring::{Receiving, RingReader};
@@ -14,13 +14,13 @@ use fpga_ring::Readiness;
 use prost::Message as _;
 use std::sync::Weak;
 
-/// Most bytes of transfers that are kept in memory until somebody takes them (programs' binaries).
+/// Greatest sum of the sizes of transfers kept in memory until a call takes them (programs' binaries), in bytes.
 const MAX_DOWNLOAD_BYTES: u64 = 1 << 30;
 
-/// Most transfers that are kept.
+/// Greatest number of such transfers.
 const MAX_DOWNLOADS: usize = 1024;
 
-/// Why a manager's message ends the session.
+/// A protocol violation, which ends the session.
 #[derive(Debug, thiserror::Error)]
 enum Violation {
     #[error("a message of an unknown kind")]
@@ -31,7 +31,7 @@ enum Violation {
     Count(#[from] WrongCount),
 }
 
-/// The reading task's hold on a session: however the task ends, the session doesn't go on without it.
+/// The reading task's reference to a session. When it is dropped, however the task ended, the session is lost.
 #[derive(Debug)]
 pub(super) struct Reader(pub(super) Weak<Session>);
 
@@ -43,10 +43,11 @@ impl Drop for Reader {
     }
 }
 
-/// Reads until there is nothing more to read or nobody to read for; over another connection where there is a way back.
+/// Reads messages until the session ends or is dropped. If `way` is given, a lost connection is replaced by another
+/// one.
 pub(super) async fn read(reader: Reader, mut inbox: Inbox, way: Option<Way>) {
     let mut received = Received::default();
-    // The latest connection's, which may end with its last handle.
+    // Channel of the latest connection, which may end with the channel's last handle.
     let mut _channel = None;
     loop {
         let arrived = inbox.arrived().await;
@@ -56,18 +57,18 @@ pub(super) async fn read(reader: Reader, mut inbox: Inbox, way: Option<Way>) {
                 if !session.take_from_ring() {
                     return;
                 }
-                // There may be room for what waits.
+                // There may be room in the ring for messages that wait.
                 session.outbox.wake();
                 continue;
             }
             Arrived::Rung(Err(error)) => {
-                // A manager that ends closes everything; what it said before comes first.
+                // A manager that ends closes all its sockets. Messages that it sent before are handled first.
                 session.take_from_ring();
                 return session.lose(&error.to_string());
             }
             Arrived::Stream(message) => message,
         };
-        // What came before the end comes before it.
+        // Messages in the ring came before the end of the stream, so they are handled first.
         if !matches!(message, Ok(Some(_))) && !session.take_from_ring() {
             return;
         }
@@ -106,14 +107,14 @@ pub(super) async fn read(reader: Reader, mut inbox: Inbox, way: Option<Way>) {
 }
 
 impl Session {
-    /// Handles all that the ring has; false when that has ended the session.
+    /// Handles all messages in the ring. Returns false if one of them ended the session.
     fn take_from_ring(&self) -> bool {
         let Some(ring) = &self.ring else { return true };
         let mut receiving = ring.receive();
         self.take_from(ring, &mut receiving)
     }
 
-    /// Handles all that the ring has, unless somebody else does.
+    /// Handles all messages in the ring, unless another thread does.
     pub(super) fn look_into_ring(&self) {
         if let Some(ring) = &self.ring
             && let Some(mut receiving) = ring.try_receive()
@@ -122,8 +123,8 @@ impl Session {
         }
     }
 
-    /// Looks into the ring again and again for as long as that is cheaper than to sleep, until `is_done`, or nothing has
-    /// come. The manager need not ring meanwhile, and nobody need wake this thread.
+    /// Polls the ring until `is_done` returns true, or until sleeping is cheaper. Meanwhile the manager need not
+    /// ring, and no other thread need wake this one.
     pub(super) fn watch_ring(&self, wait: Option<&Wait<'_>>, is_done: impl Fn() -> bool) {
         let Some(ring) = &self.ring else { return };
         let Some(wait) = wait.filter(|wait| wait.looks()) else { return };
@@ -134,10 +135,10 @@ impl Session {
                 return;
             }
             if is_done() || wait.is_over() {
-                // What has come until now is handled; for what comes from now on the manager rings.
+                // All earlier messages are handled; for later ones the manager will ring.
                 match receiving.wait() {
                     Ok(Readiness::Ready) => receiving.stay_awake(),
-                    // An error is found out by who takes next, too.
+                    // The next reader of the ring finds the error too.
                     Ok(Readiness::Waiting) | Err(_) => break,
                 }
             }
@@ -160,7 +161,7 @@ impl Session {
         }
     }
 
-    /// Takes a message, and its number where messages have one.
+    /// Handles a message, and counts it if the session can be resumed.
     fn receive_one(
         &self,
         message: v1::ServerMessage,
@@ -192,7 +193,7 @@ impl Session {
             Some(server_message::Kind::Reply(reply)) => {
                 let call = lock(&self.state).calls.remove(&reply.id);
                 if let Some(call) = call {
-                    // Whoever waited may have given up.
+                    // The caller may have given up.
                     drop(call.send(reply));
                 }
                 Ok(())
@@ -241,7 +242,7 @@ impl Session {
                     ended.push((event, completion));
                 }
             }
-            // The manager has nothing of ours: whatever waits for a flush point may as well run (T-5).
+            // The manager has no commands of this session, so commands that wait for a flush point are sent (T-5).
             if state.at_manager.is_empty() && !state.batch.is_empty() {
                 self.send_locked(&mut state);
             }

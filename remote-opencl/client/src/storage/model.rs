@@ -1,7 +1,9 @@
-//! Ownership of shared memory under a model checker: every order of threads and manager that the memory model allows.
+//! Ownership of shared memory under a model checker, which tries every order of the steps of threads and manager
+//! that the memory model allows.
 //!
-//! The bytes are a cell that Loom has fail when two touch it with nothing between them; the manager is a thread that
-//! takes messages in their order and answers. Each rule has a twin that breaks it, which must be found out.
+//! The bytes are a cell; Loom fails when two accesses conflict without synchronisation. The manager is a thread
+//! that takes messages in order and answers. Each rule has a second test that breaks the rule, in which Loom must
+//! find the error.
 
 #![allow(unsafe_code)]
 
@@ -16,28 +18,29 @@ use std::collections::BTreeMap;
 /// The bytes that client and manager share.
 struct Shared(UnsafeCell<u32>);
 
-// SAFETY: Loom checks each access, and fails the model where two meet.
+// SAFETY: Loom checks each access, and fails the model if two conflict.
 unsafe impl Sync for Shared {}
 
 type Bytes = Arc<Shared>;
 
-/// What the manager is told.
+/// A message to the manager.
 #[derive(Clone, Copy)]
 enum Message {
-    /// A command that adds to the bytes, when that user event is set.
+    /// A command that changes the bytes, once the user event `after` is set.
     Change {
         after: Option<u64>,
     },
-    /// A read in place: says only when its turn has come.
+    /// A read in place. The manager only reports when its turn has come.
     Marker,
     UserEvent(u64),
     Set(u64),
-    /// No wait list names the event any more.
+    /// No later wait list names the event.
     Release(u64),
     End,
 }
 
-/// A session as far as it orders messages: commands wait in a batch for a flush, and releases for the next batch.
+/// The part of a session that orders messages: commands wait in a batch for a flush, and releases for the next
+/// batch.
 #[derive(Clone)]
 struct Orders {
     batch: Arc<Mutex<Vec<Message>>>,
@@ -45,13 +48,13 @@ struct Orders {
     to_manager: Sender<Message>,
 }
 
-/// Which rule a model breaks.
+/// The rule that a model breaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// The rule that the model is about.
+    /// The rule that the model tests.
     Rule,
-    /// A command's place among the reads is found before the batch goes that has to go first.
+    /// The order of a command with respect to the reads is determined before an earlier batch is sent.
     Order,
 }
 
@@ -64,7 +67,7 @@ impl Orders {
         self.to_manager.send(message).unwrap();
     }
 
-    /// With the batch locked.
+    /// Sends the batch and then the releases. The caller holds the batch's lock.
     fn send(&self, batch: &mut Vec<Message>) {
         batch.drain(..).for_each(|message| self.say(message));
         let released = std::mem::take(&mut *self.releases.lock().unwrap());
@@ -77,18 +80,19 @@ fn new_bytes() -> Bytes {
 }
 
 fn read(bytes: &Bytes) -> u32 {
-    // SAFETY: Loom checks that nobody writes at the same time, and fails the model otherwise.
+    // SAFETY: Loom checks that there is no concurrent write, and fails the model otherwise.
     bytes.0.with(|bytes| unsafe { *bytes })
 }
 
 fn add(bytes: &Bytes, more: u32) {
-    // SAFETY: Loom checks that nobody else is at them, and fails the model otherwise.
+    // SAFETY: Loom checks that there is no concurrent access, and fails the model otherwise.
     bytes.0.with_mut(|bytes| unsafe { *bytes += more });
 }
 
-/// A manager, which tells of each command that has ended, up to the end. Whether each event that it was told of was there.
+/// Runs a manager until `End`. It reports each command that ended on `ended`. Returns whether every event that a
+/// message named existed.
 fn manager(bytes: &Bytes, messages: &Receiver<Message>, ended: &Sender<()>) -> bool {
-    // User events, and whether they are set.
+    // User events, and whether each is set.
     let mut events = BTreeMap::new();
     let mut held_back = None;
     let mut all_were_there = true;
@@ -115,14 +119,15 @@ fn manager(bytes: &Bytes, messages: &Receiver<Message>, ended: &Sender<()>) -> b
     }
 }
 
-/// All interleavings with up to two preemptions, which is where such bugs are; all at all would take hours.
+/// Runs `model` in all interleavings with up to two preemptions, enough to find such bugs. An unbounded search
+/// takes hours.
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(model);
 }
 
-/// One thread has the manager change the buffer, another writes to it at once if it may.
+/// One thread has the manager change the buffer; another writes to it at once if the rule allows that.
 fn a_command_and_a_write(broken: Broken) {
     check(move || {
         let (bytes, users) = (new_bytes(), Arc::new(Mutex::new(Users::default())));
@@ -170,7 +175,7 @@ fn a_write_that_does_not_ask_is_found_out() {
     a_command_and_a_write(Broken::Rule);
 }
 
-/// A read in place, and behind it in the order a command that changes what it reads.
+/// A read in place, and a later command that changes the bytes that it reads.
 fn a_read_in_place_and_a_change(broken: Broken) {
     const READ: u64 = 7;
     const QUEUE: u64 = 1;
@@ -185,7 +190,7 @@ fn a_read_in_place_and_a_change(broken: Broken) {
         });
         reads.lock().unwrap().begin(QUEUE, READ);
         orders.say(Message::Marker);
-        // Who enqueues goes on, while another thread hears the manager.
+        // One thread enqueues while another handles the manager's messages.
         let enqueues = thread::spawn({
             let (reads, orders) = (Arc::clone(&reads), orders.clone());
             move || {
@@ -248,7 +253,7 @@ fn two_users_of_a_page(broken: Broken) {
             let (bytes, free) = (Arc::clone(&bytes), Arc::clone(&free));
             move || {
                 let taken = free.lock().unwrap().take(1);
-                // Without a range it would travel in messages.
+                // Without a range the data would travel in messages.
                 let Some(taken) = taken else { return };
                 let give_back = || free.lock().unwrap().give_back(taken.offset, 1);
                 add(&bytes, 1);

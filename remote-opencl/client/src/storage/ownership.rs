@@ -1,56 +1,58 @@
-//! Whose the bytes of a buffer in shared memory are: this process's while no command uses the buffer, and otherwise the
-//! manager's, but for a read in place, whose bytes are this process's until it has copied them.
+//! The owner of the bytes of a buffer in shared memory. They belong to this process while no command uses the
+//! buffer, and to the manager otherwise; a read in place owns them for this process until it has copied them.
 //!
-//! Only the counting, without locks and memory; `model.rs` tries every order of threads and manager over it.
+//! This module only counts, without locks and memory, so that `model.rs` can try every order of threads and
+//! manager.
 
 use std::collections::BTreeMap;
 
-/// The commands that use the buffer or a sub-buffer of it and haven't ended.
+/// Number of commands that use the buffer or a sub-buffer of it and haven't ended.
 #[derive(Debug, Default)]
 pub(crate) struct Users(usize);
 
-/// The reads in place that haven't ended. All are of in-order queues, so that the last one of a queue copies last.
+/// The reads in place that haven't ended. They belong to in-order queues, so the last read of a queue copies last.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    /// By event.
+    /// Reads by the ids of their events.
     open: BTreeMap<u64, Read>,
-    /// The last one of each queue.
+    /// Id of the last read's event for each queue.
     last: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct Read {
     queue: u64,
-    /// What later commands wait for.
+    /// The user event that later commands wait for.
     user_event: Option<u64>,
 }
 
 impl Users {
-    /// A command uses the buffer from now on; before anybody is told of the command.
+    /// Notes that a command uses the buffer. To be called before the command is sent.
     pub(crate) fn begin(&mut self) {
         self.0 += 1;
     }
 
-    /// It has ended.
+    /// Notes that a command which used the buffer has ended.
     pub(crate) fn end(&mut self) {
         self.0 -= 1;
     }
 
-    /// Accesses the bytes if no command uses them. What is around this value has to stay locked for so long, to which the
-    /// borrow sees: a command that begins meanwhile comes after.
+    /// Accesses the bytes if no command uses the buffer. The borrow keeps the lock around this value held during
+    /// the access, so a command that begins meanwhile comes after it.
     pub(crate) fn if_none(&self, access: impl FnOnce() -> bool) -> bool {
         self.0 == 0 && access()
     }
 }
 
 impl Reads {
-    /// A read was put into the order of commands.
+    /// Notes that a read was put into the order of commands.
     pub(crate) fn begin(&mut self, queue: u64, event: u64) {
         self.open.insert(event, Read { queue, user_event: None });
         self.last.insert(queue, event);
     }
 
-    /// It has copied what it read, or never will. The user event that others wait for.
+    /// Notes that a read has copied the bytes or never will. Returns the user event that later commands wait for,
+    /// if any.
     pub(crate) fn end(&mut self, event: u64) -> Option<u64> {
         let Read { queue, user_event } = self.open.remove(&event)?;
         if self.last.get(&queue) == Some(&event) {
@@ -59,8 +61,8 @@ impl Reads {
         user_event
     }
 
-    /// Adds what the last read of each queue will set to the wait list of a command that comes after it in the order and may
-    /// change the bytes; `new_event` makes a user event where there is none yet.
+    /// Adds the user event of each queue's last read to the wait list of a later command that may change the bytes.
+    /// `new_event` creates the user event of a read that has none yet.
     pub(crate) fn precede(&mut self, wait: &mut Vec<u64>, new_event: impl Fn() -> Option<u64>) {
         for event in self.last.values() {
             let Some(read) = self.open.get_mut(event) else { continue };

@@ -1,4 +1,4 @@
-//! Batches: what travels together, and in which order.
+//! Batches: the commands of each message, and their order.
 
 use crate::scripted_manager::eventually;
 use crate::{Setup, source, target};

@@ -1,4 +1,4 @@
-//! Events: user events, callbacks, times, polling.
+//! Events: user events, callbacks, profiling times, polling.
 
 use crate::Setup;
 use crate::scripted_manager::eventually;

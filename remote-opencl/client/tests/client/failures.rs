@@ -1,4 +1,4 @@
-//! Managers that are dead, die, or break the protocol: errors at once, no hang.
+//! Managers that are dead, die, or break the protocol cause errors at once, and no program hangs.
 
 use crate::{Setup, target};
 use fpga_client::{Buffer, ClError, Client, Event, Initial, Operation, Queue};
@@ -108,7 +108,7 @@ fn a_manager_that_breaks_the_protocol_is_left() {
         let completion = v1::Completion { event, data, ended_ns: 9, ..v1::Completion::default() };
         server_message::Kind::Completions(v1::Completions { completions: vec![completion] })
     };
-    // Ids of the read below are small: some of these name it, some nothing.
+    // The ids of the read below are small. Some of these messages name the read, others name nothing.
     let mut messages = vec![chunk(999, 0), chunk(1 << 63 | 4, 3), chunk(1 << 63 | 4, u64::MAX)];
     messages.extend((1..12).map(|event| chunk(event, 4)));
     for kind in messages {

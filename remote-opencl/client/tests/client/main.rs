@@ -1,6 +1,6 @@
-//! The client against a manager that does what a test tells it: batches, events, transfers, and what goes wrong.
+//! The client against a scripted manager: batches, events, transfers, and failures.
 //!
-//! Whether real managers and runtimes do what this one does is for the tests over PoCL to say.
+//! Tests over PoCL check that real managers and runtimes behave like the scripted one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,7 +24,7 @@ use fpga_client::{Buffer, Client, Context, Device, HostSource, HostTarget, Initi
 use scripted_manager::ScriptedManager;
 use std::sync::Arc;
 
-/// A client of a scripted manager, with what most tests need.
+/// A client of a scripted manager, with the objects that most tests need.
 struct Setup {
     manager: ScriptedManager,
     client: Client,
@@ -58,14 +58,14 @@ impl Setup {
     }
 }
 
-/// A target over `bytes`, which must live until the read has ended.
+/// A target for `bytes`, which must live until the read has ended.
 fn target(bytes: &mut [u8]) -> HostTarget {
-    // SAFETY: every test that uses this waits for the read before it looks at the bytes or lets go of them.
+    // SAFETY: every test that uses this waits for the read before it accesses or drops the bytes.
     unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) }
 }
 
-/// A source over `bytes`, which must live until the write has ended.
+/// A source of `bytes`, which must live until the write has ended.
 fn source(bytes: &[u8]) -> HostSource {
-    // SAFETY: every test that uses this waits for the write before it lets go of the bytes.
+    // SAFETY: every test that uses this waits for the write before it drops the bytes.
     unsafe { HostSource::borrowed(bytes.as_ptr(), bytes.len()) }
 }

@@ -1,4 +1,4 @@
-//! Maps: stable pointers, what is fetched and what is written back.
+//! Maps: stable pointers, fetched content, and content that is written back.
 
 use crate::{Setup, target};
 use fpga_client::cl::{self, MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The bytes at a mapped address.
 fn at<'a>(address: usize, len: usize) -> &'a mut [u8] {
-    // SAFETY: the tests look only at regions that they have mapped, whose event has completed.
+    // SAFETY: the tests access only regions that they have mapped and whose map event has completed.
     unsafe { std::slice::from_raw_parts_mut(address as *mut u8, len) }
 }
 

@@ -1,5 +1,5 @@
-//! Any program of an in-order queue leaves in its buffers what it would natively, however its commands are batched,
-//! inlined and cut into chunks.
+//! Random programs on an in-order queue leave the same content in their buffers as a native execution, however
+//! commands are batched, inlined and cut into chunks.
 
 use crate::Setup;
 use fpga_client::cl::{MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION};
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs a program, and the same on vectors; `Err` with what differs.
+/// Runs a program on a manager and on vectors. `Err` names the difference.
 fn run(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
     let buffers: Vec<Arc<Buffer>> = (0..BUFFERS).map(|_| setup.buffer(SIZE)).collect();
     let mut model = vec![vec![0u8; SIZE]; BUFFERS];
@@ -89,7 +89,7 @@ fn run(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Read { buffer, at } => {
                 let mut result = vec![0; at.size];
-                // SAFETY: the vector's memory stays where it is, in `reads`, until the queue is finished below.
+                // SAFETY: the vector's memory stays in place, in `reads`, until the queue is finished below.
                 let target = unsafe { HostTarget::borrowed(result.as_mut_ptr(), result.len()) };
                 enqueue(Operation::Read { buffer: &buffers[buffer], offset: at.offset, target });
                 reads.push((result, at.of(&mut model[buffer]).to_vec()));
@@ -97,7 +97,7 @@ fn run(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Map { buffer, at, access, byte } => {
                 let mapped = setup.queue.map(&buffers[buffer], access, at.offset, at.size, &[]).unwrap();
                 mapped.event.wait().unwrap();
-                // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+                // SAFETY: the map has completed, so these bytes belong to the test until the unmap.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, at.size) };
                 let expected = at.of(&mut model[buffer]);
                 if access != MAP_WRITE_INVALIDATE_REGION && bytes != expected {
@@ -113,7 +113,7 @@ fn run(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Finish => setup.queue.finish().unwrap(),
         }
     }
-    // Before anything can fail: the reads' targets must live until here.
+    // Before any assertion: the targets of the reads must live until the queue has finished.
     setup.queue.finish().unwrap();
     prop_assert!(wrong_maps.is_empty(), "{wrong_maps:?}");
     for (index, (read, expected)) in reads.iter().enumerate() {

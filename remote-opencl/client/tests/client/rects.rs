@@ -1,4 +1,4 @@
-//! Rectangles of buffers: one message each, or one per row where the manager knows no more.
+//! Rectangles of buffers: one message each, or one command per row for a manager without commands on rectangles.
 
 use crate::scripted_manager::ScriptedManager;
 use crate::{Setup, source, target};
@@ -10,7 +10,7 @@ const ROWS: usize = 1080;
 const REGION: [usize; 3] = [16, ROWS, 2];
 const SIZE: usize = 64 * ROWS * 2;
 
-/// Writes a rectangle with gaps, copies it elsewhere, and reads it from there; the number of commands that this took.
+/// Writes a rectangle with gaps, copies it elsewhere, and reads it from there. Returns the number of commands sent.
 fn there_and_back(setup: &Setup) -> usize {
     let (first, second) = (setup.buffer(SIZE), setup.buffer(SIZE));
     let at = |origin: [usize; 3], row, slice| Layout::new(origin, REGION, row, slice).unwrap();

@@ -1,7 +1,7 @@
-//! A device manager of a few lines, in the test's process: buffers are vectors, kernels do nothing, and it says what it
-//! was sent. A real gRPC server on a real unix socket.
+//! A small device manager in the test's process: buffers are vectors, kernels do nothing, and it records its
+//! messages. It is a real gRPC server on a real unix socket.
 
-// By their paths, so that another test program can have this file, too.
+// Paths are explicit, so that another test program can include this file.
 #[path = "scripted_manager/description.rs"]
 mod description;
 #[path = "scripted_manager/execution.rs"]
@@ -31,28 +31,28 @@ pub struct ScriptedManager {
     _folder: TempDir,
 }
 
-/// What the manager is told, and what it saw.
+/// Settings of the manager, and records of what it received.
 #[derive(Default)]
 pub struct Script {
-    /// Take commands, but end none.
+    /// Whether commands are accepted but not ended.
     pub hold: AtomicBool,
-    /// Answer reads with transfers of this chunk size, whatever their length (0: inline where allowed).
+    /// Size of the chunks in which reads are answered; 0: inline where allowed.
     pub chunk_bytes: AtomicU64,
-    /// Send this instead of completions.
+    /// A message to send instead of completions.
     pub instead: Mutex<Option<v1::ServerMessage>>,
-    /// Numbers of commands per flush, in order.
+    /// Number of commands of each flush, in order.
     pub flushes: Mutex<Vec<usize>>,
-    /// All commands.
+    /// All received commands.
     pub commands: Mutex<Vec<v1::Command>>,
-    /// Released objects, and whether a command that came later used them would be an error.
+    /// Ids of released objects.
     pub released: Mutex<Vec<u64>>,
     /// Released events.
     pub released_events: Mutex<Vec<u64>>,
-    /// Binaries that it has.
+    /// Binaries that the manager has, by digest.
     pub binaries: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
-    /// With which code barriers fail; 0 where they don't.
+    /// The code with which barriers fail; 0 if they don't.
     pub barriers_fail_with: AtomicI32,
-    /// As a manager of before there were commands on rectangles.
+    /// Whether the manager lacks commands on rectangles, as managers before version 0.2 do.
     pub knows_no_rects: AtomicBool,
     changed: Notify,
 }
@@ -83,7 +83,7 @@ impl ScriptedManager {
                         () = stop.notified() => {}
                     }
                 });
-                // As a killed process: the sockets close with whatever is outstanding.
+                // Sockets close with commands outstanding, as when a process is killed.
                 runtime.shutdown_background();
             }
         });
@@ -99,13 +99,13 @@ impl ScriptedManager {
         &self.script
     }
 
-    /// Ends commands again.
+    /// Lets commands end again.
     pub fn let_go(&self) {
         self.script.hold.store(false, Ordering::SeqCst);
         self.script.changed.notify_one();
     }
 
-    /// Ends like a process that is killed, and returns when it has.
+    /// Ends like a killed process, and returns when all sockets are closed.
     pub fn kill(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -137,7 +137,7 @@ impl DeviceManager for Service {
     }
 }
 
-/// Polls `condition` for a while; a test that waits for what happens elsewhere.
+/// Polls `condition` for up to 10 s, and panics if it stays false.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while !condition() {

@@ -1,5 +1,5 @@
-//! Failures that a program has not heard of: a manager refuses a command long after its enqueue call has returned. Barriers
-//! stand for the launches that it refuses.
+//! Failures that a program was not told yet: a manager refuses a command long after its enqueue call has returned.
+//! Barriers stand for the launches that the manager refuses.
 
 use crate::{Setup, target};
 use fpga_client::{Buffer, ClError, Event, Operation};
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 const REFUSED: ClError = ClError::INVALID_WORK_GROUP_SIZE;
 
-/// With a command that was refused, of which nobody keeps the event, and which has ended.
+/// A setup whose queue had a command that was refused and has ended, and whose event was dropped.
 fn with_a_failure() -> (Setup, Arc<Buffer>) {
     let setup = Setup::new();
     let buffer = setup.buffer(64);
@@ -20,7 +20,8 @@ fn refuse(setup: &Setup) {
     setup.manager.script().barriers_fail_with.store(REFUSED.0, Ordering::SeqCst);
     setup.queue.enqueue(Operation::Barrier, &[]).unwrap();
     setup.queue.flush().unwrap();
-    // The session's messages keep their order: when another queue's command has ended, so has that one.
+    // The session's messages keep their order, so the refused command has ended when a later one of another queue
+    // has.
     let other = fpga_client::Queue::new(&setup.context, &setup.device, 0).unwrap();
     other.enqueue(Operation::Marker, &[]).unwrap().wait().unwrap();
 }

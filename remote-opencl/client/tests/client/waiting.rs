@@ -1,4 +1,4 @@
-//! Who drives: the thread that waits, or the background when nobody does.
+//! The thread that drives is a thread that waits, or the background thread if none does.
 
 use crate::Setup;
 use crate::scripted_manager::eventually;

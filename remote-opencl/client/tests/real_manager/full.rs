@@ -1,5 +1,6 @@
-//! A board that is reconfigured as a whole, under programs that share memory and a command ring with its manager, that
-//! can come back to their sessions, and over TCP: what is destroyed and made again is the manager's business.
+//! A board that is reconfigured as a whole, used by programs that share memory and a command ring with the manager,
+//! by programs that can resume their sessions, and by programs over TCP. The manager re-creates objects without the
+//! programs noticing.
 
 use super::Manager;
 use fpga_client::cl::{MAP_WRITE, MEM_ALLOC_HOST_PTR, MEM_COPY_HOST_PTR};
@@ -8,10 +9,10 @@ use fpga_client::{
 };
 use std::sync::Arc;
 
-/// So much that it goes in shared memory or in chunks.
+/// Enough words that they travel in shared memory or in chunks.
 const WORDS: usize = 1 << 17;
 
-/// A program with a bitstream of its own, and what its buffers should hold.
+/// A program with its own bitstream, and the expected content of its buffers.
 struct User {
     queue: Arc<Queue>,
     kernel: Arc<Kernel>,
@@ -39,7 +40,7 @@ impl User {
         Self { queue, kernel, buffers, expected: number }
     }
 
-    /// The kernel on both buffers, a map of one, and everything read.
+    /// Launches the kernel on both buffers, maps one, and reads both.
     fn step(&mut self, number: u32) {
         for buffer in &self.buffers {
             self.kernel.set_arg(0, ArgValue::Buffer(Arc::clone(buffer))).unwrap();
@@ -51,14 +52,14 @@ impl User {
         let [first, second] = &self.buffers;
         let mapped = self.queue.map(second, MAP_WRITE, 0, second.size(), &[]).unwrap();
         mapped.event.wait().unwrap();
-        // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+        // SAFETY: the map has completed, so these bytes belong to the test until the unmap.
         let words = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, second.size()) };
         assert!(words == bytes_of(self.expected));
         words.copy_from_slice(&bytes_of(self.expected));
         self.queue.unmap(second, mapped.address, &[]).unwrap();
         for buffer in [first, second] {
             let mut bytes = vec![0; buffer.size()];
-            // SAFETY: the bytes live until the read has ended, which is waited for.
+            // SAFETY: the bytes live until the read has ended, for which this waits.
             let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) };
             let read = Operation::Read { buffer, offset: 0, target };
             self.queue.enqueue(read, &[]).unwrap().wait_for_status().unwrap();

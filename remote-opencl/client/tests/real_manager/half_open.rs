@@ -1,4 +1,4 @@
-//! Something on the way stops to forward, and closes nothing: no kernel tells of that.
+//! A proxy stops forwarding and closes nothing, so that no kernel reports the loss.
 
 use super::reconnect::Proxy;
 use super::{Manager, until};
@@ -6,7 +6,7 @@ use fpga_client::{ClError, Client, Context, Event, Operation, Queue, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Managers on busy machines answer in it.
+/// Timeout of the keepalive. Managers on busy machines answer within it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn queue(client: &Client) -> Arc<Queue> {
@@ -64,7 +64,7 @@ fn an_idle_program_answers_its_manager_and_keeps_its_session() {
     let client = Client::with_managers(&manager.tcp_address()).unwrap();
     let queue = queue(&client);
     marker(&queue).unwrap();
-    // Longer than a program may be silent without an answer, of which it may take a second to think.
+    // Longer than a program may be silent. A program may take up to a second to answer.
     std::thread::sleep(Duration::from_secs(8));
     marker(&queue).unwrap();
 }
@@ -78,10 +78,10 @@ fn a_manager_that_takes_connections_and_says_nothing_holds_up_nobody_who_has_oth
     let client = Client::with_managers(&list).unwrap();
     let begin = std::time::Instant::now();
     assert_eq!(client.platforms().len(), 1);
-    // Alone it would have ten seconds.
+    // A lone manager would have ten seconds.
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     marker(&queue(&client)).unwrap();
-    // Nor when it is asked again.
+    // The next look-up of platforms doesn't wait either.
     std::thread::sleep(Duration::from_millis(5_100));
     let begin = std::time::Instant::now();
     assert_eq!(client.platforms().len(), 1);

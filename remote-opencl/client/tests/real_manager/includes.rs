@@ -1,4 +1,4 @@
-//! Sources that include files of the program's own machine (`-I`), where the manager's files are out of reach.
+//! Sources that include files of the program's own machine (`-I`), to which the manager has no access.
 
 use super::{Manager, Setup};
 use fpga_client::cl::MEM_COPY_HOST_PTR;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 const SOURCE: &str = "#include \"sum.h\"\n#include <deep/three.h>\n
     kernel void add(global int *x) { x[0] += SUM + THREE; }";
 
-/// A folder of headers that include each other, with 1 in one of them as `one` says.
+/// A folder of headers that include each other; `one` is the value of the macro in one of them.
 fn headers(one: u32) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
@@ -28,7 +28,7 @@ fn options(folder: &tempfile::TempDir) -> String {
     format!("-w -I {root}/inc -I\"{root}/other\"")
 }
 
-/// What the program's kernel adds.
+/// The number that the program's kernel adds.
 fn adds(setup: &Setup, program: &Arc<Program>) -> u32 {
     let buffer = Buffer::new(&setup.context, MEM_COPY_HOST_PTR, 4, Initial::Copy(&[0; 4])).unwrap();
     let kernel = Kernel::new(program, "add").unwrap();
@@ -58,7 +58,7 @@ fn a_source_includes_what_the_programs_folders_have_and_nothing_of_the_managers(
         assert_eq!(adds(&setup, &first), 321, "{way:?}");
         assert_eq!(first.build_info(&setup.device).unwrap().options, options(&folder));
 
-        // The same text and options, other headers: nobody may take the one for the other.
+        // The text and the options are the same, but the headers differ, so the two programs must not be confused.
         std::fs::write(
             folder.path().join("inc/deep/one.h"),
             "#include \"../../beside/two.h\"\n#define ONE 9\n",
@@ -67,7 +67,7 @@ fn a_source_includes_what_the_programs_folders_have_and_nothing_of_the_managers(
         let second = program(&setup, SOURCE);
         second.build(&[], &options(&folder)).unwrap();
         assert_eq!(adds(&setup, &second), 329, "{way:?}");
-        // A whole board was reconfigured in between, and this one is built again.
+        // A whole board was reconfigured meanwhile, so this program is built again.
         assert_eq!(adds(&setup, &first), 321, "{way:?}");
 
         let header = program(&setup, "#define HEADER (ONE)\n#include \"deep/one.h\"\n");
@@ -78,7 +78,7 @@ fn a_source_includes_what_the_programs_folders_have_and_nothing_of_the_managers(
         linked.link("", &[apart]).0.unwrap();
         assert_eq!(adds(&setup, &linked), 9, "{way:?}");
 
-        // What the client's folders don't have isn't there, whatever the manager has in such a place.
+        // A file that the client's folders lack isn't found, even if the manager has one at that path.
         let file = program(&setup, "#include \"passwd\"\nkernel void add(global int *x) { }");
         assert_eq!(file.build(&[], "-I /nonexistent").unwrap_err(), ClError::BUILD_PROGRAM_FAILURE);
         let header = folder.path().join("inc/broken.h");

@@ -1,4 +1,5 @@
-//! What a program shows a manager: it is told by the environment, so that each case is a process of its own.
+//! The proofs that a program shows to a manager. They come from the environment, so each case runs in its own
+//! process.
 
 use super::Manager;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Connections that break at any byte (T-4): with a way back every command counts once, without one the program fails.
+//! Connections that break at any byte (T-4). If the session is resumed every command counts once, else the program
+//! fails.
 
 use super::{Manager, until};
 use fpga_client::cl::MEM_COPY_HOST_PTR;
@@ -21,25 +22,25 @@ const SOURCE: &str = "kernel void count(global uint *counter, global uchar *byte
 
 /// Launches of one program.
 const LAUNCHES: u32 = 12;
-/// Larger than what rides in a command: goes in chunks, both ways.
+/// Larger than the data that fits into a command, so that it travels in chunks in both directions.
 const BYTES: usize = 300_000;
 
-/// Which way's bytes are counted.
+/// Direction whose bytes are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToManager,
     ToClient,
 }
 
-/// A connection to be cut after so many bytes that way.
+/// Cuts a connection after this many bytes in this direction.
 pub type Cut = (Way, usize);
 
-/// Stands between a client and a manager, and cuts connections: the first one by the first cut, and so on; later ones
-/// stay.
+/// A proxy between a client and a manager that cuts connections: the first one by the first cut, and so on.
+/// Connections after the last cut are not cut.
 pub struct Proxy {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// So many of the first connections stay, and nothing is forwarded on them any more.
+    /// Number of first connections that stay open but don't forward any more.
     silent: Arc<AtomicUsize>,
     cuts: Arc<Mutex<Vec<Cut>>>,
 }
@@ -59,7 +60,7 @@ impl Proxy {
                 let client = client.unwrap();
                 let number = counted.fetch_add(1, Ordering::SeqCst);
                 let cut = planned.lock().unwrap().pop();
-                // The manager may be gone.
+                // The manager may have ended.
                 let Ok(manager) = UnixStream::connect(&socket) else { continue };
                 client.set_nodelay(true).unwrap();
                 carry(&client, &manager, cut, (number, Arc::clone(&silenced)));
@@ -68,7 +69,7 @@ impl Proxy {
         Self { address, connections, silent, cuts }
     }
 
-    /// Forwards nothing any more on the connections that there are, and closes none.
+    /// Stops forwarding on all existing connections, and closes none of them.
     pub fn fall_silent(&self) {
         self.silent.store(self.connections(), Ordering::SeqCst);
     }
@@ -98,12 +99,12 @@ fn carry(client: &TcpStream, manager: &UnixStream, cut: Option<Cut>, line: (usiz
 }
 
 fn end(client: &TcpStream, manager: &UnixStream) {
-    // One of them may be closed already.
+    // One of the two may be closed already.
     let _ = client.shutdown(Shutdown::Both);
     let _ = manager.shutdown(Shutdown::Both);
 }
 
-/// Until the end, an error, or that many bytes.
+/// Copies until the end, an error, or `most` bytes.
 fn copy(mut from: impl Read, mut to: impl Write, mut most: usize, is_silent: impl Fn() -> bool) {
     let mut bytes = vec![0; 64 << 10];
     while most > 0 {
@@ -116,7 +117,7 @@ fn copy(mut from: impl Read, mut to: impl Write, mut most: usize, is_silent: imp
     }
 }
 
-/// What a program found in the end.
+/// The result of a program.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     counter: u32,
@@ -135,8 +136,8 @@ fn pattern() -> Vec<u8> {
     (0..BYTES).map(|n| u8::try_from(n % 251).unwrap()).collect()
 }
 
-/// Counts by a kernel, with blocking and other commands, small and large ones in between. Nothing where there is no
-/// manager.
+/// Counts with a kernel, with blocking and other commands, small and large ones in between. `None` if no manager
+/// answers.
 fn count(client: &Client) -> Option<Result<Found, ClError>> {
     let platforms = client.platforms();
     let device = Arc::clone(&platforms.first()?.devices()[0]);
@@ -150,7 +151,7 @@ fn count(client: &Client) -> Option<Result<Found, ClError>> {
         let bytes = Buffer::new(&context, 0, BYTES, Initial::Nothing)?;
         let read = |buffer: &Arc<Buffer>, size: usize| {
             let mut found = vec![0; size];
-            // SAFETY: the bytes live until the read has ended, which is waited for.
+            // SAFETY: the bytes live until the read has ended, for which this waits.
             let target = unsafe { HostTarget::borrowed(found.as_mut_ptr(), size) };
             queue.enqueue(Operation::Read { buffer, offset: 0, target }, &[])?.wait_for_status()?;
             Ok::<_, ClError>(found)
@@ -180,16 +181,16 @@ fn count(client: &Client) -> Option<Result<Found, ClError>> {
 fn a_kernel_runs_once_wherever_connections_are_cut() {
     let manager = Manager::start();
     let (mut begun, mut resumed) = (0, 0);
-    // Close together where the messages are small, and further apart in the transfers.
+    // Positions are close together among the small messages, and further apart in the transfers.
     let places = (600..7_000).step_by(211).chain((7_000..2 * BYTES).step_by(29_989));
     for (run, place) in places.enumerate() {
         for way in [Way::ToManager, Way::ToClient] {
-            // The second connection is cut, too, and in every third run the third.
+            // The second connection is cut too, and in every third run also the third.
             let other = if run % 2 == 0 { Way::ToManager } else { Way::ToClient };
             let cuts = [(way, place), (other, 300 + 97 * run), (way, 1_000)];
             let proxy = Proxy::to(&manager, &cuts[..2 + usize::from(run % 3 == 0)]);
             let client = proxy.client().resuming();
-            // Without a greeting there is no session, as ever.
+            // If the connection is cut before the Welcome there is no session.
             let Some(found) = count(&client) else { continue };
             assert_eq!(found.unwrap(), expected(), "cut after {place} bytes {way:?}, then {cuts:?}");
             begun += 1;
@@ -220,7 +221,7 @@ fn another_manager_at_the_same_place_refuses_and_the_program_fails_as_without() 
     let context = Context::new(&[Arc::clone(&device)]).unwrap();
     let queue = Queue::new(&context, &device, 0).unwrap();
     queue.enqueue(Operation::Marker, &[]).unwrap().wait_for_status().unwrap();
-    // As if it had been restarted: another process answers where it was.
+    // As after a restart: another process answers at the same path.
     let socket = |manager: &Manager| PathBuf::from(manager.address().strip_prefix("unix:").unwrap());
     let (here, there) = (socket(&manager), socket(&other));
     drop(manager);
@@ -246,6 +247,6 @@ fn a_session_ends_when_nobody_comes_back_in_time() {
         [ClError::OUT_OF_RESOURCES, ClError::DEVICE_NOT_AVAILABLE].contains(&found.unwrap_err()),
         "a code that programs know"
     );
-    // The manager has room for others.
+    // The manager has room for other sessions again.
     assert_eq!(count(&Proxy::to(&manager, &[]).client()).unwrap().unwrap(), expected());
 }

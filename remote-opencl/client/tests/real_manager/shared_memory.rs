@@ -1,5 +1,5 @@
-//! Programs of commands on buffers that lie in shared memory: what is done in place, staged or sent, the bytes are those
-//! of a model, and the same without shared memory.
+//! Random programs on buffers in shared memory. Whether commands are executed in place, staged or sent, the bytes
+//! are those of a model, and the same without shared memory.
 
 use crate::{Manager, Setup};
 use fpga_client::cl::{MAP_READ, MAP_WRITE, MAP_WRITE_INVALIDATE_REGION, MEM_ALLOC_HOST_PTR};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SIZE: usize = 1_200_000;
-/// Where the sub-buffer of the first buffer begins.
+/// Offset of the sub-buffer in the first buffer.
 const ORIGIN: usize = 8192;
 const BUFFERS: usize = 3;
 
@@ -39,7 +39,7 @@ struct Region {
     size: usize,
 }
 
-/// Bytes of the buffers: 0 and 1 are whole, 2 is a sub-buffer of 0.
+/// Bytes of the buffers: 0 and 1 are root buffers, 2 is a sub-buffer of 0.
 struct Model([Vec<u8>; 2]);
 
 impl Model {
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = (Step, Blocking)> {
         3 => (0..BUFFERS, region(), any::<u8>()).prop_map(|(buffer, at, seed)| Step::Write { buffer, at, seed }),
         3 => (0..BUFFERS, region()).prop_map(|(buffer, at)| Step::Read { buffer, at }),
         1 => (0..BUFFERS, region(), any::<u8>()).prop_map(|(buffer, at, byte)| Step::Fill { buffer, at, byte }),
-        // Never within one buffer.
+        // Source and target are different buffers.
         1 => (0..2usize, region()).prop_map(|(from, at)| Step::Copy { from, to: 1 - from, at }),
         3 => (0..BUFFERS, any::<u8>()).prop_map(|(buffer, by)| Step::Kernel { buffer, by }),
         2 => (0..BUFFERS, region(), access, any::<u8>())
@@ -69,7 +69,7 @@ fn step() -> impl Strategy<Value = (Step, Blocking)> {
     (step, any::<Blocking>())
 }
 
-/// A queue on which every command comes after the one before: by the queue's order, or by its wait list.
+/// A queue on which every command comes after the one before, by the queue's order or by its wait list.
 struct Chain {
     queue: Arc<Queue>,
     last: Option<Arc<Event>>,
@@ -123,7 +123,7 @@ fn run(
             }
             Step::Read { buffer, at } => {
                 let mut result = vec![0; at.size];
-                // SAFETY: the vector's memory stays where it is, in `reads`, until the queue is finished below.
+                // SAFETY: the vector's memory stays in place, in `reads`, until the queue is finished below.
                 let target = unsafe { HostTarget::borrowed(result.as_mut_ptr(), result.len()) };
                 chain.enqueue(
                     Operation::Read { buffer: &buffers[buffer], offset: at.offset, target },
@@ -167,7 +167,7 @@ fn run(
                 let buffer_ = &buffers[buffer];
                 let mapped = chain.queue.map(buffer_, access, at.offset, at.size, &chain.wait()).unwrap();
                 chain.then(Arc::clone(&mapped.event), true);
-                // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+                // SAFETY: the map has completed, so these bytes belong to the test until the unmap.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, at.size) };
                 let expected = model.of(buffer, at);
                 if access != MAP_WRITE_INVALIDATE_REGION && bytes != expected {
@@ -182,7 +182,7 @@ fn run(
             }
         }
     }
-    // Before anything can fail: the reads' targets must live until here.
+    // Before any assertion: the targets of the reads must live until the queue has finished.
     chain.queue.finish().unwrap();
     prop_assert!(wrong_maps.is_empty(), "maps {wrong_maps:?}");
     for (index, read, expected) in &reads {
@@ -228,7 +228,7 @@ fn mapped_memory_stays_when_the_manager_has_gone() {
     let mapped = setup.queue.map(&buffer, MAP_WRITE, 0, 1 << 20, &[]).unwrap();
     mapped.event.wait().unwrap();
     setup.manager.kill();
-    // SAFETY: mapped, and not unmapped yet.
+    // SAFETY: the region is mapped, and was not unmapped yet.
     let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, 1 << 20) };
     bytes.fill(1);
     assert!(bytes.iter().all(|byte| *byte == 1));
@@ -254,7 +254,7 @@ fn a_hundred_sessions_leave_no_memory_and_no_descriptors() {
             .enqueue(Operation::Fill { buffer: &buffer, pattern: &[7], offset: 0, size: 4 << 20 }, &[])
             .unwrap();
         let mut bytes = vec![0; 4 << 20];
-        // SAFETY: the bytes live until the read has ended, which is waited for.
+        // SAFETY: the bytes live until the read has ended, for which this waits.
         let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) };
         let read = queue.enqueue(Operation::Read { buffer: &buffer, offset: 0, target }, &[]).unwrap();
         read.wait().unwrap();
@@ -292,7 +292,7 @@ fn threads_share_a_session_and_its_memory_without_mixing_their_bytes() {
                         Operation::NdRange { kernel: &kernel, offset: &[], global: &[size], local: &[] };
                     queue.enqueue(range, &[]).unwrap();
                     let mut bytes = vec![0; size];
-                    // SAFETY: the bytes live until the read has ended, which is waited for.
+                    // SAFETY: the bytes live until the read has ended, for which this waits.
                     let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), size) };
                     let read =
                         queue.enqueue(Operation::Read { buffer: &buffer, offset: 0, target }, &[]).unwrap();
@@ -308,7 +308,7 @@ fn threads_share_a_session_and_its_memory_without_mixing_their_bytes() {
     });
 }
 
-/// The manager is stopped meanwhile: whoever asked it would wait.
+/// The manager is stopped meanwhile, so a thread that asked it would hang.
 #[test]
 fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
     const LEN: usize = 8 << 20;
@@ -328,7 +328,7 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         for round in 0..50_u8 {
             let mapped = queue.map(&idle, MAP_READ | MAP_WRITE, 0, LEN, &[]).unwrap();
             mapped.event.wait().unwrap();
-            // SAFETY: the map has completed, so that these bytes are the test's until the unmap.
+            // SAFETY: the map has completed, so these bytes belong to the test until the unmap.
             let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.address as *mut u8, LEN) };
             assert_eq!(bytes[LEN - 1], 7 + round);
             bytes[LEN - 1] += 1;
@@ -337,7 +337,7 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
         let data = HostSource::owned(vec![1; LEN / 2]);
         queue.enqueue(Operation::Write { buffer: &idle, offset: 0, data }, &[]).unwrap().wait().unwrap();
         let mut read = vec![0; LEN / 2];
-        // SAFETY: the bytes live until the read has ended, which is waited for.
+        // SAFETY: the bytes live until the read has ended, for which this waits.
         let target = unsafe { HostTarget::borrowed(read.as_mut_ptr(), read.len()) };
         queue.enqueue(Operation::Read { buffer: &idle, offset: 0, target }, &[]).unwrap().wait().unwrap();
         assert!(read.iter().all(|byte| *byte == 1));
@@ -346,7 +346,7 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
     let alone = is_done.recv_timeout(Duration::from_secs(20));
     signal(Signal::SIGCONT);
     assert!(alone.is_ok(), "something waits for the manager");
-    // And the device sees what was written.
+    // The device sees the bytes that were written.
     let copy = Buffer::new(&setup.context, 0, LEN, Initial::Nothing).unwrap();
     let all =
         Operation::Copy { source: &buffer, target: &copy, source_offset: 0, target_offset: 0, size: LEN };
@@ -355,7 +355,7 @@ fn maps_writes_and_reads_of_an_idle_buffer_ask_nobody() {
     assert_eq!((seen[0], seen[LEN / 2], seen[LEN - 1]), (1, 7, 57));
 }
 
-/// A manager that is stopped, until this is dropped.
+/// Stops a manager's process until this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -375,7 +375,7 @@ impl Drop for Stopped {
 #[test]
 fn a_non_blocking_transfer_waits_for_no_shared_memory() {
     let setup = Setup::new();
-    // One lies with the manager. The other is in use, so that it can't be written in place.
+    // The first buffer lies at the manager. The second is in use, so it can't be written in place.
     let buffers =
         [20_000, 1 << 20].map(|size| Buffer::new(&setup.context, 0, size, Initial::Nothing).unwrap());
     let stopped = Stopped::new(&setup.manager);

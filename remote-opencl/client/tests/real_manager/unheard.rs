@@ -1,4 +1,5 @@
-//! Launches that the device refuses, of whose events nobody asks: the program hears of them before it gets stale bytes.
+//! Launches that the device refuses and whose events the program dropped. The program is told before it gets stale
+//! bytes.
 
 use crate::{Manager, Setup};
 use fpga_client::{
@@ -6,7 +7,8 @@ use fpga_client::{
 };
 use std::sync::Arc;
 
-/// The first is refused by PoCL for a range of fewer dimensions, the second by Intel's runtimes for too much local memory.
+/// PoCL refuses the first kernel for a range of fewer dimensions, Intel's runtimes the second for too much local
+/// memory.
 const SOURCE: &str = "
     __attribute__((reqd_work_group_size(4, 2, 1)))
     kernel void required(global uint *x) { x[get_global_id(0)] = 7; }
@@ -35,7 +37,7 @@ impl Refused {
         Self { queue: queue(), other: queue(), kernels }
     }
 
-    /// Launches what is refused, keeps no event, and returns when that is known here.
+    /// Launches the kernels that are refused, drops their events, and returns when the client knows of the failure.
     fn launch(&self) {
         let [required, scratch] = &self.kernels;
         let launch = |kernel, global, local| Operation::NdRange { kernel, offset: &[], global, local };
@@ -47,14 +49,14 @@ impl Refused {
 
     fn read(&self, buffer: &Arc<Buffer>) -> Result<(), ClError> {
         let mut bytes = vec![0; buffer.size()];
-        // SAFETY: the bytes live until the read has ended, which is waited for.
+        // SAFETY: the bytes live until the read has ended, for which this waits.
         let target = unsafe { HostTarget::borrowed(bytes.as_mut_ptr(), bytes.len()) };
         let read = Operation::Read { buffer, offset: 0, target };
         self.queue.enqueue(read, &[]).unwrap().wait_for_status()
     }
 }
 
-/// With buffers that lie with the manager and ones in shared memory, that are read without a message.
+/// Checks buffers that lie at the manager, and buffers in shared memory, which are read without a message.
 fn is_heard_of(client: &Client) {
     let device = Arc::clone(&client.platforms()[0].devices()[0]);
     let context = Context::new(&[device]).unwrap();

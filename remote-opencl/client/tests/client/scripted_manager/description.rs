@@ -1,4 +1,4 @@
-//! What the scripted manager says of its device and its kernels.
+//! The scripted manager's descriptions of its device and kernels.
 
 use fpga_protocol::v1;
 
@@ -15,7 +15,8 @@ pub(super) fn welcome() -> v1::Welcome {
         session: "scripted".into(),
         platforms: vec![v1::Platform { info: vec![info(0x0902, b"Scripted\0")], devices: vec![device] }],
         manager_ns: 500,
-        // There is no side socket, as where only the manager's own socket is mounted: everything goes without.
+        // There is no side socket, as in a pod where only the manager's own socket is mounted. So nothing is
+        // shared.
         side_key: vec![1; 32].into(),
         buffers_in_segments: true,
         ..v1::Welcome::default()

@@ -1,4 +1,4 @@
-//! What commands of the scripted manager do: they move bytes between vectors.
+//! Execution of commands by the scripted manager, which moves bytes between vectors.
 
 use super::session::State;
 use fpga_protocol::v1::{self, command::Operation, data::Form};
@@ -78,7 +78,7 @@ impl State {
     }
 }
 
-/// Where the rows of a rectangle begin.
+/// Offsets at which the rows of a rectangle begin.
 fn rows(layout: &v1::RectLayout, region: &[u64]) -> Vec<u64> {
     let v1::RectLayout { origin, row_pitch, slice_pitch } = layout;
     let start = origin[0] + origin[1] * row_pitch + origin[2] * slice_pitch;

@@ -1,4 +1,4 @@
-//! A client's session with the scripted manager: calls, and which commands are ready.
+//! A client's session with the scripted manager: its calls, and the readiness of its commands.
 
 use super::Script;
 use super::description::{kernel_info, welcome};
@@ -189,7 +189,7 @@ impl State {
             let mut blocked = HashSet::new();
             let ready = self.waiting.iter().position(|command| {
                 let ready = command.wait.iter().all(|event| self.ended.contains_key(event));
-                // In-order queues: nothing overtakes what waits.
+                // In an in-order queue no command overtakes a waiting one.
                 if !ready {
                     blocked.insert(command.queue);
                 }
@@ -217,7 +217,7 @@ impl State {
                 started_ns: 3_000,
                 ended_ns: 3_500,
                 data,
-                // Nothing else makes a command fail for another one here.
+                // In these tests a command fails because of another one only after a failed user event.
                 by_user_event: failed,
             });
         }
