@@ -1,6 +1,6 @@
-//! The C entry points, by the object they are about.
+//! The C entry points, in one module for each type of object.
 //!
-//! Each checks pointers, looks its handles up and calls the client; what a call means is decided there.
+//! An entry point checks pointers, looks handles up and calls the client, which implements the call.
 
 pub mod context;
 pub mod device;

@@ -1,6 +1,4 @@
-//! The C types and constants of OpenCL under one short name.
-//!
-//! Nothing of our own, except the constants that the bindings lack.
+//! The C types and constants of OpenCL, re-exported from the bindings under one short name.
 
 pub use opencl_dynamic_sys::constants::cl_ext::{
     CL_DEVICE_PARTITION_BY_NAMES_INTEL, CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL, CL_PLATFORM_ICD_SUFFIX_KHR,

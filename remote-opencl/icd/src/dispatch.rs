@@ -1,7 +1,8 @@
-//! The dispatch table: what the ICD loader calls for each function of the standard.
+//! The dispatch table, through which the ICD loader calls the functions of the standard.
 //!
-//! The order is that of `cl_icd.h` (149 functions of OpenCL 3.0 and one of 3.1) and is fixed by the bindings' struct,
-//! whose field types also check every signature of ours. Every slot is filled: a null one would crash the application.
+//! The order is that of `cl_icd.h` (149 functions of OpenCL 3.0 and one of 3.1). The bindings' struct fixes it, and
+//! the types of its fields check the signatures of the functions here. No slot is null, since calling a null one
+//! would crash the application.
 
 use crate::api::{
     context, device, event, extension, image, kernel, launch, memory, pipe, platform, program, queue,
@@ -11,10 +12,10 @@ use crate::cl;
 use crate::unsupported::Stub;
 use std::ffi::c_void;
 
-/// The table that every handle of ours points to.
+/// The dispatch table to which every handle points.
 #[repr(C)]
 pub struct Dispatch {
-    /// First, so that offsets in it are offsets in the whole.
+    /// The first field, so that offsets in it are offsets in the table.
     standard: cl::cl_icd_dispatch,
     /// Slot 149, new in OpenCL 3.1.
     suggested_local_work_size: Option<SuggestedLocalWorkSize>,
@@ -29,19 +30,19 @@ type SuggestedLocalWorkSize = unsafe extern "C" fn(
     *mut usize,
 ) -> cl::cl_int;
 
-/// Writes the table, and the look-up by name, from one line per function.
+/// Defines the table and the look-up by name, from one line for each function.
 macro_rules! dispatch_table {
     ($($function:ident = $module:ident)*) => {
-        /// The only table.
+        /// The dispatch table of all handles.
         pub static DISPATCH: Dispatch = Dispatch {
             standard: cl::cl_icd_dispatch { $($function: dispatch_table!(@slot $module $function),)* },
             suggested_local_work_size: Stub::STUB,
         };
 
-        /// The address of a function by its name; null for one that is unknown or unsupported.
+        /// The address of a function by its name; null for an unknown or unsupported function.
         pub fn address_of(name: &str) -> *const c_void {
             match name {
-                // The same function, by the name that it had as an extension.
+                // The function's name as an extension.
                 "clCreateProgramWithILKHR" => address_of("clCreateProgramWithIL"),
                 $(stringify!($function) => dispatch_table!(@address $module $function),)*
                 _ => std::ptr::null(),
@@ -53,7 +54,7 @@ macro_rules! dispatch_table {
         const OFFSETS: &[(&str, usize)] =
             &[$((stringify!($function), std::mem::offset_of!(cl::cl_icd_dispatch, $function)),)*];
 
-        /// What each function says to nothing but zeros.
+        /// The result of calling each function with zeros, as text.
         #[cfg(test)]
         fn probed() -> Vec<(&'static str, String)> {
             use tests::probe::Probe as _;

@@ -1,13 +1,14 @@
-//! The shell around every C entry point: no panic crosses it, errors become the return value or `errcode_ret`.
+//! The wrapper of every C entry point: panics are caught, and errors become the return value or `errcode_ret`.
 //!
-//! Bodies are ordinary code that returns `Result<_, ClError>`; they check pointers, look handles up, and call.
+//! The body of an entry point returns `Result<_, ClError>`. It checks pointers, looks handles up, and calls the
+//! client.
 
 use crate::cl;
 use fpga_client::ClError;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a panic of ours is to the application: it can't act on anything finer.
+/// The error code for a panic. An application can't react to a more specific one.
 const PANICKED: ClError = ClError(cl::CL_OUT_OF_HOST_MEMORY);
 
 /// Runs the body of a function that returns an error code.
@@ -18,7 +19,7 @@ pub fn status(body: impl FnOnce() -> Result<(), ClError>) -> cl::cl_int {
     }
 }
 
-/// Runs the body of a function that returns a pointer, NULL on failure, and its error code through `errcode_ret`.
+/// Runs the body of a function that returns a pointer, or NULL on failure. The error code goes to `errcode_ret`.
 ///
 /// # Safety
 /// `errcode_ret` is NULL or points to writable memory for a `cl_int`.
@@ -26,14 +27,14 @@ pub unsafe fn pointer(
     errcode_ret: *mut cl::cl_int,
     body: impl FnOnce() -> Result<*mut c_void, ClError>,
 ) -> *mut c_void {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { pointer_and_code(errcode_ret, || body().map(|pointer| (pointer, cl::CL_SUCCESS))) }
 }
 
-/// As [`pointer`], for the function whose pointer may come with an error code.
+/// Runs the body of a function that may return a pointer together with an error code.
 ///
 /// # Safety
-/// As [`pointer`].
+/// `errcode_ret` is NULL or points to writable memory for a `cl_int`.
 pub unsafe fn pointer_and_code(
     errcode_ret: *mut cl::cl_int,
     body: impl FnOnce() -> Result<(*mut c_void, cl::cl_int), ClError>,
@@ -41,17 +42,17 @@ pub unsafe fn pointer_and_code(
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(PANICKED));
     let (pointer, code) = result.unwrap_or_else(|error| (std::ptr::null_mut(), error.0));
     if !errcode_ret.is_null() {
-        // SAFETY: not null, so writable by this function's contract.
+        // SAFETY: the pointer is not NULL, so it is writable by this function's contract.
         unsafe { errcode_ret.write(code) };
     }
     pointer
 }
 
-/// Defines entry points. `-> status` returns an error code; `-> pointer` takes an additional `errcode_ret` at the end,
-/// and so does `-> pointer_and_code`, whose body gives both.
+/// Defines entry points. `-> status` returns an error code. `-> pointer` adds a last parameter `errcode_ret`; so
+/// does `-> pointer_and_code`, whose body returns both the pointer and the code.
 ///
-/// The callers' duties are those of the OpenCL standard: each pointer is NULL or valid for what the function reads or
-/// writes through it.
+/// The contract of an entry point is that of the OpenCL standard: each pointer is NULL or valid for the values that
+/// the function reads or writes through it.
 macro_rules! entry_points {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $kind:ident $body:block)*) => {
         $($crate::entry::entry_points!(@$kind $(#[$meta])* $name($($arg: $type),*) $body);)*
@@ -74,7 +75,7 @@ macro_rules! entry_points {
         ) -> *mut std::ffi::c_void {
             let body =
                 || -> Result<(*mut std::ffi::c_void, $crate::cl::cl_int), fpga_client::ClError> { $body };
-            // SAFETY: `errcode_ret` is the caller's, who keeps the standard.
+            // SAFETY: the caller guarantees that `errcode_ret` is NULL or writable, as the standard requires.
             unsafe { $crate::entry::pointer_and_code(errcode_ret, body) }
         }
     };
@@ -87,7 +88,7 @@ macro_rules! entry_points {
             errcode_ret: *mut $crate::cl::cl_int,
         ) -> *mut std::ffi::c_void {
             let body = || -> Result<*mut std::ffi::c_void, fpga_client::ClError> { $body };
-            // SAFETY: `errcode_ret` is the caller's, who keeps the standard.
+            // SAFETY: the caller guarantees that `errcode_ret` is NULL or writable, as the standard requires.
             unsafe { $crate::entry::pointer(errcode_ret, body) }
         }
     };
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn results_become_return_values() {
-        // SAFETY: no pointers.
+        // SAFETY: the function has no pointers.
         unsafe {
             assert_eq!(clTestStatus(0), 0);
             assert_eq!(clTestStatus(-5), -5);
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn errcode_ret_is_written_and_may_be_null() {
         let mut code = 1;
-        // SAFETY: `code` is writable or NULL is given.
+        // SAFETY: `errcode_ret` is NULL or points to `code`.
         unsafe {
             assert!(clTestPointer(std::ptr::dangling_mut(), &raw mut code).is_null());
             assert_eq!(code, cl::CL_INVALID_VALUE);

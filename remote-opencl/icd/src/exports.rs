@@ -1,27 +1,27 @@
-//! The only symbols that the library exports: those by which ICD loaders find everything else.
+//! The only symbols that the library exports. ICD loaders find all other functions through them.
 //!
-//! They are shells of their own: a call inside the library to an exported `cl*` symbol would bind to the loader's
-//! function of that name and come back to us without end.
+//! They are wrappers: a call inside the library to an exported `cl*` symbol would bind to the loader's function of
+//! that name, which calls the library again, without end.
 
 use crate::api::{extension, platform};
 use crate::cl;
 use std::ffi::{c_char, c_void};
 
-/// Where a loader looks the other functions up.
+/// Returns the address of a function by its name. Loaders look up the other functions with it.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated string.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the standard's name")]
 pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *mut c_void {
-    // SAFETY: passed on as promised by the caller.
+    // SAFETY: the caller upholds the same contract.
     unsafe { extension::clGetExtensionFunctionAddress(name) }
 }
 
-/// Lists the platforms (cl_khr_icd).
+/// Returns the platforms (cl_khr_icd).
 ///
 /// # Safety
-/// As clGetPlatformIDs in the OpenCL standard.
+/// The contract of clGetPlatformIDs in the OpenCL standard.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the standard's name")]
 pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
@@ -29,14 +29,14 @@ pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
     platforms: *mut cl::cl_platform_id,
     count: *mut cl::cl_uint,
 ) -> cl::cl_int {
-    // SAFETY: passed on as promised by the caller.
+    // SAFETY: the caller upholds the same contract.
     unsafe { platform::clGetPlatformIDs(capacity, platforms, count) }
 }
 
-/// Asked by some loaders before they have a dispatch table.
+/// Returns a property of a platform. Some loaders call it before they have a dispatch table.
 ///
 /// # Safety
-/// As in the OpenCL standard.
+/// The contract of clGetPlatformInfo in the OpenCL standard.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the standard's name")]
 pub unsafe extern "C" fn clGetPlatformInfo(
@@ -46,6 +46,6 @@ pub unsafe extern "C" fn clGetPlatformInfo(
     value: *mut c_void,
     size: *mut usize,
 ) -> cl::cl_int {
-    // SAFETY: passed on as promised by the caller.
+    // SAFETY: the caller upholds the same contract.
     unsafe { platform::clGetPlatformInfo(platform, param, room, value, size) }
 }

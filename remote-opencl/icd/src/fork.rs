@@ -1,26 +1,27 @@
 //! State that a forked child does not share with its parent.
 //!
-//! After fork() the child has one thread: locks that others held stay locked, and the sessions are the parent's. So
-//! state that lives in a [`PerProcess`] is abandoned in the child, which starts with a fresh one. Handles of the parent
-//! are then unknown to it, and every call with one returns the standard's error; all but platforms and devices, which
-//! loaders and programs keep: [`Inherit`] lets these be taken over. Nothing is freed: it is the parent's copy-on-write
-//! memory.
+//! After fork() the child has one thread: locks that other threads held stay locked, and the sessions belong to the
+//! parent. So the child abandons the value of a [`PerProcess`] and makes a fresh one. It doesn't know handles of
+//! the parent, and calls with them return the standard's errors. Platforms and devices are the exception, since
+//! loaders and programs keep their handles: [`Inherit`] lets the child take values over. Nothing is freed: the
+//! memory is a copy-on-write copy of the parent's.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// Counts the forks between the process that loaded the library and this one.
+/// Number of forks between the process that loaded the library and this process.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Runs in the child, where only async-signal-safe work is allowed.
+/// Runs in the child, where only async-signal-safe functions are allowed.
 extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Which process in a line of forks this is.
+/// Number of forks between the process that loaded the library and this process. Registers the handler on first
+/// use.
 pub fn generation() -> u64 {
-    // Not a Once: a child forked while another thread runs it would wait forever.
+    // A `Once` would hang in a child that was forked while another thread ran it.
     if !REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the handler is a function of this library, which is never unloaded (-z nodelete).
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
@@ -28,14 +29,14 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// What a child begins with.
+/// A value that a forked child derives from its parent's.
 pub trait Inherit: Send + Sync {
-    /// The value of a new process; `parent` is this process's copy of the parent's value, whose locks other threads may
-    /// have held, and hold forever.
+    /// The value of a new process. `parent` is the copy of the parent's value; other threads may have held its
+    /// locks during the fork, which are then never released.
     fn inherit(parent: Option<&Self>) -> Self;
 }
 
-/// A value that each process has of its own, made on first use.
+/// A value that each process makes on first use.
 pub struct PerProcess<T> {
     current: AtomicPtr<Owned<T>>,
 }
@@ -46,7 +47,7 @@ struct Owned<T> {
 }
 
 impl<T: Inherit> PerProcess<T> {
-    /// Nothing yet.
+    /// A cell without a value.
     pub const fn new() -> Self {
         Self { current: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -56,7 +57,7 @@ impl<T: Inherit> PerProcess<T> {
         let generation = generation();
         loop {
             let seen = self.current.load(Ordering::Acquire);
-            // SAFETY: `current` is null or came from Box::into_raw below and is never freed.
+            // SAFETY: `seen` is null or came from Box::into_raw below, and is never freed.
             let known = unsafe { seen.as_ref() };
             match known {
                 Some(owned) if owned.generation == generation => return &owned.value,
@@ -65,7 +66,7 @@ impl<T: Inherit> PerProcess<T> {
             let value = T::inherit(known.map(|owned| &owned.value));
             let fresh = Box::into_raw(Box::new(Owned { generation, value }));
             if self.current.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                // SAFETY: another thread won; nobody has seen this box.
+                // SAFETY: another thread stored its value first; no other thread has seen this box.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
@@ -90,11 +91,11 @@ mod tests {
         static STATE: PerProcess<State> = PerProcess::new();
         let mut held = STATE.get().0.lock().unwrap();
         held.push(7);
-        // SAFETY: the child only touches this state and leaves by _exit.
+        // SAFETY: the child only accesses this state and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let empty = STATE.get().0.lock().map(|list| list.is_empty()).unwrap_or(false);
-            // SAFETY: ends the child without running anything else of the test harness.
+            // SAFETY: the call ends the child without running other code of the test harness.
             unsafe { libc::_exit(if empty { 0 } else { 1 }) };
         }
         let mut status = -1;

@@ -1,10 +1,10 @@
-//! Objects as C sees them: a pointer to a dispatch table pointer, known to a registry.
+//! Objects as C sees them: pointers to a pointer to the dispatch table, known to a registry.
 //!
-//! A handle from the application is a number until the registry of its type knows it; only then is it an object. So a
-//! null, freed, foreign or garbage pointer, or one of another type, is the standard's `CL_INVALID_*` and never
-//! dereferenced. The registry counts the application's references. What the standard retains implicitly (a queue its
-//! context, a command its buffers) is an `Arc` to the object, which stays known, and its handle valid, until the last
-//! of both is gone.
+//! A handle from the application is only a number until the registry of its type finds it. So a handle that is
+//! null, freed, foreign, garbage, or of another type gets the standard's `CL_INVALID_*` and is never dereferenced.
+//! The registry counts the application's references. An object that the standard retains implicitly (a queue its
+//! context, a command its buffers) is held by an `Arc`. It stays known, and its handle valid, until the
+//! application's references and all `Arc`s are gone.
 //!
 //! ```text
 //!   application ── cl_mem ──► Object { dispatch, inner }  ◄── Arc ── sub-buffer, command, kernel argument
@@ -21,46 +21,46 @@ use std::ffi::c_void;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-/// What a type needs to be handed to C.
+/// A type whose objects are handed to C.
 pub trait ClObject: Send + Sync + Sized + 'static {
-    /// The error for a handle that is not one of these.
+    /// The error for a handle that is not an object of this type.
     const INVALID: cl::cl_int;
 
     /// The live objects of this type.
     fn registry() -> &'static Registry<Self>;
 
-    /// Whether a forked child knows its parent's objects of this type.
+    /// Whether a forked child takes over its parent's objects of this type.
     const INHERITED: bool = false;
 
-    /// Called once, when nothing uses the object any more; its handle is dead already.
+    /// Called once, when the last reference is gone. The handle is invalid already.
     fn destroyed(&mut self, _handle: *mut c_void) {}
 }
 
-/// An object with its dispatch table pointer in front, as the loader wants it.
+/// An object with the pointer to its dispatch table in front, as the loader requires.
 #[repr(C)]
 pub struct Object<T: ClObject> {
     dispatch: &'static Dispatch,
     inner: T,
 }
 
-/// A counted reference of ours to an object.
+/// A counted reference of this library to an object.
 pub type Handle<T> = Arc<Object<T>>;
 
-/// The live objects of one type by address.
+/// The live objects of one type, by address.
 pub struct Registry<T: ClObject>(PerProcess<Live<T>>);
 
 struct Live<T: ClObject>(RwLock<HashMap<usize, Entry<T>>>);
 
 struct Entry<T: ClObject> {
-    /// The application's references.
+    /// Number of references of the application.
     references: u32,
     object: Weak<Object<T>>,
-    /// Keeps the object while the application has references.
+    /// Keeps the object alive while the application has references.
     owned: Option<Handle<T>>,
 }
 
 impl<T: ClObject> Object<T> {
-    /// Makes an object with one reference, the application's.
+    /// Makes an object with one reference of the application.
     pub fn new(inner: T) -> Handle<T> {
         let object = Arc::new(Self { dispatch: &DISPATCH, inner });
         let entry =
@@ -69,12 +69,12 @@ impl<T: ClObject> Object<T> {
         object
     }
 
-    /// The handle to give to C.
+    /// The handle for C.
     pub fn as_ptr(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// The application's references to this object.
+    /// Number of references of the application.
     pub fn references(&self) -> u32 {
         T::registry().read().get(&(self.as_ptr() as usize)).map_or(0, |entry| entry.references)
     }
@@ -102,24 +102,24 @@ impl<T: ClObject> std::fmt::Debug for Object<T> {
     }
 }
 
-/// The object behind a handle, or the error of its type.
+/// The object of a handle, or the error of its type.
 pub fn lookup<T: ClObject>(handle: *mut c_void) -> Result<Handle<T>, ClError> {
     let registry = T::registry().read();
     registry.get(&(handle as usize)).and_then(|entry| entry.object.upgrade()).ok_or(ClError(T::INVALID))
 }
 
-/// One more reference of the application.
+/// Adds a reference of the application.
 pub fn retain<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
     let mut registry = T::registry().write();
     let entry = registry.get_mut(&(handle as usize)).ok_or(ClError(T::INVALID))?;
     let object = entry.object.upgrade().ok_or(ClError(T::INVALID))?;
     entry.references = entry.references.checked_add(1).ok_or(ClError(cl::CL_OUT_OF_HOST_MEMORY))?;
-    // Where the application's last reference was gone, `owned` was empty; otherwise it is the same object.
+    // `owned` was empty if the application had released its last reference; otherwise it is the same object.
     entry.owned = Some(object);
     Ok(())
 }
 
-/// One reference of the application less. The object goes when nothing else uses it.
+/// Removes a reference of the application. The object is destroyed when nothing else uses it.
 pub fn release<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
     let last = {
         let mut registry = T::registry().write();
@@ -127,19 +127,20 @@ pub fn release<T: ClObject>(handle: *mut c_void) -> Result<(), ClError> {
         entry.references = entry.references.checked_sub(1).ok_or(ClError(T::INVALID))?;
         if entry.references == 0 { entry.owned.take() } else { None }
     };
-    // Dropped outside the lock: the object takes itself out of the registry, and callbacks may call us.
+    // Dropped without the lock, since the object removes itself from the registry and its callbacks may call this
+    // library.
     drop(last);
     Ok(())
 }
 
 impl<T: ClObject> Registry<T> {
-    /// No objects.
+    /// A registry without objects.
     pub const fn new() -> Self {
         Self(PerProcess::new())
     }
 
     fn read(&'static self) -> RwLockReadGuard<'static, HashMap<usize, Entry<T>>> {
-        // No code of ours panics between two changes of the map: a poisoned one is whole.
+        // No code panics between two changes of the map, so a poisoned map is consistent.
         self.0.get().0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,7 +156,7 @@ impl<T: ClObject> Inherit for Live<T> {
                 let entry = |(address, entry): (&usize, &Entry<T>)| (*address, entry.clone());
                 map.iter().map(entry).collect()
             }
-            // Nothing to inherit, or it was being changed while the process forked.
+            // There is no parent, or another thread was changing the map during the fork.
             _ => HashMap::new(),
         };
         Self(RwLock::new(inherited))
@@ -173,7 +174,7 @@ fn address<T: ClObject>(object: &Handle<T>) -> usize {
     object.as_ptr() as usize
 }
 
-/// Makes a type a [`ClObject`] with a registry of its own.
+/// Implements [`ClObject`] for a type, with its own registry.
 macro_rules! cl_object {
     ($type:ty, $invalid:ident $(, inherited: $inherited:expr)? $(, destroyed: $destroyed:expr)?) => {
         impl $crate::handle::ClObject for $type {

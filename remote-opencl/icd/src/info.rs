@@ -1,24 +1,24 @@
-//! The answer protocol of every `clGet*Info`: size query, value, or `CL_INVALID_VALUE` when the room is too small.
+//! The protocol of every `clGet*Info`: a size query, a value, or `CL_INVALID_VALUE` if the room is too small.
 
 use crate::cl;
 use crate::memory;
 use fpga_client::ClError;
 use std::ffi::c_void;
 
-/// Where an answer goes.
+/// The application's destination of an answer.
 pub struct Answer {
     room: usize,
     value: *mut c_void,
     size: *mut usize,
 }
 
-/// Types whose bytes are an answer as they lie in memory.
+/// Types whose memory representation is the answer.
 ///
 /// # Safety
-/// No padding and no invariants on reading.
+/// The type has no padding, and any bytes of it may be read.
 pub unsafe trait Plain: Copy {}
 
-// SAFETY: integers and pointers without padding.
+// SAFETY: an integer or a pointer, without padding.
 unsafe impl Plain for u32 {}
 // SAFETY: as above.
 unsafe impl Plain for i32 {}
@@ -32,27 +32,29 @@ unsafe impl Plain for isize {}
 unsafe impl Plain for *mut c_void {}
 
 impl Answer {
-    /// # Safety
+    /// `value` is NULL or writable for `room` bytes, and `size` is NULL or writable, both as long as the answer
+    /// lives.
     /// `value` is NULL or writable for `room` bytes, `size` NULL or writable, both as long as the answer lives.
     pub unsafe fn new(room: usize, value: *mut c_void, size: *mut usize) -> Self {
         Self { room, value, size }
     }
 
-    /// Answers with bytes as they are.
+    /// Answers with `bytes`.
     pub fn bytes(self, bytes: &[u8]) -> Result<(), ClError> {
         if !self.value.is_null() {
             if self.room < bytes.len() {
                 return Err(ClError(cl::CL_INVALID_VALUE));
             }
-            // SAFETY: `value` has room for them by the contract of `new`, and is not ours.
+            // SAFETY: `value` is writable for `room` bytes by the contract of `new`, and doesn't overlap memory of
+            // this library.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.value.cast(), bytes.len()) };
         }
-        // SAFETY: NULL or writable by the contract of `new`.
+        // SAFETY: `size` is NULL or writable by the contract of `new`.
         unsafe { memory::write(self.size, bytes.len()) };
         Ok(())
     }
 
-    /// Answers with values one after the other.
+    /// Answers with an array of values.
     pub fn values<T: Plain>(self, values: &[T]) -> Result<(), ClError> {
         // SAFETY: `T` is plain, so all of its bytes are initialised.
         self.bytes(unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) })
@@ -63,24 +65,24 @@ impl Answer {
         self.values(&[value])
     }
 
-    /// Answers with a C `cl_bool`.
+    /// Answers with a `cl_bool`.
     pub fn boolean(self, value: bool) -> Result<(), ClError> {
         self.value(cl::cl_uint::from(value))
     }
 
-    /// Answers with a number of things, a C `cl_uint`.
+    /// Answers with a number as a `cl_uint`.
     pub fn count(self, number: usize) -> Result<(), ClError> {
         self.value(memory::count(number)?)
     }
 
-    /// Answers with a string and its NUL.
+    /// Answers with a string and a terminating NUL.
     pub fn text(self, text: &[u8]) -> Result<(), ClError> {
         let mut bytes = text.to_vec();
         bytes.push(0);
         self.bytes(&bytes)
     }
 
-    /// For the one query whose answer goes through pointers that the application put into the room.
+    /// The room, the value and the size, for CL_PROGRAM_BINARIES, whose value has pointers to the destinations.
     pub fn raw(self) -> (usize, *mut c_void, *mut usize) {
         (self.room, self.value, self.size)
     }
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn a_size_query_needs_no_room() {
         let mut size = 0;
-        // SAFETY: NULL and a writable size.
+        // SAFETY: the value is NULL and the size is writable.
         unsafe { Answer::new(0, ptr::null_mut(), &raw mut size) }.text(b"PoCL").unwrap();
         assert_eq!(size, 5);
     }

@@ -1,34 +1,35 @@
-//! What we say of platforms and devices: the vendor's answers, less what is not forwarded.
+//! Answers about platforms and devices: the vendor's, without features that are not forwarded.
 //!
-//! Programs select by names, so names are the vendor's, verbatim. But nothing may be claimed that a call would then
-//! refuse: SVM and native kernels are "none", and of the extensions those remain that concern the device's compiler and
-//! images alone, or that OpenCL 3.0 has functions for. SVM is optional in OpenCL 3.0 and unknown in 1.2, but not in
-//! between: a runtime of 2.x is one of 1.2 through us.
+//! Programs select devices by names, so names are the vendor's, verbatim. But no answer may claim a feature whose
+//! calls are then refused. So SVM and native kernels are absent, and only those extensions remain that concern just
+//! the device's compiler and images, or for which OpenCL 3.0 has functions. SVM is optional in OpenCL 3.0 and
+//! unknown in 1.2, but mandatory in 2.x, so a 2.x runtime appears as 1.2.
 
 use crate::cl;
 use std::borrow::Cow;
 
-/// Highest versions of which every function and query is here, or may be refused.
+/// Highest claimed versions. Every function and query of these versions is implemented here, or may be refused.
 const VERSION: (u32, u32) = (3, 0);
 const VERSION_BELOW_3: (u32, u32) = (1, 2);
 
-/// `cl_version` has the major version from this bit on, the minor one from [`MINOR_SHIFT`] on.
+/// `cl_version` has the major version from this bit on, and the minor version from [`MINOR_SHIFT`] on.
 const MAJOR_SHIFT: u32 = 22;
 const MINOR_SHIFT: u32 = 12;
 
-/// Length of a `cl_name_version`: the version, then the name with its NUL.
+/// Size of a `cl_name_version` in bytes: the version, then the name with its NUL.
 const NAME_VERSION_BYTES: usize = 4 + 64;
 
-/// `CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED` of what Khronos has seen no results of, as the standard has it.
+/// The standard's value of `CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED` for an implementation without submitted
+/// results.
 const NEVER_SUBMITTED: &[u8] = b"v0000-01-01-00\0";
 
-/// Our mark, in the part of `CL_PLATFORM_VERSION` that is the vendor's to use.
+/// Text appended to `CL_PLATFORM_VERSION`, in the vendor-specific part.
 const MARK: &str = concat!(" (kube-fpga ", env!("CARGO_PKG_VERSION"), ")");
 
 /// `CL_PLATFORM_ICD_SUFFIX_KHR`.
 const SUFFIX: &[u8] = b"FPGA\0";
 
-/// Extensions that need no host function of their own: the kernel language's, and those of images.
+/// Extensions without host functions: those of the kernel language and of images.
 const COMPILER_EXTENSIONS: &[&str] = &[
     "cl_altera_channels",
     "cl_khr_3d_image_writes",
@@ -51,7 +52,7 @@ const COMPILER_EXTENSIONS: &[&str] = &[
     "cles_khr_int64",
 ];
 
-/// Extensions whose host functions are those of OpenCL 3.0, so that a runtime of 3.0 may have them through us.
+/// Extensions whose host functions are part of OpenCL 3.0, so they are forwarded from 3.0 runtimes.
 const EXTENSIONS_OF_3: &[&str] = &[
     "cl_intel_subgroups",
     "cl_intel_subgroups_char",
@@ -66,7 +67,7 @@ const EXTENSIONS_OF_3: &[&str] = &[
     "cl_khr_subgroups",
 ];
 
-/// Our answer to a `cl_platform_info` parameter; `vendor` gives the vendor's.
+/// The answer to a `cl_platform_info` parameter; `vendor` returns the vendor's answers.
 pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Option<Cow<'a, [u8]>> {
     match param {
         cl::CL_PLATFORM_PROFILE | cl::CL_PLATFORM_NAME | cl::CL_PLATFORM_VENDOR => {
@@ -82,7 +83,7 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
             Some(Cow::Owned(terminated(extensions.join(" "))))
         }
         cl::CL_PLATFORM_ICD_SUFFIX_KHR => Some(Cow::Borrowed(SUFFIX)),
-        // Only of those that claim 3.0; the vendor's version is the claimed one then.
+        // Only for a platform that claims 3.0, for which the vendor's version is the claimed one.
         cl::CL_PLATFORM_NUMERIC_VERSION => {
             claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then(|| vendor(param).map(Cow::Borrowed))?
         }
@@ -93,7 +94,7 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
                 .extend(kept_name_versions(vendor(param).unwrap_or_default(), |name| is_kept(name, true)));
             Some(Cow::Owned(extensions))
         }
-        // The client's clock, on which it tells the moments of commands.
+        // Resolution of the client's clock, in ns. Times of commands are on that clock.
         cl::CL_PLATFORM_HOST_TIMER_RESOLUTION => {
             claims_3(vendor(cl::CL_PLATFORM_VERSION)?).then(|| Cow::Owned(1_u64.to_ne_bytes().to_vec()))
         }
@@ -101,18 +102,18 @@ pub fn platform<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Opt
     }
 }
 
-/// An answer about a device.
+/// The answer to a query of a device.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DeviceAnswer<'a> {
-    /// Ours.
+    /// A value that this module computed.
     Bytes(Vec<u8>),
-    /// The vendor's.
+    /// The vendor's value.
     Verbatim(&'a [u8]),
-    /// Neither the claimed version nor the vendor knows the parameter.
+    /// The parameter is unknown in the claimed version or to the vendor.
     Unknown,
 }
 
-/// Our answer to a `cl_device_info` parameter that is not a handle; `vendor` gives the vendor's.
+/// The answer to a `cl_device_info` parameter whose value is not a handle; `vendor` returns the vendor's answers.
 pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> DeviceAnswer<'a> {
     use DeviceAnswer::{Bytes, Unknown, Verbatim};
 
@@ -136,11 +137,11 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         cl::CL_DEVICE_QUEUE_ON_HOST_PROPERTIES => {
             without(!(cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | cl::CL_QUEUE_PROFILING_ENABLE))
         }
-        // Parts are the vendor's, but for kinds that an extension has.
+        // Partitions are the vendor's, except for kinds of extensions.
         cl::CL_DEVICE_PARTITION_PROPERTIES | cl::CL_DEVICE_PARTITION_TYPE => {
             Bytes(kept_partitions(vendor(param).unwrap_or_default()))
         }
-        // What came with 2.x is forwarded to runtimes of 3.0, where all of it may be absent.
+        // Features of 2.x are forwarded from 3.0 runtimes only, since in 3.0 each of them is optional.
         cl::CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
         | cl::CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
         | cl::CL_DEVICE_MAX_ON_DEVICE_QUEUES
@@ -161,7 +162,7 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
         }
         cl::CL_DEVICE_IL_VERSION if !is_3 || vendor(param).is_none() => Bytes(vec![0]),
         cl::CL_DEVICE_SVM_CAPABILITIES => Bytes(0_u64.to_ne_bytes().to_vec()),
-        // They would contradict a version below.
+        // These queries of 3.0 would contradict a lower version.
         cl::CL_DEVICE_NUMERIC_VERSION
         | cl::CL_DEVICE_EXTENSIONS_WITH_VERSION
         | cl::CL_DEVICE_ILS_WITH_VERSION
@@ -181,7 +182,7 @@ pub fn device<'a>(param: u32, vendor: impl Fn(u32) -> Option<&'a [u8]>) -> Devic
     }
 }
 
-/// Indexes of the devices, given by their types, that a type mask selects; None for a mask that is none.
+/// Indices of the devices that a type mask selects, given the devices' types; `None` for an invalid mask.
 pub fn select_devices(types: &[u64], mask: u64) -> Option<Vec<usize>> {
     const KNOWN: u64 = cl::CL_DEVICE_TYPE_DEFAULT
         | cl::CL_DEVICE_TYPE_CPU
@@ -205,7 +206,8 @@ pub fn select_devices(types: &[u64], mask: u64) -> Option<Vec<usize>> {
     Some((0..types.len()).filter(|&index| selected(index)).collect())
 }
 
-/// `OpenCL 2.1 vendor text` as `OpenCL 1.2 vendor text`; 3.0 and versions up to 1.2 as they are.
+/// Lowers a version, such as `OpenCL 2.1 vendor text` to `OpenCL 1.2 vendor text`. Versions up to 1.2, and 3.0,
+/// stay; higher versions become 3.0.
 fn capped_version(prefix: &str, version: &str) -> String {
     let number = version.strip_prefix(prefix).unwrap_or(version);
     let (number, vendor) = number.split_once(' ').unwrap_or((number, ""));
@@ -218,7 +220,7 @@ fn capped_version(prefix: &str, version: &str) -> String {
     format!("{prefix}{major}.{minor} {vendor}")
 }
 
-/// Whether we claim 3.0 for a runtime of this version.
+/// Whether this library claims 3.0 for a runtime of this version.
 pub fn claims_3(version: &[u8]) -> bool {
     capped_version("OpenCL ", &text(version)).starts_with("OpenCL 3.")
 }
@@ -230,7 +232,7 @@ fn name_version(name: &str, (major, minor): (u32, u32)) -> Vec<u8> {
     bytes
 }
 
-/// The entries of a list of `cl_name_version` whose names are kept.
+/// The entries of a list of `cl_name_version` whose names satisfy `is_kept`.
 fn kept_name_versions(list: &[u8], is_kept: impl Fn(&str) -> bool) -> Vec<u8> {
     list.chunks_exact(NAME_VERSION_BYTES)
         .filter(|entry| is_kept(&text(&entry[4..])))
@@ -239,12 +241,12 @@ fn kept_name_versions(list: &[u8], is_kept: impl Fn(&str) -> bool) -> Vec<u8> {
         .collect()
 }
 
-/// The standard's kinds of partitions among these, each with what follows it: a list of them, or one with its values.
+/// A list of partition kinds, or one kind with its values, without the kind of an extension.
 fn kept_partitions(list: &[u8]) -> Vec<u8> {
     let by_names = cl::CL_DEVICE_PARTITION_BY_NAMES_INTEL as u64;
     let entries = list.chunks_exact(8).filter(|entry| **entry != by_names.to_ne_bytes());
     let kept: Vec<u8> = entries.flatten().copied().collect();
-    // One zero entry: it can't be partitioned, or is none that came of a partition.
+    // A single zero entry means that the device can't be partitioned, or is not the result of a partition.
     if kept.is_empty() { vec![0; 8] } else { kept }
 }
 
@@ -257,7 +259,7 @@ fn is_kept(name: &str, is_3: bool) -> bool {
     COMPILER_EXTENSIONS.contains(&name) || (is_3 && EXTENSIONS_OF_3.contains(&name))
 }
 
-/// A vendor's string without its NUL.
+/// A string of the vendor without its NUL.
 fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }

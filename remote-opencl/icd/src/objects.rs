@@ -1,4 +1,4 @@
-//! What lies behind each type of handle: the client's object, and what only C asks for.
+//! The objects behind handles: an object of the client, and values that only the C API returns.
 
 use crate::handle::{Handle, Object, cl_object};
 use crate::platforms::Device;
@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct Context {
     pub client: Arc<client::Context>,
     pub devices: Vec<Handle<Device>>,
-    /// As given, with the terminating zero; empty for NULL.
+    /// The list as given, with the terminating zero; empty for NULL.
     pub properties: Vec<isize>,
     pub callbacks: Mutex<Vec<Destructor>>,
-    /// Of each device, the queue on it that kernels get without naming one.
+    /// For each device, the queue on the device that kernels use by default.
     pub default_queues: Mutex<Vec<DefaultQueue>>,
 }
 
-/// A device by its handle, and a queue on it, which the context's own list must not keep.
+/// The address of a device's handle and its default queue. The reference is weak, so that the context doesn't keep
+/// the queue alive.
 pub type DefaultQueue = (usize, Weak<Object<DeviceQueue>>);
 
 /// A command queue.
@@ -26,34 +27,35 @@ pub struct Queue {
     pub client: Arc<client::Queue>,
     pub context: Handle<Context>,
     pub device: Handle<Device>,
-    /// As given to clCreateCommandQueueWithProperties, with the terminating zero; empty for the 1.x call and NULL.
+    /// The list given to clCreateCommandQueueWithProperties, with the terminating zero; empty for the 1.x call and
+    /// NULL.
     pub properties: Vec<u64>,
 }
 
-/// A queue on the device, to which no host command goes: a handle of its own kind, so that all of them refuse it.
+/// A queue on the device. Its own type makes every host command refuse its handle.
 pub struct DeviceQueue {
     pub client: Arc<client::DeviceQueue>,
     pub context: Handle<Context>,
     pub device: Handle<Device>,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// As [`Queue::properties`].
+    /// The list given, like [`Queue::properties`].
     pub properties: Vec<u64>,
 }
 
 /// A buffer, sub-buffer, image or pipe.
 pub struct Memory {
-    /// Empty only while it is being destroyed.
+    /// `None` only while the object is being destroyed.
     client: Option<MemObject>,
     pub context: Handle<Context>,
-    /// The buffer of a sub-buffer, or of an image that lies in one.
+    /// The parent of a sub-buffer, or the buffer in which an image lies.
     pub parent: Option<Handle<Memory>>,
     pub callbacks: Mutex<Vec<Destructor>>,
-    /// It was made with an empty list of properties rather than with none.
+    /// Whether the object was created with an empty list of properties rather than NULL.
     empty_properties: AtomicBool,
 }
 
-/// What a memory object is.
+/// The client's object of a memory object.
 pub enum MemObject {
     Buffer(Arc<client::Buffer>),
     Image(Arc<client::Image>),
@@ -67,7 +69,7 @@ pub struct Sampler {
     pub normalized: bool,
     pub addressing: u32,
     pub filter: u32,
-    /// As given to clCreateSamplerWithProperties, with the terminating zero; empty for the 1.x call and NULL.
+    /// The list given to clCreateSamplerWithProperties, with the terminating zero; empty for the 1.x call and NULL.
     pub properties: Vec<u64>,
 }
 
@@ -76,9 +78,9 @@ pub struct Program {
     pub client: Arc<client::Program>,
     pub context: Handle<Context>,
     pub devices: Vec<Handle<Device>>,
-    /// A build with a callback is under way.
+    /// Whether a build is running.
     pub building: AtomicBool,
-    /// Kernel objects made of it: while there are any it can't be rebuilt.
+    /// Number of the program's kernel objects; while there are any, it can't be rebuilt.
     pub kernels: AtomicUsize,
 }
 
@@ -92,7 +94,7 @@ pub struct Kernel {
 pub struct Event {
     pub client: Arc<client::Event>,
     pub context: Handle<Context>,
-    /// None for user events.
+    /// `None` for user events.
     pub queue: Option<Handle<Queue>>,
     pub command_type: u32,
 }
@@ -110,24 +112,25 @@ cl_object!(Kernel, CL_INVALID_KERNEL, destroyed: |kernel, _| {
 });
 cl_object!(Event, CL_INVALID_EVENT);
 
-/// A callback for the end of an object, with its `user_data`.
+/// A callback for the destruction of an object, with its `user_data`.
 pub struct Destructor {
     pub function: unsafe extern "C" fn(*mut c_void, *mut c_void),
     pub user_data: UserData,
 }
 
-/// A pointer of the application that is only ever handed back to it.
+/// A pointer of the application that is only passed back to the application.
 #[derive(Clone, Copy)]
 pub struct UserData(pub *mut c_void);
 
-// SAFETY: never dereferenced here; what a callback on another thread does with it is the application's contract.
+// SAFETY: the pointer is never dereferenced here; the application is responsible for its use in callbacks on other
+// threads.
 unsafe impl Send for UserData {}
 // SAFETY: as above.
 unsafe impl Sync for UserData {}
 
 impl Destructor {
     fn run(&self, handle: *mut c_void) {
-        // SAFETY: the application gave this function for this purpose.
+        // SAFETY: the application passed this function to be called with these arguments.
         unsafe { (self.function)(handle, self.user_data.0) };
     }
 }
@@ -140,7 +143,7 @@ fn run_in_reverse(callbacks: &mut Mutex<Vec<Destructor>>, handle: *mut c_void) {
 }
 
 impl Memory {
-    /// The handle of a new buffer, or of a region of `parent`.
+    /// The handle of a new buffer, or of a new sub-buffer of `parent`.
     pub fn new(
         client: Arc<client::Buffer>,
         context: Handle<Context>,
@@ -149,19 +152,25 @@ impl Memory {
         Self::of(MemObject::Buffer(client), context, parent)
     }
 
-    /// The handle of a new object, which may lie in `parent`.
+    /// The handle of a new object, which may lie in the buffer `parent`.
     pub fn of(client: MemObject, context: Handle<Context>, parent: Option<Handle<Self>>) -> Handle<Self> {
         let callbacks = Mutex::new(Vec::new());
         let empty_properties = AtomicBool::new(false);
         Object::new(Self { client: Some(client), context, parent, callbacks, empty_properties })
     }
 
-    /// What it is.
+    /// The client's object.
+    ///
+    /// # Errors
+    /// `CL_INVALID_MEM_OBJECT` if the object is being destroyed.
     pub fn object(&self) -> Result<&MemObject, client::ClError> {
         self.client.as_ref().ok_or(client::ClError::INVALID_MEM_OBJECT)
     }
 
     /// The client's buffer.
+    ///
+    /// # Errors
+    /// `CL_INVALID_MEM_OBJECT` for other objects.
     pub fn buffer(&self) -> Result<&Arc<client::Buffer>, client::ClError> {
         match self.object()? {
             MemObject::Buffer(buffer) => Ok(buffer),
@@ -170,6 +179,9 @@ impl Memory {
     }
 
     /// The client's image.
+    ///
+    /// # Errors
+    /// `CL_INVALID_MEM_OBJECT` for other objects.
     pub fn image(&self) -> Result<&Arc<client::Image>, client::ClError> {
         match self.object()? {
             MemObject::Image(image) => Ok(image),
@@ -177,7 +189,7 @@ impl Memory {
         }
     }
 
-    /// Its list of properties was there, and empty.
+    /// Notes that the object was created with an empty list of properties.
     pub fn note_empty_properties(&self) {
         self.empty_properties.store(true, Ordering::Relaxed);
     }
@@ -187,7 +199,7 @@ impl Memory {
         if self.empty_properties.load(Ordering::Relaxed) { &[0] } else { &[] }
     }
 
-    /// The callbacks come after the buffer's real end, which commands still under way put off.
+    /// Runs the destructor callbacks after the client's object is destroyed, which commands that use it delay.
     fn destroyed(&mut self, handle: *mut c_void) {
         let Some(object) = self.client.take() else { return };
         let callbacks = std::mem::take(self.callbacks.get_mut().unwrap_or_else(PoisonError::into_inner));
@@ -199,7 +211,8 @@ impl Memory {
             let UserData(handle) = { handle };
             callbacks.iter().rev().for_each(|callback| callback.run(handle));
         };
-        // A command may let go between the two: the callbacks then run on the callback thread, at once.
+        // A command may end between the check and the registration. The callbacks then run on the callback thread
+        // at once.
         match object {
             MemObject::Buffer(buffer) if Arc::strong_count(&buffer) > 1 => buffer.on_destroyed(run),
             MemObject::Image(image) if Arc::strong_count(&image) > 1 => image.on_destroyed(run),

@@ -1,10 +1,10 @@
 //! Platforms and devices: handles that outlive sessions.
 //!
-//! ICD loaders ask for platforms once and keep the handles for good, over a fork and over a restart of the device
-//! manager. So these handles are bound to the client's objects late: a forked child binds them to a session of its own,
-//! and whoever makes a context after the manager came back binds them to the new session. Contexts and all below are of
-//! the session that they were made in, and so are sub-devices. Platforms and root devices are never freed, as the
-//! standard has it.
+//! ICD loaders ask for platforms once and keep the handles, over forks and over restarts of the device manager. So
+//! these handles are bound to the client's objects late: a forked child binds them to its own session, and a
+//! context that is created after the manager came back binds them to the new session. Contexts and all objects in
+//! them belong to the session in which they were made, and so do sub-devices. Platforms and root devices are never
+//! freed, as the standard requires.
 
 use crate::cl;
 use crate::fork::{Inherit, PerProcess};
@@ -27,22 +27,22 @@ pub struct Device {
     kind: Kind,
 }
 
-/// What a device is.
+/// The kind of a device.
 enum Kind {
-    /// The one at this place among the platform's.
+    /// The device with this index among the platform's devices.
     Root(usize),
-    /// A part of another, counted and bound to one session, as objects are.
+    /// A sub-device of another device. It is reference-counted and belongs to one session, as objects do.
     Part { client: Arc<client::Device>, parent: Handle<Device> },
 }
 
 cl_object!(Platform, CL_INVALID_PLATFORM, inherited: true);
 cl_object!(Device, CL_INVALID_DEVICE, inherited: true);
 
-/// What a platform is recognised by in another session.
+/// The properties by which a platform is recognised in another session.
 #[derive(PartialEq, Eq)]
 struct Identity {
     manager: String,
-    /// Its place among the manager's.
+    /// Index of the platform among the manager's platforms.
     index: usize,
     devices: usize,
 }
@@ -56,14 +56,14 @@ impl Inherit for Bound {
     }
 }
 
-/// All handles given out so far.
+/// All platform handles given out so far.
 struct Known(Mutex<Vec<Handle<Platform>>>);
 
 static KNOWN: PerProcess<Known> = PerProcess::new();
 
 impl Inherit for Known {
     fn inherit(parent: Option<&Self>) -> Self {
-        // Locked: it was being changed while the process forked.
+        // If the lock is held, another thread was changing the list during the fork, and nothing is inherited.
         let inherited = parent.and_then(|parent| parent.0.try_lock().ok().map(|known| known.clone()));
         Self(Mutex::new(inherited.unwrap_or_default()))
     }
@@ -89,10 +89,10 @@ impl Platform {
         current.iter().map(&mut handle_of).collect()
     }
 
-    /// The client's platform: of this process's session, or of its first if there was none yet.
+    /// The client's platform, which is bound to a session on first use.
     ///
     /// # Errors
-    /// `CL_INVALID_PLATFORM` when this is a forked child that can't reach the manager.
+    /// `CL_INVALID_PLATFORM` in a forked child that can't reach the manager.
     pub fn client(&self) -> Result<Arc<client::Platform>, ClError> {
         let bound = lock(&self.bound.get().0).clone();
         match bound {
@@ -101,16 +101,16 @@ impl Platform {
         }
     }
 
-    /// Binds the platform to the manager's present session where the last one has ended.
+    /// Binds the platform to the manager's current session if the previous one has ended.
     pub fn refresh(&self) {
         let ended = lock(&self.bound.get().0).as_ref().is_none_or(|platform| !platform.is_available());
         if ended {
-            // A manager that is still away: calls go on to say so.
+            // If the manager doesn't answer, later calls return errors.
             let _ = self.bind();
         }
     }
 
-    /// Its devices.
+    /// The root devices of the platform.
     pub fn devices(&self) -> &[Handle<Device>] {
         self.devices.get().map_or(&[], Vec::as_slice)
     }
@@ -128,17 +128,17 @@ impl Platform {
         *lock(&platform.bound.get().0) = Some(Arc::clone(client));
         let device = |index| Object::new(Device { platform: Arc::clone(&platform), kind: Kind::Root(index) });
         let devices = (0..client.devices().len()).map(device).collect();
-        // Set once, here; the cycle between a platform and its devices is what keeps both forever.
+        // Set only here. The reference cycle between a platform and its devices keeps both forever.
         let _ = platform.devices.set(devices);
         platform
     }
 }
 
 impl Device {
-    /// The client's device, of the session that its platform is bound to.
+    /// The client's device in the session to which the platform is bound, or of which the sub-device is.
     ///
     /// # Errors
-    /// `CL_DEVICE_NOT_AVAILABLE` when there is none.
+    /// `CL_DEVICE_NOT_AVAILABLE` if that session has no such device.
     pub fn client(&self) -> Result<Arc<client::Device>, ClError> {
         match &self.kind {
             Kind::Root(index) => {
@@ -149,13 +149,13 @@ impl Device {
         }
     }
 
-    /// The handle of a part of `parent`.
+    /// The handle of a sub-device of `parent`.
     pub fn part(client: Arc<client::Device>, parent: &Handle<Self>) -> Handle<Self> {
         let kind = Kind::Part { client, parent: Arc::clone(parent) };
         Object::new(Self { platform: Arc::clone(&parent.platform), kind })
     }
 
-    /// What it is a part of; none for a root device.
+    /// The device of which this is a sub-device; `None` for a root device.
     pub fn parent(&self) -> Option<&Handle<Self>> {
         match &self.kind {
             Kind::Root(_) => None,
@@ -163,7 +163,7 @@ impl Device {
         }
     }
 
-    /// A number that the vendor tells, of 4 or 8 bytes; 0 where it doesn't.
+    /// The vendor's answer to a query with a number of 4 or 8 bytes; 0 if there is none.
     pub fn number(&self, param: u32) -> u64 {
         let Ok(client) = self.client() else { return 0 };
         match client.info(param) {
@@ -173,23 +173,23 @@ impl Device {
         }
     }
 
-    /// Whether we claim OpenCL 3.0 for it.
+    /// Whether this library claims OpenCL 3.0 for the device.
     pub fn claims_3(&self) -> bool {
         self.client().is_ok_and(|client| client.info(cl::CL_DEVICE_VERSION).is_some_and(masks::claims_3))
     }
 
-    /// Whether programs in an intermediate language are for it.
+    /// Whether the device supports programs in an intermediate language.
     pub fn takes_il(&self) -> bool {
         self.claims_3() && self.text(cl::CL_DEVICE_IL_VERSION).is_some_and(|versions| !versions.is_empty())
     }
 
-    /// Whether it has a kernel of that name built in.
+    /// Whether the device has a built-in kernel called `name`.
     pub fn has_built_in_kernel(&self, name: &str) -> bool {
         let names = self.text(cl::CL_DEVICE_BUILT_IN_KERNELS).unwrap_or_default();
         !name.is_empty() && names.split(';').any(|known| known == name)
     }
 
-    /// A text that the vendor tells, without its NUL.
+    /// The vendor's answer to a query with a string, without its NUL.
     fn text(&self, param: u32) -> Option<String> {
         let client = self.client().ok()?;
         let bytes = client.info(param)?.split(|byte| *byte == 0).next()?;

@@ -1,18 +1,18 @@
-//! Stand-ins for functions that are not there: the standard's error, whatever the signature.
+//! Stubs for functions that are not supported. Each returns the standard's error, whatever its signature.
 //!
-//! A slot of the dispatch table takes its stand-in from its own type, so that the compiler writes each with the right
-//! arguments and result.
+//! A slot of the dispatch table gets its stub by its type, so that the compiler generates each stub with the right
+//! parameters and result.
 
 use crate::cl;
 use std::ffi::c_void;
 
-/// A function pointer type that has a stand-in.
+/// A function pointer type for which there is a stub.
 pub trait Stub: Sized {
-    /// Does nothing but refuse.
+    /// A function that does nothing and returns an error.
     const STUB: Self;
 }
 
-/// What a refused call returns.
+/// The result of a refused call.
 trait Refusal {
     fn refusal() -> Self;
 }
@@ -33,16 +33,16 @@ impl Refusal for () {
     fn refusal() {}
 }
 
-/// What a refused call does with its last argument: fill it where it is `errcode_ret`.
+/// The last argument of a refused call, which gets the error code if it is `errcode_ret`.
 trait LastArgument {
     /// # Safety
-    /// The caller keeps the standard: `errcode_ret` is NULL or writable.
+    /// If the argument is `errcode_ret`, it is NULL or writable, as the standard requires.
     unsafe fn refuse(self);
 }
 
 impl LastArgument for *mut cl::cl_int {
     unsafe fn refuse(self) {
-        // SAFETY: NULL or writable by this function's contract.
+        // SAFETY: the pointer is NULL or writable by this function's contract.
         unsafe { crate::memory::write(self, cl::CL_INVALID_OPERATION) };
     }
 }
@@ -70,7 +70,8 @@ macro_rules! stubs {
             const STUB: Self = {
                 #[allow(non_snake_case, reason = "named like its type")]
                 unsafe extern "C" fn stub<$($arg,)* Last: LastArgument, R: Refusal>($(_: $arg,)* last: Last) -> R {
-                    // SAFETY: the last argument is the caller's, who keeps the standard.
+                    // SAFETY: the caller passes an `errcode_ret` that is NULL or writable, as the standard
+                    // requires.
                     unsafe { last.refuse() };
                     R::refusal()
                 }

@@ -1,4 +1,4 @@
-//! The contract of the C API, over a real device manager and PoCL, in C programs.
+//! The contract of the C API, tested by C programs over a real device manager and PoCL.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where cargo puts what it builds for this test, and the binaries a folder above.
+/// The folder of this test's binary. The workspace's binaries lie in its parent.
 fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// The device manager's binary, which this package doesn't depend on.
+/// Path of the device manager's binary, on which this package doesn't depend.
 fn manager() -> PathBuf {
     let folder = built().parent().unwrap().to_owned();
     let mut build = Command::new(env!("CARGO"));
@@ -50,7 +50,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
-/// PoCL, which has to be there, and Intel's FPGA emulator where `RUNTIME=intel-fpga` has fetched it.
+/// PoCL, which must be installed, and Intel's FPGA emulator if `RUNTIME=intel-fpga` has fetched it.
 fn runtimes() -> Vec<&'static str> {
     let fetched = repository().join("build/intel-opencl/lib").is_dir();
     if fetched { vec!["pocl", "intel-fpga"] } else { vec!["pocl"] }
@@ -119,7 +119,7 @@ fn a_forked_child_has_a_session_of_its_own() {
     assert!(output.stdout.is_empty(), "{output:?}");
 }
 
-/// A manager that listens on `socket`, killed when dropped.
+/// A manager that listens on `socket`; killed when dropped.
 struct Serving(Child);
 
 impl Serving {
@@ -186,7 +186,7 @@ fn several_managers_and_vendors_are_platforms_of_one_application() {
     let folder = tempfile::tempdir().unwrap();
     let (manager, program) = (manager(), compile(folder.path(), "several"));
     let socket = |name: &str| format!("unix:{}", folder.path().join(name).display());
-    // Twice the same runtime, another where there is one, and in between a manager that is not there.
+    // One runtime twice, another one if there is one, and between them a manager that doesn't exist.
     let runtimes: Vec<_> = runtimes().into_iter().chain(["pocl"]).collect();
     let mut addresses = Vec::new();
     let mut serving = Vec::new();

@@ -1,12 +1,12 @@
-//! The shared library as an ICD loader meets it: exported symbols, and a C program over the system's libOpenCL.
+//! The shared library as an ICD loader uses it: its exported symbols, and a C program over the system's libOpenCL.
 //!
-//! Without a device manager; what needs one is tested with the manager's `exec`.
+//! These tests need no device manager; tests that need one run under the manager's `exec`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The library, which cargo builds beside this test.
+/// Path of the library, which cargo builds beside this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libfpga_opencl_icd.so");
@@ -60,7 +60,7 @@ fn without_managers_there_is_no_platform_and_no_crash() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "platforms", &["-lOpenCL"]);
     let vendors = vendors(folder.path());
-    // A socket that nobody listens on, and the guard against serving the manager itself.
+    // A socket without a listener, and the guard that keeps a manager from serving itself.
     let dead = format!("unix:{}", folder.path().join("dead.sock").display());
     for environment in
         [vec![], vec![("FPGA_DEVICE_MANAGERS", dead.as_str())], vec![("FPGA_INSIDE_DEVICE_MANAGER", "1")]]

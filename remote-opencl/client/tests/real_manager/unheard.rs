@@ -56,7 +56,8 @@ impl Refused {
     }
 }
 
-/// Checks buffers that lie at the manager, and buffers in shared memory, which are read without a message.
+/// Checks that refused launches are reported, with buffers that lie at the manager and with buffers in shared
+/// memory, which are read without a message.
 fn is_heard_of(client: &Client) {
     let device = Arc::clone(&client.platforms()[0].devices()[0]);
     let context = Context::new(&[device]).unwrap();

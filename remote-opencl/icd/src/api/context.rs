@@ -106,7 +106,7 @@ impl Properties {
         if list.is_null() {
             return Ok(properties);
         }
-        // SAFETY: ends with a zero key by this function's contract.
+        // SAFETY: the list ends with a zero key by this function's contract.
         for (key, value) in unsafe { memory::pairs(list) } {
             // CL_INVALID_PROPERTY if the same property name is specified more than once.
             if properties.as_given.iter().step_by(2).any(|seen| *seen == key) {
@@ -152,13 +152,13 @@ fn create(properties: Properties, mut devices: Vec<Handle<Device>>) -> Result<*m
     Ok(Object::new(context).as_ptr())
 }
 
-/// CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL. Errors of ours are in return values alone, so the
-/// function itself is never called.
+/// CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL. The function is never called, since this
+/// library reports errors by return values only.
 fn check_notify(notify: Option<ContextNotify>, user_data: *mut c_void) -> Result<(), ClError> {
     if notify.is_none() && !user_data.is_null() { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }
 
-/// The handles of devices, for answers.
+/// The handles of devices, as `clGet*Info` returns them.
 pub fn device_handles(devices: &[Handle<Device>]) -> Vec<*mut c_void> {
     devices.iter().map(|device| device.as_ptr()).collect()
 }

@@ -1,4 +1,4 @@
-//! Devices, their parts and their clocks.
+//! Devices, sub-devices and timers.
 
 use crate::api::platform::named_or_first;
 use crate::cl;
@@ -79,7 +79,7 @@ entry_points! {
         count: *mut cl::cl_uint,
     ) -> status {
         let device = lookup::<Device>(device)?;
-        // SAFETY: the caller's list ends as its kind wants it.
+        // SAFETY: the caller's list ends as the standard requires for its kind of partition.
         let properties = unsafe { partition(properties)? };
         let client = device.client()?;
         let supported = client.info(cl::CL_DEVICE_PARTITION_PROPERTIES).unwrap_or_default();
@@ -90,14 +90,14 @@ entry_points! {
         }
         if devices.is_null() {
             let parts = client.count_parts(&properties)?;
-            // SAFETY: NULL or writable.
+            // SAFETY: the caller's pointer is NULL or writable.
             unsafe { memory::write(count, parts) };
             return Ok(());
         }
         let parts = client.parts(&properties, capacity)?;
         let parts = parts.into_iter().map(|part| Device::part(part, &device));
         let handles: Vec<_> = parts.map(|part| part.as_ptr()).collect();
-        // SAFETY: the caller's list has room for `capacity`, which they are at most.
+        // SAFETY: the caller's list has room for `capacity` devices, and there are at most as many handles.
         unsafe { memory::write_list(&handles, capacity, devices, count) }
     }
 
@@ -111,9 +111,9 @@ entry_points! {
         if device_time.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // The moments of commands are told on the client's clock, so that is the device's as well.
+        // Times of commands are on the client's clock, so the device's timer has the same clock.
         let now = Client::now_ns();
-        // SAFETY: not NULL, so writable.
+        // SAFETY: the caller's pointer is not NULL, so it is writable.
         unsafe {
             memory::write(device_time, now);
             memory::write(host_time, now);
@@ -124,13 +124,13 @@ entry_points! {
     fn clGetHostTimer(device: cl::cl_device_id, host_time: *mut cl::cl_ulong) -> status {
         let device = lookup::<Device>(device)?;
         check_timer(&device, host_time)?;
-        // SAFETY: not NULL, so writable.
+        // SAFETY: the caller's pointer is not NULL, so it is writable.
         unsafe { memory::write(host_time, Client::now_ns()) };
         Ok(())
     }
 }
 
-/// CL_INVALID_OPERATION if the platform does not support timers, CL_INVALID_VALUE if there is nowhere to put the answer.
+/// CL_INVALID_OPERATION if the platform does not support timers, CL_INVALID_VALUE if host_time is NULL.
 fn check_timer(device: &Device, host_time: *mut cl::cl_ulong) -> Result<(), ClError> {
     if !device.claims_3() {
         return Err(ClError(cl::CL_INVALID_OPERATION));
@@ -138,24 +138,24 @@ fn check_timer(device: &Device, host_time: *mut cl::cl_ulong) -> Result<(), ClEr
     if host_time.is_null() { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }
 
-/// The kind of a partition and its values, without what ends the list.
+/// The kind of a partition and its values, without the terminator of the list.
 ///
 /// # Safety
-/// `list` is NULL or ends as its kind wants it.
+/// `list` is NULL or ends as the standard requires for its kind of partition.
 unsafe fn partition(list: *const cl::cl_device_partition_property) -> Result<Vec<i64>, ClError> {
     const INVALID: ClError = ClError(cl::CL_INVALID_VALUE);
-    // More than any device has parts.
+    // Greater than the number of parts of any device.
     const MAX_COUNTS: usize = 4096;
     if list.is_null() {
         return Err(INVALID);
     }
-    // SAFETY: the list goes on at least until its 0, which is looked for in order.
+    // SAFETY: the list goes on at least until its terminating 0, and entries are read in order up to that 0.
     let at = |index: usize| unsafe { list.add(index).read_unaligned() } as i64;
     let kind = at(0);
     match isize::try_from(kind) {
         Ok(cl::CL_DEVICE_PARTITION_EQUALLY | cl::CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN) => {
             let value = at(1);
-            // Only one kind may be given.
+            // The standard allows one kind of partition in a list.
             if value == 0 || at(2) != 0 { Err(INVALID) } else { Ok(vec![kind, value]) }
         }
         Ok(cl::CL_DEVICE_PARTITION_BY_COUNTS) => {
@@ -187,12 +187,12 @@ fn type_of(device: &Device) -> u64 {
     number(device, cl::CL_DEVICE_TYPE).unwrap_or(cl::CL_DEVICE_TYPE_ACCELERATOR)
 }
 
-/// A 64-bit answer of the vendor.
+/// The vendor's answer to a query with a 64-bit value.
 fn number(device: &Device, param: cl::cl_device_info) -> Option<u64> {
     device.client().ok()?.info(param)?.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// The devices of a list, all valid.
+/// The devices of a list, all of which must be valid.
 ///
 /// # Safety
 /// `list` is NULL or has `count` devices.
@@ -204,12 +204,12 @@ pub unsafe fn read_list(
     if count == 0 || list.is_null() {
         return Err(ClError(cl::CL_INVALID_VALUE));
     }
-    // SAFETY: `count` devices by this function's contract.
+    // SAFETY: the list is NULL or has `count` devices by this function's contract.
     let handles = unsafe { memory::array(list, count as usize)? };
     handles.iter().map(|handle| lookup::<Device>(*handle)).collect()
 }
 
-/// As [`read_list`], where (0, NULL) stands for all of `own` and every device must be one of them.
+/// The devices of a list, each of which must be in `own`. The list (0, NULL) stands for all of `own`.
 ///
 /// # Safety
 /// `list` is NULL or has `count` devices.
@@ -221,7 +221,7 @@ pub unsafe fn read_list_of(
     if count == 0 && list.is_null() {
         return Ok(own.to_vec());
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller upholds this function's contract.
     let devices = unsafe { read_list(count, list)? };
     if devices.iter().all(|device| own.iter().any(|other| Arc::ptr_eq(device, other))) {
         Ok(devices)
@@ -230,7 +230,7 @@ pub unsafe fn read_list_of(
     }
 }
 
-/// The client's side of handles.
+/// The client's objects of device handles.
 pub fn clients(devices: &[Handle<Device>]) -> Result<Vec<Arc<fpga_client::Device>>, ClError> {
     devices.iter().map(|device| device.client()).collect()
 }

@@ -1,4 +1,4 @@
-//! Events: waiting, states, callbacks, times.
+//! Events: waiting, status, callbacks, profiling times.
 
 use crate::cl;
 use crate::entry::entry_points;
@@ -62,7 +62,7 @@ entry_points! {
             cl::CL_PROFILING_COMMAND_QUEUED => answer.value(times.queued),
             cl::CL_PROFILING_COMMAND_SUBMIT => answer.value(times.submitted),
             cl::CL_PROFILING_COMMAND_START => answer.value(times.started),
-            // Commands of ours enqueue no others, so that their end is their completion.
+            // Commands enqueue no other commands, so the end of a command is its completion.
             cl::CL_PROFILING_COMMAND_END | cl::CL_PROFILING_COMMAND_COMPLETE => answer.value(times.ended),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
         }
@@ -96,11 +96,11 @@ entry_points! {
         let event = lookup::<Event>(event)?;
         let notify = notify.ok_or(ClError(cl::CL_INVALID_VALUE))?;
         let user_data = UserData(user_data);
-        // The callback gets the handle, which it keeps alive.
+        // The callback gets the handle, so the closure keeps the object alive.
         let handle = Arc::clone(&event);
         event.client.on_status(status, move |status| {
             let UserData(user_data) = { user_data };
-            // SAFETY: the application gave this function for this purpose.
+            // SAFETY: the application passed this function to be called with these arguments.
             unsafe { notify(handle.as_ptr(), status, user_data) };
         })
     }

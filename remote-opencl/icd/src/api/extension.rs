@@ -1,4 +1,4 @@
-//! Functions by name.
+//! Look-up of functions by name.
 
 use crate::cl;
 use crate::dispatch::address_of;
@@ -9,13 +9,13 @@ use crate::platforms::Platform;
 use std::ffi::{c_char, c_void};
 use std::panic::catch_unwind;
 
-/// The address of a function, or NULL.
+/// The address of a function, or NULL for an unknown name.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated string.
 #[allow(non_snake_case, reason = "the standard's name")]
 pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *mut c_void {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller upholds this function's contract.
     let Some(name) = (unsafe { memory::text(name) }) else { return std::ptr::null_mut() };
     catch_unwind(|| match name.to_str() {
         Ok("clIcdGetPlatformIDsKHR") => exports::clIcdGetPlatformIDsKHR as *mut c_void,
@@ -25,7 +25,8 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *
     .unwrap_or(std::ptr::null_mut())
 }
 
-/// As [`clGetExtensionFunctionAddress`]; all platforms of ours have the same functions.
+/// The address of a function, like [`clGetExtensionFunctionAddress`]: all platforms have the same functions. NULL
+/// for an invalid platform.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated string.
@@ -38,6 +39,6 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
     if !known {
         return std::ptr::null_mut();
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { clGetExtensionFunctionAddress(name) }
 }

@@ -1,4 +1,4 @@
-//! Images: creation and what they are. Commands on them are in [`super::transfer_image`].
+//! Images: creation and queries. Commands on images are in [`super::transfer_image`].
 
 use crate::cl;
 use crate::entry::entry_points;
@@ -11,7 +11,7 @@ use fpga_client as client;
 use fpga_client::{ClError, HostSource, HostTarget, ImageFormat, ImageInitial, ImageShape};
 use std::ffi::c_void;
 
-/// cl_mem_flags that an image may have.
+/// `cl_mem_flags` that are allowed for an image.
 const IMAGE_FLAGS: u64 = super::memory::BUFFER_FLAGS;
 
 const INVALID_DESCRIPTOR: ClError = ClError(cl::CL_INVALID_IMAGE_DESCRIPTOR);
@@ -24,7 +24,8 @@ entry_points! {
         description: *const cl::cl_image_desc,
         host_ptr: *mut c_void,
     ) -> pointer {
-        // SAFETY: format and description are NULL or complete; host_ptr has what they say.
+        // SAFETY: the caller's format and description are NULL or complete, and host_ptr has the bytes that they
+        // describe.
         unsafe { create(context, flags, format, description, host_ptr) }
     }
 
@@ -64,7 +65,8 @@ entry_points! {
             image_row_pitch: row_pitch,
             ..NO_IMAGE
         };
-        // SAFETY: the format is NULL or complete; host_ptr has what it and the sizes say.
+        // SAFETY: the caller's format is NULL or complete, and host_ptr has the bytes that it and the sizes
+        // describe.
         unsafe { create(context, flags, format, &raw const description, host_ptr) }
     }
 
@@ -111,11 +113,11 @@ entry_points! {
                     image_channel_order: format.order,
                     image_channel_data_type: format.channel_type,
                 };
-                // SAFETY: fewer than `capacity`, which the caller says there is room for.
+                // SAFETY: `index` is less than `capacity`, for which the caller's list has room.
                 unsafe { memory::write(formats.add(index), format) };
             }
         }
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { memory::write(count, memory::count(all.len())?) };
         Ok(())
     }
@@ -175,8 +177,8 @@ const NO_IMAGE: cl::cl_image_desc = cl::cl_image_desc {
 };
 
 /// # Safety
-/// `format` and `description` are NULL or complete; `host_ptr` is NULL or has the bytes that they say, until the image
-/// is gone where the flags say USE_HOST_PTR.
+/// `format` and `description` are NULL or complete; `host_ptr` is NULL or has the bytes that they describe, until
+/// this returns, or with CL_MEM_USE_HOST_PTR until the image is destroyed.
 unsafe fn create(
     context: cl::cl_context,
     flags: cl::cl_mem_flags,
@@ -192,7 +194,7 @@ unsafe fn create(
     if description.is_null() {
         return Err(INVALID_DESCRIPTOR);
     }
-    // SAFETY: not NULL, so complete by this function's contract.
+    // SAFETY: the pointers are not NULL, so what they point to is complete by this function's contract.
     let (format, description) = unsafe { (format.read_unaligned(), description.read_unaligned()) };
     let format =
         ImageFormat { order: format.image_channel_order, channel_type: format.image_channel_data_type };
@@ -218,23 +220,24 @@ unsafe fn create(
         return Err(ClError(cl::CL_INVALID_IMAGE_SIZE));
     }
     let parent = parent_of(&context, &shape, description.buffer)?;
-    // CL_INVALID_HOST_PTR if host_ptr is NULL and the flags want it, or the other way round.
+    // CL_INVALID_HOST_PTR if host_ptr is NULL and flags require it, or host_ptr is not NULL and flags don't.
     let wanted = flags & (cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR) != 0;
     if wanted == host_ptr.is_null() || (wanted && parent.is_some()) {
         return Err(ClError(cl::CL_INVALID_HOST_PTR));
     }
-    // Pitches are those of host_ptr, or of the buffer.
+    // Without host_ptr and buffer there is nothing that pitches could describe.
     if host_ptr.is_null() && parent.is_none() && (shape.row_pitch != 0 || shape.slice_pitch != 0) {
         return Err(INVALID_DESCRIPTOR);
     }
     let initial = match &parent {
         Some(parent) => ImageInitial::In(parent.buffer()?.clone()),
         None if flags & cl::CL_MEM_USE_HOST_PTR != 0 => {
-            // SAFETY: as promised by the caller; the standard forbids other accesses while commands use the image.
+            // SAFETY: the memory is valid by this function's contract; the standard forbids other accesses while
+            // commands use the image.
             ImageInitial::Use(unsafe { HostTarget::borrowed(host_ptr.cast(), bytes) })
         }
         None if wanted => {
-            // SAFETY: readable as promised by the caller; read before this returns.
+            // SAFETY: the memory is readable by this function's contract; `Image::new` reads it before it returns.
             ImageInitial::Copy(unsafe { HostSource::borrowed(host_ptr.cast_const().cast(), bytes) })
         }
         None => ImageInitial::Nothing,
@@ -243,7 +246,7 @@ unsafe fn create(
     Ok(Memory::of(MemObject::Image(image), context, parent).as_ptr())
 }
 
-/// The buffer that the image lies in.
+/// The buffer in which the image lies, if any.
 fn parent_of(
     context: &Handle<Context>,
     shape: &ImageShape,

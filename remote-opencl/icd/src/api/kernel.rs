@@ -38,11 +38,12 @@ entry_points! {
             let made = |info: &Arc<client::KernelInfo>| client::Kernel::new(&program.client, &info.name);
             let made = infos.iter().map(made).collect::<Result<Vec<_>, _>>()?;
             for (index, kernel) in made.into_iter().enumerate() {
-                // SAFETY: the caller's list has room for `capacity`, which is enough.
+                // SAFETY: the caller's list has room for `capacity` kernels, which is at least the number of
+                // kernels.
                 unsafe { memory::write(kernels.add(index), Kernel::new(kernel, &program).as_ptr()) };
             }
         }
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { memory::write(number, memory::count(infos.len())?) };
         Ok(())
     }
@@ -140,13 +141,13 @@ entry_points! {
             cl::CL_KERNEL_LOCAL_MEM_SIZE => answer.value(info.local_mem_size),
             cl::CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => answer.value(info.preferred_multiple),
             cl::CL_KERNEL_PRIVATE_MEM_SIZE => answer.value(info.private_mem_size),
-            // CL_KERNEL_GLOBAL_WORK_SIZE is for custom devices and built-in kernels, of which there are none.
+            // CL_KERNEL_GLOBAL_WORK_SIZE is not supported; it applies to custom devices and built-in kernels only.
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
         }
     }
 }
 
-/// CL_INVALID_DEVICE if device is not of the kernel, or NULL where the kernel has more than one.
+/// CL_INVALID_DEVICE if device is invalid, or NULL while the kernel is for several devices.
 pub fn only_or_named(own: &[Handle<Device>], device: cl::cl_device_id) -> Result<Handle<Device>, ClError> {
     match own {
         [only] if device.is_null() => Ok(Arc::clone(only)),
@@ -154,9 +155,9 @@ pub fn only_or_named(own: &[Handle<Device>], device: cl::cl_device_id) -> Result
     }
 }
 
-/// What the application means by an argument. Only where an object may be, the bytes may be a handle, and only a live
-/// one is taken for one: anything else stays bytes, which the client refuses where it knows better, and which the
-/// manager does not pass to what may be a pointer.
+/// Converts the value of an argument. The bytes are taken for a handle only if the argument may be an object and
+/// the handle is live. Otherwise they stay bytes; the client refuses them if it knows the argument's type, and the
+/// manager passes no bytes to an argument that may be a pointer.
 ///
 /// # Safety
 /// `value` is NULL or has `size` bytes.
@@ -164,7 +165,7 @@ unsafe fn argument<'a>(kind: ArgKind, size: usize, value: *const c_void) -> Resu
     if value.is_null() {
         return Ok(ArgValue::NullOfSize(size as u64));
     }
-    // SAFETY: `size` bytes by this function's contract.
+    // SAFETY: `value` has `size` bytes by this function's contract.
     let bytes = unsafe { memory::array(value.cast::<u8>(), size) };
     let bytes = bytes.map_err(|_| ClError(cl::CL_INVALID_ARG_SIZE))?;
     let Ok(address) = <[u8; 8]>::try_from(bytes).map(usize::from_ne_bytes) else {
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     fn of_bytes(kind: ArgKind, bytes: &[u8]) -> ArgValue<'_> {
-        // SAFETY: the bytes are as long as said.
+        // SAFETY: `bytes` has `bytes.len()` bytes.
         unsafe { argument(kind, bytes.len(), bytes.as_ptr().cast()) }.unwrap()
     }
 
@@ -220,17 +221,17 @@ mod tests {
 
     #[test]
     fn a_null_buffer_may_be_given_in_both_ways() {
-        // SAFETY: NULL.
+        // SAFETY: the value is NULL.
         let null = unsafe { argument(ArgKind::Buffer, 8, std::ptr::null()) };
         assert!(matches!(null, Ok(ArgValue::NullOfSize(8))));
         assert!(matches!(of_bytes(ArgKind::Buffer, &[0; 8]), ArgValue::NullOfSize(8)));
-        // Where nothing is known, eight zero bytes may as well be a number.
+        // If the kind is unknown, eight zero bytes may be a number.
         assert!(matches!(of_bytes(ArgKind::Unknown, &[0; 8]), ArgValue::Scalar(_)));
     }
 
     #[test]
     fn local_memory_is_a_size_and_null() {
-        // SAFETY: NULL.
+        // SAFETY: the value is NULL.
         let local = unsafe { argument(ArgKind::Local, 256, std::ptr::null()) };
         assert!(matches!(local, Ok(ArgValue::NullOfSize(256))));
     }

@@ -1,4 +1,4 @@
-//! Commands that launch kernels, and those that only order others.
+//! Commands that launch kernels, and commands that only order others.
 
 use crate::api::wait_list;
 use crate::cl;
@@ -29,14 +29,15 @@ entry_points! {
         if !(1..=3).contains(&dimensions) {
             return Err(ClError(cl::CL_INVALID_WORK_DIMENSION));
         }
-        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL, before OpenCL 2.1; since then it is as zeroes.
+        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL, before OpenCL 2.1. Since then NULL means zeroes.
         let zeroes = [0; 3];
         let global = match global.is_null() {
             true if queue.client.device().may_have_empty_ranges() => zeroes.as_ptr(),
             true => return Err(ClError(cl::CL_INVALID_GLOBAL_WORK_SIZE)),
             false => global,
         };
-        // SAFETY: the caller's lists have `dimensions` entries, the list of events `num_waits`.
+        // SAFETY: the caller's lists of sizes are NULL or have `dimensions` entries, the list of events has
+        // `num_waits`.
         let (offset, global, local, waits) = unsafe {
             (
                 sizes(offset, dimensions)?,
@@ -46,7 +47,7 @@ entry_points! {
             )
         };
         let done = launch(&queue, &kernel, offset, global, local, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -63,7 +64,7 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let done = launch(&queue, &kernel, &[], &[1], &[1], &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_TASK, event) };
         Ok(())
     }
@@ -83,7 +84,8 @@ entry_points! {
         lookup::<Queue>(queue)?;
         // CL_INVALID_VALUE if user_func is NULL.
         function.ok_or(ClError(cl::CL_INVALID_VALUE))?;
-        // CL_INVALID_OPERATION if the device cannot execute the native kernel: it is in another process.
+        // CL_INVALID_OPERATION if the device cannot execute the native kernel. It never can, since it is in another
+        // process.
         Err(ClError(cl::CL_INVALID_OPERATION))
     }
 
@@ -97,7 +99,7 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let done = queue.client.enqueue(Operation::Marker, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -112,7 +114,7 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let done = queue.client.enqueue(Operation::Barrier, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -124,7 +126,7 @@ entry_points! {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
         let done = queue.client.enqueue(Operation::Marker, &[])?;
-        // SAFETY: not NULL, so writable.
+        // SAFETY: the caller's pointer is not NULL, so it is writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -147,7 +149,8 @@ entry_points! {
         let handles = unsafe { memory::array(list, count as usize)? };
         let event = |handle: &cl::cl_event| lookup::<Event>(*handle).map(|event| Arc::clone(&event.client));
         let waits = handles.iter().map(event).collect::<Result<Vec<_>, _>>()?;
-        // Nothing after it in the queue starts before the events have completed: a barrier that waits for them.
+        // Later commands of the queue must not start before the events have completed, so this is a barrier that
+        // waits for them.
         queue.client.enqueue(Operation::Barrier, &waits).map(drop)
     }
 }
@@ -167,7 +170,7 @@ fn launch(
     queue.client.enqueue(Operation::NdRange { kernel: &kernel.client, offset, global, local }, waits)
 }
 
-/// One entry per dimension; none for NULL.
+/// The entries of a list, one for each dimension; empty for NULL.
 ///
 /// # Safety
 /// `list` is NULL or has `dimensions` entries.
@@ -175,6 +178,6 @@ unsafe fn sizes<'a>(list: *const usize, dimensions: cl::cl_uint) -> Result<&'a [
     if list.is_null() {
         return Ok(&[]);
     }
-    // SAFETY: that many entries by this function's contract.
+    // SAFETY: `list` has `dimensions` entries by this function's contract.
     unsafe { memory::array(list, dimensions as usize) }
 }

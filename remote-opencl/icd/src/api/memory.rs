@@ -1,4 +1,4 @@
-//! Buffers and sub-buffers. (The application's memory itself is in [`crate::memory`].)
+//! Buffers and sub-buffers. ([`crate::memory`] accesses the application's memory.)
 
 use crate::cl;
 use crate::entry::entry_points;
@@ -11,7 +11,7 @@ use fpga_client::{ClError, HostTarget, Initial};
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
-/// cl_mem_flags that a buffer may have.
+/// `cl_mem_flags` that are allowed for a buffer.
 pub const BUFFER_FLAGS: u64 = cl::CL_MEM_READ_WRITE
     | cl::CL_MEM_WRITE_ONLY
     | cl::CL_MEM_READ_ONLY
@@ -29,7 +29,7 @@ entry_points! {
         size: usize,
         host_ptr: *mut c_void,
     ) -> pointer {
-        // SAFETY: the caller's host_ptr has `size` bytes, for as long as the standard says.
+        // SAFETY: the caller's host_ptr is NULL or has `size` bytes, for as long as the standard requires.
         unsafe { create(context, flags, size, host_ptr) }
     }
 
@@ -63,7 +63,7 @@ entry_points! {
         if kind != cl::CL_BUFFER_CREATE_TYPE_REGION || region.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // SAFETY: for this kind the caller's pointer is that of a region.
+        // SAFETY: for this kind the caller's pointer points to a region.
         let region = unsafe { region.cast::<cl::cl_buffer_region>().read_unaligned() };
         let buffer = client::Buffer::sub(parent.buffer()?, flags, region.origin, region.size)?;
         let context = Arc::clone(&parent.context);
@@ -121,7 +121,7 @@ entry_points! {
     }
 }
 
-/// What clGetMemObjectInfo tells of all kinds.
+/// The values that clGetMemObjectInfo returns for every type of memory object.
 struct About {
     kind: u32,
     flags: u64,
@@ -163,7 +163,8 @@ impl About {
 }
 
 /// # Safety
-/// `host_ptr` is NULL or has `size` bytes, until the buffer is gone where the flags say USE_HOST_PTR.
+/// `host_ptr` is NULL or has `size` bytes, until this returns, or with CL_MEM_USE_HOST_PTR until the buffer is
+/// destroyed.
 unsafe fn create(
     context: cl::cl_context,
     flags: cl::cl_mem_flags,
@@ -172,20 +173,21 @@ unsafe fn create(
 ) -> Result<*mut c_void, ClError> {
     let context = lookup::<Context>(context)?;
     check_flags(flags)?;
-    // CL_INVALID_BUFFER_SIZE if size is 0; before the host memory, which a size of 0 would make meaningless.
+    // CL_INVALID_BUFFER_SIZE if size is 0. Checked before host_ptr, which is meaningless for a size of 0.
     if size == 0 {
         return Err(ClError(cl::CL_INVALID_BUFFER_SIZE));
     }
-    // CL_INVALID_HOST_PTR if host_ptr is NULL and the flags want it, or the other way round.
+    // CL_INVALID_HOST_PTR if host_ptr is NULL and flags require it, or host_ptr is not NULL and flags don't.
     let wanted = flags & (cl::CL_MEM_USE_HOST_PTR | cl::CL_MEM_COPY_HOST_PTR) != 0;
     if wanted == host_ptr.is_null() {
         return Err(ClError(cl::CL_INVALID_HOST_PTR));
     }
     let initial = if flags & cl::CL_MEM_USE_HOST_PTR != 0 {
-        // SAFETY: as promised by the caller; the standard forbids other accesses while commands use the buffer.
+        // SAFETY: the memory is valid by this function's contract; the standard forbids other accesses while
+        // commands use the buffer.
         Initial::Use(unsafe { HostTarget::borrowed(host_ptr.cast(), size) })
     } else if wanted {
-        // SAFETY: readable as promised by the caller.
+        // SAFETY: the memory is readable by this function's contract.
         Initial::Copy(unsafe { memory::array(host_ptr.cast::<u8>(), size)? })
     } else {
         Initial::Nothing
@@ -198,7 +200,7 @@ fn check_flags(flags: cl::cl_mem_flags) -> Result<(), ClError> {
     check_flags_among(flags, BUFFER_FLAGS)
 }
 
-/// CL_INVALID_VALUE if values specified in flags are not valid, or exclude each other.
+/// CL_INVALID_VALUE if flags are unknown or contradict each other.
 pub fn check_flags_among(flags: cl::cl_mem_flags, known: u64) -> Result<(), ClError> {
     let several = |group: u64| (flags & group).count_ones() > 1;
     let contradiction = several(cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY)

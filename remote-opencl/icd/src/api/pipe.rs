@@ -1,4 +1,4 @@
-//! Pipes: memory objects between kernels, which the host only makes.
+//! Pipes: memory objects for data between kernels. The host only creates them.
 
 use crate::cl;
 use crate::entry::entry_points;
@@ -9,7 +9,7 @@ use fpga_client as client;
 use fpga_client::ClError;
 use std::ffi::c_void;
 
-/// The only flags that a pipe may have, and what it has without any.
+/// The flags that are allowed for a pipe, which are also the flags of every pipe.
 pub const PIPE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_HOST_NO_ACCESS;
 
 entry_points! {
@@ -21,7 +21,7 @@ entry_points! {
         properties: *const cl::cl_pipe_properties,
     ) -> pointer {
         let context = lookup::<Context>(context)?;
-        // CL_INVALID_VALUE if flags are others than these, or properties is not NULL.
+        // CL_INVALID_VALUE if flags has other flags than these, or properties is not NULL.
         if flags & !PIPE_FLAGS != 0 || !properties.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
@@ -52,7 +52,7 @@ entry_points! {
         match param {
             cl::CL_PIPE_PACKET_SIZE => answer.value(pipe.packet_size()),
             cl::CL_PIPE_MAX_PACKETS => answer.value(pipe.max_packets()),
-            // NULL was given.
+            // The properties are always NULL.
             cl::CL_PIPE_PROPERTIES => answer.values::<isize>(&[]),
             _ => Err(ClError(cl::CL_INVALID_VALUE)),
         }

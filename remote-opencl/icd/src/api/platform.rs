@@ -10,7 +10,8 @@ use crate::platforms::Platform;
 use fpga_client::ClError;
 use std::ffi::c_void;
 
-/// Set in the device manager's own process: its loader must not find us, or it would serve itself to itself.
+/// Environment variable that is set in the device manager's process. The manager's loader must not find this
+/// library, or the manager would serve itself.
 const INSIDE_DEVICE_MANAGER: &str = "FPGA_INSIDE_DEVICE_MANAGER";
 
 entry_points! {
@@ -55,7 +56,7 @@ entry_points! {
     }
 }
 
-/// The platform that CL_CONTEXT_PLATFORM or a platform argument names; NULL means the first.
+/// The platform of a handle; NULL stands for the first platform.
 pub fn named_or_first(platform: cl::cl_platform_id) -> Result<Handle<Platform>, ClError> {
     if platform.is_null() {
         return Platform::all().into_iter().next().ok_or(ClError(cl::CL_INVALID_PLATFORM));

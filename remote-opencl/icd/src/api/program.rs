@@ -57,7 +57,7 @@ entry_points! {
         };
         if !binary_status.is_null() {
             for (index, status) in statuses.iter().take(devices.len()).enumerate() {
-                // SAFETY: fewer than `num_devices`, for which the caller's list has room.
+                // SAFETY: `index` is less than `num_devices`, for which the caller's list has room.
                 unsafe { memory::write(binary_status.add(index), *status) };
             }
         }
@@ -74,7 +74,7 @@ entry_points! {
         if length == 0 {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // SAFETY: the caller's program has `length` bytes.
+        // SAFETY: the caller's code has `length` bytes.
         let il = unsafe { memory::array(il.cast::<u8>(), length)? };
         let client = client::Program::with_il(&context.client, il.to_vec())?;
         let devices = context.devices.clone();
@@ -94,7 +94,7 @@ entry_points! {
         }
         // SAFETY: the caller's value has `size` bytes.
         let value = unsafe { memory::array(value.cast::<u8>(), size)? };
-        // CL_INVALID_VALUE if spec_value is NULL or no constant has such a size.
+        // CL_INVALID_VALUE if spec_value is NULL, or spec_size is not a size that a constant can have.
         if value.is_empty() || size > 8 {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
@@ -108,7 +108,8 @@ entry_points! {
     ) -> status {
         lookup::<Program>(program)?;
         notify.ok_or(ClError(cl::CL_INVALID_VALUE))?;
-        // CL_INVALID_OPERATION if no device supports program scope constructors and destructors, as since 3.0 none does.
+        // CL_INVALID_OPERATION if no device supports program scope constructors and destructors. Since OpenCL 3.0
+        // none does.
         Err(ClError(cl::CL_INVALID_OPERATION))
     }
 
@@ -179,7 +180,8 @@ entry_points! {
         if notify.is_none() && !user_data.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // CL_INVALID_VALUE if num_input_headers is zero and the lists are not NULL, or the other way round.
+        // CL_INVALID_VALUE if num_input_headers is zero and the lists are not NULL, or it is not zero and a list is
+        // NULL.
         let without = num_headers == 0;
         if headers.is_null() != without || names.is_null() != without {
             return Err(ClError(cl::CL_INVALID_VALUE));
@@ -253,7 +255,8 @@ entry_points! {
                 answer.values(&binaries::of(&program).iter().map(|binary| binary.len()).collect::<Vec<_>>())
             }
             cl::CL_PROGRAM_BINARIES => {
-                // SAFETY: the caller's value has pointers to room for each binary, or NULL.
+                // SAFETY: the caller's value is NULL or has a pointer for each binary, which is NULL or points to
+                // room for the binary.
                 unsafe { binaries::copy(&program, answer) }
             }
             cl::CL_PROGRAM_NUM_KERNELS => answer.value(kernels()?.len()),
@@ -305,11 +308,11 @@ fn handle(
     Object::new(Program { client, context, devices, building, kernels: AtomicUsize::new(0) }).as_ptr()
 }
 
-/// The source strings as one.
+/// Concatenates the source strings.
 ///
 /// # Safety
-/// `strings` is NULL or has `count` strings, each as long as its entry in `lengths`, or up to its NUL where that is 0
-/// or `lengths` is NULL.
+/// `strings` is NULL or has `count` strings. Each is as long as its entry in `lengths`, or ends with NUL if that
+/// entry is 0 or `lengths` is NULL.
 unsafe fn join(
     count: cl::cl_uint,
     strings: *mut *const c_char,
@@ -320,17 +323,17 @@ unsafe fn join(
     if count == 0 {
         return Err(INVALID);
     }
-    // SAFETY: `count` strings by this function's contract.
+    // SAFETY: the list is NULL or has `count` strings by this function's contract.
     let strings = unsafe { memory::array(strings.cast_const(), count as usize)? };
     let mut source = Vec::new();
     for (index, string) in strings.iter().enumerate() {
-        // SAFETY: as many lengths as strings by this function's contract.
+        // SAFETY: there are as many lengths as strings by this function's contract.
         let length = if lengths.is_null() { 0 } else { unsafe { lengths.add(index).read_unaligned() } };
         if length == 0 {
-            // SAFETY: ends with NUL by this function's contract.
+            // SAFETY: the string ends with NUL by this function's contract.
             source.extend_from_slice(unsafe { memory::text(*string) }.ok_or(INVALID)?.to_bytes());
         } else {
-            // SAFETY: that long by this function's contract.
+            // SAFETY: the string has `length` bytes by this function's contract.
             source.extend_from_slice(unsafe { memory::array(string.cast::<u8>(), length)? });
         }
     }

@@ -12,14 +12,14 @@ use fpga_client::ClError;
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 
-/// What applications can ask of a queue of either kind.
+/// The values that clGetCommandQueueInfo returns, for either kind of queue.
 struct Facts<'a> {
     context: &'a Handle<Context>,
     device: &'a Handle<Device>,
     references: cl::cl_uint,
     properties: u64,
     as_given: &'a [u64],
-    /// Bytes, of a queue on the device.
+    /// Size in bytes; only for a queue on the device.
     size: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ entry_points! {
         if properties & cl::CL_QUEUE_ON_DEVICE != 0 {
             return create_on_device(context, device, properties, size, as_given);
         }
-        // CL_INVALID_VALUE if CL_QUEUE_SIZE is given for a queue of the host.
+        // CL_INVALID_VALUE if CL_QUEUE_SIZE is given for a queue on the host.
         if size.is_some() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
@@ -91,7 +91,7 @@ entry_points! {
         _old: *mut cl::cl_command_queue_properties,
     ) -> status {
         lookup::<Queue>(queue)?;
-        // Withdrawn in OpenCL 1.1: implementations since then refuse it.
+        // The function was withdrawn in OpenCL 1.1; later implementations refuse it.
         Err(ClError(cl::CL_INVALID_OPERATION))
     }
 
@@ -103,8 +103,8 @@ entry_points! {
         if release::<DeviceQueue>(queue).is_ok() {
             return Ok(());
         }
-        // clReleaseCommandQueue performs an implicit flush to issue any previously queued commands. That its manager is
-        // gone doesn't keep an application from releasing.
+        // clReleaseCommandQueue performs an implicit flush to issue any previously queued commands. An error means
+        // that the manager is gone, which must not keep the application from releasing the queue.
         let _ = lookup::<Queue>(queue)?.client.flush();
         release::<Queue>(queue)
     }
@@ -159,7 +159,8 @@ fn create(
     let context = lookup::<Context>(context)?;
     let device = lookup::<Device>(device)?;
     check_device(&context, &device)?;
-    // CL_INVALID_VALUE if CL_QUEUE_ON_DEVICE_DEFAULT is given without CL_QUEUE_ON_DEVICE; the 1.x call knows neither.
+    // CL_INVALID_VALUE if CL_QUEUE_ON_DEVICE_DEFAULT is given without CL_QUEUE_ON_DEVICE. The 1.x call allows
+    // neither.
     if properties & (cl::CL_QUEUE_ON_DEVICE | cl::CL_QUEUE_ON_DEVICE_DEFAULT) != 0 {
         return Err(ClError(cl::CL_INVALID_VALUE));
     }
@@ -187,7 +188,7 @@ fn create_on_device(
     if properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
         return Err(ClError(cl::CL_INVALID_VALUE));
     }
-    // CL_INVALID_QUEUE_PROPERTIES if the device doesn't support such queues, or none of that size.
+    // CL_INVALID_QUEUE_PROPERTIES if the device doesn't support queues on the device, or none of that size.
     let largest = device.number(cl::CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
     let preferred = device.number(cl::CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE);
     let bytes = size.unwrap_or(preferred);
@@ -196,7 +197,7 @@ fn create_on_device(
     let bytes = u32::try_from(bytes).ok().filter(|_| is_possible).ok_or(refused)?;
     let is_default = properties & cl::CL_QUEUE_ON_DEVICE_DEFAULT != 0;
     if is_default {
-        // There is one default; whoever wants to make another gets it, with one more reference.
+        // A device has one default queue. A second request returns the same queue, with one more reference.
         let known = default_of(&context, &device);
         if !known.is_null() && retain::<DeviceQueue>(known).is_ok() {
             return Ok(known);
@@ -227,7 +228,7 @@ impl Facts<'_> {
     }
 }
 
-/// The default queue on a device of the context; NULL where there is none.
+/// The default queue on a device of the context; NULL if there is none.
 fn default_of(context: &Context, device: &Handle<Device>) -> *mut c_void {
     let defaults = context.default_queues.lock().unwrap_or_else(PoisonError::into_inner);
     let of_device = defaults.iter().find(|(of, _)| *of == device.as_ptr() as usize);

@@ -1,4 +1,4 @@
-//! Sub-groups: what a kernel's would be for a work-group that only the application knows.
+//! Queries of a kernel's sub-groups, which depend on a work-group size that only the application knows.
 
 use crate::cl;
 use crate::entry::entry_points;
@@ -9,7 +9,7 @@ use crate::objects::Kernel;
 use fpga_client::ClError;
 use std::ffi::c_void;
 
-/// Bytes of the longest answer, and of the longest question.
+/// Greatest size of an answer and of an input, in bytes.
 const MAX_BYTES: usize = 3 * size_of::<usize>();
 
 entry_points! {
@@ -31,7 +31,7 @@ entry_points! {
         }
         let sizes = match param {
             cl::CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE | cl::CL_KERNEL_SUB_GROUP_COUNT_FOR_NDRANGE => {
-                // CL_INVALID_VALUE if the input is NULL or none of one to three sizes.
+                // CL_INVALID_VALUE if the input is NULL or isn't one to three sizes.
                 if input_size == 0 || input_size > MAX_BYTES || !input_size.is_multiple_of(size_of::<usize>()) {
                     return Err(ClError(cl::CL_INVALID_VALUE));
                 }
@@ -57,5 +57,5 @@ entry_points! {
     }
 }
 
-/// By the name that it had as an extension.
+/// The same function by its name as an extension.
 pub use self::clGetKernelSubGroupInfo as clGetKernelSubGroupInfoKHR;

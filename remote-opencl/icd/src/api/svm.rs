@@ -1,5 +1,5 @@
-//! Shared virtual memory, as on a runtime without it: no address is the same on both sides of a connection, and no
-//! device claims it. Handles are looked at first, as the standard's errors want it.
+//! Shared virtual memory, which is not supported, since no address is valid on both sides of a connection and no
+//! device claims it. Invalid handles get the standard's errors first.
 
 use crate::cl;
 use crate::entry::entry_points;
@@ -13,10 +13,10 @@ const WITHOUT_SVM: ClError = ClError(cl::CL_INVALID_OPERATION);
 
 type FreeNotify = unsafe extern "C" fn(cl::cl_command_queue, cl::cl_uint, *mut *mut c_void, *mut c_void);
 
-/// No memory, whatever is asked for.
+/// Returns NULL: no memory can be allocated.
 ///
 /// # Safety
-/// None is needed.
+/// None; the arguments are not used.
 #[allow(non_snake_case, reason = "the standard's name")]
 pub unsafe extern "C" fn clSVMAlloc(
     _context: cl::cl_context,
@@ -27,10 +27,10 @@ pub unsafe extern "C" fn clSVMAlloc(
     std::ptr::null_mut()
 }
 
-/// Nothing was allocated.
+/// Does nothing, since no memory was allocated.
 ///
 /// # Safety
-/// None is needed.
+/// None; the arguments are not used.
 #[allow(non_snake_case, reason = "the standard's name")]
 pub unsafe extern "C" fn clSVMFree(_context: cl::cl_context, _pointer: *mut c_void) {}
 

@@ -1,4 +1,4 @@
-//! Commands that move data: read, write, copy, fill, map, unmap, migrate.
+//! Commands that move data of buffers: read, write, copy, fill, map, unmap, migrate.
 
 use crate::api::wait_list;
 use crate::cl;
@@ -9,10 +9,10 @@ use crate::objects::{MemObject, Memory, Queue};
 use fpga_client::{ClError, HostSource, HostTarget, Operation};
 use std::ffi::c_void;
 
-/// cl_map_flags that there are.
+/// The known `cl_map_flags`.
 const MAP_FLAGS: u64 = cl::CL_MAP_READ | cl::CL_MAP_WRITE | cl::CL_MAP_WRITE_INVALIDATE_REGION;
 
-/// cl_mem_migration_flags that there are.
+/// The known `cl_mem_migration_flags`.
 const MIGRATION_FLAGS: u64 = cl::CL_MIGRATE_MEM_OBJECT_HOST | cl::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
 
 entry_points! {
@@ -32,11 +32,11 @@ entry_points! {
         check_region(size, target)?;
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
-        // SAFETY: the caller's memory has `size` bytes until the command has completed.
+        // SAFETY: the caller's memory has `size` writable bytes until the command has completed.
         let target = unsafe { HostTarget::borrowed(target.cast(), size) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.enqueue(Operation::Read { buffer: buffer.buffer()?, offset, target }, &waits)?;
         wait_list::wait_if(blocking, &done)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -57,11 +57,11 @@ entry_points! {
         check_region(size, source)?;
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
-        // SAFETY: the caller's memory has `size` bytes that stay as they are until the command has completed.
+        // SAFETY: the caller's memory has `size` bytes that don't change until the command has completed.
         let data = unsafe { HostSource::borrowed(source.cast(), size) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.enqueue(Operation::Write { buffer: buffer.buffer()?, offset, data }, &waits)?;
         wait_list::wait_if(blocking, &done)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -85,7 +85,7 @@ entry_points! {
         let (source, target) = (source.buffer()?, target.buffer()?);
         let copy = Operation::Copy { source, target, source_offset, target_offset, size };
         let done = queue.client.enqueue(copy, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -103,8 +103,8 @@ entry_points! {
     ) -> status {
         let queue = lookup::<Queue>(queue)?;
         let buffer = lookup::<Memory>(buffer)?;
-        // CL_INVALID_VALUE if pattern is NULL, or pattern_size is not a power of two up to 128; and if offset and size
-        // are not multiples of it.
+        // CL_INVALID_VALUE if pattern is NULL, if pattern_size is not a power of two up to 128, or if offset and
+        // size are not multiples of pattern_size.
         if !pattern_size.is_power_of_two() || pattern_size > 128 {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
@@ -117,7 +117,7 @@ entry_points! {
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let fill = Operation::Fill { buffer: buffer.buffer()?, pattern, offset, size };
         let done = queue.client.enqueue(fill, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -140,7 +140,7 @@ entry_points! {
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let mapped = queue.client.map(buffer.buffer()?, flags, offset, size, &waits)?;
         wait_list::wait_if(blocking, &mapped.event)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, mapped.event, event) };
         Ok(mapped.address as *mut c_void)
     }
@@ -160,10 +160,11 @@ entry_points! {
         let done = match memory.object()? {
             MemObject::Buffer(buffer) => queue.client.unmap(buffer, mapped as usize, &waits)?,
             MemObject::Image(image) => queue.client.unmap_image(image, mapped as usize, &waits)?,
-            // CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by a map of memobj: pipes have none.
+            // CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by a map of memobj. Pipes can't be
+            // mapped.
             MemObject::Pipe(_) => return Err(ClError(cl::CL_INVALID_VALUE)),
         };
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -191,20 +192,20 @@ entry_points! {
         // SAFETY: the caller's list has `num_waits` events.
         let waits = unsafe { wait_list::read(num_waits, waits)? };
         let done = queue.client.enqueue(Operation::Migrate, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
 }
 
-/// CL_INVALID_VALUE if values specified in map_flags are not valid, or INVALIDATE comes with READ or WRITE.
+/// CL_INVALID_VALUE if map_flags are unknown, or INVALIDATE is combined with READ or WRITE.
 pub fn check_map_flags(flags: cl::cl_map_flags) -> Result<(), ClError> {
     let invalidate = flags & cl::CL_MAP_WRITE_INVALIDATE_REGION != 0;
     let contradiction = invalidate && flags & (cl::CL_MAP_READ | cl::CL_MAP_WRITE) != 0;
     if flags & !MAP_FLAGS != 0 || contradiction { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }
 
-/// CL_INVALID_VALUE if ptr is NULL or size is 0; the region itself is the client's to check.
+/// CL_INVALID_VALUE if ptr is NULL or size is 0. The client checks whether the region lies in the buffer.
 fn check_region<T>(size: usize, host: *const T) -> Result<(), ClError> {
     if host.is_null() || size == 0 { Err(ClError(cl::CL_INVALID_VALUE)) } else { Ok(()) }
 }

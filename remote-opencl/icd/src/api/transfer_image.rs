@@ -1,4 +1,4 @@
-//! Commands that move pixels: read, write, copy, fill, map.
+//! Commands that move pixels of images: read, write, copy, fill, map.
 
 use crate::api::transfer::check_map_flags;
 use crate::api::transfer_rect::triple;
@@ -34,11 +34,11 @@ entry_points! {
         if target.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // SAFETY: the caller's memory has the region until the command has completed.
+        // SAFETY: the caller's memory has the bytes of the region until the command has completed.
         let target = unsafe { HostTarget::borrowed(target.cast(), bytes) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.read_image(image, region, (row_pitch, slice_pitch), target, &waits)?;
         wait_list::wait_if(blocking, &done)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -65,11 +65,12 @@ entry_points! {
         if source.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // SAFETY: the caller's memory has the region, unchanged until the command has completed.
+        // SAFETY: the caller's memory has the bytes of the region, which don't change until the command has
+        // completed.
         let data = unsafe { HostSource::borrowed(source.cast(), bytes) }.awaited(wait_list::awaited(blocking));
         let done = queue.client.write_image(image, region, (row_pitch, slice_pitch), data, &waits)?;
         wait_list::wait_if(blocking, &done)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -93,7 +94,7 @@ entry_points! {
         };
         let done =
             queue.client.copy_image(source.image()?, target.image()?, region, target_origin, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -113,13 +114,13 @@ entry_points! {
         let image = memory.image()?;
         // SAFETY: the caller's arrays have three entries, the list of events `num_waits`.
         let (region, waits) = unsafe { (read_region(origin, region)?, wait_list::read(num_waits, waits)?) };
-        // A single float where the image is one of depth, else four numbers.
+        // The colour is a single float for a depth image, else four numbers.
         let length = if image.format().order == cl::CL_DEPTH { 4 } else { 16 };
         let mut four = [0; 16];
-        // SAFETY: the caller's colour has as many bytes.
+        // SAFETY: the caller's colour has `length` bytes.
         four[..length].copy_from_slice(unsafe { memory::array(color.cast::<u8>(), length)? });
         let done = queue.client.fill_image(image, four, region, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -141,7 +142,7 @@ entry_points! {
         let (region, waits) = unsafe { (read_region(origin, region)?, wait_list::read(num_waits, waits)?) };
         let done =
             queue.client.copy_image_to_buffer(source.image()?, region, target.buffer()?, offset, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -163,7 +164,7 @@ entry_points! {
         let (region, waits) = unsafe { (read_region(origin, region)?, wait_list::read(num_waits, waits)?) };
         let done =
             queue.client.copy_buffer_to_image(source.buffer()?, offset, target.image()?, region, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event(&queue, done, event) };
         Ok(())
     }
@@ -187,7 +188,7 @@ entry_points! {
         check_map_flags(flags)?;
         // SAFETY: the caller's arrays have three entries, the list of events `num_waits`.
         let (region, waits) = unsafe { (read_region(origin, region)?, wait_list::read(num_waits, waits)?) };
-        // CL_INVALID_VALUE if image_row_pitch is NULL, or image_slice_pitch where the image has slices.
+        // CL_INVALID_VALUE if image_row_pitch is NULL, or image_slice_pitch is NULL for an image with slices.
         let layered = [
             cl::CL_MEM_OBJECT_IMAGE3D,
             cl::CL_MEM_OBJECT_IMAGE1D_ARRAY,
@@ -198,7 +199,7 @@ entry_points! {
         }
         let (mapped, (row, slice)) = queue.client.map_image(image, flags, region, &waits)?;
         wait_list::wait_if(blocking, &mapped.event)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointers are NULL or writable.
         unsafe {
             memory::write(row_pitch, row);
             memory::write(slice_pitch, slice);
@@ -209,8 +210,8 @@ entry_points! {
 }
 
 /// # Safety
-/// Both are NULL or have three entries.
+/// Both arrays are NULL or have three entries.
 unsafe fn read_region(origin: *const usize, region: *const usize) -> Result<ImageRegion, ClError> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the arrays are NULL or have three entries by this function's contract.
     unsafe { Ok(ImageRegion { origin: triple(origin)?, size: triple(region)? }) }
 }

@@ -1,4 +1,4 @@
-//! Rectangular reads, writes and copies.
+//! Commands on rectangles of buffers: read, write, copy.
 
 use crate::api::wait_list;
 use crate::cl;
@@ -45,7 +45,7 @@ entry_points! {
         let read = Operation::ReadRect { buffer, layout: here, host: there, region, target };
         let done = queue.client.enqueue(read, &waits)?;
         wait_list::wait_if(blocking, &done)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_READ_BUFFER_RECT, event) };
         Ok(())
     }
@@ -76,7 +76,8 @@ entry_points! {
         let here = Layout::new(buffer_origin, region, buffer_row_pitch, buffer_slice_pitch)?;
         let there = Layout::new(host_origin, region, host_row_pitch, host_slice_pitch)?;
         check_host(host)?;
-        // SAFETY: the caller's memory has the whole rectangle, unchanged until the command has completed.
+        // SAFETY: the caller's memory has the whole rectangle, which doesn't change until the command has
+        // completed.
         let data = unsafe {
             HostSource::borrowed(host.cast::<u8>().add(there.start()), there.end(region)? - there.start())
         };
@@ -84,7 +85,7 @@ entry_points! {
         let write = Operation::WriteRect { buffer, layout: here, host: there, region, data };
         let done = queue.client.enqueue(write, &waits)?;
         wait_list::wait_if(blocking, &done)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_WRITE_BUFFER_RECT, event) };
         Ok(())
     }
@@ -115,18 +116,18 @@ entry_points! {
         let to = Layout::new(target_origin, region, target_row_pitch, target_slice_pitch)?;
         let copy = Operation::CopyRect { source: (source, from), target: (target, to), region };
         let done = queue.client.enqueue(copy, &waits)?;
-        // SAFETY: NULL or writable.
+        // SAFETY: the caller's pointer is NULL or writable.
         unsafe { wait_list::give_event_of_type(&queue, done, cl::CL_COMMAND_COPY_BUFFER_RECT, event) };
         Ok(())
     }
 }
 
-/// CL_INVALID_VALUE if an array is NULL.
+/// Reads an array of three entries. CL_INVALID_VALUE if it is NULL.
 ///
 /// # Safety
 /// `array` is NULL or has three entries.
 pub unsafe fn triple(array: *const usize) -> Result<[usize; 3], ClError> {
-    // SAFETY: three entries by this function's contract.
+    // SAFETY: the array is NULL or has three entries by this function's contract.
     let entries = unsafe { memory::array(array, 3)? };
     entries.try_into().map_err(|_| ClError(cl::CL_INVALID_VALUE))
 }

@@ -1,4 +1,4 @@
-//! What all enqueue calls share: the wait list in, the event out.
+//! The wait list and the returned event of enqueue calls.
 
 use crate::cl;
 use crate::handle::{Handle, Object, lookup};
@@ -22,7 +22,7 @@ pub unsafe fn read(
     if list.is_null() != (count == 0) {
         return Err(INVALID);
     }
-    // SAFETY: `count` events by this function's contract.
+    // SAFETY: the list is NULL or has `count` events by this function's contract.
     let handles = unsafe { memory::array(list, count as usize) }.map_err(|_| INVALID)?;
     let event = |handle: &cl::cl_event| {
         lookup::<Event>(*handle).map(|event| Arc::clone(&event.client)).map_err(|_| INVALID)
@@ -30,27 +30,27 @@ pub unsafe fn read(
     handles.iter().map(event).collect()
 }
 
-/// Whether the application waits for the command.
+/// Whether a call waits for its command.
 pub fn awaited(blocking: cl::cl_bool) -> client::Awaited {
     if blocking == cl::CL_FALSE { client::Awaited::No } else { client::Awaited::Yes }
 }
 
-/// Waits for the end of an enqueued command if the application asked to.
+/// Waits for the end of an enqueued command if the call is blocking.
 pub fn wait_if(blocking: cl::cl_bool, command: &client::Event) -> Result<(), ClError> {
     if blocking == cl::CL_FALSE { Ok(()) } else { command.wait_for_status() }
 }
 
-/// Hands the event of an enqueued command out, where the application wants it.
+/// Returns the event of an enqueued command to the application, if `target` is not NULL.
 ///
 /// # Safety
 /// `target` is NULL or writable.
 pub unsafe fn give_event(queue: &Handle<Queue>, event: Arc<client::Event>, target: *mut cl::cl_event) {
     let command_type = event.command_type();
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller upholds this function's contract.
     unsafe { give_event_of_type(queue, event, command_type, target) };
 }
 
-/// As [`give_event`], for a command that the client knows by another type.
+/// Returns an event like [`give_event`], with the given type of command instead of the client's.
 ///
 /// # Safety
 /// `target` is NULL or writable.
@@ -65,6 +65,6 @@ pub unsafe fn give_event_of_type(
     }
     let event =
         Event { client, context: Arc::clone(&queue.context), queue: Some(Arc::clone(queue)), command_type };
-    // SAFETY: not null, writable by this function's contract.
+    // SAFETY: `target` is not NULL, so it is writable by this function's contract.
     unsafe { memory::write(target, Object::new(event).as_ptr()) };
 }

@@ -39,7 +39,7 @@ fn the_order_is_that_of_the_standard() {
 fn no_slot_is_null() {
     let words = (&raw const DISPATCH).cast::<usize>();
     for slot in 0..size_of::<Dispatch>() / SLOT {
-        // SAFETY: inside the table, whose fields are all function pointers or None, as wide as a word.
+        // SAFETY: the word lies inside the table, whose fields are all function pointers or None, one word each.
         assert_ne!(unsafe { words.add(slot).read() }, 0, "slot {slot}");
     }
 }
@@ -48,7 +48,7 @@ fn no_slot_is_null() {
 fn stubs_refuse_in_the_way_of_their_signature() {
     let table = &DISPATCH.standard;
     let mut code = 0;
-    // SAFETY: stubs look at nothing but errcode_ret.
+    // SAFETY: stubs access no argument but errcode_ret.
     unsafe {
         let buffer = table.clCreateFromGLBuffer.unwrap()(std::ptr::null_mut(), 0, 0, &raw mut code);
         assert!(buffer.is_null());
@@ -66,7 +66,7 @@ fn functions_are_found_by_name() {
     assert!(address_of("clNoSuchFunction").is_null());
 }
 
-/// Compiles and runs a C program; its standard output.
+/// Compiles and runs a C program, and returns its standard output.
 fn run_c(source: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (c, program) = (folder.path().join("test.c"), folder.path().join("test"));

@@ -17,7 +17,7 @@ fn mk_lamp() -> (*mut c_void, Arc<AtomicUsize>) {
 #[test]
 fn the_first_word_of_a_handle_is_the_dispatch_table() {
     let (lamp, _) = mk_lamp();
-    // SAFETY: a live object, whose first word is read.
+    // SAFETY: the object is live, and its first word is read.
     let first = unsafe { *lamp.cast::<*const Dispatch>() };
     assert_eq!(first, &raw const DISPATCH);
     release::<Lamp>(lamp).unwrap();

@@ -1,4 +1,4 @@
-//! Builds, compilations and links, here or in the background.
+//! Builds, compilations and links, in the calling thread or in the background.
 
 use crate::cl;
 use crate::handle::{Handle, lookup};
@@ -10,20 +10,20 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What the application has called at the end of a build.
+/// The application's callback for the end of a build.
 pub type ProgramNotify = unsafe extern "C" fn(cl::cl_program, *mut c_void);
 
-/// The headers of a compilation.
+/// The headers of a compilation, with their names.
 pub(super) type Headers = Vec<(String, Arc<client::Program>)>;
 
 /// # Safety
-/// Both lists have `count` entries.
+/// Both lists are NULL or have `count` entries; each name is NULL or ends with NUL.
 pub(super) unsafe fn read_headers(
     count: cl::cl_uint,
     headers: *const cl::cl_program,
     names: *mut *const c_char,
 ) -> Result<Headers, ClError> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the lists have `count` entries by this function's contract.
     let (headers, names) = unsafe {
         (memory::array(headers, count as usize)?, memory::array(names.cast_const(), count as usize)?)
     };
@@ -33,13 +33,14 @@ pub(super) unsafe fn read_headers(
         if name.is_null() {
             return Err(ClError(cl::CL_INVALID_VALUE));
         }
-        // SAFETY: not NULL, and ends with NUL.
+        // SAFETY: the name is not NULL, and ends with NUL by this function's contract.
         read.push((unsafe { text_of(*name, cl::CL_INVALID_VALUE)? }, Arc::clone(&program.client)));
     }
     Ok(read)
 }
 
-/// Links, here or in the background; the code to return with the program, or the error without one.
+/// Links, in the calling thread or in the background. Returns the code for a call that returns the program, or the
+/// error for one that returns none.
 pub(super) fn link(
     made: *mut c_void,
     options: String,
@@ -61,14 +62,14 @@ pub(super) fn link(
     }
 }
 
-/// A build that was accepted.
+/// A build, compilation or link to run.
 pub(super) struct Build {
     pub(super) program: Handle<Program>,
     pub(super) options: String,
     pub(super) step: Step,
 }
 
-/// Which part of a build.
+/// The kind of a build.
 pub(super) enum Step {
     Build(Vec<Arc<client::Device>>),
     Compile(Vec<Arc<client::Device>>, Headers),
@@ -76,10 +77,12 @@ pub(super) enum Step {
 }
 
 impl Build {
-    /// Begins it, unless the standard forbids that now. Without `notify` it has ended when this returns.
+    /// Starts the build, unless the standard forbids it now. Without `notify` the build has ended when this
+    /// returns.
     pub(super) fn start(self, notify: Option<ProgramNotify>, user_data: UserData) -> Result<(), ClError> {
         let program = &self.program;
-        // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not completed.
+        // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not
+        // completed.
         if program.kernels.load(Ordering::Relaxed) > 0 || program.building.swap(true, Ordering::AcqRel) {
             return Err(ClError(cl::CL_INVALID_OPERATION));
         }
@@ -100,15 +103,16 @@ impl Build {
         result
     }
 
-    /// Builds on a thread of its own, since the callback thread must stay free for events, and tells `notify`.
+    /// Builds on a new thread and then calls `notify`. The callback thread can't do it, since it must stay free for
+    /// events.
     fn run_in_background(self, notify: ProgramNotify, user_data: UserData) -> Result<(), ClError> {
         let program = Arc::clone(&self.program);
         let task = move || {
             let UserData(user_data) = { user_data };
             let handle = Arc::clone(&self.program);
-            // The outcome is in the build status and log, where the callback finds it.
+            // The callback finds the outcome in the build status and log.
             let _ = self.run();
-            // SAFETY: the application gave this function for this purpose.
+            // SAFETY: the application passed this function to be called with these arguments.
             unsafe { notify(handle.as_ptr(), user_data) };
         };
         spawn_without_signals(task).map_err(|_| {
@@ -118,9 +122,9 @@ impl Build {
     }
 }
 
-/// A thread that takes none of the application's signals.
+/// Starts a thread that has all signals blocked.
 fn spawn_without_signals(task: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    // SAFETY: both sets are initialised before they are read; only this thread's mask changes, and is put back.
+    // SAFETY: both sets are initialised before they are read; only this thread's mask changes, and it is restored.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
@@ -132,12 +136,12 @@ fn spawn_without_signals(task: impl FnOnce() + Send + 'static) -> std::io::Resul
     }
 }
 
-/// A string of the application, none for NULL; `invalid` is the code where it isn't text.
+/// A string of the application, empty for NULL; `invalid` is the error for a string that is not UTF-8.
 ///
 /// # Safety
 /// `text` is NULL or ends with NUL.
 pub(super) unsafe fn text_of(text: *const c_char, invalid: cl::cl_int) -> Result<String, ClError> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: `text` is NULL or ends with NUL by this function's contract.
     match unsafe { memory::text(text) } {
         None => Ok(String::new()),
         Some(text) => Ok(text.to_str().map_err(|_| ClError(invalid))?.to_owned()),

@@ -1,4 +1,4 @@
-//! Calls every function of the table with nothing but zeros, and compares what it says with the document.
+//! Calls every function of the table with zeros only, and compares the results with the document.
 
 use crate::cl;
 use crate::dispatch::{OFFSETS, probed};
@@ -11,13 +11,13 @@ const DOCUMENT: &str = include_str!("../../../../docs/entry-points.md");
 
 /// A function that can be called with zeros.
 pub trait Probe {
-    /// What it gives.
+    /// The result of the call, as text.
     fn probe(&self) -> String;
 }
 
-/// What a call gave, with the code that it may have left.
+/// A result of a call.
 pub trait Given {
-    /// In words.
+    /// The result as text, with the error code that the call may have written.
     fn tell(self, code: cl::cl_int) -> String;
 }
 
@@ -50,16 +50,16 @@ fn name(error: cl::cl_int) -> String {
     name.map_or_else(|| error.to_string(), |name| format!("CL_{name}"))
 }
 
-/// Zero, or where the code goes.
+/// A zero argument, or `code` if the argument is a pointer to an int.
 ///
 /// # Safety
-/// All zeros are a value of `A`; `code` is writable while a pointer to an int is used.
+/// All zeros are a valid value of `A`; `code` is writable while a pointer to an int is used.
 unsafe fn argument<A: 'static>(code: *mut cl::cl_int) -> A {
     if TypeId::of::<A>() == TypeId::of::<*mut cl::cl_int>() {
-        // SAFETY: the same type.
+        // SAFETY: both types are the same.
         return unsafe { std::mem::transmute_copy(&code) };
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: all zeros are a valid value of `A` by this function's contract.
     unsafe { std::mem::zeroed() }
 }
 
@@ -71,7 +71,8 @@ macro_rules! probes {
                 let function = self.expect("a null slot");
                 let mut code = UNTOUCHED;
                 let at = &raw mut code;
-                // SAFETY: numbers and pointers may be zero, for which the standard has its errors; `code` is writable.
+                // SAFETY: numbers and pointers may be zero, for which the standard defines errors; `code` is
+                // writable.
                 let given = unsafe { function($(argument::<$arg>(at)),*) };
                 given.tell(code)
             }
@@ -96,7 +97,7 @@ probes! {
     (A B C D E F G H I J K L M N)
 }
 
-/// The lines of the document's tables: function and what zeros give.
+/// The lines of the document's tables: each function and its result for zeros.
 fn documented() -> Vec<(String, String)> {
     let cells = |line: &str| {
         let mut cells =
@@ -109,7 +110,7 @@ fn documented() -> Vec<(String, String)> {
 #[test]
 fn every_entry_point_answers_zeros_as_the_document_says() {
     let probed = probed();
-    // And the one of OpenCL 3.1.
+    // The table also has one function of OpenCL 3.1.
     assert_eq!(probed.len(), OFFSETS.len() + 1);
     let documented = documented();
     let mut wrong = String::new();
