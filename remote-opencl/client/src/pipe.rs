@@ -17,8 +17,8 @@ pub struct Pipe {
 impl Pipe {
     /// `clCreatePipe`.
     ///
+    /// # Errors
     /// The errors of the manager's runtime, `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
-    /// The runtime's.
     pub fn new(context: &Arc<Context>, packet_size: u32, max_packets: u32) -> Result<Arc<Self>> {
         let session = context.session();
         let id = session.new_id();

@@ -32,9 +32,9 @@ unsafe impl Plain for isize {}
 unsafe impl Plain for *mut c_void {}
 
 impl Answer {
+    /// # Safety
     /// `value` is NULL or writable for `room` bytes, and `size` is NULL or writable, both as long as the answer
     /// lives.
-    /// `value` is NULL or writable for `room` bytes, `size` NULL or writable, both as long as the answer lives.
     pub unsafe fn new(room: usize, value: *mut c_void, size: *mut usize) -> Self {
         Self { room, value, size }
     }
