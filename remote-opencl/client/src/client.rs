@@ -110,8 +110,7 @@ impl Client {
         platforms.collect()
     }
 
-    /// Connects to all managers that need it, at the same time, so that several dead managers cost no more than
-    /// one.
+    /// Connects to all managers that need it, at the same time, so that several dead managers cost no more than one.
     fn connect_where_needed(&self, states: &mut [MutexGuard<'_, ManagerState>]) {
         let is_connected = |state: &MutexGuard<'_, ManagerState>| matches!(&**state, ManagerState::Connected { session, .. } if session.is_usable());
         let others_answer = states.iter().any(is_connected);

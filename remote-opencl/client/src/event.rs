@@ -65,15 +65,12 @@ pub(crate) struct Uses {
     pub(crate) in_place: Option<InPlaceRead>,
     /// Destination with gaps, to which the bytes in `target` are copied.
     pub(crate) scatter: Option<Scatter>,
-    /// Buffers of the command.
     pub(crate) buffers: Vec<InUse>,
-    /// Images of the command.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) images: Vec<Arc<Image>>,
     /// Other objects among the kernel's arguments.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) others: Vec<Other>,
-    /// Kernel of the command.
     #[expect(dead_code, reason = "held, not looked at")]
     pub(crate) kernel: Option<Arc<Kernel>>,
 }

@@ -209,7 +209,6 @@ impl HostTarget {
         self.len() == 0
     }
 
-    /// Address of the first byte.
     pub(crate) fn address(&self) -> usize {
         self.region.address as usize
     }

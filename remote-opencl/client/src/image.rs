@@ -80,7 +80,6 @@ pub struct Image {
     destructors: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
-/// A mapped region of an image.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageMap {
     pub(crate) address: usize,

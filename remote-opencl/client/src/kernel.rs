@@ -120,8 +120,7 @@ impl Kernel {
         Some(info)
     }
 
-    /// `clGetKernelSubGroupInfo` with the sizes in `input`; `room` is the size of the application's buffer in
-    /// bytes.
+    /// `clGetKernelSubGroupInfo` with the sizes in `input`; `room` is the size of the application's buffer in bytes.
     ///
     /// # Errors
     /// `CL_INVALID_DEVICE` if `device` is not in the context, and the errors of the manager's runtime.

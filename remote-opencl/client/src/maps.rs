@@ -2,7 +2,6 @@
 
 use crate::cl;
 
-/// A mapped region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MappedRegion {
     /// Offset of the region in the buffer, in bytes.
@@ -13,7 +12,6 @@ pub(crate) struct MappedRegion {
     pub(crate) access: Access,
 }
 
-/// Access of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The application reads the content and doesn't change it.

@@ -28,7 +28,6 @@ pub(crate) enum Outgoing {
     Chunk(UploadChunk),
 }
 
-/// A part of an upload.
 #[derive(Debug, Clone)]
 pub(crate) struct UploadChunk {
     pub(crate) upload: Arc<Upload>,
@@ -39,7 +38,6 @@ pub(crate) struct UploadChunk {
 /// A transfer to the manager.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Id of the transfer.
     pub(crate) transfer: u64,
     /// Length of the transfer in bytes.
     pub(crate) length: u64,
@@ -137,8 +135,7 @@ impl Outbox {
         }
     }
 
-    /// Makes the session resumable: from now on sent messages are kept until [`Self::manager_has`] acknowledges
-    /// them.
+    /// Makes the session resumable: from now on sent messages are kept until [`Self::manager_has`] acknowledges them.
     pub(crate) fn keep_what_is_sent(&self) {
         lock(&self.0).kept = Some(Kept::default());
     }

@@ -92,8 +92,7 @@ impl Platform {
 }
 
 impl Device {
-    /// The vendor's answer to a `cl_device_info` parameter, verbatim; `None` for parameters whose value is a
-    /// handle.
+    /// The vendor's answer to a `cl_device_info` parameter, verbatim; `None` for parameters whose value is a handle.
     pub fn info(&self, param: u32) -> Option<&[u8]> {
         self.info.get(param)
     }

@@ -48,7 +48,6 @@ impl Process {
         self.driver.get_or_init(|| Driver::new().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
     }
 
-    /// The callback thread, started on first use.
     pub(crate) fn callbacks(&'static self) -> Result<&'static Callbacks> {
         self.callbacks.get_or_init(|| Callbacks::start().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
     }

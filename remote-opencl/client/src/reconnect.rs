@@ -20,8 +20,7 @@ use tonic::transport::Channel;
 /// Environment variable with the reaction: `fail` or `resume`.
 pub const RECONNECT_VARIABLE: &str = "FPGA_RECONNECT";
 
-/// The pause before the second attempt, and the longest pause between attempts; each pause is twice the previous
-/// one.
+/// The pause after the first attempt, and the longest pause. Each pause is twice the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 

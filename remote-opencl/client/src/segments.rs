@@ -28,8 +28,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 /// Smallest size of a segment in bytes, so that small ranges share a segment.
 const SEGMENT_BYTES: u64 = 8 << 20;
 
-/// Greatest sum of the sizes of a session's segments for data in transit, in bytes. Further data travels in
-/// messages.
+/// Greatest sum of the sizes of a session's segments for data in transit, in bytes. Further data travels in messages.
 const STAGING_BYTES: u64 = 256 << 20;
 
 /// Unused segments of buffers are released while the segments of buffers exceed this many bytes.

@@ -39,7 +39,6 @@ const OTHER_TRANSFER: u64 = 1 << 63;
 /// Greatest number of ids in one Release, which is then far below the greatest message.
 const MAX_RELEASED: usize = 1 << 16;
 
-/// A session with a manager.
 #[derive(Debug)]
 pub(crate) struct Session {
     generation: u32,
@@ -215,8 +214,7 @@ impl Session {
         self.segments.take(self, Purpose::Storage, len, Awaited::Yes)
     }
 
-    /// Releases shared memory that isn't needed any more. To be called when a buffer in shared memory was
-    /// destroyed.
+    /// Releases shared memory that isn't needed any more. To be called when a buffer in shared memory was destroyed.
     pub(crate) fn storage_freed(&self) {
         if self.is_usable() {
             self.segments.trim(self);
@@ -305,8 +303,7 @@ impl Session {
     pub(crate) fn push_out(&self) {
         self.outbox.wake();
         match &self.ring {
-            // All messages are in the ring. If no thread waits for the answer, the background thread will receive
-            // it.
+            // All messages are in the ring. If no thread waits for the answer, the background thread will receive it.
             Some(_) if self.outbox.is_sent() => {
                 self.look_into_ring();
                 self.driver.arm_if_outstanding();

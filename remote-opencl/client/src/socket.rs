@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use tokio::net::{TcpStream, UnixStream};
 
-/// A connected socket.
 pub(crate) type Socket = fpga_net::socket::Socket<ClosedInChildren>;
 
 /// This process's end of the socket with which a manager and this process wake each other.

@@ -34,8 +34,7 @@ const PATIENCE_VARIABLE: &str = "FPGA_CONNECT_TIMEOUT_MS";
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Time for a manager that accepted the connection to send its Welcome, in multiples of the connect timeout. Long,
-/// since the manager may have to start a process for the tenant, whose runtime takes seconds to load on a busy
-/// node.
+/// since the manager may have to start a process for the tenant, whose runtime takes seconds to load on a busy node.
 const WELCOME_TIMES: u32 = 40;
 
 /// Time for which a manager that sent nothing may delay a program after another manager has answered, in multiples

@@ -18,8 +18,7 @@ extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Number of forks between the process that loaded the library and this process. Registers the handler on first
-/// use.
+/// Number of forks between the process that loaded the library and this process. Registers the handler on first use.
 pub fn generation() -> u64 {
     // A `Once` would hang in a child that was forked while another thread ran it.
     if !REGISTERED.swap(true, Ordering::Relaxed) {

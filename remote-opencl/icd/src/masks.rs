@@ -206,8 +206,8 @@ pub fn select_devices(types: &[u64], mask: u64) -> Option<Vec<usize>> {
     Some((0..types.len()).filter(|&index| selected(index)).collect())
 }
 
-/// Lowers a version, such as `OpenCL 2.1 vendor text` to `OpenCL 1.2 vendor text`. Versions up to 1.2, and 3.0,
-/// stay; higher versions become 3.0.
+/// Lowers a version to one that is claimed, such as `OpenCL 2.1 vendor text` to `OpenCL 1.2 vendor text`: 2.x to 1.2,
+/// and versions after 3.0 to 3.0.
 fn capped_version(prefix: &str, version: &str) -> String {
     let number = version.strip_prefix(prefix).unwrap_or(version);
     let (number, vendor) = number.split_once(' ').unwrap_or((number, ""));

@@ -7,7 +7,6 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A context.
 pub struct Context {
     pub client: Arc<client::Context>,
     pub devices: Vec<Handle<Device>>,
@@ -22,7 +21,6 @@ pub struct Context {
 /// the queue alive.
 pub type DefaultQueue = (usize, Weak<Object<DeviceQueue>>);
 
-/// A command queue.
 pub struct Queue {
     pub client: Arc<client::Queue>,
     pub context: Handle<Context>,
@@ -62,7 +60,6 @@ pub enum MemObject {
     Pipe(Arc<client::Pipe>),
 }
 
-/// A sampler.
 pub struct Sampler {
     pub client: Arc<client::Sampler>,
     pub context: Handle<Context>,
@@ -73,7 +70,6 @@ pub struct Sampler {
     pub properties: Vec<u64>,
 }
 
-/// A program.
 pub struct Program {
     pub client: Arc<client::Program>,
     pub context: Handle<Context>,
@@ -84,13 +80,11 @@ pub struct Program {
     pub kernels: AtomicUsize,
 }
 
-/// A kernel.
 pub struct Kernel {
     pub client: Arc<client::Kernel>,
     pub program: Handle<Program>,
 }
 
-/// An event.
 pub struct Event {
     pub client: Arc<client::Event>,
     pub context: Handle<Context>,

@@ -14,14 +14,12 @@ use fpga_client as client;
 use fpga_client::ClError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A platform.
 pub struct Platform {
     identity: Identity,
     bound: PerProcess<Bound>,
     devices: OnceLock<Vec<Handle<Device>>>,
 }
 
-/// A device.
 pub struct Device {
     pub platform: Handle<Platform>,
     kind: Kind,

@@ -70,8 +70,7 @@ macro_rules! stubs {
             const STUB: Self = {
                 #[allow(non_snake_case, reason = "named like its type")]
                 unsafe extern "C" fn stub<$($arg,)* Last: LastArgument, R: Refusal>($(_: $arg,)* last: Last) -> R {
-                    // SAFETY: the caller passes an `errcode_ret` that is NULL or writable, as the standard
-                    // requires.
+                    // SAFETY: the caller passes an `errcode_ret` that is NULL or writable, as the standard requires.
                     unsafe { last.refuse() };
                     R::refusal()
                 }

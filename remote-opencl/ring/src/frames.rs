@@ -54,7 +54,7 @@ impl Frames {
         &mut self.buffer
     }
 
-    /// The next whole frame, in memory of its own.
+    /// The next whole frame, copied out of the buffer.
     ///
     /// # Errors
     /// [`TooLong`] if the next frame declares more bytes than the limit.

@@ -185,8 +185,7 @@ impl<M: Memory> Consumer<M> {
         Ok(self.there()? == 0)
     }
 
-    /// Appends all available words to `into`. Returns whether to ring, since the writer may wait for the freed
-    /// room.
+    /// Appends all available words to `into`. Returns whether to ring, since the writer may wait for the freed room.
     ///
     /// # Errors
     /// [`Broken`] if the writer's position is impossible.

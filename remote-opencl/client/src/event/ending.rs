@@ -137,7 +137,7 @@ fn take_reached(callbacks: &mut Vec<(i32, Callback)>, status: i32) -> Vec<(i32, 
 
 fn run_callbacks(reached: Vec<(i32, Callback)>, status: i32) {
     for (wanted, callback) in reached {
-        // An error means that the callback thread couldn't be started. There is nobody to report it to.
+        // An error means that the callback thread couldn't be started, which can't be reported here.
         let _ = callbacks::run(move || callback(if status < 0 { status } else { wanted }));
     }
 }

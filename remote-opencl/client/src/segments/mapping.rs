@@ -27,7 +27,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a descriptor from the manager, after checking that it has `len` bytes and that nobody can shrink it.
+    /// Maps a descriptor from the manager, after checking that it has `len` bytes and can't shrink.
     pub(super) fn new(fd: &OwnedFd, len: usize) -> io::Result<Self> {
         let size = fstat(fd)?.st_size;
         if usize::try_from(size).ok() != Some(len) {
@@ -72,9 +72,8 @@ impl Mapping {
     pub(super) fn write(&self, offset: usize, source: &HostSource) -> bool {
         let address = self.at(offset, source.len());
         if let Some(address) = address {
-            // SAFETY: the address is valid for as many bytes as the source has, and the range has one owner:
-            // nothing else in this process touches the bytes, except the application through a map, as the standard
-            // allows.
+            // SAFETY: the address is valid for as many bytes as the source has, and the range has one owner: nothing
+            // else in this process touches the bytes, except the application through a map, as the standard allows.
             unsafe { source.copy_all_to(address) };
         }
         address.is_some()

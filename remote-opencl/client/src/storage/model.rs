@@ -39,8 +39,7 @@ enum Message {
     End,
 }
 
-/// The part of a session that orders messages: commands wait in a batch for a flush, and releases for the next
-/// batch.
+/// The part of a session that orders messages: commands wait in a batch for a flush, and releases for the next batch.
 #[derive(Clone)]
 struct Orders {
     batch: Arc<Mutex<Vec<Message>>>,

@@ -1,8 +1,7 @@
 //! The owner of the bytes of a buffer in shared memory. They belong to this process while no command uses the
 //! buffer, and to the manager otherwise; a read in place owns them for this process until it has copied them.
 //!
-//! This module only counts, without locks and memory, so that `model.rs` can try every order of threads and
-//! manager.
+//! This module only counts, without locks and memory, so that `model.rs` can try every order of threads and manager.
 
 use std::collections::BTreeMap;
 

@@ -65,8 +65,7 @@ entry_points! {
             image_row_pitch: row_pitch,
             ..NO_IMAGE
         };
-        // SAFETY: the caller's format is NULL or complete, and host_ptr has the bytes that it and the sizes
-        // describe.
+        // SAFETY: the caller's format is NULL or complete, and host_ptr has the bytes that it and the sizes describe.
         unsafe { create(context, flags, format, &raw const description, host_ptr) }
     }
 

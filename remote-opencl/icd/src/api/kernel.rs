@@ -38,8 +38,7 @@ entry_points! {
             let made = |info: &Arc<client::KernelInfo>| client::Kernel::new(&program.client, &info.name);
             let made = infos.iter().map(made).collect::<Result<Vec<_>, _>>()?;
             for (index, kernel) in made.into_iter().enumerate() {
-                // SAFETY: the caller's list has room for `capacity` kernels, which is at least the number of
-                // kernels.
+                // SAFETY: the caller's list has room for `capacity` kernels, which is at least the number of kernels.
                 unsafe { memory::write(kernels.add(index), Kernel::new(kernel, &program).as_ptr()) };
             }
         }

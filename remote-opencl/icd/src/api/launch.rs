@@ -36,8 +36,8 @@ entry_points! {
             true => return Err(ClError(cl::CL_INVALID_GLOBAL_WORK_SIZE)),
             false => global,
         };
-        // SAFETY: the caller's lists of sizes are NULL or have `dimensions` entries, the list of events has
-        // `num_waits`.
+        // SAFETY: the lists of sizes (the caller's, or `zeroes`) are NULL or have `dimensions` entries; the caller's
+        // list of events has `num_waits`.
         let (offset, global, local, waits) = unsafe {
             (
                 sizes(offset, dimensions)?,

@@ -76,8 +76,7 @@ entry_points! {
         let here = Layout::new(buffer_origin, region, buffer_row_pitch, buffer_slice_pitch)?;
         let there = Layout::new(host_origin, region, host_row_pitch, host_slice_pitch)?;
         check_host(host)?;
-        // SAFETY: the caller's memory has the whole rectangle, which doesn't change until the command has
-        // completed.
+        // SAFETY: the caller's memory has the whole rectangle, which doesn't change until the command has completed.
         let data = unsafe {
             HostSource::borrowed(host.cast::<u8>().add(there.start()), there.end(region)? - there.start())
         };

@@ -15,8 +15,7 @@ pub(super) fn welcome() -> v1::Welcome {
         session: "scripted".into(),
         platforms: vec![v1::Platform { info: vec![info(0x0902, b"Scripted\0")], devices: vec![device] }],
         manager_ns: 500,
-        // There is no side socket, as in a pod where only the manager's own socket is mounted. So nothing is
-        // shared.
+        // There is no side socket, as in a pod where only the manager's own socket is mounted. So nothing is shared.
         side_key: vec![1; 32].into(),
         buffers_in_segments: true,
         ..v1::Welcome::default()

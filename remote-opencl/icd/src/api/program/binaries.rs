@@ -14,8 +14,7 @@ use std::sync::Arc;
 /// A device and the binary given for it.
 pub(super) type Given<'a> = (Arc<client::Device>, &'a [u8]);
 
-/// The binaries given for devices. Sets each entry of `binary_status`: CL_INVALID_VALUE for a missing or empty
-/// binary.
+/// The binaries given for devices. Sets each entry of `binary_status`: CL_INVALID_VALUE for an empty binary.
 ///
 /// # Safety
 /// `lengths`, `binaries` and `binary_status` are NULL or have an entry for each device; each binary is NULL or has

@@ -77,8 +77,7 @@ pub(super) enum Step {
 }
 
 impl Build {
-    /// Starts the build, unless the standard forbids it now. Without `notify` the build has ended when this
-    /// returns.
+    /// Starts the build, unless the standard forbids it now. Without `notify` the build has ended when this returns.
     pub(super) fn start(self, notify: Option<ProgramNotify>, user_data: UserData) -> Result<(), ClError> {
         let program = &self.program;
         // CL_INVALID_OPERATION if there are kernel objects attached to program, or an earlier build has not
