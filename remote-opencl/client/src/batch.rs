@@ -1,7 +1,7 @@
 //! The policy by which enqueued commands are sent; no I/O.
 //!
 //! Commands of all queues of a session collect in one batch, in the order of the enqueue calls, and travel as one
-//! flush: one task (B-2). A flush point of OpenCL sends the batch. It is also sent in these cases, but never by a timer:
+//! flush: one task (B-2). A flush point of OpenCL sends the batch. It is also sent in these cases, never by a timer:
 //! - The batch reaches a limit of the protocol (bounded queues, T-5).
 //! - A write of [`LARGE_UPLOAD`] bytes or more is enqueued; the commands before it are sent first.
 //! - The manager is idle and the batch has [`SPECULATIVE_COMMANDS`] commands. So a write, a kernel and the blocking

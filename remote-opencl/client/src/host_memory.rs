@@ -62,8 +62,7 @@ struct Region {
 // SAFETY: a region is an address and a length. The contracts of the constructors make the bytes usable from any
 // thread until the command's event has ended.
 unsafe impl Send for Region {}
-// SAFETY: as above; through a shared region bytes are only read (sources), or written by the single thread that
-// drives (targets).
+// SAFETY: as above; through a shared region bytes are only read, since writing takes a `&mut HostTarget`.
 unsafe impl Sync for Region {}
 
 impl HostSource {
@@ -84,8 +83,7 @@ impl HostSource {
     /// Calls `use_source` with a source that borrows `bytes`.
     pub(crate) fn with_slice<T>(bytes: &[u8], use_source: impl FnOnce(&Self) -> T) -> T {
         let (address, len) = (bytes.as_ptr().cast_mut(), bytes.len());
-        // The source is dropped before the slice. `use_source` gets only a reference, of which it must not keep a
-        // part.
+        // The source is dropped before the slice, and `use_source` must not keep a part of it.
         use_source(&Self::of(Source::Borrowed(Region { address, len, keep: None })))
     }
 
