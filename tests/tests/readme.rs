@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
+/// A node's annotation is written with the heartbeat (60 s by default) where the extender has the state by a stream.
+const TWO_HEARTBEATS: Duration = Duration::from_secs(120);
 const NODES: [&str; 2] = ["n1", "n2"];
 /// The node that gets the bitstream.
 const CHOSEN: &str = "n2";
@@ -265,7 +267,7 @@ async fn who_follows_the_readme_has_functions_placed_by_their_bitstreams() {
 
     // The name of the bitstream comes from the manager's folder. Pods that require a board with this bitstream are
     // placed on that node.
-    wait::until("the state to name the bitstream", LONG, async || {
+    wait::until("the state to name the bitstream", TWO_HEARTBEATS, async || {
         let state = bed.state(CHOSEN).await;
         let known =
             state["bitstreams"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "sobel"));
