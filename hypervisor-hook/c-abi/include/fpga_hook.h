@@ -133,8 +133,7 @@ int fpga_hook_device_status(const struct fpga_hook *hook,
 
 // Waits until the collector has acknowledged everything that was reported before the call; -ETIMEDOUT after
 // timeout_ms.
-int fpga_hook_flush(const struct fpga_hook *hook,
-                    uint64_t timeout_ms);
+int fpga_hook_flush(const struct fpga_hook *hook, uint64_t timeout_ms);
 
 // Stores the hook's counters in *stats.
 int fpga_hook_stats(const struct fpga_hook *hook, struct fpga_hook_stats *stats);
