@@ -1,6 +1,6 @@
 //! The policies by which a device manager chooses between the sessions that wait (T-1), and each tenant's share.
 //!
-//! [`super::chooser`] makes the choice. The caller reads the rules from flags or a file.
+//! `chooser` makes the choice. The caller reads the rules from flags or a file.
 
 use super::Tenant;
 use std::collections::BTreeMap;

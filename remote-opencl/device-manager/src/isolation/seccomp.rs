@@ -6,7 +6,7 @@
 //! socket, no signal to another process, no access to another process or its settings, no namespace, no
 //! io_uring (whose operations no filter sees), and no shared memory that would outlive the process. The
 //! manager counts new threads and, where a runtime calls a linker, new processes, and answers each request
-//! ([`super::guard`]): `RLIMIT_NPROC` counts all processes of a user together, so one tenant could use up the
+//! (`guard`): `RLIMIT_NPROC` counts all processes of a user together, so one tenant could use up the
 //! share of the others.
 
 use crate::runtime::Runtime;
