@@ -109,6 +109,23 @@ impl Confinement {
         Self { rules: None }
     }
 
+    /// The confinement of this runtime's builds as far as `wanted` says, with a warning where the kernel has none.
+    ///
+    /// # Errors
+    /// The kernel has no confinement, or refuses, and `wanted` is [`ConfineBuilds::Required`].
+    pub fn wanted(wanted: ConfineBuilds, runtime: &Runtime, includes: &Path) -> io::Result<Self> {
+        if wanted == ConfineBuilds::Off {
+            return Ok(Self::off());
+        }
+        Self::of(runtime, includes).or_else(|error| {
+            if wanted == ConfineBuilds::Required {
+                return Err(error);
+            }
+            tracing::warn!(%error, "The kernel has no Landlock: sources can include files that the manager can read");
+            Ok(Self::off())
+        })
+    }
+
     /// The confinement of this runtime's builds. Builds may read a file in `includes` if they know its name.
     ///
     /// # Errors

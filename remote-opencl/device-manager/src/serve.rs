@@ -459,16 +459,9 @@ fn confinement(
     at_end.add(folder);
     std::fs::create_dir(&path).context("no temporary folder for what sources include")?;
     let includes = Includes::below(path.clone()).context("no temporary folder for what sources include")?;
-    match (wanted, Confinement::of(runtime, &path)) {
-        (_, Ok(confinement)) => Ok((confinement, includes)),
-        (ConfineBuilds::Wanted | ConfineBuilds::Off, Err(error)) => {
-            warn!(%error, "The kernel has no Landlock: sources can include files that the manager can read");
-            Ok((Confinement::off(), includes))
-        }
-        (ConfineBuilds::Required, Err(error)) => {
-            Err(error).context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")
-        }
-    }
+    let confinement = Confinement::wanted(wanted, runtime, &path)
+        .context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")?;
+    Ok((confinement, includes))
 }
 
 fn tell_progress(dispatcher: &Arc<Dispatcher>) -> std::io::Result<()> {

@@ -206,12 +206,8 @@ impl TenantProcessArgs {
         } else {
             let folder = setup.folder.join("includes");
             std::fs::create_dir_all(&folder).context("the tenant's folder")?;
-            let confinement = match Confinement::of(&runtime, &folder) {
-                Err(error) if setup.common.confine == ConfineBuilds::Required => {
-                    return Err(error).context("--confine-builds required");
-                }
-                confinement => confinement.unwrap_or_else(|_| Confinement::off()),
-            };
+            let confinement = Confinement::wanted(setup.common.confine, &runtime, &folder)
+                .context("--confine-builds required: this kernel has no Landlock (Linux 5.13 or later)")?;
             (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
         let listener = confine(&setup, &runtime)?;

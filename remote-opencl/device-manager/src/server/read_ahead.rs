@@ -9,10 +9,11 @@
 //! While all sessions wait for data, any number of bytes may be read, since frames without data keep no buffer. The
 //! waker with which a session waits tells when data has arrived.
 
+use crate::objects::lock;
 use hyper::body::{Body, Frame, SizeHint};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -62,10 +63,6 @@ struct Waiting {
     /// Whether the waker was called since the session last looked for data.
     was_woken: bool,
     waker: Waker,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ReadAhead {
