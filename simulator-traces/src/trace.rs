@@ -49,7 +49,7 @@ pub enum Origin {
 
 /// An open trace.
 pub struct Trace {
-    requests: Box<dyn Iterator<Item = Result<Request, BadRow>> + Send>,
+    requests: Box<dyn Iterator<Item = Result<Request, BadRows>> + Send>,
     /// Description of the trace for people.
     pub name: String,
     /// No request begins later than this. Only progress bars use it.
@@ -82,7 +82,7 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] if the source can't be read or has no valid row.
     pub fn open(origin: &Origin) -> Result<Self, TraceError> {
-        type Requests = Box<dyn Iterator<Item = Result<Request, BadRow>> + Send>;
+        type Requests = Box<dyn Iterator<Item = Result<Request, BadRows>> + Send>;
         let (requests, name, end): (Requests, String, SimTime) = match origin {
             Origin::Synthetic { seed, requests } => (
                 Box::new(synthetic::Synthetic::new(*seed, *requests).map(Ok)),
@@ -92,7 +92,8 @@ impl Trace {
             Origin::Azure2021(path) => {
                 let ordered = file::Ordered::open(path)?;
                 let end = ordered.end();
-                (Box::new(ordered), format!("Azure 2021 schema, {}", file::shown(path)), end)
+                let requests = ordered.map(|request| request.map_err(BadRows::from));
+                (Box::new(requests), format!("Azure 2021 schema, {}", file::shown(path)), end)
             }
             Origin::Azure2019 { folder, seed } => {
                 let requests = azure_2019::Requests::open(folder, *seed)?;
@@ -116,7 +117,10 @@ impl Trace {
         let mut remarks = vec![format!("Trace: {}.", self.name)];
         if self.bad_rows.count > 0 {
             let told: Vec<String> = self.bad_rows.first.iter().map(BadRow::to_string).collect();
-            let more = if self.bad_rows.count > told.len() as u64 { "; …" } else { "" };
+            let more = match self.bad_rows.count - told.len() as u64 {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
             remarks.push(format!("Bad rows, left out: {} ({}{more}).", self.bad_rows.count, told.join("; ")));
         }
         remarks
@@ -130,7 +134,7 @@ impl Iterator for Trace {
         loop {
             match self.requests.next()? {
                 Ok(request) => return Some(request),
-                Err(bad) => self.bad_rows.add(bad),
+                Err(bad) => self.bad_rows.append(bad),
             }
         }
     }
@@ -143,6 +147,19 @@ impl BadRows {
         if self.first.len() < TOLD_BAD_ROWS {
             self.first.push(row);
         }
+    }
+
+    /// Counts the bad rows of `later`, which come after these.
+    pub fn append(&mut self, later: Self) {
+        self.count += later.count;
+        self.first.extend(later.first);
+        self.first.truncate(TOLD_BAD_ROWS);
+    }
+}
+
+impl From<BadRow> for BadRows {
+    fn from(row: BadRow) -> Self {
+        Self { count: 1, first: vec![row] }
     }
 }
 

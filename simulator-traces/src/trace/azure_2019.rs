@@ -4,7 +4,7 @@
 //! One day at a time is kept in memory.
 
 use super::file::Names;
-use super::{BadRow, Request};
+use super::{BadRow, BadRows, Request};
 use crate::azure::TraceError;
 use crate::random::Random;
 use crate::time::{Micros, SimTime};
@@ -34,7 +34,8 @@ pub struct Requests {
     day: Option<Day>,
     days_before: u64,
     minute: Vec<Request>,
-    bad: Vec<BadRow>,
+    /// The bad rows that were not returned yet.
+    bad: BadRows,
     names: Names,
     random: Random,
 }
@@ -80,7 +81,7 @@ impl Requests {
             day: None,
             days_before: 0,
             minute: Vec::new(),
-            bad: Vec::new(),
+            bad: BadRows::default(),
             names: Names::default(),
             random: Random::new(seed, 0),
         })
@@ -168,7 +169,7 @@ impl Requests {
         ) -> Result<(), String>,
     ) {
         let file = super::file::shown(path);
-        let mut bad = |line, why| self.bad.push(BadRow { line, why: format!("{file}: {why}") });
+        let mut bad = |line, why| self.bad.add(BadRow { line, why: format!("{file}: {why}") });
         let mut rows = match csv::Reader::from_path(path) {
             Ok(rows) => rows,
             Err(error) => return bad(0, error.to_string()),
@@ -199,17 +200,17 @@ impl Requests {
 }
 
 impl Iterator for Requests {
-    type Item = Result<Request, BadRow>;
+    type Item = Result<Request, BadRows>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(bad) = self.bad.pop() {
-                return Some(Err(bad));
+            if self.bad.count > 0 {
+                return Some(Err(std::mem::take(&mut self.bad)));
             }
             if let Some(request) = self.minute.pop() {
                 return Some(Ok(request));
             }
-            if self.next_minute().is_none() && self.bad.is_empty() {
+            if self.next_minute().is_none() && self.bad.count == 0 {
                 return None;
             }
         }
@@ -232,7 +233,7 @@ fn between(quantiles: &[f64; 7], share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Origin, Trace};
+    use crate::trace::{Origin, TOLD_BAD_ROWS, Trace};
     use std::fmt::Write as _;
 
     fn write_day(folder: &Path, day: u32, second_row: &str) {
@@ -270,6 +271,23 @@ mod tests {
         assert_eq!(trace.end, SimTime(2 * Micros::DAY.0));
         assert_eq!(trace.bad_rows.count, 1);
         assert_eq!(trace.bad_rows.first[0].line, 3, "{:?}", trace.bad_rows);
+    }
+
+    #[test]
+    fn the_first_bad_rows_of_a_day_are_kept_and_all_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = "o,a,g,http,x\n".repeat(TOLD_BAD_ROWS + 10);
+        write_day(folder.path(), 1, &bad);
+        write_day(folder.path(), 2, "o,a,g,http,x\n");
+        let mut trace =
+            Trace::open(&Origin::Azure2019 { folder: folder.path().to_owned(), seed: 1 }).unwrap();
+        assert_eq!(trace.by_ref().count(), 6);
+        let lines: Vec<u64> = trace.bad_rows.first.iter().map(|row| row.line).collect();
+        assert_eq!(lines, (3..3 + TOLD_BAD_ROWS as u64).collect::<Vec<_>>());
+        assert_eq!(trace.bad_rows.count, TOLD_BAD_ROWS as u64 + 11);
+        let remarks = trace.remarks();
+        assert!(remarks[1].starts_with("Bad rows, left out: 31 ("), "{remarks:?}");
+        assert!(remarks[1].ends_with("; and 11 more)."), "{remarks:?}");
     }
 
     #[test]
