@@ -50,8 +50,8 @@ pub enum Plot {
     Bars {
         /// One label per group.
         labels: Vec<String>,
-        /// For each name the values of its bars, one per label.
-        series: Vec<(String, Vec<f64>)>,
+        /// For each name the values of its bars, one per label; `None` is drawn as a cross.
+        series: Vec<(String, Vec<Option<f64>>)>,
     },
     /// Coloured cells, one for each pair of labels.
     HeatMap {
@@ -147,7 +147,10 @@ mod tests {
         for plot in [
             Plot::Distributions(vec![("a".into(), vec![1.0, 2.0]), ("b".into(), vec![5.0])]),
             Plot::Lines(vec![("a".into(), vec![(0.0, 1.0), (3.0, 2.0)]), ("b".into(), vec![(1.0, 5.0)])]),
-            Plot::Bars { labels: vec!["0".into(), "1".into()], series: vec![("a".into(), vec![1.0, 2.0])] },
+            Plot::Bars {
+                labels: vec!["0".into(), "1".into()],
+                series: vec![("a".into(), vec![Some(1.0), None])],
+            },
             Plot::HeatMap {
                 columns: vec!["0.1".into()],
                 rows: vec!["0.2".into(), "0.3".into()],

@@ -62,7 +62,7 @@ enum Kind {
     Cdf,
     /// Lines through the means at each number.
     Lines,
-    /// Bars side by side; means where several rows have the same label.
+    /// Bars side by side; means where several rows have the same label, and a cross where no row has a number.
     Bars,
     /// A coloured cell for each pair of parameters; means where several rows have the same pair.
     HeatMap,
@@ -136,9 +136,7 @@ impl Plot {
                 Shown::Lines(series.iter().map(|name| (name.clone(), line(name))).collect())
             }
             Kind::Bars => {
-                let bar = |name: &String, label: &String| {
-                    mean(&|row| row.series == *name && row.x == *label).unwrap_or(0.0)
-                };
+                let bar = |name: &String, label: &String| mean(&|row| row.series == *name && row.x == *label);
                 let of = |name: &String| x.iter().map(|label| bar(name, label)).collect();
                 let series = series.iter().map(|name| (name.clone(), of(name))).collect();
                 Shown::Bars { labels: x, series }
@@ -268,7 +266,22 @@ mod tests {
         assert_eq!(cdf, Shown::Distributions(curves));
         let bars = plot("bars --value cold --x p", SWEEP).unwrap().plot;
         let labels = vec!["0.2".to_owned(), "0.4".to_owned()];
-        assert_eq!(bars, Shown::Bars { labels, series: vec![("cold".to_owned(), vec![5.0, 8.0])] });
+        assert_eq!(
+            bars,
+            Shown::Bars { labels, series: vec![("cold".to_owned(), vec![Some(5.0), Some(8.0)])] }
+        );
+    }
+
+    #[test]
+    fn a_missing_bar_is_a_gap_with_a_cross_and_no_bar_of_zero() {
+        let drawn = |row: &str| {
+            let csv = format!("p,r,cold\n0.2,a,4\n0.4,a,6\n0.4,b,8\n{row}");
+            plot("bars --value cold --x p --by r", &csv).unwrap().svg().unwrap()
+        };
+        let (missing, zero) = (drawn("0.2,b,\n"), drawn("0.2,b,0\n"));
+        let count = |svg: &str, element: &str| svg.matches(element).count();
+        assert_eq!(count(&missing, "<rect") + 1, count(&zero, "<rect"), "{missing}");
+        assert_eq!(count(&missing, "<line"), count(&zero, "<line") + 2, "{missing}");
     }
 
     #[test]

@@ -1,18 +1,21 @@
-//! Bar charts: groups of bars side by side.
+//! Bar charts: groups of bars side by side. A cross on the zero line marks a missing value.
 
 use super::frame::{labels_below, large, round_range, small, tick};
 use super::{COLORS, Drawn, Figure, FigureError, ends};
 use plotters::coord::Shift;
-use plotters::prelude::{BLACK, Color as _, DrawingArea, DrawingBackend, Rectangle, WHITE};
+use plotters::prelude::{BLACK, Color as _, Cross, DrawingArea, DrawingBackend, Rectangle, WHITE};
+
+/// Half the width of the cross for a missing value, in pixels.
+const CROSS: i32 = 4;
 
 impl Figure {
     pub(super) fn draw_bars<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
         labels: &[String],
-        series: &[(String, Vec<f64>)],
+        series: &[(String, Vec<Option<f64>>)],
     ) -> Drawn {
-        let ends = ends(series.iter().flat_map(|(_, values)| values));
+        let ends = ends(series.iter().flat_map(|(_, values)| values.iter().flatten()));
         let (least, most) = ends.ok_or(FigureError::Empty)?;
         let (bottom, top) = round_range(least.min(0.0), most.max(0.0));
         let names: Vec<&String> = series.iter().map(|(name, _)| name).collect();
@@ -27,10 +30,18 @@ impl Figure {
         mesh.draw()?;
         let width = 0.8 / series.len().max(1) as f64;
         for (place, ((_, values), color)) in series.iter().zip(COLORS.iter().cycle()).enumerate() {
-            chart.draw_series(values.iter().enumerate().map(|(group, value)| {
-                let left = group as f64 + 0.1 + place as f64 * width;
-                Rectangle::new([(left, 0.0), (left + width * 0.95, *value)], color.filled())
-            }))?;
+            let left = |group: usize| group as f64 + 0.1 + place as f64 * width;
+            let bars = values.iter().enumerate().filter_map(|(group, value)| {
+                Some(Rectangle::new(
+                    [(left(group), 0.0), (left(group) + width * 0.95, (*value)?)],
+                    color.filled(),
+                ))
+            });
+            chart.draw_series(bars)?;
+            let missing = values.iter().enumerate().filter(|(_, value)| value.is_none());
+            chart.draw_series(
+                missing.map(|(group, _)| Cross::new((left(group) + width * 0.475, 0.0), CROSS, color)),
+            )?;
         }
         labels_below(area, labels, |group| chart.backend_coord(&(group as f64 + 0.5, bottom)))
     }
