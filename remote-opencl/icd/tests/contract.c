@@ -393,6 +393,12 @@ static cl_program check_programs(void) {
     OK(clReleaseProgram(from_binary));
     binaries[0] = NULL;
     FAILS(clCreateProgramWithBinary(context, 1, &device, &length, binaries, &binary_status, &error), CL_INVALID_VALUE);
+    WANT(binary_status == CL_INVALID_VALUE);
+    size_t nothing = 0;
+    binaries[0] = binary;
+    binary_status = CL_SUCCESS;
+    FAILS(clCreateProgramWithBinary(context, 1, &device, &nothing, binaries, &binary_status, &error), CL_INVALID_VALUE);
+    WANT(binary_status == CL_INVALID_VALUE);
     memset(binary, 0x5a, length);
     binaries[0] = binary;
     FAILS(clCreateProgramWithBinary(context, 1, &device, &length, binaries, &binary_status, &error), CL_INVALID_BINARY);

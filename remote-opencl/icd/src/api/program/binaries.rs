@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// A device and the binary given for it.
 pub(super) type Given<'a> = (Arc<client::Device>, &'a [u8]);
 
-/// The binaries given for devices. Sets each entry of `binary_status`: CL_INVALID_VALUE for an empty binary.
+/// The binaries given for devices. Sets each entry of `binary_status`: CL_INVALID_VALUE for a binary that is NULL or
+/// empty.
 ///
 /// # Safety
 /// `lengths`, `binaries` and `binary_status` are NULL or have an entry for each device; each binary is NULL or has
@@ -32,10 +33,10 @@ pub(super) unsafe fn given<'a>(
     let mut given = Vec::with_capacity(devices.len());
     let mut invalid = false;
     for (index, device) in devices.iter().enumerate() {
-        // SAFETY: the binary is as long as its entry in `lengths` by this function's contract.
-        let bytes = unsafe { memory::array(binaries[index], lengths[index])? };
         // CL_INVALID_VALUE if lengths[i] is zero or if binaries[i] is NULL, with CL_INVALID_VALUE in
         // binary_status[i].
+        // SAFETY: the binary is NULL or as long as its entry in `lengths` by this function's contract.
+        let bytes = unsafe { memory::array(binaries[index], lengths[index]) }.unwrap_or_default();
         if bytes.is_empty() {
             invalid = true;
         }
