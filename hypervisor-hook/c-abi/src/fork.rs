@@ -13,16 +13,20 @@ extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts forks from now on.
+/// Changes [`generation`] in children that are forked from now on.
 pub fn watch() {
-    // Not a Once: if another thread were inside it during a fork, the child would wait for ever.
-    if !REGISTERED.swap(true, Ordering::Relaxed) {
+    // Not a Once: if another thread were inside it during a fork, the child would wait for ever. The flag is set after
+    // the registration, so that no thread makes state and forks before: threads that come at the same time each
+    // register the handler, and a child's generation grows by more than one.
+    if !REGISTERED.load(Ordering::Acquire) {
         // SAFETY: the handler is a function of this library, which is never unloaded (-z nodelete).
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        if unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) } == 0 {
+            REGISTERED.store(true, Ordering::Release);
+        }
     }
 }
 
-/// Number of forks between the first process and this one.
+/// Number that is greater in a forked child than in its parent.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }

@@ -6,25 +6,42 @@
 //! loaders and programs keep their handles: [`Inherit`] lets the child take values over. Nothing is freed: the
 //! memory is a copy-on-write copy of the parent's.
 
+use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// Number of forks between the process that loaded the library and this process.
+/// Number that is greater in a forked child than in its parent.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
-static REGISTERED: AtomicBool = AtomicBool::new(false);
+static HANDLER: Registration = Registration(AtomicBool::new(false));
+
+/// Whether the handler that runs in forked children is registered.
+///
+/// The flag is set after the registration: a thread that saw it set too early could make state and fork, and the
+/// child would take the parent's state for its own. So threads that come at the same time each register the handler,
+/// and a child's generation grows by more than one. No `Once`: a child that was forked while another thread ran it
+/// would hang.
+struct Registration(AtomicBool);
+
+impl Registration {
+    /// Calls `register` unless a call has succeeded before. `register` answers 0 for success.
+    fn ensure(&self, register: impl FnOnce() -> c_int) {
+        if !self.0.load(Ordering::Acquire) && register() == 0 {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
 
 /// Runs in the child, where only async-signal-safe functions are allowed.
 extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Number of forks between the process that loaded the library and this process. Registers the handler on first use.
+/// Number that is greater in a forked child than in its parent. Registers the handler on first use.
 pub fn generation() -> u64 {
-    // A `Once` would hang in a child that was forked while another thread ran it.
-    if !REGISTERED.swap(true, Ordering::Relaxed) {
+    HANDLER.ensure(|| {
         // SAFETY: the handler is a function of this library, which is never unloaded (-z nodelete).
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
-    }
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) }
+    });
     GENERATION.load(Ordering::Relaxed)
 }
 
@@ -75,6 +92,7 @@ impl<T: Inherit> PerProcess<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::Mutex;
 
     struct State(Mutex<Vec<u32>>);
@@ -83,6 +101,34 @@ mod tests {
         fn inherit(_parent: Option<&Self>) -> Self {
             Self(Mutex::new(Vec::new()))
         }
+    }
+
+    #[test]
+    fn a_thread_that_comes_while_another_registers_goes_on_only_with_a_handler() {
+        let (handler, registered) = (Registration(AtomicBool::new(false)), Cell::new(0));
+        let register = || {
+            registered.set(registered.get() + 1);
+            0
+        };
+        handler.ensure(|| {
+            handler.ensure(register);
+            assert_eq!(registered.get(), 1, "the second thread would fork without a handler");
+            register()
+        });
+        handler.ensure(register);
+        assert_eq!(registered.get(), 2, "a registered handler is not registered again");
+    }
+
+    #[test]
+    fn a_registration_that_failed_is_tried_again() {
+        let (handler, tried) = (Registration(AtomicBool::new(false)), Cell::new(0));
+        for result in [libc::ENOMEM, 0, 0] {
+            handler.ensure(|| {
+                tried.set(tried.get() + 1);
+                result
+            });
+        }
+        assert_eq!(tried.get(), 2);
     }
 
     #[test]
