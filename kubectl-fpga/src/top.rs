@@ -81,7 +81,10 @@ impl TopArgs {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => break,
                 looked = self.look(&replicas) => match looked {
-                    Ok((lines, _)) => self.show(&lines, clear)?,
+                    Ok((lines, silent)) => {
+                        self.show(&lines, clear)?;
+                        warn(&silent);
+                    }
                     // The replica may answer at the next refresh.
                     Err(problem) => print(&format!("{clear}{problem}\n"))?,
                 }

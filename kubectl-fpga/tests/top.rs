@@ -1,0 +1,53 @@
+//! `kubectl fpga top --watch`, as its users start it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use axum::routing::get;
+use axum::{Json, Router};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn watching_names_at_each_update_the_replica_that_does_not_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let answering = format!("http://{}", listener.local_addr().unwrap());
+    let replica = Router::new().route("/nodes", get(async || Json(serde_json::json!([]))));
+    tokio::spawn(async move { axum::serve(listener, replica).await });
+    // Nobody listens at the port: its listener is dropped.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+
+    let mut top = Command::new(env!("CARGO_BIN_EXE_kubectl-fpga"))
+        .args(["top", "--watch=1", "--extender", &answering, "--extender", &format!("http://{silent}")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut tables = BufReader::new(top.stdout.take().unwrap()).lines();
+    let mut warnings = BufReader::new(top.stderr.take().unwrap()).lines();
+    for update in 0..2 {
+        let table = tokio::time::timeout(DEADLINE, async {
+            while let Some(line) = tables.next_line().await.unwrap() {
+                if line == "No board has a state." {
+                    return;
+                }
+            }
+            panic!("no more tables");
+        });
+        table.await.unwrap();
+        let warning = tokio::time::timeout(DEADLINE, async {
+            while let Some(line) = warnings.next_line().await.unwrap() {
+                if line.starts_with("Warning: ") {
+                    assert!(line.contains(&silent.to_string()), "{line}");
+                    return;
+                }
+            }
+            panic!("no more warnings");
+        });
+        assert!(warning.await.is_ok(), "update {update} warns of nothing");
+    }
+}
