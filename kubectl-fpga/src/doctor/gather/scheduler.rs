@@ -106,6 +106,32 @@ pub(super) async fn find_config(
             }
         }
     }
-    let nothing = "kube-scheduler's configuration is no ConfigMap of kube-system; it may be a file on the control plane";
-    Looked::Hidden(unreadable.unwrap_or_else(|| nothing.to_owned()))
+    let nothing = || {
+        format!(
+            "kube-scheduler's configuration is no ConfigMap of {namespace}; it may be a file on the control plane"
+        )
+    };
+    Looked::Hidden(unreadable.unwrap_or_else(nothing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::{Json, Router};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn the_namespace_that_was_searched_for_the_configuration_is_named() {
+        let none = || async {
+            Json(json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": []}))
+        };
+        let client = kube::Client::new(Router::new().fallback(none), "default");
+        let cluster = Cluster { client, server: "https://api".into(), namespace: "default".into() };
+        let pod =
+            serde_json::from_value(json!({"metadata": {"name": "s", "namespace": "kube-fpga"}})).unwrap();
+        for (pod, namespace) in [(Some(&pod), "kube-fpga"), (None, "kube-system")] {
+            let Looked::Hidden(why) = find_config(&cluster, pod).await else { panic!("there is none") };
+            assert!(why.contains(&format!("no ConfigMap of {namespace};")), "{why}");
+        }
+    }
 }
