@@ -36,7 +36,8 @@ pub struct SchedulerConfig {
 pub struct Profile {
     /// The `schedulerName` of pods that use the profile.
     pub scheduler_name: Option<String>,
-    /// Overrides [`SchedulerConfig::percentage_of_nodes_to_score`].
+    /// Overrides [`SchedulerConfig::percentage_of_nodes_to_score`]. With 0, kube-scheduler chooses it by the number of
+    /// nodes.
     pub percentage_of_nodes_to_score: Option<u32>,
     /// Changes to the default plugins.
     pub plugins: Option<Plugins>,
@@ -180,12 +181,16 @@ impl SchedulerConfig {
             .unwrap_or_else(|| Profile::default().plugin_points())
     }
 
-    /// The least percentage that a profile sets, or else the common one; `None` if kube-scheduler chooses.
+    /// The percentage of nodes that each profile searches: its own, or else the common one; `None` if kube-scheduler
+    /// chooses it by the number of nodes.
     #[must_use]
-    pub fn percentage(&self) -> Option<u32> {
-        let profiles = self.profiles.as_deref().unwrap_or_default();
-        let own = profiles.iter().filter_map(|profile| profile.percentage_of_nodes_to_score).min();
-        own.or(self.percentage_of_nodes_to_score).filter(|percentage| *percentage > 0)
+    pub fn percentages(&self) -> Vec<Option<u32>> {
+        let common = self.percentage_of_nodes_to_score;
+        let own: Vec<Option<u32>> = match self.profiles.as_deref().unwrap_or_default() {
+            [] => vec![None],
+            profiles => profiles.iter().map(|profile| profile.percentage_of_nodes_to_score).collect(),
+        };
+        own.into_iter().map(|own| own.or(common).filter(|percentage| *percentage > 0)).collect()
     }
 }
 

@@ -136,7 +136,10 @@ pub fn sampling(facts: &Facts) -> Vec<Finding> {
             return vec![Finding::unknown(CHECK, why, "Grant `list pods` in all namespaces.")];
         }
     };
-    let sample = sample(nodes, facts.config.found().and_then(|(_, config)| config.percentage()));
+    let percentages = facts.config.found().map_or(vec![None], |(_, config)| config.percentages());
+    // The profile that sees the fewest nodes decides.
+    let samples = percentages.into_iter().map(|percentage| sample(nodes, percentage));
+    let sample = samples.min().unwrap_or(nodes);
     let open: Vec<&str> = pods.iter().filter(|pod| !pod.narrowed).map(|pod| pod.name.as_str()).collect();
     vec![if sample == nodes {
         Finding::ok(CHECK, "kube-scheduler looks at all nodes")

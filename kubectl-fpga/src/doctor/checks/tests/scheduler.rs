@@ -201,6 +201,26 @@ fn decisions_that_see_a_part_of_the_boards_are_noted() {
     assert_eq!(seen(1_000, 100).0, Severity::Ok);
 }
 
+#[test]
+fn a_profile_without_percentage_has_the_common_one_and_zero_is_adapted_to_the_number_of_nodes() {
+    let common = "percentageOfNodesToScore: 10\n";
+    let nodes: Vec<Node> = (0..1_000).map(|number| mk_node(&format!("n{number}"))).collect();
+    for (text, sample) in [
+        ("percentageOfNodesToScore: 20\nprofiles: []\n", 200),
+        ("percentageOfNodesToScore: 10\nprofiles: [{percentageOfNodesToScore: 60}]\n", 600),
+        // The profile without a percentage sees the fewest nodes.
+        ("percentageOfNodesToScore: 20\nprofiles: [{percentageOfNodesToScore: 60}, {}]\n", 200),
+        ("profiles: [{percentageOfNodesToScore: 60}, {}]\n", 420),
+        // The 0 of a profile is adapted, whatever the common percentage is.
+        ("percentageOfNodesToScore: 20\nprofiles: [{percentageOfNodesToScore: 0}]\n", 420),
+        ("profiles: [{percentageOfNodesToScore: 0}, {percentageOfNodesToScore: 30}]\n", 300),
+    ] {
+        let facts = Facts { nodes: Looked::Found(nodes.clone()), ..with_config(common, text) };
+        let expected = format!("a decision sees {sample} of the 1000 nodes with boards");
+        assert_eq!(sampling_of(&facts).what, expected, "{text}");
+    }
+}
+
 /// The shipped configuration with another `percentageOfNodesToScore`.
 fn sampled_at(percentage: u32) -> Looked<(String, SchedulerConfig)> {
     let Facts { config, .. } =
