@@ -1,10 +1,12 @@
 //! Whether a device is healthy, judged by signs that no single tenant can fake.
 //!
-//! A tenant's bitstream may be broken, and its kernels may fail. So a failed load counts against the device only if
-//! the same bitstream was loaded before, and failed launches count only if those of several tenants fail in a row.
-//! With one process per tenant, failed loads are reported by the tenants' processes, which may lie; such reports
-//! count only if several tenants make them. Probes are the device manager's own and count at once. Every method takes
-//! the time as an argument.
+//! A tenant's bitstream may be broken, and its kernels may fail. So a failed load counts against the device only if the
+//! same bitstream was loaded before, and failed launches count only if those of several tenants fail in a row. With one
+//! process per tenant, failed loads are reported by the tenants' processes, which may lie; such reports count only if
+//! several tenants make them. The same holds for a tenant that is alone on the device: no pod is placed on an unhealthy
+//! device, so a tenant that could make it unhealthy could keep the others away. The price is that a device whose loads
+//! fail stays healthy as long as only one tenant loads it; that tenant sees its tasks fail. Probes are the device
+//! manager's own and count at once. Every method takes the time as an argument.
 
 use crate::bitstream::Digest;
 use crate::dispatch::Tenant;
