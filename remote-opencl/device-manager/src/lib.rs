@@ -58,6 +58,7 @@ pub mod serve;
 pub mod server;
 pub mod session;
 pub mod settings;
+pub mod shorten;
 pub mod shutdown;
 pub mod signals;
 pub mod store;

@@ -7,10 +7,15 @@ use crate::inventory::Device;
 use crate::objects::Object;
 use crate::programs::{Options, Program};
 use crate::quotas::Resource;
+use crate::shorten::shorten;
 use crate::vendor::ClResult;
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
 use std::sync::Arc;
+
+/// Most bytes of the build logs in one reply, for all devices together. A reply has to fit a message
+/// ([`fpga_protocol::limits::MAX_MESSAGE_BYTES`]).
+const MAX_LOG_BYTES: usize = 1 << 20;
 
 /// A build to run.
 #[derive(Debug)]
@@ -129,10 +134,13 @@ impl Build {
             }
         };
         let mut reply = self.run_with(laid.as_ref());
-        if let (Some(laid), Some(Answer::Build(result))) = (&laid, &mut reply.result) {
-            for device in &mut result.devices {
-                device.log = laid.as_the_client_knows_them(&device.log);
+        if let Some(Answer::Build(result)) = &mut reply.result {
+            if let Some(laid) = &laid {
+                for device in &mut result.devices {
+                    device.log = laid.as_the_client_knows_them(&device.log);
+                }
             }
+            shorten_logs(&mut result.devices);
         }
         reply
     }
@@ -154,5 +162,30 @@ impl Build {
             Step::Link(programs) => self.program.link(&options, programs),
         };
         v1::Reply { id: self.id, status, result: Some(Answer::Build(result)) }
+    }
+}
+
+/// Shortens the logs so that together they have no more than about [`MAX_LOG_BYTES`].
+fn shorten_logs(devices: &mut [v1::DeviceBuild]) {
+    let max_bytes = MAX_LOG_BYTES / devices.len().max(1);
+    for device in devices {
+        device.log = shorten(std::mem::take(&mut device.log), max_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+    use prost::Message as _;
+
+    #[test]
+    fn the_reply_to_a_build_with_long_logs_fits_a_message() {
+        let device = v1::DeviceBuild { log: "warning\n".repeat(1 << 18), ..v1::DeviceBuild::default() };
+        let mut result = v1::BuildResult { devices: vec![device; 8], ..v1::BuildResult::default() };
+        assert!(result.encoded_len() > MAX_MESSAGE_BYTES);
+        shorten_logs(&mut result.devices);
+        assert!(result.encoded_len() < MAX_MESSAGE_BYTES);
+        assert!(result.devices.iter().all(|device| device.log.ends_with("bytes were left out]")));
     }
 }
