@@ -43,6 +43,8 @@ pub struct NoEmptySlot(usize);
 
 /// The dispatch of another process, which decides for this one. Its grants arrive through the router.
 pub trait Above: std::fmt::Debug + Send + Sync {
+    /// Most bitstreams that a submitted task may need: more would not fit a packet.
+    fn max_bitstreams(&self) -> usize;
     /// Submits a task.
     fn submit(&self, request: &TaskRequest);
     /// Reports the end of a task.
@@ -104,6 +106,10 @@ impl Dispatcher {
     /// parts.
     pub fn submit(&self, request: TaskRequest) -> Result<Option<Grant>, Refusal> {
         if let Some(above) = &self.above {
+            let (needed, slots) = (request.demand.slots(), self.max_bitstreams());
+            if needed > slots {
+                return Err(Refusal::TooManyBitstreams { needed, slots });
+            }
             above.submit(&request);
             return Ok(None);
         }
@@ -182,6 +188,13 @@ impl Dispatcher {
     #[must_use]
     pub fn slots(&self) -> usize {
         self.lock().dispatch.slots().len()
+    }
+
+    /// Most bitstreams that one task may need: one for each slot, or fewer if another process decides.
+    #[must_use]
+    pub fn max_bitstreams(&self) -> usize {
+        let most = self.above.as_ref().map_or(usize::MAX, |above| above.max_bitstreams());
+        self.slots().min(most)
     }
 
     /// Puts bitstreams into empty slots at the start.
@@ -275,6 +288,7 @@ fn now_in(dispatch: &Dispatch, revision: u64) -> SlotsNow {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
     use std::thread;
 
@@ -301,6 +315,41 @@ mod tests {
         assert_eq!(dispatcher.finished(first.task), [], "told twice, nothing happens");
         dispatcher.finished(next[0].task);
         assert_eq!((dispatcher.waiting(), dispatcher.running()), (0, 0));
+    }
+
+    /// Takes tasks of one bitstream, and counts them.
+    #[derive(Debug, Default)]
+    struct OneBitstream(Arc<AtomicUsize>);
+
+    impl Above for OneBitstream {
+        fn max_bitstreams(&self) -> usize {
+            1
+        }
+
+        fn submit(&self, _: &TaskRequest) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn finished(&self, _: TaskId) {}
+
+        fn cancelled(&self, _: SessionId) {}
+
+        fn load_failed(&self, _: TaskId) {}
+    }
+
+    #[test]
+    fn a_task_with_more_bitstreams_than_another_process_takes_is_refused_here() {
+        let submitted = Arc::default();
+        let above = Box::new(OneBitstream(Arc::clone(&submitted)));
+        let dispatcher = Dispatcher::below(NonZeroU32::new(4).unwrap(), 0, above);
+        assert_eq!(dispatcher.max_bitstreams(), 1);
+        let session = dispatcher.new_session();
+        let digests = [1, 2].map(|n| Digest::from_bytes([n; 32]));
+        let demand = Demand::of(digests, OtherKernels::None);
+        let two = TaskRequest { demand, ..request(&dispatcher, session, 1) };
+        assert_eq!(dispatcher.submit(two), Err(Refusal::TooManyBitstreams { needed: 2, slots: 1 }));
+        assert_eq!(dispatcher.submit(request(&dispatcher, session, 1)), Ok(None));
+        assert_eq!(submitted.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! Before it loads the vendor it gives up the manager's files (Landlock), its capabilities, and all system
 //! calls but those of an OpenCL runtime ([`seccomp`]). The process ends when the control socket is closed.
 
-use super::packets::{Control, Counted, Down, Received, Room, Setup, Up, Wanted};
+use super::packets::{Control, Counted, Down, MAX_BITSTREAMS, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
 use super::seccomp::{self, Programs};
 use crate::builds::{self, Builds};
@@ -82,10 +82,24 @@ struct FromManager {
     question: u64,
 }
 
+/// Sends a packet to the manager. If that fails, the process ends: the manager no longer knows what the process
+/// waits for.
+fn tell(control: &Control, packet: &Up) {
+    let Err(error) = control.send(packet, None, Room::Awaited) else { return };
+    let manager_has_gone = matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    );
+    if !manager_has_gone {
+        tracing::error!(%error, "A packet for the manager can't be sent: the tenant's process ends");
+    }
+    // The thread that receives finds the end of the socket. Later packets fail without a log line.
+    control.hang_up();
+}
+
 impl Drop for FromManager {
     fn drop(&mut self) {
-        // If the manager has gone, this process ends too.
-        let _ = self.control.send(&Up::GiveBack { question: self.question }, None, Room::Awaited);
+        tell(&self.control, &Up::GiveBack { question: self.question });
     }
 }
 
@@ -133,8 +147,7 @@ impl AskManager {
             asked.open.insert(number, sender);
             number
         };
-        // If the manager has gone, this process ends too.
-        let _ = self.control.send(&question(number), None, Room::Awaited);
+        tell(&self.control, &question(number));
         (number, answer)
     }
 
@@ -148,12 +161,15 @@ impl AskManager {
 
 impl ToManager {
     fn say(&self, packet: &Up) {
-        // If the manager has gone, this process ends too.
-        let _ = self.0.send(packet, None, Room::Awaited);
+        tell(&self.0, packet);
     }
 }
 
 impl Above for ToManager {
+    fn max_bitstreams(&self) -> usize {
+        MAX_BITSTREAMS
+    }
+
     fn submit(&self, request: &TaskRequest) {
         let TaskRequest { session, task, demand, lanes, kind, .. } = request;
         let (session, task, kind) = (session.0, task.0, kind.map(|kind| kind.0));
@@ -408,4 +424,21 @@ fn count(shared: &Arc<Shared>, manager: &ToManager) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fpga_core::bitstream::Digest;
+
+    #[test]
+    fn a_packet_that_can_not_be_sent_ends_the_process_instead_of_leaving_a_session_to_wait() {
+        let (manager, ours) = Control::pair().unwrap();
+        let control = Control::of(ours);
+        manager.set_timeout(Duration::from_secs(1)).unwrap();
+        let demand = Wanted::Bitstreams(vec![Digest::from_bytes([1; 32]); 2 * MAX_BITSTREAMS]);
+        tell(&control, &Up::Submit { session: 1, task: 1, kind: None, demand, lanes: None });
+        assert!(matches!(manager.receive::<Up>().unwrap(), Received::End));
+        assert!(matches!(control.receive::<Down>().unwrap(), Received::End));
+    }
 }

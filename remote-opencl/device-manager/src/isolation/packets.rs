@@ -15,10 +15,18 @@ use crate::governor::Limits;
 use crate::health::LaunchOutcome;
 use crate::peer::Credentials;
 use crate::quotas::Quota;
+use crate::shorten::shorten;
 use fpga_core::bitstream::Digest;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Most bitstreams of a task of a tenant process: its [`Up::Submit`] and its [`Down::Granted`] then fit a
+/// packet, whatever the number of slots.
+pub const MAX_BITSTREAMS: usize = 512;
+
+/// Most bytes of the reason of a refusal. As JSON, a byte takes up to six.
+const MAX_REASON_BYTES: usize = 4 << 10;
 
 /// A packet to a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -199,6 +207,14 @@ pub struct Granted {
     load: Vec<(u32, Digest)>,
 }
 
+impl Down {
+    /// The answer to a question. A reason that is too long for a packet is shortened.
+    #[must_use]
+    pub fn answer(question: u64, refused: Option<String>) -> Self {
+        Self::Answer { question, refused: refused.map(|reason| shorten(reason, MAX_REASON_BYTES)) }
+    }
+}
+
 impl Counted {
     /// The increments from `before` to `self`.
     #[must_use]
@@ -270,6 +286,7 @@ pub fn kind(number: Option<u64>) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use super::control::MAX_PACKET_BYTES;
     use super::*;
 
     #[test]
@@ -280,5 +297,37 @@ mod tests {
         {
             assert_eq!(Demand::from(Wanted::from(&demand)), demand);
         }
+    }
+
+    #[test]
+    fn the_largest_task_and_its_grant_fit_a_packet() {
+        let slots = u32::try_from(MAX_BITSTREAMS).unwrap();
+        let digests: Vec<Digest> = (0..MAX_BITSTREAMS).map(|_| Digest::from_bytes([0xff; 32])).collect();
+        let submit = Up::Submit {
+            session: u64::MAX,
+            task: u64::MAX,
+            kind: Some(u64::MAX),
+            demand: Wanted::Bitstreams(digests.clone()),
+            lanes: Some(vec![u64::MAX; fpga_core::dispatch::MAX_LANES]),
+        };
+        encode(&submit).unwrap();
+        let indices = (0..slots).map(|slot| u32::MAX - slot);
+        let granted = Granted {
+            session: u64::MAX,
+            task: u64::MAX,
+            slots: indices.clone().collect(),
+            load: indices.zip(digests).collect(),
+        };
+        encode(&Down::Granted(granted)).unwrap();
+    }
+
+    #[test]
+    fn a_refusal_fits_a_packet_however_long_its_reason_is() {
+        let reason = format!("no board is left{}", "\u{1}".repeat(MAX_PACKET_BYTES));
+        let encoded = encode(&Down::answer(u64::MAX, Some(reason))).unwrap();
+        let Ok(Down::Answer { refused: Some(reason), .. }) = serde_json::from_slice(&encoded) else {
+            panic!("another packet")
+        };
+        assert!(reason.starts_with("no board is left") && reason.contains("left out"), "{reason}");
     }
 }

@@ -30,7 +30,9 @@ impl Session {
             return;
         }
         let dispatcher = self.shared.config.dispatcher.clone();
-        for task::Task { commands, demand } in task::split(ready, dispatcher.slots(), |body| body.need) {
+        for task::Task { commands, demand } in
+            task::split(ready, dispatcher.max_bitstreams(), |body| body.need)
+        {
             let task = dispatcher.new_task();
             let lanes = Lanes::of(commands.iter().map(lane));
             let kind = commands.iter().filter_map(|command| command.body.kind).reduce(kinds::then);

@@ -2,7 +2,7 @@
 
 mod machine_code;
 
-use crate::harness::{Client, DEADLINE, Manager, Ready};
+use crate::harness::{Client, DEADLINE, Manager, Ready, binaries_result, digest_of};
 use crate::shared_memory::{open_side, receive};
 use crate::{INCREASE, ints, scalar};
 use fpga_protocol::v1;
@@ -167,6 +167,46 @@ async fn a_file_that_is_put_into_the_folder_of_bitstreams_is_known_to_a_process_
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     manager.counts("fpga_device_manager_bitstreams_named 2").await;
+}
+
+/// The board can't have the images of both binaries at once.
+#[tokio::test]
+async fn a_program_of_two_binaries_for_a_board_with_one_slot_does_not_end_its_tenants_process() {
+    const SOURCES: [&str; 2] =
+        ["kernel void one(global int *a) { a[0] = 1; }", "kernel void two(global int *a) { a[0] = 2; }"];
+    const EQUALLY_BY_ONE: [i64; 2] = [0x1086, 1];
+    let envs = [("POCL_MAX_PTHREAD_COUNT", "2")];
+    let manager = Manager::start_in(&envs, &["--isolate", "process", "--slots", "1"]);
+    let mut client = Client::connect(&manager).await;
+    let ids = [client.id() | 1 << 63, client.id() | 1 << 63];
+    let (device, properties) = (client.device(), EQUALLY_BY_ONE.to_vec());
+    let parts = v1::CreateSubDevices { device, properties, ids: ids.to_vec() };
+    assert_eq!(client.call(Method::CreateSubDevices(parts)).await.status, 0);
+    let context = client.id();
+    let create = v1::CreateContext { context, devices: ids.to_vec() };
+    assert_eq!(client.call(Method::CreateContext(create)).await.status, 0);
+    let mut binaries = Vec::new();
+    for source in SOURCES {
+        let program = client.source(context, source).await;
+        assert_eq!(client.build(program).await.0, 0);
+        binaries.push(client.binary(program).await);
+    }
+    let program = client.id();
+    let named = ids.iter().zip(&binaries).map(|(device, binary)| v1::BinaryRef {
+        device: *device,
+        digest: digest_of(binary).as_bytes().to_vec().into(),
+        length: binary.len() as u64,
+    });
+    let create = v1::CreateProgramWithBinary { program, context, binaries: named.collect() };
+    let reply = client.call(Method::CreateProgramWithBinary(create)).await;
+    assert_eq!((reply.status, binaries_result(&reply).missing.len()), (0, 2));
+    for binary in &binaries {
+        let digest = digest_of(binary).as_bytes().to_vec().into();
+        let data = Some(client.data(binary.clone()).await);
+        client.call(Method::ProvideBinary(v1::ProvideBinary { program, digest, data })).await;
+    }
+    Adder::new(client).await.round().await;
+    assert_eq!(metric(&manager, "tenant_processes_died_total"), 0);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Longest packet, in bytes.
-const MAX_PACKET_BYTES: usize = 64 << 10;
+pub const MAX_PACKET_BYTES: usize = 64 << 10;
 
 /// One end of a control socket.
 #[derive(Debug)]
@@ -45,7 +45,11 @@ pub enum Received<T> {
 /// The packet is too long.
 pub fn encode(packet: &impl Serialize) -> io::Result<Vec<u8>> {
     let bytes = serde_json::to_vec(packet)?;
-    if bytes.len() > MAX_PACKET_BYTES { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(bytes) }
+    if bytes.len() > MAX_PACKET_BYTES {
+        let reason = format!("the packet has {} bytes, and the longest {MAX_PACKET_BYTES}", bytes.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    Ok(bytes)
 }
 
 impl Control {

@@ -161,7 +161,7 @@ impl TenantProcess {
                 None => Some("no memory is left".to_owned()),
             }
         };
-        self.tell(&Down::Answer { question, refused });
+        self.tell(&Down::answer(question, refused));
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl TenantProcess {
             }
             state.held.insert(question, Held::Build(place, Instant::now()));
             drop(state);
-            process.tell(&Down::Answer { question, refused: None });
+            process.tell(&Down::answer(question, None));
         })?;
         Ok(())
     }
@@ -297,7 +297,7 @@ impl TenantProcess {
                 }
             }
         };
-        self.tell(&Down::Answer { question, refused });
+        self.tell(&Down::answer(question, refused));
     }
 
     fn reconfigured(&self, shared: &Shared, slot: u32, bitstream: Digest, took_us: u64) {
