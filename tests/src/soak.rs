@@ -14,7 +14,7 @@ mod state;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use clients::{Clients, HOSTILE_TOKEN, Outcomes};
-use managers::Manager;
+use managers::{End, Manager, Restarts};
 use state::{State, Verdicts};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -120,7 +120,7 @@ impl Args {
         for manager in &managers {
             verdicts.idle(manager)?;
         }
-        let killed = managers.iter().map(Manager::kills).sum::<u32>();
+        let Restarts { kills, drains } = managers.iter().map(Manager::restarts).sum();
         for manager in &mut managers {
             let ended = manager.stop()?;
             verdicts.check(format!("{} ends in order", manager.name()), "0", &ended, ended == "0");
@@ -133,9 +133,9 @@ impl Args {
         verdicts.check("temporary files".to_owned(), "none", &format!("{left:?}"), left.is_empty());
         let processes = state::processes_of(&mark, folder.path());
         verdicts.check("processes".to_owned(), "none", &format!("{processes:?}"), processes.is_empty());
-        let Outcomes { passed, killed: clients_killed, lost, hostile, wrong } = running.outcomes();
+        let Outcomes { passed, killed, lost, hostile, wrong } = running.outcomes();
         println!(
-            "programs: {passed} passed, {clients_killed} killed, {lost} lost their manager, {hostile} were hostile; managers killed: {killed}"
+            "programs: {passed} passed, {killed} killed, {lost} lost their manager, {hostile} were hostile; managers: {kills} killed, {drains} drained"
         );
         verdicts.check(
             "programs that failed without a cause".to_owned(),
@@ -191,7 +191,7 @@ fn soak(
                 // Any manager but the first.
                 choice @ 12..15 => {
                     let at = 1 + usize::try_from(chance.below(u64::try_from(managers.len() - 1)?))?;
-                    managers[at].restart(choice == 12)?;
+                    managers[at].restart(if choice == 12 { End::Drain } else { End::Kill })?;
                 }
                 _ => {}
             }

@@ -26,7 +26,34 @@ pub struct Manager {
     addresses: Vec<String>,
     /// Number of starts. A program that ran across a restart may have failed.
     generation: u32,
-    kills: u32,
+    restarts: Restarts,
+}
+
+/// How a manager is ended before it is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By SIGKILL.
+    Kill,
+    /// By SIGTERM: the manager drains first.
+    Drain,
+}
+
+/// Number of restarts by the way in which the manager was ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restarts {
+    /// Restarts after SIGKILL.
+    pub kills: u32,
+    /// Restarts after SIGTERM.
+    pub drains: u32,
+}
+
+impl std::iter::Sum for Restarts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            kills: sum.kills + one.kills,
+            drains: sum.drains + one.drains,
+        })
+    }
 }
 
 impl Manager {
@@ -72,7 +99,7 @@ impl Manager {
             child,
             addresses,
             generation: 1,
-            kills: 0,
+            restarts: Restarts::default(),
         })
     }
 
@@ -96,9 +123,9 @@ impl Manager {
         self.args.windows(2).any(|pair| pair == ["--isolate", "process"])
     }
 
-    /// Number of restarts, by a kill or by SIGTERM.
-    pub fn kills(&self) -> u32 {
-        self.kills
+    /// Number of restarts so far.
+    pub fn restarts(&self) -> Restarts {
+        self.restarts
     }
 
     /// Id of the manager's process.
@@ -106,18 +133,22 @@ impl Manager {
         self.child.id()
     }
 
-    /// Kills the manager, or ends it by SIGTERM if `politely`, and starts it again at the same address.
+    /// Ends the manager and starts it again at the same address.
     ///
     /// # Errors
     /// The manager does not end, or does not become ready.
-    pub fn restart(&mut self, politely: bool) -> Result<()> {
-        if politely {
-            self.stop()?;
-        } else {
-            self.child.kill()?;
-            self.child.wait()?;
+    pub fn restart(&mut self, end: End) -> Result<()> {
+        match end {
+            End::Kill => {
+                self.child.kill()?;
+                self.child.wait()?;
+                self.restarts.kills += 1;
+            }
+            End::Drain => {
+                self.stop()?;
+                self.restarts.drains += 1;
+            }
         }
-        self.kills += 1;
         self.generation += 1;
         (self.child, self.addresses) =
             spawn(&self.command, &self.args, &self.folder, &self.name, &self.mark)?;
@@ -206,4 +237,21 @@ fn spawn(
     let _ = child.kill();
     let _ = child.wait();
     bail!("manager {name} is not ready")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::programs::built;
+
+    #[test]
+    fn a_restart_by_sigterm_is_no_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = built("fpga-device-manager").unwrap();
+        let mut manager = Manager::start(&program, folder.path(), "m", "pocl", "soak-test", &[]).unwrap();
+        manager.restart(End::Drain).unwrap();
+        assert_eq!((manager.restarts(), manager.generation()), (Restarts { kills: 0, drains: 1 }, 2));
+        manager.restart(End::Kill).unwrap();
+        assert_eq!((manager.restarts(), manager.generation()), (Restarts { kills: 1, drains: 1 }, 3));
+    }
 }
