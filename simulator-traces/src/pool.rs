@@ -1,6 +1,6 @@
 //! Simulates one pool of slots for the jobs of all nodes (P-6), to compare policies, loads and sizes.
 //!
-//! `fpga_core::pool` makes the decisions; this module models arrivals, sizes, and data that moves through network
+//! `fpga_cluster::pool` makes the decisions; this module models arrivals, sizes, and data that moves through network
 //! cards and DMA engines. As in the paper, boards never fail and bitstreams load in no time.
 
 pub mod compare;

@@ -1,7 +1,7 @@
 //! Simulates devices that are allocated by deadline and throughput goals: jobs of many equal actions share one
 //! set of devices.
 //!
-//! `fpga_core::qos` makes the decisions; this module models devices that run actions, groups that shrink only between
+//! `fpga_cluster::qos` makes the decisions; this module models devices that run actions, groups that shrink only between
 //! two actions, and an interconnect that all devices share.
 
 pub mod engine;

@@ -1,15 +1,15 @@
 //! The one dispatch of the device, shared by the threads of all sessions, with a clock and reports.
 //!
-//! The policy is in `fpga_core::dispatch`. The lock is held for a decision only, never during a call into the
+//! The policy is in `fpga_board::dispatch`. The lock is held for a decision only, never during a call into the
 //! vendor's runtime or any I/O. The caller must pass on a [`Grant`] for another session.
 
 use crate::gate::Others;
 use crate::reporting::{Reports, SlotsNow};
+use fpga_board::dispatch::Dispatch;
+use fpga_board::dispatch::policy::Rules;
+pub use fpga_board::dispatch::{Finished, Grant, Kind, Lanes, Refusal, TaskId, TaskRequest, Tenant};
+pub use fpga_board::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
-use fpga_core::dispatch::Dispatch;
-use fpga_core::dispatch::policy::Rules;
-pub use fpga_core::dispatch::{Finished, Grant, Kind, Lanes, Refusal, TaskId, TaskRequest, Tenant};
-pub use fpga_core::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -356,7 +356,7 @@ mod tests {
     fn sessions_on_their_own_threads_all_get_their_turns() {
         const TASKS: usize = 200;
         let slots = NonZeroU32::new(2).unwrap();
-        let rules = Rules::of(fpga_core::dispatch::policy::Policy::DeficitRoundRobin);
+        let rules = Rules::of(fpga_board::dispatch::policy::Policy::DeficitRoundRobin);
         let dispatcher = Arc::new(Dispatcher::new(slots, rules, Reports::off()));
         let mut inboxes = std::collections::HashMap::new();
         let mut sessions = Vec::new();

@@ -1,6 +1,6 @@
 //! Health of the device: signs from the sessions, a probe every second, and reports to the collector.
 //!
-//! The rules are in `fpga_core::health`. A probe is a marker in a queue of the manager's own. The probe has a
+//! The rules are in `fpga_board::health`. A probe is a marker in a queue of the manager's own. The probe has a
 //! thread of its own: a runtime that hangs makes it wait, and other threads find that it takes too long. With
 //! `--isolate process`, each tenant process records how the kernels of a task ended and reports it with the
 //! task's end; the manager's rules decide.
@@ -11,9 +11,9 @@ use crate::isolation::Isolate;
 use crate::objects::lock;
 use crate::reporting::Reports;
 use crate::vendor::{self, ClResult, Context, DeviceId, Queue};
+use fpga_board::health::{DeviceHealth, Fault};
 use fpga_core::bitstream::Digest;
 use fpga_core::device;
-use fpga_core::health::{DeviceHealth, Fault};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use fpga_core::health::Fault;
+use fpga_board::health::Fault;
 use prometheus_client::registry::Registry;
 use std::io;
 use std::net::{SocketAddr, TcpListener};

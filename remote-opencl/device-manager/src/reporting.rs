@@ -6,11 +6,11 @@
 use crate::catalogue::Catalogue;
 use crate::metrics::Metrics;
 use crate::trace::Trace;
+use fpga_board::dispatch::{EndedTask, SlotUsage, Tenant};
+use fpga_board::slots::SlotIndex;
 use fpga_core::bitstream::{BitstreamId, Digest};
 use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
-use fpga_core::dispatch::{EndedTask, SlotUsage, Tenant};
 use fpga_core::event::{Event, Phase};
-use fpga_core::slots::SlotIndex;
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Reporter, WholeMillis};
 use std::sync::{Arc, Mutex, PoisonError};

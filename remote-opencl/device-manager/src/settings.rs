@@ -9,7 +9,7 @@ use crate::humane;
 use crate::objects::lock;
 use crate::quotas::Quota;
 use clap::Args;
-use fpga_core::dispatch::policy::{Policy, Rules, Share, Weight};
+use fpga_board::dispatch::policy::{Policy, Rules, Share, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

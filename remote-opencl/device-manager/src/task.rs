@@ -2,8 +2,8 @@
 //! module is pure.
 
 use crate::ready::Command;
+use fpga_board::slots::{Demand, OtherKernels};
 use fpga_core::bitstream::Digest;
-use fpga_core::slots::{Demand, OtherKernels};
 
 /// The slot that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -365,7 +365,7 @@ impl<'s> Engine<'s> {
                 let worth = |place: usize, resident, copies| {
                     self.memory.worth(several[place], resident, copies, self.now)
                 };
-                let place = fpga_core::router::choose(boards, job.bitstream, worth);
+                let place = fpga_cluster::router::choose(boards, job.bitstream, worth);
                 place.map_or(0, |place| several[place])
             }
         }

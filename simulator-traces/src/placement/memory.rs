@@ -5,7 +5,7 @@ use super::lookahead::Lookahead;
 use super::options::{Eviction, Remembers, Scenario, Slots};
 use crate::scenario::ScenarioError;
 use crate::time::{Micros, SimTime};
-use fpga_core::reuse::{Foresight, Horizon};
+use fpga_board::reuse::{Foresight, Horizon};
 use std::num::NonZeroU32;
 
 /// The uses of bitstreams on all boards.

@@ -4,9 +4,9 @@
 use super::collector::clock;
 use super::options::Placement;
 use crate::time::{Micros, SimTime};
-use fpga_core::rebalance::{Move, Placed, plan};
-use fpga_core::replicas::apportion;
-use fpga_core::reuse::Gaps;
+use fpga_board::reuse::Gaps;
+use fpga_cluster::rebalance::{Move, Placed, plan};
+use fpga_cluster::replicas::apportion;
 
 /// Plans moves and numbers of replicas.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use super::collector::{Collector, Shown, digest, number};
 use super::jobs::Job;
 use crate::time::{Micros, SimTime};
-use fpga_core::router::{Board, Slot, SlotState};
-use fpga_core::slots::{Demand, OtherKernels, SessionId, SlotIndex, SlotTable};
+use fpga_board::slots::{Demand, OtherKernels, SessionId, SlotIndex, SlotTable};
+use fpga_cluster::router::{Board, Slot, SlotState};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 

@@ -8,7 +8,7 @@ use super::series::{self, OfPoint};
 use crate::outcome::{Outcome, Table, number};
 use crate::parallel::in_parallel;
 use crate::scenario::ScenarioError;
-use fpga_core::pool::thresholds::Thresholds;
+use fpga_cluster::pool::thresholds::Thresholds;
 
 /// Most runs of a scenario; more are considered a mistake.
 const MOST_RUNS: usize = 200_000;

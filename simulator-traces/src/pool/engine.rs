@@ -5,9 +5,9 @@
 
 use super::sharing::{Sharing, Use};
 use crate::scenario::ScenarioError;
-use fpga_core::pool::policy::PoolPolicy;
-use fpga_core::pool::state::{Pool, PoolError};
-use fpga_core::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};
+use fpga_cluster::pool::policy::PoolPolicy;
+use fpga_cluster::pool::state::{Pool, PoolError};
+use fpga_cluster::pool::{Bytes, Grant, Job, JobId, NodeIndex, Place};
 use std::time::Duration;
 
 /// The simulated machines.

@@ -1,7 +1,7 @@
 //! The paper's measures (P-6), and their confidence intervals over seeds.
 
 use super::engine::Record;
-use fpga_core::pool::Place;
+use fpga_cluster::pool::Place;
 
 /// Measures of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,7 +85,7 @@ impl Estimate {
 mod tests {
     use super::super::engine::Arrival;
     use super::*;
-    use fpga_core::pool::{Bytes, NodeIndex};
+    use fpga_cluster::pool::{Bytes, NodeIndex};
 
     #[test]
     fn measures_of_two_jobs_by_hand() {

@@ -5,7 +5,7 @@ use super::Scenario;
 use super::compare::{number_short, points};
 use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
-use fpga_core::pool::model::{Best, Formula, Linear, Search};
+use fpga_cluster::pool::model::{Best, Formula, Linear, Search};
 
 /// The paper's optimum for exponential and for power-law sizes: q and k1.
 const PAPER: [(f64, u32); 2] = [(1.41, 5), (1.8, 10)];

@@ -3,11 +3,11 @@
 use super::Scenario;
 use super::options::{FormulaName, IdleName, PolicyName, PreferenceName, QueueOptions, RuleOptions, invalid};
 use crate::scenario::ScenarioError;
-use fpga_core::pool::model::{Best, Formula, Linear, Search, ServerLoad};
-use fpga_core::pool::policy::{
+use fpga_cluster::pool::model::{Best, Formula, Linear, Search, ServerLoad};
+use fpga_cluster::pool::policy::{
     Fit, IdleChoice, NothingFits, Order, Patience, PoolPolicy, Preference, ResourceAwareRules,
 };
-use fpga_core::pool::thresholds::{Shape, Thresholds};
+use fpga_cluster::pool::thresholds::{Shape, Thresholds};
 use std::num::NonZeroU32;
 
 impl Scenario {

@@ -5,8 +5,8 @@ use super::engine::{Arrival, Cluster, Transfer};
 use super::options::{ClusterOptions, JobOptions, Senders, SizesName, TransferName, invalid};
 use crate::random::Random;
 use crate::scenario::ScenarioError;
-use fpga_core::pool::sizes::Sizes;
-use fpga_core::pool::{Bytes, NodeIndex};
+use fpga_cluster::pool::sizes::Sizes;
+use fpga_cluster::pool::{Bytes, NodeIndex};
 
 const MEGABYTE: f64 = 1e6;
 

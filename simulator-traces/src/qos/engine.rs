@@ -8,8 +8,8 @@ mod deciding;
 use super::options::invalid;
 use crate::random::Random;
 use crate::scenario::ScenarioError;
-use fpga_core::qos::controller::{Controller, Request, Smoothing};
-use fpga_core::qos::{Goal, Limits};
+use fpga_cluster::qos::controller::{Controller, Request, Smoothing};
+use fpga_cluster::qos::{Goal, Limits};
 use std::time::Duration;
 
 /// The simulated machine.

@@ -3,8 +3,8 @@
 use super::Scenario;
 use super::engine::{Job, Machine, Policy};
 use crate::scenario::ScenarioError;
-use fpga_core::qos::controller::Smoothing;
-use fpga_core::qos::{Goal, Limits, Rate};
+use fpga_cluster::qos::controller::Smoothing;
+use fpga_cluster::qos::{Goal, Limits, Rate};
 use serde::Deserialize;
 use std::fmt;
 use std::time::Duration;

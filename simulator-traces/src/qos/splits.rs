@@ -8,7 +8,7 @@ use super::engine::{Policy, simulate};
 use super::options::{PolicyName, invalid, seconds};
 use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
-use fpga_core::qos::Goal;
+use fpga_cluster::qos::Goal;
 
 /// Runs all splits.
 ///

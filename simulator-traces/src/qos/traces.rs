@@ -6,7 +6,7 @@ use super::options::PolicyName;
 use super::series::{self, WINDOW, whole_seconds};
 use crate::outcome::{Outcome, Table};
 use crate::scenario::ScenarioError;
-use fpga_core::qos::Goal;
+use fpga_cluster::qos::Goal;
 
 /// Most rows of a table of allocations; the title says if rows are left out.
 const MOST_ROWS: usize = 60;

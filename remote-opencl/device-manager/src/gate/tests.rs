@@ -1,7 +1,7 @@
 use super::*;
 use crate::dispatcher::{Demand, Lanes, OtherKernels, TaskRequest};
 use crate::reporting::Reports;
-use fpga_core::dispatch::policy::Rules;
+use fpga_board::dispatch::policy::Rules;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

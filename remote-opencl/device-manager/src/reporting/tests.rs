@@ -5,7 +5,7 @@ use axum::Json;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{post, put};
-use fpga_core::dispatch::policy::Rules;
+use fpga_board::dispatch::policy::Rules;
 use fpga_hook::Config;
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
@@ -53,7 +53,7 @@ fn facts() -> DeviceFacts {
 fn request(session: u64, task: u64, bitstreams: &[Digest], other: OtherKernels) -> TaskRequest {
     TaskRequest {
         session: SessionId(session),
-        task: fpga_core::dispatch::TaskId(task),
+        task: fpga_board::dispatch::TaskId(task),
         tenant: Tenant::new("uid:7"),
         lanes: Lanes::Any,
         kind: None,

@@ -1,10 +1,10 @@
 use super::super::measures::{Estimate, Measures};
 use super::*;
 use crate::random::Random;
-use fpga_core::pool::model::{Formula, ServerLoad};
-use fpga_core::pool::policy::{Fit, NothingFits, Order, Patience, Preference, ResourceAwareRules};
-use fpga_core::pool::sizes::Sizes;
-use fpga_core::pool::thresholds::Thresholds;
+use fpga_cluster::pool::model::{Formula, ServerLoad};
+use fpga_cluster::pool::policy::{Fit, NothingFits, Order, Patience, Preference, ResourceAwareRules};
+use fpga_cluster::pool::sizes::Sizes;
+use fpga_cluster::pool::thresholds::Thresholds;
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 

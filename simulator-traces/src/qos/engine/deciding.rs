@@ -1,11 +1,11 @@
-//! Decisions when a job arrives or ends, and at the end of a period. `fpga_core::qos` makes them.
+//! Decisions when a job arrives or ends, and at the end of a period. `fpga_cluster::qos` makes them.
 
 use super::{Engine, Policy, Sample, Stage};
-use fpga_core::qos::admission::{self, Admission};
-use fpga_core::qos::broker::{self, Bid, Surplus};
-use fpga_core::qos::controller::{Controller, JobProgress};
-use fpga_core::qos::edf::{self, Due};
-use fpga_core::qos::{Goal, JobId};
+use fpga_cluster::qos::admission::{self, Admission};
+use fpga_cluster::qos::broker::{self, Bid, Surplus};
+use fpga_cluster::qos::controller::{Controller, JobProgress};
+use fpga_cluster::qos::edf::{self, Due};
+use fpga_cluster::qos::{Goal, JobId};
 
 impl Engine<'_> {
     pub(super) fn submit(&mut self, new: usize) {

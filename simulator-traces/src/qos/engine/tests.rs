@@ -1,5 +1,5 @@
 use super::*;
-use fpga_core::qos::Rate;
+use fpga_cluster::qos::Rate;
 use proptest::prelude::*;
 
 fn machine(devices: u32) -> Machine {

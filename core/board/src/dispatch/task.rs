@@ -1,8 +1,8 @@
 //! The input and output of the dispatch: tasks, grants, and slot usage.
 
 use super::Kind;
-use crate::bitstream::Digest;
 use crate::slots::{Demand, Load, SessionId, SlotIndex};
+use fpga_core::bitstream::Digest;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Moves of functions to other nodes that reduce the expected number of cold starts (S-11). Frequently used functions
 //! spread over the nodes and share them with rarely used ones.
 //!
-//! The gaps between the uses of a node's functions give the expected cold starts ([`crate::reuse`]). Slot time does
+//! The gaps between the uses of a node's functions give the expected cold starts ([`fpga_board::reuse`]). Slot time does
 //! not count.
 
-use crate::reuse::{Pressure, ReuseProfile};
+use fpga_board::reuse::{Pressure, ReuseProfile};
 
 /// Number of functions of a node that are tried, the most frequently used first.
 const TRIED: usize = 16;
@@ -100,8 +100,8 @@ fn best_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reuse::Gaps;
-    use crate::units::{Millis, MonotonicTime};
+    use fpga_board::reuse::Gaps;
+    use fpga_core::units::{Millis, MonotonicTime};
 
     fn placed(function: usize, node: usize, period: u64) -> Placed {
         let mut gaps = Gaps::default();

@@ -1,7 +1,7 @@
 use super::super::policy::{Policy, Rules};
 use super::super::{Dispatch, Grant, Kind, Lanes, TaskId, TaskRequest, Tenant};
-use crate::bitstream::Digest;
 use crate::slots::{Demand, OtherKernels, SessionId};
+use fpga_core::bitstream::Digest;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

@@ -4,7 +4,7 @@ use super::chooser::Head;
 use super::profile::Profile;
 use super::{Dispatch, Grant, Holder, Kernels, Running, TaskRequest, Waiting};
 use crate::slots::{Assignment, Demand, MAX_TASKS_PER_SLOT, SessionId};
-use crate::units::MonotonicTime;
+use fpga_core::units::MonotonicTime;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -25,11 +25,11 @@ pub use task::{
     EndedTask, Finished, Grant, Lanes, MAX_LANES, Refusal, SlotUsage, TaskId, TaskRequest, Tenant,
 };
 
-use crate::bitstream::Digest;
 use crate::reuse::Foresight;
 use crate::slots::{Demand, MAX_TASKS_PER_SLOT, SessionId, SlotIndex, SlotTable};
-use crate::units::MonotonicTime;
 use chooser::Chooser;
+use fpga_core::bitstream::Digest;
+use fpga_core::units::MonotonicTime;
 use policy::Rules;
 use profile::Profile;
 use starting::head;

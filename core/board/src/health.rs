@@ -8,8 +8,8 @@
 //! fail stays healthy as long as only one tenant loads it; that tenant sees its tasks fail. Probes are the device
 //! manager's own and count at once. Every method takes the time as an argument.
 
-use crate::bitstream::Digest;
 use crate::dispatch::Tenant;
+use fpga_core::bitstream::Digest;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;

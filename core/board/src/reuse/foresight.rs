@@ -4,7 +4,7 @@
 //! does not know which slots are free.
 
 use super::Gaps;
-use crate::units::{Millis, MonotonicTime};
+use fpga_core::units::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 

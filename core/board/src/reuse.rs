@@ -10,7 +10,7 @@ mod profile;
 pub use foresight::{Foresight, Horizon, MOST_KNOWN};
 pub use profile::{Pressure, ReuseProfile};
 
-use crate::units::{Millis, MonotonicTime};
+use fpga_core::units::{Millis, MonotonicTime};
 
 /// Number of bins; they cover gaps from one millisecond to seven weeks.
 pub const BINS: usize = 64;

@@ -2,7 +2,7 @@
 //! functions of one node cause together.
 
 use super::{BINS, Gaps, OPEN, bin_of, edge, middle};
-use crate::units::MonotonicTime;
+use fpga_core::units::MonotonicTime;
 
 /// The effect of one function on a node's slots, as a function of the time for which unused bitstreams stay in a slot.
 /// Entry `bin` is for the time [`edge`]`(bin)`.

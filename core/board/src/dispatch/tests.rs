@@ -1,7 +1,7 @@
 use super::policy::{Policy, Share, Weight};
 use super::*;
-use crate::bitstream::Digest;
 use crate::slots::OtherKernels;
+use fpga_core::bitstream::Digest;
 use proptest::prelude::*;
 
 const A: u64 = 1;

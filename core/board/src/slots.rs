@@ -5,7 +5,7 @@
 //! empty slot, then the idle slot whose bitstream is worth least to the caller, then the one unused for the longest
 //! time. A bitstream may be in several slots. The caller loads the bitstreams.
 
-use crate::bitstream::Digest;
+use fpga_core::bitstream::Digest;
 use std::num::NonZeroU32;
 
 /// Maximum number of tasks of a session that share a slot, unless they wait for each other. The next session waits for

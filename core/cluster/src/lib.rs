@@ -1,0 +1,11 @@
+//! Decisions over many boards: the pool of slots (P), devices by deadline and throughput (Q), the replica that a
+//! request goes to, and moves of functions between nodes.
+//!
+//! The crate is pure, as [`fpga_board`] is: time is an argument.
+#![forbid(unsafe_code)]
+
+pub mod pool;
+pub mod qos;
+pub mod rebalance;
+pub mod replicas;
+pub mod router;
