@@ -12,13 +12,10 @@ use crate::kinds;
 use crate::objects::{Buffer, Context, Objects};
 use crate::pipes::{DeviceQueue, Pipe};
 use crate::programs::Program;
-use crate::vendor::{self, ClError, ClResult};
 use fpga_protocol::v1;
 use fpga_protocol::v1::kernel_arg::Value;
-use opencl_sys::{
-    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE_QUEUE,
-    CL_INVALID_KERNEL_ARGS, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER,
-};
+use fpga_vendor::{self as vendor, ClError, ClResult};
+use opencl_sys::{CL_INVALID_DEVICE_QUEUE, CL_INVALID_MEM_OBJECT, CL_INVALID_SAMPLER};
 use std::sync::{Arc, Weak};
 
 /// Longest argument by value, in bytes. The largest type of the standard has 128 bytes; structures may be
@@ -155,7 +152,7 @@ impl Kernel {
         for change in changes {
             let index = usize::try_from(change.index).unwrap_or(usize::MAX);
             let Some(place) = self.wanted.get_mut(index) else {
-                failure = failure.or(Some(ClError(CL_INVALID_ARG_INDEX)));
+                failure = failure.or(Some(ClError::INVALID_ARG_INDEX));
                 continue;
             };
             let argument = Argument::new(change.value, objects, &self.program.context);
@@ -167,7 +164,7 @@ impl Kernel {
         }
         let arguments = self.wanted.iter().map(|kept| kept.as_ref()?.argument()).collect();
         let arguments: Option<Vec<Argument>> = arguments;
-        let arguments = Arc::new(Arguments(arguments.ok_or(ClError(CL_INVALID_KERNEL_ARGS))?));
+        let arguments = Arc::new(Arguments(arguments.ok_or(ClError::INVALID_KERNEL_ARGS)?));
         self.last = Arc::downgrade(&arguments);
         Ok(arguments)
     }
@@ -224,7 +221,7 @@ impl Argument {
             Some(Value::Scalar(bytes)) if bytes.len() <= MAX_VALUE_BYTES => {
                 Ok(Self::Value(bytes.as_ref().into()))
             }
-            Some(Value::Scalar(_)) => Err(ClError(CL_INVALID_ARG_SIZE)),
+            Some(Value::Scalar(_)) => Err(ClError::INVALID_ARG_SIZE),
             Some(Value::Buffer(id)) => {
                 let buffer = objects.buffer(id)?;
                 of_context(&buffer.context, CL_INVALID_MEM_OBJECT)?;
@@ -251,9 +248,9 @@ impl Argument {
                 Ok(Self::DeviceQueue(queue))
             }
             Some(Value::NullOfSize(size)) => {
-                usize::try_from(size).map(Self::Null).map_err(|_| ClError(CL_INVALID_ARG_SIZE))
+                usize::try_from(size).map(Self::Null).map_err(|_| ClError::INVALID_ARG_SIZE)
             }
-            None => Err(ClError(CL_INVALID_ARG_VALUE)),
+            None => Err(ClError::INVALID_ARG_VALUE),
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::confine::Confinement;
 use crate::objects::lock;
-use crate::vendor::{self, Switched};
 use fpga_core::bitstream::Digest;
+use fpga_vendor::{self as vendor, Switched};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::sync::watch;
 

@@ -5,9 +5,9 @@
 
 use crate::runtime::Runtime;
 use crate::store::digest_of;
-use crate::vendor::{self, Context, DeviceId, Program};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use fpga_vendor::{self as vendor, Context, DeviceId, Program};
 use std::ffi::CString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

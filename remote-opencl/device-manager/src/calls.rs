@@ -22,11 +22,10 @@ use crate::quotas::{Account, Resource};
 use crate::segments::{CreateError, Side};
 use crate::sub_devices::{ID_BIT, SubDevice};
 use crate::transfers::{TransferError, Transfers};
-use crate::vendor::{ClError, ClResult};
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::reply::Result as Answer;
-use opencl_sys::{CL_INVALID_DEVICE, CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE};
+use fpga_vendor::{ClError, ClResult};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -196,9 +195,9 @@ impl Calls<'_> {
     fn create_context(&mut self, create: &v1::CreateContext) -> Result<Answered, CallError> {
         let found = create.devices.iter().map(|id| self.device(*id)).collect::<ClResult<Vec<_>>>();
         let made = match found {
-            Ok(found) if found.is_empty() => Err(ClError(CL_INVALID_VALUE)),
+            Ok(found) if found.is_empty() => Err(ClError::INVALID_VALUE),
             Ok(found) if found.iter().any(|(device, _)| device.platform != found[0].0.platform) => {
-                Err(ClError(CL_INVALID_DEVICE))
+                Err(ClError::INVALID_DEVICE)
             }
             Ok(found) => {
                 let (devices, sub_devices): (_, Vec<_>) = found.into_iter().unzip();
@@ -216,14 +215,14 @@ impl Calls<'_> {
             let sub_device = self.objects.sub_device(id)?;
             return Ok((sub_device.device, Some(sub_device)));
         }
-        self.inventory.device(id).map(|device| (device, None)).ok_or(ClError(CL_INVALID_DEVICE))
+        self.inventory.device(id).map(|device| (device, None)).ok_or(ClError::INVALID_DEVICE)
     }
 
     fn queue(&self, create: &v1::CreateQueue) -> ClResult<Object> {
         let context = self.objects.context(create.context)?;
         let device = of_context(&context, create.device)?;
         if create.properties & !QUEUE_PROPERTIES != 0 {
-            return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
+            return Err(ClError::INVALID_QUEUE_PROPERTIES);
         }
         Ok(Object::Queue(Arc::new(Queue::new(context, device, create.properties)?)))
     }
@@ -250,7 +249,7 @@ impl Calls<'_> {
 /// The device of the context with this id.
 fn of_context(context: &Context, id: u64) -> ClResult<Device> {
     let device = context.devices.iter().find(|device| device.id == id);
-    device.copied().ok_or(ClError(CL_INVALID_DEVICE))
+    device.copied().ok_or(ClError::INVALID_DEVICE)
 }
 
 /// The reply to call `id`.

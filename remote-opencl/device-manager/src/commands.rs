@@ -10,12 +10,12 @@ use crate::governor::Hold;
 use crate::images::Image;
 use crate::metrics::DataPath;
 use crate::objects::{Buffer, Queue};
-use crate::rects::{Extent, Layout};
-use crate::segments::Slice;
 use crate::task::Need;
 use crate::transfers::Source;
-use crate::vendor::Region;
 use bytes::Bytes;
+use fpga_vendor::Region;
+use fpga_vendor::SharedBytes;
+use fpga_vendor::{Extent, Layout};
 use std::sync::{Arc, Mutex};
 
 /// A command to run.
@@ -60,7 +60,7 @@ impl Body {
         match &self.operation {
             Operation::Read { size, into: Some(_), .. }
             | Operation::ReadImage { size, into: Some(_), .. } => *size as u64,
-            Operation::ReadRect { extent, into: Some(_), .. } => extent.bytes as u64,
+            Operation::ReadRect { extent, into: Some(_), .. } => extent.bytes() as u64,
             _ => 0,
         }
     }
@@ -91,7 +91,7 @@ pub enum Operation {
         /// Number of bytes.
         size: usize,
         /// Where the bytes go; `None` if they travel with the completion.
-        into: Option<Slice>,
+        into: Option<SharedBytes>,
     },
     /// Copies between buffers.
     Copy {
@@ -133,7 +133,7 @@ pub enum Operation {
         /// Size of the rectangle.
         extent: Extent,
         /// Where the bytes go; `None` if they travel with the completion.
-        into: Option<Slice>,
+        into: Option<SharedBytes>,
     },
     /// Copies a rectangle of bytes.
     CopyRect {
@@ -162,7 +162,7 @@ pub enum Operation {
         /// Number of bytes of the region.
         size: usize,
         /// Where the bytes go; `None` if they travel with the completion.
-        into: Option<Slice>,
+        into: Option<SharedBytes>,
     },
     /// Copies between images.
     CopyImage {

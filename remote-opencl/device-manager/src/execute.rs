@@ -18,12 +18,12 @@ use crate::health::Health;
 use crate::lender::{Expected, Lender};
 use crate::objects::{Moments, Queue, Times, Waiting};
 use crate::ready::{Cause, Command, DEPENDENCY_FAILED, EventId, Failed, QueueId, QueueOrder, Ready};
-use crate::vendor::{self, Enqueued, Event};
 use bytes::Bytes;
 use direct::Direct;
 use enqueue::enqueue;
 use followers::Follower;
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
+use fpga_vendor::{self as vendor, Enqueued, Event};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -422,7 +422,7 @@ impl Running {
     fn got(&mut self, event: EventId, reports: &mut Vec<Report>) -> Option<Got> {
         let whole = match self.body.operation {
             Operation::ReadImage { size, into: None, .. } => Some(size),
-            Operation::ReadRect { extent, into: None, .. } => Some(extent.bytes),
+            Operation::ReadRect { extent, into: None, .. } => Some(extent.bytes()),
             _ => None,
         };
         if let Some(size) = whole {

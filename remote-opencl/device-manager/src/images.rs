@@ -5,13 +5,9 @@
 
 use crate::objects::{Buffer, Context};
 use crate::quotas::Charge;
-use crate::vendor::{self, ClError, ClResult, Event, Format, Memory, Region, Shape};
 use fpga_protocol::images::{element_size, extent, is_inside, tight_bytes};
 use fpga_protocol::v1;
-use opencl_sys::{
-    CL_INVALID_IMAGE_DESCRIPTOR, CL_INVALID_IMAGE_FORMAT_DESCRIPTOR, CL_INVALID_IMAGE_SIZE, CL_INVALID_VALUE,
-    CL_OUT_OF_HOST_MEMORY,
-};
+use fpga_vendor::{self as vendor, ClError, ClResult, Event, Format, Memory, Region, Shape};
 use std::sync::Arc;
 
 /// An image.
@@ -52,11 +48,11 @@ impl Image {
         buffer: Option<Arc<Buffer>>,
         initial: Option<&[u8]>,
     ) -> ClResult<Self> {
-        let format = create.format.ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
-        let shape = create.shape.ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
+        let format = create.format.ok_or(ClError::INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        let shape = create.shape.ok_or(ClError::INVALID_IMAGE_DESCRIPTOR)?;
         let element =
-            element_size(format.order, format.r#type).ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
-        let size = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_IMAGE_SIZE));
+            element_size(format.order, format.r#type).ok_or(ClError::INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        let size = |number| usize::try_from(number).map_err(|_| ClError::INVALID_IMAGE_SIZE);
         let [width, height, depth, array_size, row_pitch] = [
             size(shape.width)?,
             size(shape.height)?,
@@ -65,8 +61,8 @@ impl Image {
             size(shape.row_pitch)?,
         ];
         let extent = extent(shape.r#type, width, height, depth, array_size)
-            .ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
-        let bytes = tight_bytes(element, extent).ok_or(ClError(CL_INVALID_IMAGE_SIZE))?;
+            .ok_or(ClError::INVALID_IMAGE_DESCRIPTOR)?;
+        let bytes = tight_bytes(element, extent).ok_or(ClError::INVALID_IMAGE_SIZE)?;
         let zeros;
         let pixels = match (&buffer, initial) {
             (Some(_), None) => None,
@@ -77,7 +73,7 @@ impl Image {
                 zeros = zeroes(bytes)?;
                 Some(zeros.as_slice())
             }
-            _ => return Err(ClError(CL_INVALID_VALUE)),
+            _ => return Err(ClError::INVALID_VALUE),
         };
         let shape = Shape {
             kind: shape.r#type,
@@ -90,7 +86,7 @@ impl Image {
         let format = Format { order: format.order, channel_type: format.r#type };
         let vendor = Memory::image(&context.vendor, flags, format, &shape, pixels)?;
         if vendor.element_size()? != element {
-            return Err(ClError(opencl_sys::CL_IMAGE_FORMAT_NOT_SUPPORTED));
+            return Err(ClError::IMAGE_FORMAT_NOT_SUPPORTED);
         }
         Ok(Self { vendor, context, buffer, extent, element, _charges: None })
     }
@@ -100,16 +96,16 @@ impl Image {
     /// # Errors
     /// Like [`Self::new`].
     pub fn bytes(create: &v1::CreateImage) -> ClResult<u64> {
-        let format = create.format.ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
-        let shape = create.shape.ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
+        let format = create.format.ok_or(ClError::INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        let shape = create.shape.ok_or(ClError::INVALID_IMAGE_DESCRIPTOR)?;
         let element =
-            element_size(format.order, format.r#type).ok_or(ClError(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR))?;
-        let size = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_IMAGE_SIZE));
+            element_size(format.order, format.r#type).ok_or(ClError::INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        let size = |number| usize::try_from(number).map_err(|_| ClError::INVALID_IMAGE_SIZE);
         let (width, height) = (size(shape.width)?, size(shape.height)?);
         let (depth, array_size) = (size(shape.depth)?, size(shape.array_size)?);
         let extent = extent(shape.r#type, width, height, depth, array_size)
-            .ok_or(ClError(CL_INVALID_IMAGE_DESCRIPTOR))?;
-        tight_bytes(element, extent).map(|bytes| bytes as u64).ok_or(ClError(CL_INVALID_IMAGE_SIZE))
+            .ok_or(ClError::INVALID_IMAGE_DESCRIPTOR)?;
+        tight_bytes(element, extent).map(|bytes| bytes as u64).ok_or(ClError::INVALID_IMAGE_SIZE)
     }
 
     /// Adds the charges for the image, which are kept as long as the image.
@@ -123,7 +119,7 @@ impl Image {
     /// # Errors
     /// `CL_INVALID_VALUE` (-30) if the image does not have the region.
     pub fn region(&self, region: Option<&v1::ImageRegion>) -> ClResult<(Region, usize)> {
-        let invalid = ClError(CL_INVALID_VALUE);
+        let invalid = ClError::INVALID_VALUE;
         let region = region.ok_or(invalid)?;
         let region = Region { origin: triple(&region.origin)?, size: triple(&region.size)? };
         if !is_inside(self.extent, region.origin, region.size) {
@@ -158,7 +154,7 @@ impl Sampler {
 /// # Errors
 /// `CL_INVALID_VALUE` (-30) if there are not exactly three, or one is too large.
 pub fn triple(numbers: &[u64]) -> ClResult<[usize; 3]> {
-    let invalid = ClError(CL_INVALID_VALUE);
+    let invalid = ClError::INVALID_VALUE;
     let [a, b, c]: [u64; 3] = numbers.try_into().map_err(|_| invalid)?;
     let convert = |number| usize::try_from(number).map_err(|_| invalid);
     Ok([convert(a)?, convert(b)?, convert(c)?])
@@ -167,7 +163,7 @@ pub fn triple(numbers: &[u64]) -> ClResult<[usize; 3]> {
 fn zeroes(bytes: usize) -> ClResult<Vec<u8>> {
     // A plain `vec![0; bytes]` would end the process if memory is short, so the reservation is tried first.
     let mut probe: Vec<u8> = Vec::new();
-    probe.try_reserve_exact(bytes).map_err(|_| ClError(CL_OUT_OF_HOST_MEMORY))?;
+    probe.try_reserve_exact(bytes).map_err(|_| ClError::OUT_OF_HOST_MEMORY)?;
     drop(probe);
     Ok(vec![0; bytes])
 }

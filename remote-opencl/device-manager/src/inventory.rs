@@ -1,10 +1,11 @@
 //! The platforms and devices of the vendor's runtime, read once. They are sent in each Welcome, and give
 //! device ids their meaning.
 
-use crate::segments::works_in_shared_memory;
-use crate::vendor::{self, DeviceId, LoadError, PlatformId};
+mod probe;
+
 use bytes::Bytes;
 use fpga_protocol::v1;
+use fpga_vendor::{self as vendor, DeviceId, LoadError, PlatformId};
 use std::sync::OnceLock;
 
 /// Longest answer that is forwarded, in bytes.
@@ -113,7 +114,7 @@ impl Inventory {
         // A board that is reconfigured as a whole has memory of its own.
         let all = || {
             !vendor::objects_are_remembered()
-                && self.devices.iter().all(|device| works_in_shared_memory(device.vendor))
+                && self.devices.iter().all(|device| probe::works_in_shared_memory(device.vendor))
         };
         *self.in_shared_memory.get_or_init(all)
     }

@@ -11,7 +11,7 @@
 use crate::board::Use;
 use crate::dispatcher::Kind;
 use crate::objects::lock;
-use crate::vendor::Event;
+use fpga_vendor::Event;
 use std::collections::HashMap;
 use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

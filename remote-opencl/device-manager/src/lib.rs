@@ -67,4 +67,3 @@ pub mod task;
 pub mod tokens;
 pub mod trace;
 pub mod transfers;
-pub mod vendor;

@@ -12,13 +12,12 @@ use crate::pipes::{DeviceQueue, Pipe};
 use crate::programs::Program;
 use crate::quotas::Charge;
 use crate::ready::QueueOrder;
-use crate::segments::Slice;
 use crate::sub_devices::SubDevice;
-use crate::vendor::{self, ClError, ClResult, Event, Memory, Profile};
+use fpga_vendor::SharedBytes;
+use fpga_vendor::{self as vendor, ClError, ClResult, Event, Memory, Profile};
 use opencl_sys::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_DEVICE_QUEUE,
     CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
-    CL_MEM_OBJECT_ALLOCATION_FAILURE,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -246,7 +245,7 @@ impl Context {
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }
-        let device = self.devices.first().ok_or(ClError(CL_INVALID_CONTEXT))?;
+        let device = self.devices.first().ok_or(ClError::INVALID_CONTEXT)?;
         let made = Arc::new(vendor::Queue::new(&self.vendor, device.vendor, 0)?);
         *queue = Some(made.clone());
         Ok(made)
@@ -309,9 +308,9 @@ impl Buffer {
     ///
     /// # Errors
     /// The vendor's error.
-    pub fn in_segment(context: Arc<Context>, flags: u64, slice: Slice) -> ClResult<Self> {
+    pub fn in_segment(context: Arc<Context>, flags: u64, slice: SharedBytes) -> ClResult<Self> {
         let size = slice.len();
-        let vendor = Memory::in_segment(&context.vendor, flags, slice)?;
+        let vendor = Memory::in_shared_memory(&context.vendor, flags, slice)?;
         // A segment belongs to one session: it holds zeros or bytes of that session.
         let contents = Mutex::new(Contents::Own);
         Ok(Self { vendor, size, context, parent: None, contents, _charges: [None, None] })
@@ -333,7 +332,7 @@ impl Buffer {
     /// The vendor's error; `CL_INVALID_MEM_OBJECT` (-38) if `parent` is itself a region.
     pub fn sub(parent: &Arc<Self>, flags: u64, origin: usize, size: usize) -> ClResult<Self> {
         if parent.parent.is_some() {
-            return Err(ClError(CL_INVALID_MEM_OBJECT));
+            return Err(ClError::INVALID_MEM_OBJECT);
         }
         let vendor = parent.vendor.sub(flags, origin, size)?;
         let contents = Mutex::new(Contents::Own);
@@ -366,7 +365,7 @@ impl Buffer {
         if let Contents::Own = *contents {
             return Ok(None);
         }
-        let event = whole.zero().map_err(|_| ClError(CL_MEM_OBJECT_ALLOCATION_FAILURE))?;
+        let event = whole.zero().map_err(|_| ClError::MEM_OBJECT_ALLOCATION_FAILURE)?;
         *contents = Contents::Becoming(event.clone());
         Ok(Some(event))
     }

@@ -3,8 +3,8 @@
 use crate::inventory::Device;
 use crate::objects::Context;
 use crate::quotas::Charge;
-use crate::vendor::{self, ClError, ClResult, Memory};
-use opencl_sys::{CL_INVALID_CONTEXT, CL_QUEUE_ON_DEVICE, CL_QUEUE_ON_DEVICE_DEFAULT};
+use fpga_vendor::{self as vendor, ClError, ClResult, Memory};
+use opencl_sys::{CL_QUEUE_ON_DEVICE, CL_QUEUE_ON_DEVICE_DEFAULT};
 use std::sync::Arc;
 
 /// The properties that only a queue on a device may have.
@@ -44,7 +44,7 @@ impl Pipe {
         max_packets: u32,
         charges: [Charge; 2],
     ) -> ClResult<Self> {
-        let device = context.devices.first().ok_or(ClError(CL_INVALID_CONTEXT))?;
+        let device = context.devices.first().ok_or(ClError::INVALID_CONTEXT)?;
         let vendor = Memory::pipe(&context.vendor, device.vendor, packet_size, max_packets)?;
         Ok(Self { vendor, context, _charges: charges })
     }

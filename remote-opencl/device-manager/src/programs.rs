@@ -13,9 +13,8 @@ use crate::objects::{Context, lock};
 use crate::quotas::Charge;
 use crate::store::Digested;
 use crate::task::Need;
-use crate::vendor::{self, ClError, ClResult};
 use fpga_core::bitstream::Digest;
-use opencl_sys::{CL_INVALID_BINARY, CL_INVALID_DEVICE};
+use fpga_vendor::{self as vendor, ClError, ClResult};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A program.
@@ -108,7 +107,7 @@ impl Program {
     /// # Errors
     /// The vendor's error; `CL_INVALID_BINARY` (-42) if a binary is missing.
     pub fn load_again(&self) -> ClResult<()> {
-        let kept = self.digests().iter().map(|digest| self.kept(digest).ok_or(ClError(CL_INVALID_BINARY)));
+        let kept = self.digests().iter().map(|digest| self.kept(digest).ok_or(ClError::INVALID_BINARY));
         let kept = kept.collect::<ClResult<Vec<_>>>()?;
         let devices = self.devices.iter().map(|device| device.vendor);
         let binaries: Vec<_> =
@@ -127,7 +126,7 @@ impl Program {
     /// # Errors
     /// `CL_INVALID_BINARY` (-42) while binaries are missing.
     pub fn vendor(&self) -> ClResult<&vendor::Program> {
-        self.vendor.get().ok_or(ClError(CL_INVALID_BINARY))
+        self.vendor.get().ok_or(ClError::INVALID_BINARY)
     }
 
     /// The slots that the kernels need on a device.
@@ -152,7 +151,7 @@ fn choose(all: &[Device], ids: &[u64]) -> ClResult<Vec<Device>> {
         return Ok(all.to_vec());
     }
     let find = |id: &u64| all.iter().find(|device| device.id == *id).copied();
-    ids.iter().map(|id| find(id).ok_or(ClError(CL_INVALID_DEVICE))).collect()
+    ids.iter().map(|id| find(id).ok_or(ClError::INVALID_DEVICE)).collect()
 }
 
 fn vendors(devices: &[Device]) -> Vec<vendor::DeviceId> {

@@ -8,8 +8,7 @@ use crate::governor::{Governor, TenantAccount};
 use crate::metrics::{Metrics, Refused};
 use crate::objects::lock;
 use crate::settings::Settings;
-use crate::vendor::ClError;
-use opencl_sys::{CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES};
+use fpga_vendor::ClError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -127,10 +126,8 @@ impl Resource {
     #[must_use]
     pub fn error(self) -> ClError {
         match self {
-            Self::Memory => ClError(CL_MEM_OBJECT_ALLOCATION_FAILURE),
-            Self::Buffers | Self::Programs | Self::QueuedTasks | Self::Sessions => {
-                ClError(CL_OUT_OF_RESOURCES)
-            }
+            Self::Memory => ClError::MEM_OBJECT_ALLOCATION_FAILURE,
+            Self::Buffers | Self::Programs | Self::QueuedTasks | Self::Sessions => ClError::OUT_OF_RESOURCES,
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::gate::Refusal;
 use crate::includes::Laid;
 use crate::ready::EventId;
 use crate::segments::Side;
-use crate::vendor::Switched;
 use dashmap::DashMap;
 use fpga_protocol::v1;
+use fpga_vendor::Switched;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 

@@ -5,7 +5,7 @@
 //! again with the right environment, in the same process. The runtime is never this project's own ICD: the manager
 //! would be its own client.
 
-use crate::vendor;
+use fpga_vendor as vendor;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;

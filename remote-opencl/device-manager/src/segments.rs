@@ -8,12 +8,9 @@
 //! touches after that are charged to the client.
 
 mod mapping;
-mod probe;
 mod ring_memory;
 mod side;
 
-pub use mapping::Slice;
-pub use probe::works_in_shared_memory;
 pub use ring_memory::RingMemory;
 pub use side::{Key, Side, Sides};
 
@@ -22,6 +19,7 @@ use crate::quotas::Charge;
 use bytes::Bytes;
 use fpga_protocol::segments::{MAX_SEGMENTS, RangeError, SizeError, check_range, check_size};
 use fpga_protocol::v1;
+use fpga_vendor::SharedBytes;
 use mapping::Mapping;
 use std::collections::HashMap;
 use std::io;
@@ -96,10 +94,10 @@ impl Segments {
     ///
     /// # Errors
     /// [`RangeError`], if the segment does not exist or does not contain the range.
-    pub fn slice(&self, range: &v1::SegmentRange) -> Result<Slice, RangeError> {
+    pub fn slice(&self, range: &v1::SegmentRange) -> Result<SharedBytes, RangeError> {
         let segment = self.by_id.get(&range.segment).ok_or(RangeError::Unknown(range.segment))?;
         let (offset, len) = check_range(range, segment.mapping.len())?;
-        Ok(Slice::new(segment.clone(), offset, len))
+        Ok(Segment::slice(segment, offset, len))
     }
 
     /// A copy of the memory of a range, which the client can't change later.

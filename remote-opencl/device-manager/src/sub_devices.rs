@@ -3,9 +3,8 @@
 //! A sub-device has no slots of its own: its tasks wait for the slots of the whole device.
 
 use crate::inventory::{Device, answers_of};
-use crate::vendor::{self, ClError, ClResult};
 use fpga_protocol::v1;
-use opencl_sys::CL_INVALID_VALUE;
+use fpga_vendor::{self as vendor, ClError, ClResult};
 use std::sync::Arc;
 
 /// Bit that is set in the ids of all sub-devices and in no id of a root device.
@@ -43,7 +42,7 @@ impl Partition {
         properties: &[i64],
         ids: &[u64],
     ) -> ClResult<Self> {
-        let invalid = ClError(CL_INVALID_VALUE);
+        let invalid = ClError::INVALID_VALUE;
         let properties: Vec<isize> = properties
             .iter()
             // Kinds, counts and domains all fit into 32 bits, and runtimes truncate longer values.

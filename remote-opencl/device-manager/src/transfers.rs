@@ -5,12 +5,13 @@
 
 use crate::governor::Hold;
 use crate::quotas::Account;
-use crate::segments::{Segments, Slice};
+use crate::segments::Segments;
 use bytes::{Bytes, BytesMut};
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES};
 use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
 use fpga_protocol::v1::data::Form;
+use fpga_vendor::SharedBytes;
 use std::collections::HashMap;
 
 /// Maximum number of transfers of a session that no message has referred to yet.
@@ -43,7 +44,7 @@ pub enum Source {
     /// In messages: at least one piece, and no piece is empty.
     Pieces(Vec<Bytes>),
     /// In shared memory.
-    Shared(Slice),
+    Shared(SharedBytes),
 }
 
 #[derive(Debug)]

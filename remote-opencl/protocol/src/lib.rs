@@ -3,6 +3,7 @@
 //! Generated types, limits, and rules that both sides follow; no I/O.
 #![forbid(unsafe_code)]
 
+pub mod cl_error;
 pub mod images;
 pub mod include;
 pub mod limits;

@@ -9,12 +9,12 @@ use crate::programs::{Program, digest};
 use crate::quotas::Resource;
 use crate::store::{Digested, StoreError};
 use crate::transfers::{TransferError, join};
-use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
-use opencl_sys::{CL_INVALID_BINARY, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES};
+use fpga_vendor::{ClError, ClResult};
+use opencl_sys::CL_OUT_OF_RESOURCES;
 use std::sync::Arc;
 
 /// A program that waits for the gate's decision.
@@ -77,7 +77,7 @@ impl Calls<'_> {
         let done = |(status, result)| Ok(Outcome::Done(reply(call, status, result)));
         let program = match program {
             Ok(_) if too_long => {
-                return done(self.keep(create.program, Err(ClError(CL_OUT_OF_RESOURCES)))?);
+                return done(self.keep(create.program, Err(ClError::OUT_OF_RESOURCES))?);
             }
             Ok(program) => program,
             Err(error) => return done(self.keep(create.program, Err(error))?),
@@ -102,7 +102,7 @@ impl Calls<'_> {
             let binary_status = vec![CL_OUT_OF_RESOURCES; program.devices.len()];
             let result =
                 v1::BinariesResult { binary_status, refusal: refusal.to_string(), ..Default::default() };
-            let status = Err(ClError(CL_OUT_OF_RESOURCES));
+            let status = Err(ClError::OUT_OF_RESOURCES);
             return Decided::Reply(reply(call, status, Some(Answer::Binaries(result))));
         }
         match self.complete(&program) {
@@ -145,7 +145,7 @@ impl Calls<'_> {
         let done = |(status, result)| Ok(Outcome::Done(reply(call, status, result)));
         let (bytes, _hold) = match self.transfers.take(provide.data) {
             Ok(data) => (join(data.pieces), data.hold),
-            Err(TransferError::OverQuota) => return done((Err(ClError(CL_OUT_OF_RESOURCES)), None)),
+            Err(TransferError::OverQuota) => return done((Err(ClError::OUT_OF_RESOURCES), None)),
             Err(error) => return Err(error.into()),
         };
         self.config.metrics.count_bytes(Direction::Received, DataPath::Messages, bytes.len() as u64);
@@ -154,13 +154,13 @@ impl Calls<'_> {
             Err(error) => return done((Err(error), None)),
         };
         if program.is_loaded() {
-            return done((Err(ClError(CL_INVALID_OPERATION)), None));
+            return done((Err(ClError::INVALID_OPERATION), None));
         }
         // Only binaries of this program are stored.
         let announced = digest(&provide.digest).filter(|digest| program.digests().contains(digest));
         let stored = match announced {
             Some(announced) => self.store(&program, announced, &bytes),
-            None => Err(ClError(CL_INVALID_BINARY)),
+            None => Err(ClError::INVALID_BINARY),
         };
         if let Err(error) = stored {
             return done((Err(error), None));
@@ -184,8 +184,8 @@ impl Calls<'_> {
         let bitstream = stored().map_err(|error| {
             tracing::warn!(%announced, %error, "A bitstream can't be stored");
             match error {
-                StoreError::OtherBytes { .. } => ClError(CL_INVALID_BINARY),
-                _ => ClError(CL_OUT_OF_RESOURCES),
+                StoreError::OtherBytes { .. } => ClError::INVALID_BINARY,
+                _ => ClError::OUT_OF_RESOURCES,
             }
         })?;
         program.keep_also(bitstream);

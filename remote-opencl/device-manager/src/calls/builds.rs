@@ -8,9 +8,9 @@ use crate::objects::Object;
 use crate::programs::{Options, Program};
 use crate::quotas::Resource;
 use crate::shorten::shorten;
-use crate::vendor::ClResult;
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
+use fpga_vendor::ClResult;
 use std::sync::Arc;
 
 /// Most bytes of the build logs in one reply, for all devices together. A reply has to fit a message

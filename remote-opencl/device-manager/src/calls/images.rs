@@ -5,10 +5,9 @@ use super::{Answered, CallError, Calls};
 use crate::images::Image;
 use crate::objects::Object;
 use crate::quotas::Resource;
-use crate::vendor::{ClError, ClResult, Format, image_formats};
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
-use opencl_sys::CL_INVALID_VALUE;
+use fpga_vendor::{ClError, ClResult, Format, image_formats};
 use std::sync::Arc;
 
 impl Calls<'_> {
@@ -21,14 +20,14 @@ impl Calls<'_> {
     fn image(&self, create: &v1::CreateImage, initial: Option<&[u8]>) -> ClResult<Object> {
         let context = self.objects.context(create.context)?;
         if create.flags & HOST_POINTER_FLAGS != 0 {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let buffer = match create.shape.map_or(0, |shape| shape.buffer) {
             0 => None,
             id => Some(self.objects.buffer(id)?),
         };
         if buffer.as_ref().is_some_and(|buffer| !Arc::ptr_eq(&buffer.context, &context)) {
-            return Err(ClError(opencl_sys::CL_INVALID_CONTEXT));
+            return Err(ClError::INVALID_CONTEXT);
         }
         let one = self.account.charge(Resource::Buffers, 1)?;
         let bytes = if buffer.is_some() { 0 } else { Image::bytes(create)? };

@@ -5,13 +5,13 @@ use crate::governor::Hold;
 use crate::metrics::Storage;
 use crate::objects::{Buffer, Object};
 use crate::quotas::Resource;
-use crate::segments::{CreateError, Slice};
+use crate::segments::CreateError;
 use crate::transfers::{TransferError, join};
-use crate::vendor::{ClError, ClResult};
 use bytes::Bytes;
 use fpga_protocol::segments::check_storage;
 use fpga_protocol::v1;
-use opencl_sys::{CL_INVALID_BUFFER_SIZE, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
+use fpga_vendor::SharedBytes;
+use fpga_vendor::{ClError, ClResult};
 use std::sync::Arc;
 
 /// `CL_MEM_READ_WRITE`, `CL_MEM_WRITE_ONLY` and `CL_MEM_READ_ONLY`: the access of kernels. The client
@@ -40,7 +40,7 @@ impl Calls<'_> {
         }
         match self.transfers.take(data) {
             Ok(data) => Ok(Ok(Initial { bytes: Some(join(data.pieces)), _hold: data.hold })),
-            Err(TransferError::OverQuota) => Ok(Err(ClError(CL_OUT_OF_RESOURCES))),
+            Err(TransferError::OverQuota) => Ok(Err(ClError::OUT_OF_RESOURCES)),
             Err(error) => Err(error.into()),
         }
     }
@@ -66,21 +66,21 @@ impl Calls<'_> {
         &self,
         create: &v1::CreateBuffer,
         initial: Option<&[u8]>,
-        storage: Option<Slice>,
+        storage: Option<SharedBytes>,
     ) -> ClResult<Object> {
         let context = self.objects.context(create.context)?;
         if create.flags & HOST_POINTER_FLAGS != 0 {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
-        let size = usize::try_from(create.size).map_err(|_| ClError(CL_INVALID_BUFFER_SIZE))?;
+        let size = usize::try_from(create.size).map_err(|_| ClError::INVALID_BUFFER_SIZE)?;
         if size == 0 {
-            return Err(ClError(CL_INVALID_BUFFER_SIZE));
+            return Err(ClError::INVALID_BUFFER_SIZE);
         }
         let flags = create.flags & DEVICE_FLAGS;
         let one = self.account.charge(Resource::Buffers, 1)?;
         if let Some(slice) = storage {
             if initial.is_some() || !self.inventory.works_in_shared_memory() {
-                return Err(ClError(CL_INVALID_VALUE));
+                return Err(ClError::INVALID_VALUE);
             }
             // The segment's account has the memory already.
             let buffer = Buffer::in_segment(context, flags, slice)?.charged([Some(one), None]);
@@ -89,7 +89,7 @@ impl Calls<'_> {
         }
         let memory = self.account.charge(Resource::Memory, create.size)?;
         let buffer = match initial {
-            Some(bytes) if bytes.len() != size => return Err(ClError(CL_INVALID_VALUE)),
+            Some(bytes) if bytes.len() != size => return Err(ClError::INVALID_VALUE),
             Some(bytes) => Buffer::with_contents(context, flags, bytes)?,
             None => Buffer::new(context, flags, size)?,
         };
@@ -99,31 +99,31 @@ impl Calls<'_> {
     }
 
     pub(super) fn segment(&mut self, create: &v1::CreateSegment) -> Result<ClResult<()>, CallError> {
-        let Some(side) = self.side else { return Ok(Err(ClError(CL_INVALID_OPERATION))) };
+        let Some(side) = self.side else { return Ok(Err(ClError::INVALID_OPERATION)) };
         let Ok(charge) = self.account.charge(Resource::Memory, create.size) else {
             // The client continues without shared memory, and meets the limit again if it needs that much.
-            return Ok(Err(ClError(CL_OUT_OF_RESOURCES)));
+            return Ok(Err(ClError::OUT_OF_RESOURCES));
         };
         match self.transfers.segments.create(create.segment, create.size, Some(charge)) {
             Ok(fd) => Ok(side.pass(create.segment, &fd).map_err(|error| {
                 self.transfers.segments.release(create.segment);
                 tracing::warn!(%error, "A descriptor can't be passed");
-                ClError(CL_OUT_OF_RESOURCES)
+                ClError::OUT_OF_RESOURCES
             })),
             Err(error @ (CreateError::Id(_) | CreateError::Size(_))) => Err(CallError::Segment(error)),
             Err(error) => {
                 tracing::debug!(%error, "No segment");
-                Ok(Err(ClError(CL_OUT_OF_RESOURCES)))
+                Ok(Err(ClError::OUT_OF_RESOURCES))
             }
         }
     }
 
     pub(super) fn sub_buffer(&self, create: &v1::CreateSubBuffer) -> ClResult<Object> {
         let parent = self.objects.buffer(create.parent)?;
-        let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));
+        let convert = |number| usize::try_from(number).map_err(|_| ClError::INVALID_VALUE);
         let (origin, size) = (convert(create.origin)?, convert(create.size)?);
         if origin.checked_add(size).is_none_or(|end| end > parent.size) {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let one = self.account.charge(Resource::Buffers, 1)?;
         let region = Buffer::sub(&parent, create.flags & DEVICE_FLAGS, origin, size)?;

@@ -7,10 +7,9 @@ use crate::pipes::{DeviceQueue, ON_DEVICE, Pipe};
 use crate::programs::Program;
 use crate::quotas::Resource;
 use crate::sub_devices::{Partition, SubDevice};
-use crate::vendor::{ClError, ClResult};
 use fpga_protocol::v1;
 use fpga_protocol::v1::reply::Result as Answer;
-use opencl_sys::{CL_INVALID_COMMAND_QUEUE, CL_INVALID_QUEUE_PROPERTIES};
+use fpga_vendor::{ClError, ClResult};
 use std::sync::Arc;
 
 impl Calls<'_> {
@@ -66,7 +65,7 @@ impl Calls<'_> {
         let device = of_context(&context, create.device)?;
         let v1::CreateDeviceQueue { properties, size, .. } = *create;
         if properties & !(QUEUE_PROPERTIES | ON_DEVICE) != 0 || properties & ON_DEVICE == 0 {
-            return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
+            return Err(ClError::INVALID_QUEUE_PROPERTIES);
         }
         let bytes = if size == 0 { device.vendor.preferred_queue_size() } else { u64::from(size) };
         let charge = self.account.charge(Resource::Memory, bytes)?;
@@ -78,7 +77,7 @@ impl Calls<'_> {
         let context = self.objects.context(set.context)?;
         let queue = self.objects.device_queue(set.queue)?;
         if !Arc::ptr_eq(&queue.context, &context) || queue.device.id != set.device {
-            return Err(ClError(CL_INVALID_COMMAND_QUEUE));
+            return Err(ClError::INVALID_COMMAND_QUEUE);
         }
         queue.vendor.become_default(&context.vendor, queue.device.vendor)
     }

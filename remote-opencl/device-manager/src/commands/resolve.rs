@@ -11,18 +11,15 @@ use crate::images::triple;
 use crate::kinds;
 use crate::objects::{Buffer, Objects, Queue, lock};
 use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
-use crate::rects::{Extent, Layout};
-use crate::segments::Slice;
+use crate::rects;
 use crate::task::Need;
 use crate::transfers::{Source, TransferError, Transfers};
-use crate::vendor::{ClError, ClResult};
 use fpga_protocol::segments::RangeError;
 use fpga_protocol::v1;
 use fpga_protocol::v1::command::Operation as Wire;
-use opencl_sys::{
-    CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION,
-    CL_OUT_OF_RESOURCES,
-};
+use fpga_vendor::Extent;
+use fpga_vendor::SharedBytes;
+use fpga_vendor::{ClError, ClResult};
 use std::sync::Arc;
 
 /// Most events in a wait list.
@@ -35,14 +32,14 @@ const MAX_PATTERN: usize = 128;
 enum Asked {
     Launch(ClResult<Launch>),
     Write(v1::WriteBuffer, Source, Option<Hold>),
-    Read(v1::ReadBuffer, Option<Slice>),
+    Read(v1::ReadBuffer, Option<SharedBytes>),
     Copy(v1::CopyBuffer),
     Fill(v1::FillBuffer),
     WriteRect(v1::WriteBufferRect, Source, Option<Hold>),
-    ReadRect(v1::ReadBufferRect, Option<Slice>),
+    ReadRect(v1::ReadBufferRect, Option<SharedBytes>),
     CopyRect(v1::CopyBufferRect),
     WriteImage(v1::WriteImage, Source, Option<Hold>),
-    ReadImage(v1::ReadImage, Option<Slice>),
+    ReadImage(v1::ReadImage, Option<SharedBytes>),
     CopyImage(v1::CopyImage),
     FillImage(v1::FillImage),
     ImageToBuffer(v1::CopyImageToBuffer),
@@ -66,7 +63,7 @@ impl Staging {
     fn take(&mut self, bytes: u64) -> ClResult<Hold> {
         match self {
             Self::Held(hold) => Ok(hold.split(bytes)),
-            Self::Refused => Err(ClError(CL_OUT_OF_RESOURCES)),
+            Self::Refused => Err(ClError::OUT_OF_RESOURCES),
         }
     }
 }
@@ -82,10 +79,10 @@ pub fn staged_bytes(command: &v1::Command, objects: &Objects) -> u64 {
         Some(Wire::ReadBufferRect(read)) if read.into.is_none() => {
             let fits = |extent: &Extent| {
                 let buffer = objects.buffer(read.buffer)?;
-                Layout::new(read.layout.as_ref(), *extent, buffer.size)
+                rects::layout(read.layout.as_ref(), *extent, buffer.size)
             };
-            let extent = Extent::new(&read.region);
-            extent.and_then(|extent| fits(&extent).map(|_| extent.bytes as u64)).unwrap_or(0)
+            let extent = rects::extent(&read.region);
+            extent.and_then(|extent| fits(&extent).map(|_| extent.bytes() as u64)).unwrap_or(0)
         }
         Some(Wire::ReadImage(read)) if read.into.is_none() => {
             let image = objects.image(read.image);
@@ -158,7 +155,7 @@ pub fn item(
     let order = queue.as_ref().map_or(QueueOrder::InOrder, |queue| queue.order);
     let (wait, body) = if wait.len() > MAX_WAIT {
         // The list is too long to keep until the command fails in its turn.
-        (Vec::new(), Err(ClError(CL_INVALID_VALUE)))
+        (Vec::new(), Err(ClError::INVALID_VALUE))
     } else {
         (wait, queue.and_then(|queue| body(queue, asked, objects, (staging, message))))
     };
@@ -178,7 +175,7 @@ fn source(
     transfers: &mut Transfers,
 ) -> Result<ClResult<(Source, Option<Hold>)>, TransferError> {
     match transfers.source(data) {
-        Err(TransferError::OverQuota) => Ok(Err(ClError(CL_OUT_OF_RESOURCES))),
+        Err(TransferError::OverQuota) => Ok(Err(ClError::OUT_OF_RESOURCES)),
         source => source.map(Ok),
     }
 }
@@ -190,7 +187,7 @@ fn body(
     (staging, message): (&mut Staging, &Arc<Hold>),
 ) -> ClResult<Body> {
     let check = |context: &Arc<_>| {
-        if Arc::ptr_eq(context, &queue.context) { Ok(()) } else { Err(ClError(CL_INVALID_CONTEXT)) }
+        if Arc::ptr_eq(context, &queue.context) { Ok(()) } else { Err(ClError::INVALID_CONTEXT) }
     };
     let buffer = |id| {
         let buffer = objects.buffer(id)?;
@@ -242,42 +239,42 @@ fn body(
             let length = fill.pattern.len();
             let fits = length.is_power_of_two() && length <= MAX_PATTERN;
             if !fits || !offset.is_multiple_of(length) || !size.is_multiple_of(length) {
-                return Err(ClError(CL_INVALID_VALUE));
+                return Err(ClError::INVALID_VALUE);
             }
             Operation::Fill { buffer, pattern: fill.pattern, offset, size }
         }
         Asked::WriteRect(write, source, held) => {
-            let (buffer, extent) = (buffer(write.buffer)?, Extent::new(&write.region)?);
-            let layout = Layout::new(write.layout.as_ref(), extent, buffer.size)?;
-            if source.len() != extent.bytes {
-                return Err(ClError(CL_INVALID_VALUE));
+            let (buffer, extent) = (buffer(write.buffer)?, rects::extent(&write.region)?);
+            let layout = rects::layout(write.layout.as_ref(), extent, buffer.size)?;
+            if source.len() != extent.bytes() {
+                return Err(ClError::INVALID_VALUE);
             }
             hold = held;
             Operation::WriteRect { buffer, layout, extent, source }
         }
         Asked::ReadRect(read, into) => {
-            let (buffer, extent) = (buffer(read.buffer)?, Extent::new(&read.region)?);
-            let layout = Layout::new(read.layout.as_ref(), extent, buffer.size)?;
-            if into.as_ref().is_some_and(|into| into.len() != extent.bytes) {
-                return Err(ClError(CL_INVALID_VALUE));
+            let (buffer, extent) = (buffer(read.buffer)?, rects::extent(&read.region)?);
+            let layout = rects::layout(read.layout.as_ref(), extent, buffer.size)?;
+            if into.as_ref().is_some_and(|into| into.len() != extent.bytes()) {
+                return Err(ClError::INVALID_VALUE);
             }
             if into.is_none() {
-                hold = Some(staging.take(extent.bytes as u64)?);
+                hold = Some(staging.take(extent.bytes() as u64)?);
             }
             Operation::ReadRect { buffer, layout, extent, into }
         }
         Asked::CopyRect(copy) => {
-            let extent = Extent::new(&copy.region)?;
+            let extent = rects::extent(&copy.region)?;
             let (source, target) = (buffer(copy.source)?, buffer(copy.target)?);
-            let from = Layout::new(copy.source_layout.as_ref(), extent, source.size)?;
-            let to = Layout::new(copy.target_layout.as_ref(), extent, target.size)?;
+            let from = rects::layout(copy.source_layout.as_ref(), extent, source.size)?;
+            let to = rects::layout(copy.target_layout.as_ref(), extent, target.size)?;
             Operation::CopyRect { source: (source, from), target: (target, to), extent }
         }
         Asked::WriteImage(write, source, held) => {
             let image = image(write.image)?;
             let (region, size) = image.region(write.region.as_ref())?;
             if source.len() != size {
-                return Err(ClError(CL_INVALID_VALUE));
+                return Err(ClError::INVALID_VALUE);
             }
             hold = held;
             Operation::WriteImage { image, region, source }
@@ -286,7 +283,7 @@ fn body(
             let image = image(read.image)?;
             let (region, size) = image.region(read.region.as_ref())?;
             if into.as_ref().is_some_and(|into| into.len() != size) {
-                return Err(ClError(CL_INVALID_VALUE));
+                return Err(ClError::INVALID_VALUE);
             }
             if into.is_none() {
                 hold = Some(staging.take(size as u64)?);
@@ -301,7 +298,7 @@ fn body(
         Asked::FillImage(fill) => {
             let image = image(fill.image)?;
             let region = image.region(fill.region.as_ref())?.0;
-            let color = fill.color.as_ref().try_into().map_err(|_| ClError(CL_INVALID_VALUE))?;
+            let color = fill.color.as_ref().try_into().map_err(|_| ClError::INVALID_VALUE)?;
             Operation::FillImage { image, color, region }
         }
         Asked::ImageToBuffer(copy) => {
@@ -319,7 +316,7 @@ fn body(
         Asked::Marker(waits) => Operation::Marker(waits),
         Asked::Barrier(waits) => Operation::Barrier(waits),
         Asked::Refused(error) => return Err(error),
-        Asked::Nothing => return Err(ClError(CL_INVALID_OPERATION)),
+        Asked::Nothing => return Err(ClError::INVALID_OPERATION),
     };
     let message = message.clone();
     Ok(Body { queue, operation, need, kind, hold, message, received_at: clock::now_ns() })
@@ -331,13 +328,13 @@ fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
     let arguments = lock(&kernel).set(args, objects)?;
     let dimensions = global.len();
     if !(1..=3).contains(&dimensions) {
-        return Err(ClError(CL_INVALID_WORK_DIMENSION));
+        return Err(ClError::INVALID_WORK_DIMENSION);
     }
     let sizes = |sizes: &[u64]| -> ClResult<Vec<usize>> {
         if sizes.len() != dimensions {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
-        sizes.iter().map(|size| usize::try_from(*size).map_err(|_| ClError(CL_INVALID_VALUE))).collect()
+        sizes.iter().map(|size| usize::try_from(*size).map_err(|_| ClError::INVALID_VALUE)).collect()
     };
     let optional = |of: &[u64]| if of.is_empty() { Ok(None) } else { sizes(of).map(Some) };
     Ok(Launch {
@@ -352,7 +349,7 @@ fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
 /// Checks that the buffer has these bytes, and that there is at least one.
 fn range(buffer: &Buffer, offset: u64, size: u64) -> ClResult<(usize, usize)> {
     let end = offset.checked_add(size).filter(|end| size > 0 && *end <= buffer.size as u64);
-    let convert = |number| usize::try_from(number).map_err(|_| ClError(CL_INVALID_VALUE));
-    end.ok_or(ClError(CL_INVALID_VALUE))?;
+    let convert = |number| usize::try_from(number).map_err(|_| ClError::INVALID_VALUE);
+    end.ok_or(ClError::INVALID_VALUE)?;
     Ok((convert(offset)?, convert(size)?))
 }

@@ -3,8 +3,8 @@
 use crate::commands::{Body, Launch, Operation};
 use crate::objects::{Buffer, lock};
 use crate::transfers::{Source, join};
-use crate::vendor::{self, ClResult, Enqueued, Event, Rect};
 use fpga_protocol::limits::MAX_CHUNK_BYTES;
+use fpga_vendor::{self as vendor, ClResult, Enqueued, Event, Rect};
 use std::sync::Arc;
 
 /// Enqueues the command behind `wait`, and adds the events that its buffers need to `wait`.

@@ -7,11 +7,11 @@ use crate::gate::Refusal;
 use crate::inventory::Device;
 use crate::objects::lock;
 use crate::task::Need;
-use crate::vendor::{self, ClError, ClResult};
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
+use fpga_vendor::{self as vendor, ClError, ClResult};
 use opencl_sys::{
-    CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_LINKER_OPTIONS, CL_INVALID_VALUE,
+    CL_INVALID_BUILD_OPTIONS, CL_INVALID_COMPILER_OPTIONS, CL_INVALID_LINKER_OPTIONS,
     CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY,
 };
 use sha2::{Digest as _, Sha256};
@@ -31,7 +31,7 @@ impl Program {
     /// The vendor's error; `CL_INVALID_PROGRAM` (-44) if the program was not made from an intermediate language.
     pub fn set_constant(&self, id: u32, value: &[u8]) -> ClResult<()> {
         if !matches!(self.origin, Origin::Linked(..)) {
-            return Err(ClError(opencl_sys::CL_INVALID_PROGRAM));
+            return Err(ClError::INVALID_PROGRAM);
         }
         self.vendor()?.set_constant(&vendors(&self.devices), id, value)
     }
@@ -65,10 +65,10 @@ impl Program {
         let full = self.full_options(options, CL_INVALID_COMPILER_OPTIONS)?;
         let mut vendor_headers = Vec::with_capacity(headers.len());
         for (name, header) in headers {
-            let name = CString::new(name.as_str()).map_err(|_| ClError(CL_INVALID_VALUE))?;
+            let name = CString::new(name.as_str()).map_err(|_| ClError::INVALID_VALUE)?;
             vendor_headers.push((name, header.vendor()?));
         }
-        self.vendor()?.compile(&vendors(devices), &full, &vendor_headers, options.laid.clone())
+        self.vendor()?.compile(&vendors(devices), &full, &vendor_headers, options.included())
     }
 
     /// Links `programs` into this one, which [`Self::to_link`] made, on the calling thread. The status is that of
@@ -85,7 +85,7 @@ impl Program {
         let (linked, program) =
             vendor::Program::link(&self.context.vendor, &vendors(&devices), &full, &programs);
         if let Some(program) = program {
-            self.vendor.set(program).map_err(|_| ClError(opencl_sys::CL_INVALID_OPERATION))?;
+            self.vendor.set(program).map_err(|_| ClError::INVALID_OPERATION)?;
         }
         linked?;
         self.counts_as_bitstream(&self.devices, options);
@@ -121,7 +121,7 @@ impl Program {
 
     fn build_only(&self, devices: &[Device], options: &Options) -> ClResult<()> {
         let full = self.full_options(options, CL_INVALID_BUILD_OPTIONS)?;
-        self.vendor()?.build(&vendors(devices), &full, options.laid.clone())?;
+        self.vendor()?.build(&vendors(devices), &full, options.included())?;
         self.counts_as_bitstream(devices, options);
         Ok(())
     }
@@ -194,10 +194,10 @@ fn linkable(devices: &[Device], programs: &[&vendor::Program]) -> ClResult<Vec<D
         match programs.iter().filter(is_compiled).count() {
             0 => {}
             compiled if compiled == programs.len() => linkable.push(*device),
-            _ => return Err(ClError(opencl_sys::CL_INVALID_OPERATION)),
+            _ => return Err(ClError::INVALID_OPERATION),
         }
     }
-    if linkable.is_empty() { Err(ClError(opencl_sys::CL_INVALID_OPERATION)) } else { Ok(linkable) }
+    if linkable.is_empty() { Err(ClError::INVALID_OPERATION) } else { Ok(linkable) }
 }
 
 /// The digest that identifies a program built from source: it covers the source, the options and the device.

@@ -1,9 +1,8 @@
 //! The kernels of a program, and their descriptions (B-8).
 
 use super::Program;
-use crate::vendor::{self, ClError, ClResult};
 use fpga_protocol::v1;
-use opencl_sys::CL_INVALID_PROGRAM_EXECUTABLE;
+use fpga_vendor::{self as vendor, ClError, ClResult};
 use std::ffi::CString;
 
 impl Program {
@@ -13,8 +12,8 @@ impl Program {
     /// The vendor's error; `CL_INVALID_KERNEL_NAME` (-46) if the name contains a NUL byte;
     /// `CL_INVALID_PROGRAM_EXECUTABLE` (-45) while the vendor has no program.
     pub fn kernel(&self, name: &str) -> ClResult<vendor::Kernel> {
-        let name = CString::new(name).map_err(|_| ClError(opencl_sys::CL_INVALID_KERNEL_NAME))?;
-        let program = self.vendor().map_err(|_| ClError(CL_INVALID_PROGRAM_EXECUTABLE))?;
+        let name = CString::new(name).map_err(|_| ClError::INVALID_KERNEL_NAME)?;
+        let program = self.vendor().map_err(|_| ClError::INVALID_PROGRAM_EXECUTABLE)?;
         vendor::Kernel::new(program, &name)
     }
 

@@ -5,11 +5,10 @@ use crate::config::Sources;
 use crate::inventory::Device;
 use crate::objects::Context;
 use crate::task::Need;
-use crate::vendor::{self, ClError, ClResult};
 use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
-use opencl_sys::{CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_VALUE};
+use fpga_vendor::{self as vendor, ClError, ClResult};
 use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,7 +34,7 @@ impl Program {
     /// The vendor's error; `CL_INVALID_VALUE` (-30) if the source is empty or too long.
     pub fn with_source(context: Arc<Context>, source: &[u8], sources: Sources) -> ClResult<Self> {
         if source.is_empty() || source.len() > MAX_SOURCE_BYTES {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let vendor = vendor::Program::with_source(&context.vendor, source)?;
         let digest = Digest::from_bytes(Sha256::digest(source).into());
@@ -49,7 +48,7 @@ impl Program {
     /// The vendor's error; `CL_INVALID_VALUE` (-30) if the bytes are none or too many.
     pub fn with_il(context: Arc<Context>, il: &[u8], sources: Sources) -> ClResult<Self> {
         if il.is_empty() || il.len() > MAX_SOURCE_BYTES {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let vendor = vendor::Program::with_il(&context.vendor, &vendors(&context.devices), il)?;
         let digest = Digest::from_bytes(Sha256::digest(il).into());
@@ -69,7 +68,7 @@ impl Program {
         sources: Sources,
     ) -> ClResult<Self> {
         let devices = choose(&context.devices, devices)?;
-        let c_names = CString::new(names).map_err(|_| ClError(CL_INVALID_VALUE))?;
+        let c_names = CString::new(names).map_err(|_| ClError::INVALID_VALUE)?;
         let vendor = vendor::Program::with_built_in_kernels(&context.vendor, &vendors(&devices), &c_names)?;
         let digest = Digest::from_bytes(Sha256::digest(names).into());
         Ok(Self::of(context, devices, Origin::Linked(sources, digest), vendor.into()))
@@ -82,18 +81,18 @@ impl Program {
     /// there are no binaries or a digest is not 32 bytes long.
     pub fn with_binaries(context: Arc<Context>, binaries: &[v1::BinaryRef]) -> ClResult<Self> {
         if binaries.is_empty() {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let mut devices: Vec<Device> = Vec::new();
         let mut digests = Vec::new();
         for binary in binaries {
             let device = context.devices.iter().find(|device| device.id == binary.device);
-            let device = *device.ok_or(ClError(CL_INVALID_DEVICE))?;
+            let device = *device.ok_or(ClError::INVALID_DEVICE)?;
             if devices.contains(&device) {
-                return Err(ClError(CL_INVALID_DEVICE));
+                return Err(ClError::INVALID_DEVICE);
             }
             devices.push(device);
-            digests.push(digest(&binary.digest).ok_or(ClError(CL_INVALID_VALUE))?);
+            digests.push(digest(&binary.digest).ok_or(ClError::INVALID_VALUE)?);
         }
         let needs =
             devices.iter().zip(&digests).map(|(device, digest)| (device.id, Need::Bitstream(*digest)));
@@ -113,12 +112,12 @@ impl Program {
         sources: Sources,
     ) -> ClResult<Self> {
         if programs.is_empty() {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let mut hasher = Sha256::new();
         for program in programs {
             if !Arc::ptr_eq(&program.context, &context) {
-                return Err(ClError(CL_INVALID_CONTEXT));
+                return Err(ClError::INVALID_CONTEXT);
             }
             match &program.origin {
                 Origin::Source(_, digest) | Origin::Linked(_, digest) => hasher.update(digest.as_bytes()),
@@ -147,7 +146,7 @@ impl Program {
         match program {
             Ok(program) => match self.vendor.set(program) {
                 Ok(()) => (Ok(()), statuses),
-                Err(_) => (Err(ClError(opencl_sys::CL_INVALID_OPERATION)), statuses),
+                Err(_) => (Err(ClError::INVALID_OPERATION), statuses),
             },
             Err(error) => (Err(error), statuses),
         }

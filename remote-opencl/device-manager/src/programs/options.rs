@@ -1,6 +1,7 @@
 //! The options of a build: the client's, the vendor's, and an identity that distinguishes builds.
 
 use crate::includes::Laid;
+use fpga_vendor::Included;
 use std::sync::Arc;
 
 /// The options of a build.
@@ -27,5 +28,10 @@ impl Options {
             },
             None => Self { for_vendor: options.to_owned(), identity: options.to_owned(), laid: None },
         }
+    }
+
+    /// What the vendor's program keeps as long as it may be built again.
+    pub(super) fn included(&self) -> Option<Included> {
+        self.laid.clone().map(|laid| laid as Included)
     }
 }

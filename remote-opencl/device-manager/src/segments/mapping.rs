@@ -1,6 +1,7 @@
 //! The memory of segments: memfds, seals, mappings, and raw addresses in them.
 
 use super::Segment;
+use fpga_vendor::SharedBytes;
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::ftruncate;
@@ -19,19 +20,11 @@ pub(super) struct Mapping {
 }
 
 // SAFETY: plain memory that lives as long as the value. It is reached through raw pointers only, by the vendor and
-// by `Slice::copy`, and as atomics by `words`. What the client writes at the same time changes bytes, never whether
+// by `SharedBytes::copy`, and as atomics by `words`. What the client writes at the same time changes bytes, never whether
 // they are valid.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
-
-/// A range of bytes of a segment, which stays mapped as long as this value lives.
-#[derive(Debug, Clone)]
-pub struct Slice {
-    segment: Arc<Segment>,
-    offset: usize,
-    len: usize,
-}
 
 impl Mapping {
     /// Makes a memfd of `len` zeros with a sealed size and all pages allocated.
@@ -82,42 +75,15 @@ impl Drop for Mapping {
     }
 }
 
-impl Slice {
-    /// Makes a slice. The caller has checked that the segment contains the range.
-    pub(super) fn new(segment: Arc<Segment>, offset: usize, len: usize) -> Self {
-        debug_assert!(offset.checked_add(len).is_some_and(|end| end <= segment.mapping.len));
-        Self { segment, offset, len }
-    }
-
-    /// The first byte: valid for reads and writes of [`Self::len`] bytes, which may change at any time.
-    #[must_use]
-    pub fn address(&self) -> *mut u8 {
-        self.segment.mapping.address.as_ptr().wrapping_add(self.offset)
-    }
-
-    /// Length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the length is zero.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// A copy of the bytes as they are now.
-    #[must_use]
-    pub fn copy(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.len);
-        // SAFETY: the source is mapped for `len` bytes; the target has room for as many and belongs to this
-        // function alone. If the client writes at the same time, a mixture of old and new bytes is copied, and any
-        // bytes are valid.
-        unsafe {
-            ptr::copy_nonoverlapping(self.address(), bytes.as_mut_ptr(), self.len);
-            bytes.set_len(self.len);
-        }
-        bytes
+impl Segment {
+    /// A range of the segment. The caller has checked that the segment contains the range.
+    pub(super) fn slice(segment: &Arc<Self>, offset: usize, len: usize) -> SharedBytes {
+        let Mapping { address, len: mapped } = segment.mapping;
+        debug_assert!(offset.checked_add(len).is_some_and(|end| end <= mapped));
+        // SAFETY: the range lies in the mapping, so the address does not overflow.
+        let address = unsafe { address.add(offset) };
+        // SAFETY: the mapping is readable and writable and lives as long as the segment. No reference to its bytes
+        // exists: segments for slices are not used as words.
+        unsafe { SharedBytes::new(address, len, segment.clone()) }
     }
 }

@@ -13,12 +13,12 @@ use crate::outgoing::STALL_TIMEOUT;
 use crate::ready::{EventId, Item};
 use crate::router::Input;
 use crate::transfers::Reserved;
-use crate::vendor::ClError;
 use bytes::Bytes;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::client_message::Kind;
 use fpga_protocol::weight;
+use fpga_vendor::ClError;
 use prost::Message as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,7 +226,7 @@ impl Session {
                                 self.deciding = Some(used.another());
                             }
                             Err(_) => {
-                                self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None));
+                                self.answer(reply(id, Err(ClError::OUT_OF_HOST_MEMORY), None));
                             }
                         }
                     }
@@ -247,7 +247,7 @@ impl Session {
                                 Ok(()) => build.run(laid),
                                 Err(error) => {
                                     tracing::error!(%error, "A build can't be confined: refused");
-                                    reply(id, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None)
+                                    reply(id, Err(ClError::OUT_OF_RESOURCES), None)
                                 }
                             };
                             drop((place, used, hold));
@@ -256,7 +256,7 @@ impl Session {
                         match started {
                             Ok(_) => self.building = Building::Yes,
                             Err(_) => {
-                                self.answer(reply(id, Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY)), None));
+                                self.answer(reply(id, Err(ClError::OUT_OF_HOST_MEMORY), None));
                             }
                         }
                     }
@@ -272,7 +272,7 @@ impl Session {
             (Ring::None, Some(side)) if command_ring::is_wanted() => {
                 command_ring::open(&self.budget, side, call)
             }
-            _ => return self.answer(reply(call, Err(ClError(opencl_sys::CL_INVALID_OPERATION)), None)),
+            _ => return self.answer(reply(call, Err(ClError::INVALID_OPERATION), None)),
         };
         match opened {
             Ok((sender, receiver)) => {
@@ -283,7 +283,7 @@ impl Session {
             }
             Err(error) => {
                 tracing::debug!(%error, "No command ring");
-                self.answer(reply(call, Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES)), None));
+                self.answer(reply(call, Err(ClError::OUT_OF_RESOURCES), None));
             }
         }
     }

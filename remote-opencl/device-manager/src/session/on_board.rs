@@ -12,10 +12,10 @@ use crate::dispatcher::{Demand, Lanes, OtherKernels, TaskId, TaskRequest};
 use crate::governor::Hold;
 use crate::objects::lock;
 use crate::programs::Program;
-use crate::vendor::ClResult;
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
+use fpga_vendor::ClResult;
 use std::sync::Arc;
 
 /// The work that starts once its image is on the board.

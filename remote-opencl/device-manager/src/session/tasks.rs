@@ -11,8 +11,8 @@ use crate::ready::{Command, QueueOrder, Step};
 use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
-use crate::vendor::{self, ClError, Switched};
 use fpga_core::bitstream::Digest;
+use fpga_vendor::{self as vendor, ClError, Switched};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ impl Session {
                 }
                 Err(refusal) => {
                     tracing::error!(task = task.0, %refusal, "A task was refused");
-                    self.refuse(commands, ClError(opencl_sys::CL_OUT_OF_RESOURCES));
+                    self.refuse(commands, ClError::OUT_OF_RESOURCES);
                 }
             }
         }

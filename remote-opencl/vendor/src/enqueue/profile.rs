@@ -1,8 +1,9 @@
 //! The times when a command was queued, submitted, started and ended, as the vendor measured them.
 
-use crate::vendor::api::call;
-use crate::vendor::handles::Handle as _;
-use crate::vendor::{ClResult, Enqueued, Event, check};
+use crate::api::{call, check};
+use crate::enqueue::Enqueued;
+use crate::handles::{Event, Handle as _};
+use fpga_protocol::cl_error::ClResult;
 use opencl_sys::{
     CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_START,
     CL_PROFILING_COMMAND_SUBMIT,

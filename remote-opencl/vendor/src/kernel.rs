@@ -4,18 +4,19 @@
 //! an argument is found by setting it to NULL with several sizes: the accepted sizes identify the kind on every
 //! runtime.
 
-use super::api::call;
-use super::handles::{Handle, handle};
-use super::info::{query, query_u64, text};
-use super::life::{self, Cell, Kind};
-use super::{ClError, ClResult, DeviceId, Memory, Program, Queue, Sampler, check};
+use crate::api::{call, check};
+use crate::handles::{Handle, Memory, Queue, handle};
+use crate::image::Sampler;
+use crate::info::{DeviceId, query, query_u64, text};
+use crate::object::{self, Kind, VendorObject};
+use crate::program::Program;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::{
-    CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE_QUEUE, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_SAMPLER, CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER,
-    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
-    CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME,
-    CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_PIPE, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES,
-    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
+    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_CONSTANT,
+    CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL, CL_KERNEL_ARG_ADDRESS_PRIVATE,
+    CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_PIPE,
+    CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+    CL_KERNEL_FUNCTION_NAME, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
     CL_SUCCESS, cl_command_queue, cl_kernel, cl_mem, cl_sampler,
 };
@@ -95,7 +96,7 @@ pub struct ArgInfo {
     pub name: String,
 }
 
-fn create_kernel(program: &Cell, name: &CStr) -> ClResult<cl_kernel> {
+fn create_kernel(program: &VendorObject, name: &CStr) -> ClResult<cl_kernel> {
     let mut status = 0;
     // SAFETY: the program is live, and the name ends in NUL.
     let kernel = unsafe { call!(clCreateKernel(program.alive()?, name.as_ptr(), &raw mut status)) };
@@ -112,24 +113,24 @@ impl Kernel {
         let kernel = Self::learn(create_kernel(&of, name)?)?;
         let name = name.to_owned();
         let kind = Kind::Kernel { program: of.clone() };
-        life::remember(kernel.raw.cell(), kind, move |_| create_kernel(&of, &name));
+        object::remember(kernel.raw.cell(), kind, move |_| create_kernel(&of, &name));
         Ok(kernel)
     }
 
     /// Takes over a kernel, and finds the kinds of its arguments.
-    pub(super) fn learn(raw: cl_kernel) -> ClResult<Self> {
+    pub(crate) fn learn(raw: cl_kernel) -> ClResult<Self> {
         let raw = RawKernel::own(raw, CL_SUCCESS)?;
         let mut kernel = Self { raw, kinds: Vec::new(), tried_local: 0 };
         let count = query_u64(|size, value, needed| kernel.info(CL_KERNEL_NUM_ARGS, size, value, needed))?;
         if count > MAX_ARGS {
-            return Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES));
+            return Err(ClError::OUT_OF_RESOURCES);
         }
         let count = u32::try_from(count).unwrap_or(0);
         kernel.kinds = (0..count).map(|index| kernel.kind_of(index)).collect();
         Ok(kernel)
     }
 
-    pub(super) fn raw(&self) -> cl_kernel {
+    pub(crate) fn raw(&self) -> cl_kernel {
         self.raw.raw()
     }
 
@@ -187,7 +188,7 @@ impl Kernel {
         let zero = 0_u64;
         match self.set(index, size_of::<u64>(), (&raw const zero).cast()) {
             Ok(()) => ArgKind::Word,
-            Err(ClError(CL_INVALID_ARG_SIZE)) => ArgKind::Value,
+            Err(ClError::INVALID_ARG_SIZE) => ArgKind::Value,
             Err(_) => ArgKind::Handle,
         }
     }
@@ -201,11 +202,11 @@ impl Kernel {
         match self.kind(index)? {
             // A client that does not know the kind of the argument sends a NULL buffer as zeros.
             ArgKind::Buffer if bytes == [0; size_of::<cl_mem>()] => self.set(index, bytes.len(), ptr::null()),
-            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
-            ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
-            ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Queue => Err(ClError::INVALID_DEVICE_QUEUE),
+            ArgKind::Local | ArgKind::Handle => Err(ClError::INVALID_ARG_VALUE),
+            ArgKind::Sampler => Err(ClError::INVALID_SAMPLER),
+            ArgKind::Unknown if bytes.len() == size_of::<cl_mem>() => Err(ClError::INVALID_ARG_VALUE),
             ArgKind::Value | ArgKind::Word | ArgKind::Unknown => {
                 self.set(index, bytes.len(), bytes.as_ptr().cast())
             }
@@ -220,11 +221,11 @@ impl Kernel {
     /// (-51) or `CL_INVALID_ARG_VALUE` (-50).
     pub fn set_buffer(&mut self, index: u32, memory: &Memory) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Value | ArgKind::Word => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Local | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
-            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
+            ArgKind::Value | ArgKind::Word => Err(ClError::INVALID_ARG_SIZE),
+            ArgKind::Local | ArgKind::Handle => Err(ClError::INVALID_ARG_VALUE),
+            ArgKind::Image | ArgKind::Pipe => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Queue => Err(ClError::INVALID_DEVICE_QUEUE),
+            ArgKind::Sampler => Err(ClError::INVALID_SAMPLER),
             ArgKind::Buffer | ArgKind::Unknown => {
                 let handle = memory.cell().alive()?;
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
@@ -240,11 +241,11 @@ impl Kernel {
     /// (-38) for a pointer.
     pub fn set_image(&mut self, index: u32, image: &Memory) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
-            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
+            ArgKind::Buffer | ArgKind::Pipe => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Value => Err(ClError::INVALID_ARG_SIZE),
+            ArgKind::Local => Err(ClError::INVALID_ARG_VALUE),
+            ArgKind::Sampler => Err(ClError::INVALID_SAMPLER),
+            ArgKind::Queue => Err(ClError::INVALID_DEVICE_QUEUE),
             ArgKind::Image | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = image.cell().alive()?;
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
@@ -258,11 +259,11 @@ impl Kernel {
     /// The vendor's error; if the argument takes no pipe, the code for its kind, as in [`Self::set_image`].
     pub fn set_pipe(&mut self, index: u32, pipe: &Memory) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer | ArgKind::Image => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
-            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
+            ArgKind::Buffer | ArgKind::Image => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Value => Err(ClError::INVALID_ARG_SIZE),
+            ArgKind::Local => Err(ClError::INVALID_ARG_VALUE),
+            ArgKind::Sampler => Err(ClError::INVALID_SAMPLER),
+            ArgKind::Queue => Err(ClError::INVALID_DEVICE_QUEUE),
             ArgKind::Pipe | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = pipe.cell().alive()?;
                 self.set(index, size_of::<cl_mem>(), (&raw const handle).cast())
@@ -277,10 +278,10 @@ impl Kernel {
     /// The vendor's error; if the argument takes no queue, the code for its kind, as in [`Self::set_image`].
     pub fn set_queue(&mut self, index: u32, queue: &Queue) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
+            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Value => Err(ClError::INVALID_ARG_SIZE),
+            ArgKind::Local => Err(ClError::INVALID_ARG_VALUE),
+            ArgKind::Sampler => Err(ClError::INVALID_SAMPLER),
             ArgKind::Queue | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = queue.cell().alive()?;
                 self.set(index, size_of::<cl_command_queue>(), (&raw const handle).cast())
@@ -295,10 +296,10 @@ impl Kernel {
     /// The vendor's error; if the argument takes no sampler, the code for its kind, as in [`Self::set_image`].
     pub fn set_sampler(&mut self, index: u32, sampler: &Sampler) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
-            ArgKind::Value => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Local => Err(ClError(CL_INVALID_ARG_VALUE)),
+            ArgKind::Buffer | ArgKind::Image | ArgKind::Pipe => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Queue => Err(ClError::INVALID_DEVICE_QUEUE),
+            ArgKind::Value => Err(ClError::INVALID_ARG_SIZE),
+            ArgKind::Local => Err(ClError::INVALID_ARG_VALUE),
             ArgKind::Sampler | ArgKind::Word | ArgKind::Handle | ArgKind::Unknown => {
                 let handle = sampler.cell().alive()?;
                 self.set(index, size_of::<cl_sampler>(), (&raw const handle).cast())
@@ -312,18 +313,18 @@ impl Kernel {
     /// The vendor's error; if the argument takes neither, the code for its kind.
     pub fn set_null(&mut self, index: u32, size: usize) -> ClResult<()> {
         match self.kind(index)? {
-            ArgKind::Value | ArgKind::Word | ArgKind::Handle => Err(ClError(CL_INVALID_ARG_VALUE)),
-            ArgKind::Image | ArgKind::Pipe => Err(ClError(CL_INVALID_MEM_OBJECT)),
-            ArgKind::Queue => Err(ClError(CL_INVALID_DEVICE_QUEUE)),
-            ArgKind::Sampler => Err(ClError(CL_INVALID_SAMPLER)),
-            ArgKind::Local if size == 0 => Err(ClError(CL_INVALID_ARG_SIZE)),
-            ArgKind::Buffer if size != size_of::<cl_mem>() => Err(ClError(CL_INVALID_ARG_SIZE)),
+            ArgKind::Value | ArgKind::Word | ArgKind::Handle => Err(ClError::INVALID_ARG_VALUE),
+            ArgKind::Image | ArgKind::Pipe => Err(ClError::INVALID_MEM_OBJECT),
+            ArgKind::Queue => Err(ClError::INVALID_DEVICE_QUEUE),
+            ArgKind::Sampler => Err(ClError::INVALID_SAMPLER),
+            ArgKind::Local if size == 0 => Err(ClError::INVALID_ARG_SIZE),
+            ArgKind::Buffer if size != size_of::<cl_mem>() => Err(ClError::INVALID_ARG_SIZE),
             ArgKind::Local | ArgKind::Buffer | ArgKind::Unknown => self.set(index, size, ptr::null()),
         }
     }
 
     fn kind(&self, index: u32) -> ClResult<ArgKind> {
-        self.kinds.get(index as usize).copied().ok_or(ClError(opencl_sys::CL_INVALID_ARG_INDEX))
+        self.kinds.get(index as usize).copied().ok_or(ClError::INVALID_ARG_INDEX)
     }
 
     /// Sets an argument. Only the kernel's owner calls this: at creation, and later through `&mut`.
@@ -378,11 +379,11 @@ impl Kernel {
             })
             .unwrap_or_default()
         };
-        let word = |param| super::info::number(&ask(param));
+        let word = |param| crate::info::number(&ask(param));
         let sizes = ask(CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
         WorkGroupInfo {
             work_group_size: word(CL_KERNEL_WORK_GROUP_SIZE),
-            compile_work_group_size: sizes.chunks_exact(8).map(super::info::number).collect(),
+            compile_work_group_size: sizes.chunks_exact(8).map(crate::info::number).collect(),
             local_mem_size: word(CL_KERNEL_LOCAL_MEM_SIZE).saturating_sub(self.tried_local),
             preferred_multiple: word(CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
             private_mem_size: word(CL_KERNEL_PRIVATE_MEM_SIZE),

@@ -1,8 +1,9 @@
 //! Sub-devices: parts of a device that are devices themselves.
 
-use super::api::call;
-use super::handles::{Handle, handle};
-use super::{ClError, ClResult, DeviceId, check};
+use crate::api::{call, check};
+use crate::handles::{Handle, handle};
+use crate::info::DeviceId;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::{CL_SUCCESS, cl_device_id};
 use std::ptr;
 
@@ -42,7 +43,7 @@ impl SubDevice {
             call!(clCreateSubDevices(device.0, list.as_ptr(), 0, ptr::null_mut(), &raw mut count))
         })?;
         if count > MAX_SUB_DEVICES {
-            return Err(ClError(opencl_sys::CL_DEVICE_PARTITION_FAILED));
+            return Err(ClError::DEVICE_PARTITION_FAILED);
         }
         Ok(count)
     }

@@ -1,16 +1,16 @@
 //! Programs from source or binaries, their builds, and the vendor's descriptions of them.
 
-use super::api::call;
-use super::handles::{Handle, handle};
-use super::info::{number, query, query_u64, text};
-use super::life::{self, Cell, Kind};
-use super::{ClError, ClResult, Context, DeviceId, Kernel, check};
-use crate::includes::Laid;
+use crate::api::{call, check};
+use crate::handles::{Context, Handle, handle};
+use crate::info::{DeviceId, number, query, query_u64, text};
+use crate::object::{self, Kind, VendorObject};
 use fpga_core::bitstream::Digest;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_STATUS, cl_program,
 };
+use std::any::Any;
 use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::Arc;
@@ -18,12 +18,15 @@ use std::sync::Arc;
 /// Maximum size in bytes of a binary from the vendor; a guard against an invalid length.
 const MAX_BINARY_BYTES: usize = 1 << 30;
 
+/// What keeps the files on disk that a build includes; dropped when the program can no longer be built again.
+pub type Included = Arc<dyn Any + Send + Sync>;
+
 handle! {
     /// A program.
     Program(cl_program) by clReleaseProgram
 }
 
-fn create_with_source(context: &Cell, source: &[u8]) -> ClResult<cl_program> {
+fn create_with_source(context: &VendorObject, source: &[u8]) -> ClResult<cl_program> {
     let mut status = 0;
     let mut text = source.as_ptr().cast();
     let length = source.len();
@@ -41,16 +44,16 @@ fn create_with_source(context: &Cell, source: &[u8]) -> ClResult<cl_program> {
 }
 
 fn create_with_binaries(
-    context: &Cell,
+    context: &VendorObject,
     binaries: &[(DeviceId, &[u8])],
     statuses: &mut [i32],
 ) -> ClResult<cl_program> {
     let devices: Vec<_> = binaries.iter().map(|(device, _)| device.0).collect();
     let lengths: Vec<usize> = binaries.iter().map(|(_, bytes)| bytes.len()).collect();
     let mut pointers: Vec<*const u8> = binaries.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
-    let count = u32::try_from(devices.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    let count = u32::try_from(devices.len()).map_err(|_| ClError::INVALID_VALUE)?;
     if statuses.len() != devices.len() {
-        return Err(ClError(opencl_sys::CL_INVALID_VALUE));
+        return Err(ClError::INVALID_VALUE);
     }
     let mut status = 0;
     // SAFETY: all arrays have `count` entries, and each length is that of its pointer's bytes, which the vendor
@@ -69,9 +72,9 @@ fn create_with_binaries(
     check(status).map(|()| program)
 }
 
-fn create_with_built_in(context: &Cell, devices: &[DeviceId], names: &CStr) -> ClResult<cl_program> {
+fn create_with_built_in(context: &VendorObject, devices: &[DeviceId], names: &CStr) -> ClResult<cl_program> {
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-    let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    let count = u32::try_from(raw.len()).map_err(|_| ClError::INVALID_VALUE)?;
     let mut status = 0;
     // SAFETY: context and devices are live, and the names end in NUL.
     let program = unsafe {
@@ -89,7 +92,7 @@ fn create_with_built_in(context: &Cell, devices: &[DeviceId], names: &CStr) -> C
 fn build(program: cl_program, devices: &[DeviceId], options: &CStr) -> ClResult<()> {
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
     let pointer = if raw.is_empty() { ptr::null() } else { raw.as_ptr() };
-    let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    let count = u32::try_from(raw.len()).map_err(|_| ClError::INVALID_VALUE)?;
     // SAFETY: program and devices are live, the options end in NUL, and no callback is passed.
     check(unsafe { call!(clBuildProgram(program, count, pointer, options.as_ptr(), None, ptr::null_mut())) })
 }
@@ -98,10 +101,10 @@ fn compile(
     program: cl_program,
     devices: &[DeviceId],
     options: &CStr,
-    headers: &[(CString, Arc<Cell>)],
+    headers: &[(CString, Arc<VendorObject>)],
 ) -> ClResult<()> {
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-    let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
+    let too_many = |_| ClError::INVALID_VALUE;
     let count = u32::try_from(raw.len()).map_err(too_many)?;
     let header_count = u32::try_from(headers.len()).map_err(too_many)?;
     let programs = headers.iter().map(|(_, program)| program.alive()).collect::<ClResult<Vec<_>>>()?;
@@ -124,14 +127,14 @@ fn compile(
 }
 
 fn link(
-    context: &Cell,
+    context: &VendorObject,
     devices: &[DeviceId],
     options: &CStr,
-    programs: &[Arc<Cell>],
+    programs: &[Arc<VendorObject>],
 ) -> ClResult<(i32, cl_program)> {
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
     let inputs = programs.iter().map(|program| program.alive()).collect::<ClResult<Vec<_>>>()?;
-    let too_many = |_| ClError(opencl_sys::CL_INVALID_VALUE);
+    let too_many = |_| ClError::INVALID_VALUE;
     let count = u32::try_from(raw.len()).map_err(too_many)?;
     let input_count = u32::try_from(inputs.len()).map_err(too_many)?;
     let mut status = 0;
@@ -160,9 +163,9 @@ impl Program {
     /// The vendor's error.
     pub fn with_source(context: &Context, source: &[u8]) -> ClResult<Self> {
         let program = Self::own(create_with_source(context.cell(), source)?, opencl_sys::CL_SUCCESS)?;
-        if life::is_on() {
+        if object::is_on() {
             let (of, source) = (context.cell().clone(), source.to_vec());
-            life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+            object::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
                 create_with_source(&of, &source)
             });
         }
@@ -179,11 +182,11 @@ impl Program {
         let mut statuses = vec![0; binaries.len()];
         let made = create_with_binaries(context.cell(), binaries, &mut statuses);
         let program = made.and_then(|raw| Self::own(raw, opencl_sys::CL_SUCCESS));
-        if let (true, Ok(program)) = (life::is_on(), &program) {
+        if let (true, Ok(program)) = (object::is_on(), &program) {
             let of = context.cell().clone();
             let kept: Vec<_> = binaries.iter().map(|(device, bytes)| (*device, bytes.to_vec())).collect();
             let images = images.to_vec();
-            life::remember(program.cell(), Kind::Program { images }, move |_| {
+            object::remember(program.cell(), Kind::Program { images }, move |_| {
                 let binaries: Vec<_> =
                     kept.iter().map(|(device, bytes)| (*device, bytes.as_slice())).collect();
                 create_with_binaries(&of, &binaries, &mut vec![0; binaries.len()])
@@ -216,7 +219,7 @@ impl Program {
         let raw = create_with_built_in(context.cell(), devices, names)?;
         let program = Self::own(raw, opencl_sys::CL_SUCCESS)?;
         let (of, devices, names) = (context.cell().clone(), devices.to_vec(), names.to_owned());
-        life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+        object::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
             create_with_built_in(&of, &devices, &names)
         });
         Ok(program)
@@ -227,10 +230,10 @@ impl Program {
     ///
     /// # Errors
     /// The vendor's error, -11 if the build fails; the build log has the reason.
-    pub fn build(&self, devices: &[DeviceId], options: &CStr, included: Option<Arc<Laid>>) -> ClResult<()> {
+    pub fn build(&self, devices: &[DeviceId], options: &CStr, included: Option<Included>) -> ClResult<()> {
         build(self.raw(), devices, options)?;
         let (devices, options) = (devices.to_vec(), options.to_owned());
-        life::and_then(self.cell(), move |program| {
+        object::and_then(self.cell(), move |program| {
             let _stays = &included;
             build(program, &devices, &options)
         });
@@ -246,13 +249,13 @@ impl Program {
         devices: &[DeviceId],
         options: &CStr,
         headers: &[(CString, &Self)],
-        included: Option<Arc<Laid>>,
+        included: Option<Included>,
     ) -> ClResult<()> {
         let headers: Vec<_> =
             headers.iter().map(|(name, program)| (name.clone(), program.cell().clone())).collect();
         compile(self.raw(), devices, options, &headers)?;
         let (devices, options) = (devices.to_vec(), options.to_owned());
-        life::and_then(self.cell(), move |program| {
+        object::and_then(self.cell(), move |program| {
             let _stays = &included;
             compile(program, &devices, &options, &headers)
         });
@@ -273,7 +276,7 @@ impl Program {
                 let program = Self::own(raw, opencl_sys::CL_SUCCESS).ok();
                 if let Some(program) = &program {
                     let (devices, options) = (devices.to_vec(), options.to_owned());
-                    life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+                    object::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
                         link(&of, &devices, &options, &inputs).map(|(_, program)| program)
                     });
                 }
@@ -339,43 +342,6 @@ impl Program {
         })
     }
 
-    /// One kernel object for each kernel of the built program.
-    ///
-    /// # Errors
-    /// The vendor's error.
-    pub fn kernels(&self) -> ClResult<Vec<Kernel>> {
-        // Intel's runtime makes all kernels at once only for a program that is built for all of its devices.
-        self.all_kernels().or_else(|error| self.kernels_by_name().map_err(|_| error))
-    }
-
-    fn kernels_by_name(&self) -> ClResult<Vec<Kernel>> {
-        let names = query(|size, value, needed| {
-            let param = opencl_sys::CL_PROGRAM_KERNEL_NAMES;
-            // SAFETY: the program is live, and `query` passes valid pointers.
-            Ok(unsafe { call!(clGetProgramInfo(self.raw(), param, size, value, needed)) })
-        })?;
-        let names = text(names);
-        let kernel = |name: &str| {
-            let name = CString::new(name).map_err(|_| ClError(opencl_sys::CL_INVALID_KERNEL_NAME))?;
-            Kernel::new(self, &name)
-        };
-        names.split(';').filter(|name| !name.is_empty()).map(kernel).collect()
-    }
-
-    fn all_kernels(&self) -> ClResult<Vec<Kernel>> {
-        let mut count = 0;
-        // SAFETY: the program is live, and no array is passed.
-        check(unsafe { call!(clCreateKernelsInProgram(self.raw(), 0, ptr::null_mut(), &raw mut count)) })?;
-        let mut raw = vec![ptr::null_mut(); count as usize];
-        if count > 0 {
-            // SAFETY: `raw` has room for `count` kernels.
-            check(unsafe {
-                call!(clCreateKernelsInProgram(self.raw(), count, raw.as_mut_ptr(), ptr::null_mut()))
-            })?;
-        }
-        raw.into_iter().map(Kernel::learn).collect()
-    }
-
     /// The binaries of the program's devices, in their order; empty for a device without binary.
     ///
     /// # Errors
@@ -389,7 +355,7 @@ impl Program {
         for length in lengths.chunks_exact(size_of::<usize>()) {
             let length = usize::try_from(number(length)).unwrap_or(usize::MAX);
             if length > MAX_BINARY_BYTES {
-                return Err(ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY));
+                return Err(ClError::OUT_OF_HOST_MEMORY);
             }
             binaries.push(vec![0; length]);
         }

@@ -1,13 +1,10 @@
 //! Platforms, devices, and the answers of `clGet*Info` as raw bytes.
 
-use super::api::call;
-use super::{ClResult, check};
+use crate::api::{call, check};
+use fpga_protocol::cl_error::ClResult;
 use opencl_sys::{CL_DEVICE_TYPE, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, cl_device_id, cl_platform_id};
 use std::ffi::c_void;
 use std::ptr;
-
-/// `CL_PLATFORM_NOT_FOUND_KHR`.
-pub(super) const PLATFORM_NOT_FOUND: i32 = -1001;
 
 /// Maximum number of bytes of an answer. No answer that OpenCL defines comes near it.
 const MAX_INFO_BYTES: usize = 1 << 20;
@@ -16,9 +13,9 @@ const MAX_INFO_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformId(cl_platform_id);
 
-/// A device of a platform. It lives as long as the process, or as its [`super::SubDevice`].
+/// A device of a platform. It lives as long as the process, or as its [`crate::SubDevice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeviceId(pub(super) cl_device_id);
+pub struct DeviceId(pub(crate) cl_device_id);
 
 // SAFETY: OpenCL makes all calls on platforms and devices thread-safe, and they are not released while in use.
 unsafe impl Send for PlatformId {}
@@ -95,7 +92,7 @@ impl DeviceId {
 }
 
 /// Queries the length of an answer, then its bytes.
-pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<Vec<u8>> {
+pub(crate) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<Vec<u8>> {
     let mut needed = 0;
     check(ask(0, ptr::null_mut(), &raw mut needed)?)?;
     let mut value = vec![0; needed.min(MAX_INFO_BYTES)];
@@ -106,13 +103,13 @@ pub(super) fn query(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32
 }
 
 /// Queries a number; zero if the answer is empty.
-pub(super) fn query_u64(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<u64> {
+pub(crate) fn query_u64(ask: impl Fn(usize, *mut c_void, *mut usize) -> ClResult<i32>) -> ClResult<u64> {
     let bytes = query(ask)?;
     Ok(number(&bytes))
 }
 
 /// A little-endian number of up to 8 bytes.
-pub(super) fn number(bytes: &[u8]) -> u64 {
+pub(crate) fn number(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     let length = bytes.len().min(8);
     word[..length].copy_from_slice(&bytes[..length]);
@@ -120,7 +117,7 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
 }
 
 /// The text of a C string.
-pub(super) fn text(mut bytes: Vec<u8>) -> String {
+pub(crate) fn text(mut bytes: Vec<u8>) -> String {
     if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
         bytes.truncate(end);
     }

@@ -1,10 +1,10 @@
 //! A probe whether a device's buffers can lie in shared memory.
 
-use super::Segments;
 use crate::governor::Budget;
-use crate::vendor::{ClResult, Context, DeviceId, Memory, Queue};
+use crate::segments::Segments;
 use fpga_protocol::segments::PAGE_BYTES;
 use fpga_protocol::v1;
+use fpga_vendor::{ClResult, Context, DeviceId, Memory, Queue};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
@@ -25,7 +25,7 @@ fn seen(device: DeviceId) -> ClResult<Option<bool>> {
     let other = File::from(fd);
     let context = Context::new(&[device])?;
     let queue = Queue::new(&context, device, 0)?;
-    let memory = Memory::in_segment(&context, opencl_sys::CL_MEM_READ_WRITE, slice)?;
+    let memory = Memory::in_shared_memory(&context, opencl_sys::CL_MEM_READ_WRITE, slice)?;
     let size = usize::try_from(range.length).unwrap_or(0);
 
     let filled = queue.fill(&memory, &[0xA5], 0, size, &[])?;

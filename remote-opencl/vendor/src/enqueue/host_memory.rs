@@ -3,11 +3,11 @@
 
 use super::WaitList;
 use super::enqueued::{Enqueued, Host, Target};
-use crate::segments::Slice;
-use crate::vendor::api::call;
-use crate::vendor::handles::Handle as _;
-use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
+use crate::api::call;
+use crate::handles::{Event, Handle as _, Memory, Queue};
+use crate::shared_bytes::SharedBytes;
 use bytes::Bytes;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::CL_FALSE;
 use std::mem::forget;
 use std::ptr;
@@ -50,7 +50,7 @@ impl Queue {
         &self,
         memory: &Memory,
         offset: usize,
-        slice: Slice,
+        slice: SharedBytes,
         wait: &[&Event],
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
@@ -81,7 +81,7 @@ impl Queue {
         &self,
         memory: &Memory,
         offset: usize,
-        slice: Slice,
+        slice: SharedBytes,
         wait: &[&Event],
     ) -> ClResult<Enqueued> {
         let wait = WaitList::new(wait);
@@ -164,7 +164,7 @@ impl Queue {
         wait: &WaitList,
     ) -> ClResult<(Event, Target)> {
         let mut bytes: Vec<u8> = Vec::new();
-        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        bytes.try_reserve_exact(size).map_err(|_| ClError::OUT_OF_HOST_MEMORY)?;
         let mut event = ptr::null_mut();
         // SAFETY: all handles are live. The vendor writes `size` bytes, for which `bytes` has room, until the event
         // has ended. `Enqueued` keeps the allocation, which never moves.
@@ -192,7 +192,7 @@ impl Queue {
             return Ok(Enqueued { event: Arc::new(event), parts, refused, host });
         }
         if parts.is_empty() {
-            return Err(refused.unwrap_or(ClError(opencl_sys::CL_INVALID_VALUE)));
+            return Err(refused.unwrap_or(ClError::INVALID_VALUE));
         }
         let all: Vec<&Event> = parts.iter().collect();
         match self.mark(&all) {

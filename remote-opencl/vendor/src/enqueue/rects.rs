@@ -1,12 +1,12 @@
 //! Commands on rectangles of bytes in buffers. In host memory a rectangle has no gaps.
 
 use super::{Enqueued, WaitList};
+use crate::api::call;
+use crate::handles::{Event, Handle as _, Memory, Queue};
 use crate::rects::{Extent, Layout};
-use crate::segments::Slice;
-use crate::vendor::api::call;
-use crate::vendor::handles::Handle as _;
-use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
+use crate::shared_bytes::SharedBytes;
 use bytes::Bytes;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::CL_FALSE;
 use std::ptr;
 
@@ -38,7 +38,12 @@ impl Queue {
     ///
     /// # Errors
     /// The vendor's error.
-    pub fn write_rect_shared(&self, rect: Rect<'_>, slice: Slice, wait: &[&Event]) -> ClResult<Enqueued> {
+    pub fn write_rect_shared(
+        &self,
+        rect: Rect<'_>,
+        slice: SharedBytes,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
         let address = slice.address().cast_const().cast();
         // SAFETY: the slice has the rectangle's bytes and is kept until the event has ended.
         let event = unsafe { self.write_rect_from(rect, address, wait)? };
@@ -78,9 +83,9 @@ impl Queue {
     /// # Errors
     /// The vendor's error; `CL_OUT_OF_HOST_MEMORY` (-6) if there is no memory.
     pub fn read_rect(&self, rect: Rect<'_>, wait: &[&Event]) -> ClResult<Enqueued> {
-        let size = rect.extent.bytes;
+        let size = rect.extent.bytes();
         let mut bytes: Vec<u8> = Vec::new();
-        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        bytes.try_reserve_exact(size).map_err(|_| ClError::OUT_OF_HOST_MEMORY)?;
         let address = bytes.as_mut_ptr();
         // SAFETY: `bytes` has room for the rectangle and is kept, unmoved, until the event has ended.
         let event = unsafe { self.read_rect_to(rect, address, wait)? };
@@ -92,7 +97,12 @@ impl Queue {
     ///
     /// # Errors
     /// The vendor's error.
-    pub fn read_rect_shared(&self, rect: Rect<'_>, slice: Slice, wait: &[&Event]) -> ClResult<Enqueued> {
+    pub fn read_rect_shared(
+        &self,
+        rect: Rect<'_>,
+        slice: SharedBytes,
+        wait: &[&Event],
+    ) -> ClResult<Enqueued> {
         let address = slice.address().cast();
         // SAFETY: the slice has room for the rectangle and is kept until the event has ended.
         let event = unsafe { self.read_rect_to(rect, address, wait)? };

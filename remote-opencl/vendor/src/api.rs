@@ -4,7 +4,7 @@
 //! the process decides which vendor the loader loads.
 #![allow(non_snake_case, reason = "the functions keep the names of the standard")]
 
-use super::{ClError, ClResult};
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::cl_function_types::*;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::OnceLock;
@@ -24,9 +24,9 @@ pub enum LoadError {
 
 macro_rules! functions {
     (required { $($name:ident: $kind:ident,)* } optional { $($later:ident: $later_kind:ident,)* }) => {
-        pub(super) struct Api {
-            $(pub(super) $name: $kind,)*
-            $(pub(super) $later: $later_kind,)*
+        pub(crate) struct Api {
+            $(pub(crate) $name: $kind,)*
+            $(pub(crate) $later: $later_kind,)*
         }
 
         impl Api {
@@ -126,6 +126,9 @@ functions! {
     }
 }
 
+/// `CL_PLATFORM_NOT_FOUND_KHR`.
+const PLATFORM_NOT_FOUND: i32 = -1001;
+
 static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
 
 /// Loads the OpenCL loader, unless it is already loaded.
@@ -143,8 +146,8 @@ pub fn load() -> Result<(), LoadError> {
 ///
 /// # Errors
 /// The code for a missing platform if there is no loader.
-pub(super) fn api() -> ClResult<&'static Api> {
-    API.get_or_init(open).as_ref().map_err(|_| ClError(super::info::PLATFORM_NOT_FOUND))
+pub(crate) fn api() -> ClResult<&'static Api> {
+    API.get_or_init(open).as_ref().map_err(|_| ClError(PLATFORM_NOT_FOUND))
 }
 
 fn open() -> Result<Api, LoadError> {
@@ -170,10 +173,15 @@ fn open() -> Result<Api, LoadError> {
 /// Calls a function of the table. Returns `CL_INVALID_OPERATION` from the caller if the loader lacks the function.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        let function = $crate::vendor::api::api()?
+        let function = $crate::api::api()?
             .$name
-            .ok_or($crate::vendor::ClError(opencl_sys::CL_INVALID_OPERATION))?;
+            .ok_or(fpga_protocol::cl_error::ClError::INVALID_OPERATION)?;
         function($($argument),*)
     }};
 }
-pub(super) use call;
+pub(crate) use call;
+
+/// Turns a status into a result: every status but `CL_SUCCESS` is an error.
+pub(crate) fn check(status: i32) -> ClResult<()> {
+    if status == opencl_sys::CL_SUCCESS { Ok(()) } else { Err(ClError(status)) }
+}

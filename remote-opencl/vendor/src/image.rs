@@ -1,10 +1,11 @@
 //! Images and samplers. Commands on images are in `enqueue/images.rs`.
 
-use super::api::call;
-use super::handles::{Handle, handle};
-use super::info::number;
-use super::life::{self, Cell, Kind};
-use super::{ClError, ClResult, Context, Memory, check};
+use crate::api::{call, check};
+use crate::handles::{Context, Handle, Memory, handle};
+use crate::info::number;
+use crate::object::{self, Kind, VendorObject};
+use crate::rects::Region;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::{
     CL_IMAGE_ELEMENT_SIZE, CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE2D_ARRAY,
     CL_MEM_OBJECT_IMAGE3D, cl_image_desc, cl_image_format, cl_mem, cl_sampler,
@@ -46,15 +47,6 @@ pub struct Shape<'a> {
     pub buffer: Option<(&'a Memory, usize)>,
 }
 
-/// A region of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// The first pixel.
-    pub origin: [usize; 3],
-    /// The number of pixels in each dimension.
-    pub size: [usize; 3],
-}
-
 impl Memory {
     /// Makes an image with `pixels`, which the caller gives for the whole image. Without them the content is
     /// undefined.
@@ -78,7 +70,7 @@ impl Memory {
         };
         let of = context.cell().clone();
         let image = Self::own(desired.create(&of, pixels)?, opencl_sys::CL_SUCCESS)?;
-        if life::is_on() {
+        if object::is_on() {
             let kind = match (&desired.buffer, pixels) {
                 (None, Some(pixels)) => {
                     Kind::Image { context: of.clone(), region: desired.all(), size: pixels.len() }
@@ -86,7 +78,7 @@ impl Memory {
                 // Without pixels the content is that of the image's buffer.
                 _ => Kind::Other,
             };
-            life::remember(image.cell(), kind, move |pixels| desired.create(&of, pixels));
+            object::remember(image.cell(), kind, move |pixels| desired.create(&of, pixels));
         }
         Ok(image)
     }
@@ -96,11 +88,11 @@ impl Memory {
     /// # Errors
     /// The vendor's error.
     pub fn element_size(&self) -> ClResult<usize> {
-        let bytes = super::info::query(|size, value, needed| {
+        let bytes = crate::info::query(|size, value, needed| {
             // SAFETY: the image is live, and `query` passes valid pointers.
             Ok(unsafe { call!(clGetImageInfo(self.raw(), CL_IMAGE_ELEMENT_SIZE, size, value, needed)) })
         })?;
-        usize::try_from(number(&bytes)).map_err(|_| ClError(opencl_sys::CL_OUT_OF_RESOURCES))
+        usize::try_from(number(&bytes)).map_err(|_| ClError::OUT_OF_RESOURCES)
     }
 }
 
@@ -111,7 +103,7 @@ struct Desired {
     kind: u32,
     extent: [usize; 3],
     array_size: usize,
-    buffer: Option<(Arc<Cell>, usize)>,
+    buffer: Option<(Arc<VendorObject>, usize)>,
 }
 
 impl Desired {
@@ -130,7 +122,7 @@ impl Desired {
         Region { origin: [0; 3], size }
     }
 
-    fn create(&self, context: &Cell, pixels: Option<&[u8]>) -> ClResult<cl_mem> {
+    fn create(&self, context: &VendorObject, pixels: Option<&[u8]>) -> ClResult<cl_mem> {
         let format = cl_image_format {
             image_channel_order: self.format.order,
             image_channel_data_type: self.format.channel_type,
@@ -170,7 +162,12 @@ impl Desired {
     }
 }
 
-fn create_sampler(context: &Cell, normalized: bool, addressing: u32, filter: u32) -> ClResult<cl_sampler> {
+fn create_sampler(
+    context: &VendorObject,
+    normalized: bool,
+    addressing: u32,
+    filter: u32,
+) -> ClResult<cl_sampler> {
     let mut status = 0;
     // SAFETY: the context is live, and the other arguments are numbers.
     let sampler = unsafe {
@@ -188,7 +185,7 @@ impl Sampler {
         let of = context.cell().clone();
         let raw = create_sampler(&of, normalized, addressing, filter)?;
         let sampler = Self::own(raw, opencl_sys::CL_SUCCESS)?;
-        life::remember(sampler.cell(), Kind::Other, move |_| {
+        object::remember(sampler.cell(), Kind::Other, move |_| {
             create_sampler(&of, normalized, addressing, filter)
         });
         Ok(sampler)

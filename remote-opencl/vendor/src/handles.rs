@@ -1,10 +1,10 @@
 //! Contexts, queues, buffers and events. Each handle owns one reference to the vendor's object and releases it on
 //! drop.
 
-use super::api::call;
-use super::life::{self, Cell, Kind};
-use super::{ClError, ClResult, DeviceId, check};
-use crate::segments::Slice;
+use crate::api::{call, check};
+use crate::info::DeviceId;
+use crate::object::{self, Kind, VendorObject};
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::{
     CL_BUFFER_CREATE_TYPE_REGION, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_QUEUE_PROFILING_ENABLE,
     cl_buffer_region, cl_command_queue, cl_context, cl_event, cl_mem,
@@ -13,15 +13,15 @@ use std::ptr;
 use std::sync::Arc;
 
 /// An owner of one reference to a vendor's object.
-pub(super) trait Handle {
+pub(crate) trait Handle {
     /// The vendor's type.
     type Raw;
 
     /// Another handle of the same object.
-    fn of(cell: Arc<Cell>) -> Self;
+    fn of(cell: Arc<VendorObject>) -> Self;
 
     /// The cell with the object.
-    fn cell(&self) -> &Arc<Cell>;
+    fn cell(&self) -> &Arc<VendorObject>;
 
     /// The vendor's handle: live as long as `self`, or NULL if a reconfiguration has lost the object.
     fn raw(&self) -> Self::Raw;
@@ -31,7 +31,7 @@ macro_rules! handle {
     ($(#[$doc:meta])* $name:ident($kind:ident) by $release:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name(std::sync::Arc<crate::vendor::life::Cell>);
+        pub struct $name(std::sync::Arc<crate::object::VendorObject>);
 
         // SAFETY: OpenCL makes all calls on these objects thread-safe. The exception, clSetKernelArg, is for
         // kernels, whose wrapper takes `&mut`.
@@ -41,12 +41,12 @@ macro_rules! handle {
 
         impl $name {
             /// Takes over the reference that a creating call returned.
-            pub(super) fn own(raw: $kind, status: i32) -> ClResult<Self> {
+            pub(crate) fn own(raw: $kind, status: i32) -> ClResult<Self> {
                 check(status)?;
                 if raw.is_null() {
-                    return Err(ClError(opencl_sys::CL_OUT_OF_RESOURCES));
+                    return Err(ClError::OUT_OF_RESOURCES);
                 }
-                Ok(Self(crate::vendor::life::Cell::new(raw, |api, raw| {
+                Ok(Self(crate::object::VendorObject::new(raw, |api, raw| {
                     if let Some(release) = api.$release {
                         // SAFETY: the reference belongs to the cell, which releases it once.
                         unsafe { release(raw) };
@@ -55,14 +55,14 @@ macro_rules! handle {
             }
         }
 
-        impl crate::vendor::handles::Handle for $name {
+        impl crate::handles::Handle for $name {
             type Raw = $kind;
 
-            fn of(cell: std::sync::Arc<crate::vendor::life::Cell>) -> Self {
+            fn of(cell: std::sync::Arc<crate::object::VendorObject>) -> Self {
                 Self(cell)
             }
 
-            fn cell(&self) -> &std::sync::Arc<crate::vendor::life::Cell> {
+            fn cell(&self) -> &std::sync::Arc<crate::object::VendorObject> {
                 &self.0
             }
 
@@ -72,7 +72,7 @@ macro_rules! handle {
         }
     };
 }
-pub(super) use handle;
+pub(crate) use handle;
 
 handle! {
     /// A context of one session.
@@ -98,9 +98,9 @@ impl Context {
     /// The vendor's error.
     pub fn new(devices: &[DeviceId]) -> ClResult<Self> {
         let context = Self::own(create_context(devices)?, opencl_sys::CL_SUCCESS)?;
-        if let (true, Some(device)) = (life::is_on(), devices.first().copied()) {
+        if let (true, Some(device)) = (object::is_on(), devices.first().copied()) {
             let devices = devices.to_vec();
-            life::remember(context.cell(), Kind::Context { device }, move |_| create_context(&devices));
+            object::remember(context.cell(), Kind::Context { device }, move |_| create_context(&devices));
         }
         Ok(context)
     }
@@ -114,7 +114,7 @@ impl Queue {
     pub fn new(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
         let queue = Self::unremembered(context, device, properties)?;
         let context = context.cell().clone();
-        life::remember(queue.cell(), Kind::Other, move |_| create_queue(&context, device, properties));
+        object::remember(queue.cell(), Kind::Other, move |_| create_queue(&context, device, properties));
         Ok(queue)
     }
 
@@ -122,7 +122,7 @@ impl Queue {
     ///
     /// # Errors
     /// The vendor's error.
-    pub(super) fn unremembered(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
+    pub(crate) fn unremembered(context: &Context, device: DeviceId, properties: u64) -> ClResult<Self> {
         Self::own(create_queue(context.cell(), device, properties)?, opencl_sys::CL_SUCCESS)
     }
 
@@ -149,23 +149,7 @@ impl Memory {
         let memory = Self::own(create_buffer(context.cell(), flags, size, bytes)?, opencl_sys::CL_SUCCESS)?;
         let context = context.cell().clone();
         let kind = Kind::Buffer { context: context.clone(), size };
-        life::remember(memory.cell(), kind, move |bytes| create_buffer(&context, flags, size, bytes));
-        Ok(memory)
-    }
-
-    /// Makes a buffer in shared memory, which stays mapped as long as the vendor has the buffer.
-    ///
-    /// # Errors
-    /// The vendor's error.
-    pub fn in_segment(context: &Context, flags: u64, slice: Slice) -> ClResult<Self> {
-        let mut status = 0;
-        let flags = flags | opencl_sys::CL_MEM_USE_HOST_PTR;
-        let (address, size) = (slice.address().cast(), slice.len());
-        // SAFETY: the context is live. The bytes stay mapped until the callback below reports that the vendor no
-        // longer needs them.
-        let memory = unsafe { call!(clCreateBuffer(context.raw(), flags, size, address, &raw mut status)) };
-        let memory = Self::own(memory, status)?;
-        super::callbacks::on_destroyed(&memory, move || drop(slice))?;
+        object::remember(memory.cell(), kind, move |bytes| create_buffer(&context, flags, size, bytes));
         Ok(memory)
     }
 
@@ -184,14 +168,14 @@ impl Memory {
     pub fn sub(&self, flags: u64, origin: usize, size: usize) -> ClResult<Self> {
         let parent = self.cell().clone();
         let region = Self::own(create_region(&parent, flags, origin, size)?, opencl_sys::CL_SUCCESS)?;
-        life::remember(region.cell(), Kind::Other, move |_| create_region(&parent, flags, origin, size));
+        object::remember(region.cell(), Kind::Other, move |_| create_region(&parent, flags, origin, size));
         Ok(region)
     }
 }
 
 fn create_context(devices: &[DeviceId]) -> ClResult<cl_context> {
     let raw: Vec<_> = devices.iter().map(|device| device.0).collect();
-    let count = u32::try_from(raw.len()).map_err(|_| ClError(opencl_sys::CL_INVALID_VALUE))?;
+    let count = u32::try_from(raw.len()).map_err(|_| ClError::INVALID_VALUE)?;
     let mut status = 0;
     // SAFETY: `raw` has `count` live devices, and no callback is passed.
     let context = unsafe {
@@ -200,7 +184,7 @@ fn create_context(devices: &[DeviceId]) -> ClResult<cl_context> {
     check(status).map(|()| context)
 }
 
-fn create_queue(context: &Cell, device: DeviceId, properties: u64) -> ClResult<cl_command_queue> {
+fn create_queue(context: &VendorObject, device: DeviceId, properties: u64) -> ClResult<cl_command_queue> {
     let mut status = 0;
     let properties = properties | CL_QUEUE_PROFILING_ENABLE;
     // SAFETY: context and device are live.
@@ -210,13 +194,13 @@ fn create_queue(context: &Cell, device: DeviceId, properties: u64) -> ClResult<c
 }
 
 /// Makes a buffer with `bytes`, whose number must be `size`, or with undefined content.
-fn create_buffer(context: &Cell, flags: u64, size: usize, bytes: Option<&[u8]>) -> ClResult<cl_mem> {
+fn create_buffer(context: &VendorObject, flags: u64, size: usize, bytes: Option<&[u8]>) -> ClResult<cl_mem> {
     let mut status = 0;
     let (flags, host) = match bytes {
         Some(bytes) if bytes.len() == size => {
             (flags | opencl_sys::CL_MEM_COPY_HOST_PTR, bytes.as_ptr().cast_mut().cast())
         }
-        Some(_) => return Err(ClError(opencl_sys::CL_INVALID_VALUE)),
+        Some(_) => return Err(ClError::INVALID_VALUE),
         None => (flags, ptr::null_mut()),
     };
     // SAFETY: the context is live. The vendor reads `size` bytes, which exist, before the call returns, or none.
@@ -224,7 +208,7 @@ fn create_buffer(context: &Cell, flags: u64, size: usize, bytes: Option<&[u8]>) 
     check(status).map(|()| memory)
 }
 
-fn create_region(parent: &Cell, flags: u64, origin: usize, size: usize) -> ClResult<cl_mem> {
+fn create_region(parent: &VendorObject, flags: u64, origin: usize, size: usize) -> ClResult<cl_mem> {
     let mut status = 0;
     let region = cl_buffer_region { origin, size };
     // SAFETY: the parent is live, and the region has the type that CL_BUFFER_CREATE_TYPE_REGION takes.
@@ -242,9 +226,9 @@ fn create_region(parent: &Cell, flags: u64, origin: usize, size: usize) -> ClRes
 
 impl Event {
     /// Takes over the event of a command.
-    pub(super) fn of_command(raw: cl_event, status: i32) -> ClResult<Self> {
+    pub(crate) fn of_command(raw: cl_event, status: i32) -> ClResult<Self> {
         let event = Self::own(raw, status)?;
-        life::remember_event(event.cell());
+        object::remember_event(event.cell());
         Ok(event)
     }
 

@@ -4,15 +4,17 @@
 //! A loader calls through the vendor's table, and the table of a vendor of OpenCL 1.2 ends after that version. So
 //! no function is called for a device of an earlier version than the function's.
 
-use super::api::call;
-use super::handles::Handle as _;
-use super::info::text;
-use super::life::{self, Cell, Kind};
-use super::{ClError, ClResult, Context, DeviceId, Kernel, Memory, Program, Queue, check, device_info};
+use crate::api::{call, check};
+use crate::handles::{Context, Handle as _, Memory, Queue};
+use crate::info::{DeviceId, device_info, text};
+use crate::kernel::Kernel;
+use crate::object::{self, Kind, VendorObject};
+use crate::program::Program;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::{
     CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE, CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE, CL_DEVICE_VERSION,
-    CL_INVALID_OPERATION, CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE, CL_MEM_HOST_NO_ACCESS,
-    CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_mem, cl_program,
+    CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_QUEUE_PROPERTIES, CL_QUEUE_SIZE, cl_command_queue, cl_mem,
+    cl_program,
 };
 use std::ptr;
 
@@ -28,7 +30,7 @@ impl DeviceId {
     }
 
     fn need(self, version: (u32, u32)) -> ClResult<()> {
-        if self.version() >= version { Ok(()) } else { Err(ClError(CL_INVALID_OPERATION)) }
+        if self.version() >= version { Ok(()) } else { Err(ClError::INVALID_OPERATION) }
     }
 
     /// Size in bytes of a queue on this device if the program requests none.
@@ -39,7 +41,7 @@ impl DeviceId {
 
     /// A number from the vendor's description of the device; 0 if there is none.
     fn number(self, param: u32) -> u64 {
-        device_info(self, param).map(|bytes| super::info::number(&bytes)).unwrap_or(0)
+        device_info(self, param).map(|bytes| crate::info::number(&bytes)).unwrap_or(0)
     }
 }
 
@@ -55,12 +57,12 @@ impl Queue {
         device.need((2, 0))?;
         let most = device.number(CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
         if most == 0 || u64::from(size) > most {
-            return Err(ClError(CL_INVALID_QUEUE_PROPERTIES));
+            return Err(ClError::INVALID_QUEUE_PROPERTIES);
         }
         let of = context.cell().clone();
         let raw = create_on_device(&of, device, properties, size)?;
         let queue = Self::own(raw, opencl_sys::CL_SUCCESS)?;
-        life::remember(queue.cell(), Kind::Other, move |_| create_on_device(&of, device, properties, size));
+        object::remember(queue.cell(), Kind::Other, move |_| create_on_device(&of, device, properties, size));
         Ok(queue)
     }
 
@@ -72,13 +74,13 @@ impl Queue {
         device.need((2, 1))?;
         become_default(context.cell(), device, self.raw())?;
         let of = context.cell().clone();
-        life::and_then(self.cell(), move |queue| become_default(&of, device, queue));
+        object::and_then(self.cell(), move |queue| become_default(&of, device, queue));
         Ok(())
     }
 }
 
 fn create_on_device(
-    context: &Cell,
+    context: &VendorObject,
     device: DeviceId,
     properties: u64,
     size: u32,
@@ -96,12 +98,12 @@ fn create_on_device(
     check(status).map(|()| queue)
 }
 
-fn become_default(context: &Cell, device: DeviceId, queue: cl_command_queue) -> ClResult<()> {
+fn become_default(context: &VendorObject, device: DeviceId, queue: cl_command_queue) -> ClResult<()> {
     // SAFETY: context, device and queue are live.
     check(unsafe { call!(clSetDefaultDeviceCommandQueue(context.alive()?, device.0, queue)) })
 }
 
-fn create_pipe(context: &Cell, packet_size: u32, max_packets: u32) -> ClResult<cl_mem> {
+fn create_pipe(context: &VendorObject, packet_size: u32, max_packets: u32) -> ClResult<cl_mem> {
     let mut status = 0;
     let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
     // SAFETY: the context is live, and no properties are passed.
@@ -111,7 +113,7 @@ fn create_pipe(context: &Cell, packet_size: u32, max_packets: u32) -> ClResult<c
     check(status).map(|()| pipe)
 }
 
-fn create_with_il(context: &Cell, il: &[u8]) -> ClResult<cl_program> {
+fn create_with_il(context: &VendorObject, il: &[u8]) -> ClResult<cl_program> {
     let mut status = 0;
     // SAFETY: the context is live, and the vendor copies `il.len()` bytes.
     let program = unsafe {
@@ -137,7 +139,7 @@ impl Memory {
         let of = context.cell().clone();
         let pipe = Self::own(create_pipe(&of, packet_size, max_packets)?, opencl_sys::CL_SUCCESS)?;
         // The pipe's packets are not kept.
-        life::remember(pipe.cell(), Kind::Other, move |_| create_pipe(&of, packet_size, max_packets));
+        object::remember(pipe.cell(), Kind::Other, move |_| create_pipe(&of, packet_size, max_packets));
         Ok(pipe)
     }
 }
@@ -157,7 +159,7 @@ impl Kernel {
     ) -> ClResult<Vec<u8>> {
         device.need((2, 1))?;
         if input.len() > MAX_SIZES {
-            return Err(ClError(CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let mut value = vec![0_u8; room.min(MAX_SIZES * size_of::<usize>())];
         let mut needed = 0;
@@ -189,9 +191,9 @@ impl Program {
             device.need((2, 1))?;
         }
         let program = Self::own(create_with_il(context.cell(), il)?, opencl_sys::CL_SUCCESS)?;
-        if life::is_on() {
+        if object::is_on() {
             let (of, il) = (context.cell().clone(), il.to_vec());
-            life::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
+            object::remember(program.cell(), Kind::Program { images: Vec::new() }, move |_| {
                 create_with_il(&of, &il)
             });
         }
@@ -207,9 +209,9 @@ impl Program {
             device.need((2, 2))?;
         }
         set_constant(self.raw(), id, value)?;
-        if life::is_on() {
+        if object::is_on() {
             let value = value.to_vec();
-            life::and_then(self.cell(), move |program| set_constant(program, id, &value));
+            object::and_then(self.cell(), move |program| set_constant(program, id, &value));
         }
         Ok(())
     }

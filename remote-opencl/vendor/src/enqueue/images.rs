@@ -1,12 +1,12 @@
 //! Commands on images. Pixels in host memory have no gaps, so the pitches are zero and the vendor computes them.
 
 use super::{Enqueued, WaitList};
-use crate::segments::Slice;
-use crate::vendor::api::call;
-use crate::vendor::handles::Handle as _;
-use crate::vendor::image::Region;
-use crate::vendor::{ClError, ClResult, Event, Memory, Queue};
+use crate::api::call;
+use crate::handles::{Event, Handle as _, Memory, Queue};
+use crate::rects::Region;
+use crate::shared_bytes::SharedBytes;
 use bytes::Bytes;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::CL_FALSE;
 use std::ptr;
 
@@ -36,7 +36,7 @@ impl Queue {
         &self,
         image: &Memory,
         region: Region,
-        slice: Slice,
+        slice: SharedBytes,
         wait: &[&Event],
     ) -> ClResult<Enqueued> {
         let address = slice.address().cast_const().cast();
@@ -88,7 +88,7 @@ impl Queue {
         wait: &[&Event],
     ) -> ClResult<Enqueued> {
         let mut bytes: Vec<u8> = Vec::new();
-        bytes.try_reserve_exact(size).map_err(|_| ClError(opencl_sys::CL_OUT_OF_HOST_MEMORY))?;
+        bytes.try_reserve_exact(size).map_err(|_| ClError::OUT_OF_HOST_MEMORY)?;
         let address = bytes.as_mut_ptr();
         // SAFETY: `bytes` has room for the region and is kept, unmoved, until the event has ended.
         let event = unsafe { self.read_image_to(image, region, address, wait)? };
@@ -103,7 +103,7 @@ impl Queue {
         &self,
         image: &Memory,
         region: Region,
-        slice: Slice,
+        slice: SharedBytes,
         wait: &[&Event],
     ) -> ClResult<Enqueued> {
         let address = slice.address().cast();

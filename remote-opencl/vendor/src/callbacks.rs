@@ -1,8 +1,9 @@
-//! Callbacks from the vendor's threads at the end of a command or a buffer.
+//! Callbacks from the vendor's threads at the end of a command or a buffer, and buffers that need one.
 
-use super::api::call;
-use super::handles::Handle as _;
-use super::{ClResult, Event, Memory, check};
+use crate::api::{call, check};
+use crate::handles::{Context, Event, Handle as _, Memory};
+use crate::shared_bytes::SharedBytes;
+use fpga_protocol::cl_error::ClResult;
 use opencl_sys::{CL_COMPLETE, cl_event, cl_mem};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,12 +44,30 @@ unsafe extern "C" fn trampoline<F: FnOnce(i32)>(_event: cl_event, status: i32, d
     let _ = catch_unwind(AssertUnwindSafe(|| then(status)));
 }
 
+impl Memory {
+    /// Makes a buffer in shared memory, which stays mapped as long as the vendor has the buffer.
+    ///
+    /// # Errors
+    /// The vendor's error.
+    pub fn in_shared_memory(context: &Context, flags: u64, bytes: SharedBytes) -> ClResult<Self> {
+        let mut status = 0;
+        let flags = flags | opencl_sys::CL_MEM_USE_HOST_PTR;
+        let (address, size) = (bytes.address().cast(), bytes.len());
+        // SAFETY: the context is live. The bytes stay mapped until the callback below reports that the vendor no
+        // longer needs them.
+        let memory = unsafe { call!(clCreateBuffer(context.raw(), flags, size, address, &raw mut status)) };
+        let memory = Self::own(memory, status)?;
+        on_destroyed(&memory, move || drop(bytes))?;
+        Ok(memory)
+    }
+}
+
 /// Calls `then` once the vendor no longer needs the buffer or its host memory.
 ///
 /// # Errors
 /// The vendor's error. The values in `then` are leaked in that case, since it is unknown how long the vendor needs
 /// them.
-pub(super) fn on_destroyed<F>(memory: &Memory, then: F) -> ClResult<()>
+pub(crate) fn on_destroyed<F>(memory: &Memory, then: F) -> ClResult<()>
 where
     F: FnOnce() + Send + 'static,
 {

@@ -10,25 +10,26 @@ pub use enqueued::Enqueued;
 pub use profile::Profile;
 pub use rects::Rect;
 
-use super::api::call;
-use super::handles::Handle as _;
-use super::{ClError, ClResult, Event, Kernel, Memory, Queue};
+use crate::api::call;
+use crate::handles::{Event, Handle as _, Memory, Queue};
+use crate::kernel::Kernel;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use opencl_sys::cl_event;
 use std::ptr;
 
 /// The handles of a wait list. The caller's borrow keeps the events alive.
-pub(super) struct WaitList(Vec<cl_event>);
+pub(crate) struct WaitList(Vec<cl_event>);
 
 impl WaitList {
-    pub(super) fn new(events: &[&Event]) -> Self {
+    pub(crate) fn new(events: &[&Event]) -> Self {
         Self(events.iter().map(|event| event.raw()).collect())
     }
 
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn pointer(&self) -> *const cl_event {
+    pub(crate) fn pointer(&self) -> *const cl_event {
         if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() }
     }
 }
@@ -50,10 +51,10 @@ impl Queue {
         let dimensions = global.len();
         let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == dimensions);
         if !(1..=3).contains(&dimensions) {
-            return Err(ClError(opencl_sys::CL_INVALID_WORK_DIMENSION));
+            return Err(ClError::INVALID_WORK_DIMENSION);
         }
         if !fits(offset) || !fits(local) {
-            return Err(ClError(opencl_sys::CL_INVALID_VALUE));
+            return Err(ClError::INVALID_VALUE);
         }
         let wait = WaitList::new(wait);
         let mut event = ptr::null_mut();

@@ -1,8 +1,9 @@
 //! An enqueued command, and the host memory that the vendor uses until the command has ended.
 
-use crate::segments::Slice;
-use crate::vendor::{ClError, ClResult, Event};
+use crate::handles::Event;
+use crate::shared_bytes::SharedBytes;
 use bytes::Bytes;
+use fpga_protocol::cl_error::{ClError, ClResult};
 use std::mem::{forget, take};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(super) enum Host {
     /// The vendor reads or writes this shared memory.
     Shared {
         #[expect(dead_code, reason = "kept for the vendor, who has its address")]
-        slice: Slice,
+        slice: SharedBytes,
     },
 }
 
@@ -47,22 +48,22 @@ pub(super) struct Target {
 }
 
 impl Enqueued {
-    pub(in crate::vendor) fn new(event: Event) -> Self {
+    pub(crate) fn new(event: Event) -> Self {
         Self::with(event, Host::Nothing)
     }
 
     /// A command that reads `bytes`.
-    pub(in crate::vendor) fn reading(event: Event, bytes: Bytes) -> Self {
+    pub(crate) fn reading(event: Event, bytes: Bytes) -> Self {
         Self::with(event, Host::Source { pieces: vec![bytes] })
     }
 
     /// A command that writes `size` bytes into the capacity of `bytes`.
-    pub(in crate::vendor) fn writing(event: Event, bytes: Vec<u8>, size: usize) -> Self {
+    pub(crate) fn writing(event: Event, bytes: Vec<u8>, size: usize) -> Self {
         Self::with(event, Host::Targets(vec![Target { bytes, size }]))
     }
 
     /// A command that reads or writes shared memory.
-    pub(in crate::vendor) fn shared(event: Event, slice: Slice) -> Self {
+    pub(crate) fn shared(event: Event, slice: SharedBytes) -> Self {
         Self::with(event, Host::Shared { slice })
     }
 
