@@ -6,12 +6,12 @@
 //! launch keeps its arguments alive; the kernel does not, so an object can be released without a search of
 //! the kernels.
 
-use crate::dispatcher::Kind;
 use crate::images::{Image, Sampler};
 use crate::kinds;
 use crate::objects::{Buffer, Context, Objects};
 use crate::pipes::{DeviceQueue, Pipe};
 use crate::programs::Program;
+use fpga_board::dispatch::Kind;
 use fpga_protocol::v1;
 use fpga_protocol::v1::kernel_arg::Value;
 use fpga_vendor::{self as vendor, ClError, ClResult};

@@ -4,7 +4,7 @@
 //! grant of a later task that was granted at once. The backlog starts tasks in the order of submission, which
 //! in-order queues need.
 
-use crate::dispatcher::{Grant, TaskId};
+use fpga_board::dispatch::{Grant, TaskId};
 use std::collections::VecDeque;
 
 /// Waiting tasks, each with its contents `C`.
@@ -74,7 +74,7 @@ impl<C> Backlog<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatcher::SessionId;
+    use fpga_board::slots::SessionId;
 
     fn grant(task: u64) -> Grant {
         Grant { session: SessionId(1), task: TaskId(task), slots: Vec::new(), load: Vec::new() }

@@ -4,10 +4,10 @@
 //! For boards that are reconfigured in part the lock does nothing.
 
 use crate::confine::Confinement;
-use crate::objects::lock;
 use fpga_core::bitstream::Digest;
 use fpga_vendor::{self as vendor, Switched};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The lock of a board. Clones share it.
@@ -54,7 +54,7 @@ impl Board {
     #[must_use]
     pub fn enter(&self) -> Option<Use> {
         let Some(inner) = &self.0 else { return Some(Use(None)) };
-        let mut state = lock(&inner.state);
+        let mut state = inner.state.lock();
         if state.closed > 0 {
             return None;
         }
@@ -72,14 +72,14 @@ impl Board {
     /// Whether users are admitted.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.0.as_ref().is_none_or(|inner| lock(&inner.state).closed == 0)
+        self.0.as_ref().is_none_or(|inner| inner.state.lock().closed == 0)
     }
 
     /// Waits until users are admitted.
     pub async fn opened(&self) {
         let Some(inner) = &self.0 else { return };
         let mut opened = inner.opened.subscribe();
-        while lock(&inner.state).closed > 0 {
+        while inner.state.lock().closed > 0 {
             // The channel can't be closed: this value holds the sender.
             let _ = opened.changed().await;
         }
@@ -89,7 +89,7 @@ impl Board {
     #[must_use]
     pub fn close(&self) -> Option<Closed> {
         let inner = self.0.as_ref()?;
-        lock(&inner.state).closed += 1;
+        inner.state.lock().closed += 1;
         Some(Closed(inner.clone()))
     }
 }
@@ -99,7 +99,7 @@ impl Use {
     #[must_use]
     pub fn another(&self) -> Self {
         if let Some(inner) = &self.0 {
-            lock(&inner.state).users += 1;
+            inner.state.lock().users += 1;
         }
         Self(self.0.clone())
     }
@@ -108,7 +108,7 @@ impl Use {
 impl Drop for Use {
     fn drop(&mut self) {
         if let Some(inner) = &self.0 {
-            lock(&inner.state).users -= 1;
+            inner.state.lock().users -= 1;
             inner.drained.notify_all();
         }
     }
@@ -120,9 +120,9 @@ impl Closed {
     #[must_use]
     pub fn reconfigure(self, images: &[Digest]) -> Switched {
         let inner = &self.0;
-        let mut state = lock(&inner.state);
+        let mut state = inner.state.lock();
         while state.users > 0 || state.working {
-            state = inner.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+            inner.drained.wait(&mut state);
         }
         state.working = true;
         drop(state);
@@ -143,14 +143,14 @@ impl Closed {
                 }
             });
         });
-        lock(&inner.state).working = false;
+        inner.state.lock().working = false;
         switched
     }
 }
 
 impl Drop for Closed {
     fn drop(&mut self) {
-        lock(&self.0.state).closed -= 1;
+        self.0.state.lock().closed -= 1;
         self.0.drained.notify_all();
         self.0.opened.send_modify(|count| *count += 1);
     }

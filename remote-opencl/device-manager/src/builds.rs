@@ -4,11 +4,11 @@
 //! A compiler takes a processor and hundreds of MiB, and a source can make it run for ever. One tenant gets
 //! one place less than there are, so that its builds never take all places.
 
-use crate::dispatcher::Tenant;
-use crate::objects::lock;
+use fpga_board::dispatch::Tenant;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Places that another process gives: a tenant process asks the manager, which counts the builds of all
 /// tenants.
@@ -86,14 +86,14 @@ impl Builds {
     /// Number of builds that run, and number of builds that wait for a place.
     #[must_use]
     pub fn count(&self) -> (usize, usize) {
-        let state = lock(&self.0.state);
+        let state = self.0.state.lock();
         (state.all_running, state.waiting.values().map(VecDeque::len).sum())
     }
 
     /// Whether builds of other tenants wait for a place.
     #[must_use]
     pub fn are_wanted_by_others(&self, tenant: &Tenant) -> bool {
-        lock(&self.0.state).waiting.keys().any(|waits| waits != tenant)
+        self.0.state.lock().waiting.keys().any(|waits| waits != tenant)
     }
 
     fn with(most: usize, most_of_tenant: usize, above: Option<Box<dyn Above>>) -> Self {
@@ -105,7 +105,7 @@ impl Builds {
     #[must_use]
     pub fn enter(&self, tenant: &Tenant) -> Place {
         let inner = &self.0;
-        let mut state = lock(&inner.state);
+        let mut state = inner.state.lock();
         state.last += 1;
         let number = state.last;
         let of_tenant = state.waiting.entry(tenant.clone()).or_default();
@@ -115,7 +115,7 @@ impl Builds {
         }
         inner.grant(&mut state);
         while !state.granted.remove(&number) {
-            state = inner.granted.wait(state).unwrap_or_else(PoisonError::into_inner);
+            inner.granted.wait(&mut state);
         }
         drop(state);
         let mut place = Place { inner: inner.clone(), tenant: tenant.clone(), above: None };
@@ -152,7 +152,7 @@ impl Inner {
 impl Drop for Place {
     fn drop(&mut self) {
         drop(self.above.take());
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         state.all_running -= 1;
         if let Some(running) = state.running.get_mut(&self.tenant) {
             *running -= 1;
@@ -195,7 +195,7 @@ mod tests {
     impl Builds {
         /// Number of builds that have asked for a place.
         fn waiting(&self) -> u64 {
-            lock(&self.0.state).last
+            self.0.state.lock().last
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
 
     impl Above for Scarce {
         fn enter(&self) -> Box<dyn PlaceAbove> {
-            lock(&self.0).recv().unwrap();
+            self.0.lock().recv().unwrap();
             Box::new(self.1.clone())
         }
     }

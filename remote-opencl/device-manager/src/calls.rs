@@ -26,8 +26,9 @@ use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
 use fpga_protocol::v1::reply::Result as Answer;
 use fpga_vendor::{ClError, ClResult};
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Out-of-order execution and profiling.
 const QUEUE_PROPERTIES: u64 = 0b11;

@@ -6,15 +6,15 @@
 
 mod file;
 
-use crate::objects::lock;
 use crate::store::BitstreamStore;
 use file::{NamedFile, When};
 use fpga_core::bitstream::{BitstreamId, Digest};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ impl Catalogue {
         let paths = std::fs::read_dir(folder)
             .and_then(|files| files.map(|file| file.map(|file| file.path())).collect::<io::Result<Vec<_>>>())
             .map_err(|source| UnreadableFolder { folder: folder.clone(), source })?;
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         let mut before = std::mem::take(&mut *files);
         for path in paths {
             if path.extension().is_none_or(|extension| extension != EXTENSION) {
@@ -128,7 +128,7 @@ impl Catalogue {
             names.entry(digest).or_insert_with(|| name.to_owned());
         }
         self.refused.store(files.values().filter(|file| file.is_refused()).count(), Ordering::Relaxed);
-        let mut now = lock(&self.names);
+        let mut now = self.names.lock();
         if **now == names {
             return Ok(Names::Unchanged);
         }
@@ -137,7 +137,7 @@ impl Catalogue {
     }
 
     fn names(&self) -> Arc<BTreeMap<Digest, String>> {
-        lock(&self.names).clone()
+        self.names.lock().clone()
     }
 
     /// Number of bitstreams with a name.

@@ -7,7 +7,6 @@
 //! invalid data ends its own session, as on the stream.
 
 use crate::governor::{Budget, Hold};
-use crate::objects::lock;
 use crate::outgoing::Flow;
 use crate::segments::{CreateError, RingMemory, Side};
 use crate::session::Incoming;
@@ -20,12 +19,13 @@ use fpga_ring::{
     Bell, Broken, Consumer, Direction, Frames, Layout, LayoutError, Producer, Readiness, TooLong, frame,
 };
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use parking_lot::Mutex;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -175,7 +175,7 @@ async fn listen(shared: Arc<Shared>) {
         let open = shared.bell.rung().await.is_ok();
         shared.pump();
         if !open {
-            let mut sending = lock(&shared.sending);
+            let mut sending = shared.sending.lock();
             sending.waiting.clear();
             sending.state = State::Closed;
         }
@@ -196,7 +196,7 @@ impl Shared {
 
     /// Sends waiting messages as far as there is room.
     fn pump(&self) {
-        let rings = lock(&self.sending).pump(&self.flow);
+        let rings = self.sending.lock().pump(&self.flow);
         if rings == Bell::Ring {
             self.bell.ring();
         }
@@ -241,13 +241,13 @@ impl RingSender {
         let mut bytes = BytesMut::with_capacity(message.encoded_len() + 2 * size_of::<u64>());
         if let Err(error) = frame(&mut bytes, |out| message.encode(out)) {
             tracing::error!(%error, "A message can't be encoded: its session ends");
-            lock(&self.0.sending).state = State::Broken;
+            self.0.sending.lock().state = State::Broken;
             self.0.rung.notify_one();
             return;
         }
         self.0.flow.put();
         let bell = {
-            let mut sending = lock(&self.0.sending);
+            let mut sending = self.0.sending.lock();
             sending.waiting.push_back(Waiting { bytes, written: 0, _hold: hold });
             if sending.waiting.len() == 1 { sending.pump(&self.0.flow) } else { Bell::Silent }
         };
@@ -273,7 +273,7 @@ impl RingReceiver {
         if let Some(message) = self.take()? {
             return Ok((Some(message), Readiness::Ready));
         }
-        if lock(&self.shared.sending).state == State::Broken {
+        if self.shared.sending.lock().state == State::Broken {
             return Err(Broken.into());
         }
         Ok((None, self.consumer.wait()?))

@@ -5,7 +5,6 @@ mod resolve;
 pub use resolve::{Staging, item, staged_bytes};
 
 use crate::arguments::{Arguments, Kernel};
-use crate::dispatcher::Kind;
 use crate::governor::Hold;
 use crate::images::Image;
 use crate::metrics::DataPath;
@@ -13,10 +12,12 @@ use crate::objects::{Buffer, Queue};
 use crate::task::Need;
 use crate::transfers::Source;
 use bytes::Bytes;
+use fpga_board::dispatch::Kind;
 use fpga_vendor::Region;
 use fpga_vendor::SharedBytes;
 use fpga_vendor::{Extent, Layout};
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// A command to run.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Limits the number of connections. One peer cannot have all of them, and a connection without a session
 //! makes room for new ones.
 
-use crate::objects::lock;
 use crate::peer::Peer;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
@@ -75,7 +75,7 @@ impl Connections {
     }
 
     fn open_at(&self, peer: &Peer, now: Instant) -> Option<Open> {
-        let mut table = lock(&self.open);
+        let mut table = self.open.lock();
         let of_peer = table.entries.values().filter(|entry| entry.peer == *peer).count();
         if of_peer >= MAX_OF_PEER {
             table.make_room(now, |entry| entry.peer == *peer)?;
@@ -153,7 +153,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        lock(&self.connections.open).entries.remove(&self.id);
+        self.connections.open.lock().entries.remove(&self.id);
         self.connections.count.send_modify(|count| *count -= 1);
     }
 }
@@ -207,9 +207,9 @@ mod tests {
             waits.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
         };
         assert!(!told(&of_one[0]) && told(&of_one[1]), "the oldest that has no session");
-        assert_eq!(lock(&connections.open).entries.len(), MAX_CONNECTIONS);
+        assert_eq!(connections.open.lock().entries.len(), MAX_CONNECTIONS);
         drop((of_one, of_two, third));
-        assert!(lock(&connections.open).entries.is_empty());
+        assert!(connections.open.lock().entries.is_empty());
         assert_eq!(*connections.count.borrow(), 0);
     }
 }

@@ -7,12 +7,12 @@ use crate::gate::Others;
 use crate::reporting::{Reports, SlotsNow};
 use fpga_board::dispatch::Dispatch;
 use fpga_board::dispatch::policy::Rules;
-pub use fpga_board::dispatch::{Finished, Grant, Kind, Lanes, Refusal, TaskId, TaskRequest, Tenant};
-pub use fpga_board::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
+use fpga_board::dispatch::{Grant, Refusal, TaskId, TaskRequest};
+use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
+use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -256,7 +256,7 @@ impl Dispatcher {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while the lock was held would be a bug in the pure code; the other sessions continue.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -3,10 +3,9 @@
 //! Both run the code of the service; only the peer is artificial.
 
 use crate::config::Config;
-use crate::dispatcher::{Dispatcher, SessionId, Tenant};
+use crate::dispatcher::Dispatcher;
 use crate::governor::{Governor, Limits};
 pub use crate::isolation::fuzzing::{TenantPackets, link_frames};
-use crate::objects::lock;
 use crate::outgoing::Outgoing;
 use crate::peer::Credentials;
 use crate::quotas::Quota;
@@ -18,12 +17,15 @@ use crate::settings::{Current, Settings};
 use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
 use bytes::Bytes;
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
 use fpga_protocol::v1;
 use futures::StreamExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message as _;
 use std::num::NonZeroU32;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tonic::Status;
 

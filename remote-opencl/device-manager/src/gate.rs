@@ -6,15 +6,17 @@
 //! bitstream is loaded.
 
 use crate::catalogue::Catalogue;
-use crate::dispatcher::{Dispatcher, SessionId, Tenant};
+use crate::dispatcher::Dispatcher;
 use crate::humane;
 use crate::metrics::Metrics;
-use crate::objects::lock;
 use clap::{Args, ValueEnum};
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
 use fpga_core::bitstream::{BitstreamId, Digest};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most bitstreams per session whose permission is remembered.
@@ -156,7 +158,7 @@ impl Asker {
     pub fn ask(&self, bitstreams: &[Digest]) -> Asked {
         let mut open: Vec<(Digest, Box<dyn FnOnce() -> Verdict + Send>)> = Vec::new();
         for &bitstream in bitstreams {
-            if lock(&self.allowed).contains(&bitstream) || self.dispatcher.is_resident(bitstream) {
+            if self.allowed.lock().contains(&bitstream) || self.dispatcher.is_resident(bitstream) {
                 continue;
             }
             let question = Question {
@@ -199,7 +201,7 @@ impl Asker {
     fn note(&self, bitstream: Digest, verdict: Verdict) -> Result<(), Refusal> {
         match verdict {
             Verdict::Allowed => {
-                let mut allowed = lock(&self.allowed);
+                let mut allowed = self.allowed.lock();
                 // A session with that many bitstreams asks again.
                 if allowed.len() >= MAX_REMEMBERED {
                     allowed.clear();

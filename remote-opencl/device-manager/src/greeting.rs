@@ -4,13 +4,13 @@
 //! A connection proves a user of this node (by the kernel), a certificate, or only an address. If the manager
 //! has tokens, each session has to show one and belongs to that token's tenant.
 
-use crate::dispatcher::Tenant;
 use crate::governor::Budget;
 use crate::peer::Peer;
 use crate::quotas::Account;
 use crate::session::{Incoming, Shared};
 use crate::shutdown::Counted;
 use crate::tokens::Tokens;
+use fpga_board::dispatch::Tenant;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;

@@ -6,20 +6,20 @@
 //! task's end; the manager's rules decide.
 
 use crate::board::Board;
-use crate::dispatcher::{TaskId, Tenant};
 use crate::isolation::Isolate;
-use crate::objects::lock;
 use crate::reporting::Reports;
+use fpga_board::dispatch::{TaskId, Tenant};
 use fpga_board::health::{DeviceHealth, Fault};
 use fpga_core::bitstream::Digest;
 use fpga_core::device;
 use fpga_vendor::{self as vendor, ClResult, Context, DeviceId, Queue};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ impl Health {
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         let now = self.now();
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         state.progressed(Duration::from_nanos(self.0.last_launch_ns.load(Ordering::Relaxed)));
         state.fault(now)
     }
@@ -98,7 +98,7 @@ impl Health {
 
     fn load_told<E>(&self, bitstreams: &[Digest], loaded: &Result<(), E>, told_by: Option<&Tenant>) {
         let now = self.now();
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         for bitstream in bitstreams {
             match loaded {
                 Ok(()) => state.loaded(*bitstream),
@@ -117,7 +117,7 @@ impl Health {
             return;
         };
         if let Some(outcomes) = &self.0.outcomes {
-            lock(outcomes).insert(task, outcome);
+            outcomes.lock().insert(task, outcome);
             return;
         }
         if outcome == LaunchOutcome::Ran {
@@ -131,7 +131,7 @@ impl Health {
     /// outcome is not a sign of the device's health.
     #[must_use]
     pub fn outcome_of(&self, task: TaskId) -> Option<LaunchOutcome> {
-        self.0.outcomes.as_ref().and_then(|outcomes| lock(outcomes).remove(&task))
+        self.0.outcomes.as_ref().and_then(|outcomes| outcomes.lock().remove(&task))
     }
 
     /// Notes that a tenant process reported how the kernels of a task ended. Kernels that run in another
@@ -145,25 +145,25 @@ impl Health {
             LaunchOutcome::Ran => {
                 // Only the first success after a failure takes the lock, so that launches normally take none.
                 if self.0.launches_fail.swap(false, Ordering::Relaxed) {
-                    lock(&self.0.state).launched();
+                    self.0.state.lock().launched();
                 }
             }
             LaunchOutcome::Failed => {
                 let now = self.now();
                 self.0.launches_fail.store(true, Ordering::Relaxed);
-                lock(&self.0.state).launch_failed(tenant, now);
+                self.0.state.lock().launch_failed(tenant, now);
             }
         }
     }
 
     /// Notes that commands of a client that has gone do not end.
     pub fn abandoned(&self) {
-        lock(&self.0.state).abandoned();
+        self.0.state.lock().abandoned();
     }
 
     /// Notes that the manager drains: the device takes no new sessions.
     pub fn draining(&self) {
-        lock(&self.0.state).draining();
+        self.0.state.lock().draining();
     }
 
     /// Starts a thread that reports changes to the collector.
@@ -211,13 +211,13 @@ impl Health {
                 thread::sleep(PROBE_INTERVAL);
                 let Some(_used) = board.enter() else { continue };
                 let now = health.now();
-                lock(&health.0.state).probe_begun(now);
+                health.0.state.lock().probe_begun(now);
                 let probed = probe(device, &mut made);
                 if let Err(error) = &probed {
                     tracing::debug!(%error, "A probe of the device failed");
                 }
                 let is_kept_out = isolate == Isolate::Process && made.is_none();
-                lock(&health.0.state).probe_ended(probed.is_ok() || is_kept_out);
+                health.0.state.lock().probe_ended(probed.is_ok() || is_kept_out);
             }
         })?;
         Ok(())

@@ -7,15 +7,15 @@
 //! Files are written under the lock of their own folder, so that no build waits for another's. The number of
 //! files and folders of one build and of one session is bounded.
 
-use crate::objects::lock;
 use fpga_protocol::{include, v1};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// The place of the files. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -128,11 +128,11 @@ impl SessionIncludes {
             return Err(LayOutError::Name(file.path.clone()));
         }
         let size = size_of(includes).ok_or(LayOutError::Folders)?;
-        lock(&self.account).add(size).ok_or(LayOutError::Session)?;
+        self.account.lock().add(size).ok_or(LayOutError::Session)?;
         match Folder::of(place, includes) {
             Ok(folder) => Ok(Some(Arc::new(Laid { folder, size, account: self.account.clone() }))),
             Err(error) => {
-                lock(&self.account).subtract(size);
+                self.account.lock().subtract(size);
                 Err(error.into())
             }
         }
@@ -180,8 +180,8 @@ impl Folder {
     fn of(place: &Arc<Place>, includes: &v1::Includes) -> io::Result<Arc<Self>> {
         let identity = digest(&parts(includes));
         let name = digest(&[&place.secret, identity.as_bytes()]);
-        let entry = lock(&place.folders).entry(name.clone()).or_default().clone();
-        let mut known = lock(&entry);
+        let entry = place.folders.lock().entry(name.clone()).or_default().clone();
+        let mut known = entry.lock();
         if let Some(there) = known.upgrade() {
             return Ok(there);
         }
@@ -202,14 +202,14 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         {
-            let known = lock(&self.entry);
+            let known = self.entry.lock();
             // The same files may have been written again meanwhile.
             if known.strong_count() > 0 {
                 return;
             }
             remove(&self.path);
         }
-        let mut folders = lock(&self.place.folders);
+        let mut folders = self.place.folders.lock();
         // Only the map and this value have the entry, so nobody is about to write the folder again.
         if Arc::strong_count(&self.entry) == 2 {
             folders.remove(&self.name);
@@ -219,7 +219,7 @@ impl Drop for Folder {
 
 impl Drop for Laid {
     fn drop(&mut self) {
-        lock(&self.account).subtract(self.size);
+        self.account.lock().subtract(self.size);
     }
 }
 
@@ -386,7 +386,7 @@ mod tests {
         // The session's account is full after two builds, and nothing of the third is on disk.
         let each = size_of(&includes(wide(0, 100))).unwrap();
         assert_eq!(each, Size { entries: 201, bytes: 100 });
-        *lock(&place.account) = Size { entries: MAX_OF_SESSION.entries - 2 * each.entries, bytes: 0 };
+        *place.account.lock() = Size { entries: MAX_OF_SESSION.entries - 2 * each.entries, bytes: 0 };
         let laid: Vec<_> = (0..2).map(|n| place.lay_out(&includes(wide(n, 100))).unwrap()).collect();
         assert!(matches!(place.lay_out(&includes(wide(2, 100))), Err(LayOutError::Session)));
         assert!(
@@ -416,6 +416,6 @@ mod tests {
             }
         });
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(all.0.is_some_and(|place| lock(&place.folders).is_empty()));
+        assert!(all.0.is_some_and(|place| place.folders.lock().is_empty()));
     }
 }

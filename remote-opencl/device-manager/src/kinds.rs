@@ -1,7 +1,7 @@
 //! The kind of a task as a number, for policies that use the run time of earlier tasks of the kind (T-1). The
 //! kind covers the kernels, by program and name, and the size of their ranges, but not the arguments.
 
-use crate::dispatcher::Kind;
+use fpga_board::dispatch::Kind;
 use fpga_core::bitstream::Digest;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

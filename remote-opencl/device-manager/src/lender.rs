@@ -9,13 +9,13 @@
 //! from the thread that handles the task's end.
 
 use crate::board::Use;
-use crate::dispatcher::Kind;
-use crate::objects::lock;
+use fpga_board::dispatch::Kind;
 use fpga_vendor::Event;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ impl Expected {
 impl Lender {
     /// Adds a kernel to the expected duration of its task.
     pub fn expect(&self, kind: Kind, expected: &mut Expected) {
-        match lock(&self.ran).get(&kind) {
+        match self.ran.lock().get(&kind) {
             Some(ran) => expected.known = expected.known.saturating_add(ran.last.min(ran.before)),
             None => expected.unknown = true,
         }
@@ -105,7 +105,7 @@ impl Lender {
 
     /// Records that a kernel of this kind ran for `last`.
     pub fn measured(&self, kind: Kind, last: Duration) {
-        let mut ran = lock(&self.ran);
+        let mut ran = self.ran.lock();
         let before = ran.get(&kind).map_or(last, |ran| ran.last);
         if ran.len() >= MAX_KINDS {
             // Kinds in use are measured again soon.
@@ -117,7 +117,7 @@ impl Lender {
     /// Lets the helper thread wait for `event`, a command of the task, if the task is expected to be long.
     pub fn lend(&self, expected: &Expected, event: &Arc<Event>, used: &Use) {
         let Some(after) = expected.worth_waiting() else { return };
-        let mut lent = lock(&self.lent);
+        let mut lent = self.lent.lock();
         if let Lent::NotYet = *lent {
             *lent = Lent::start();
         }
@@ -130,7 +130,7 @@ impl Lender {
     /// Ends the thread. All tasks must have ended before. The vendor's library frees its memory when the process
     /// exits, and no thread may be in the library then.
     pub fn end(&self) {
-        let lent = mem::replace(&mut *lock(&self.lent), Lent::None);
+        let lent = mem::replace(&mut *self.lent.lock(), Lent::None);
         if let Lent::Thread { waits, thread } = lent {
             drop(waits);
             if thread.join().is_err() {
@@ -196,6 +196,6 @@ mod tests {
         for kind in 0..=MAX_KINDS as u64 {
             lender.measured(Kind(kind), LONG);
         }
-        assert_eq!(lock(&lender.ran).len(), 1);
+        assert_eq!(lender.ran.lock().len(), 1);
     }
 }

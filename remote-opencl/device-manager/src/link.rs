@@ -9,22 +9,22 @@ mod lines;
 
 pub use lines::{Line, Lines};
 
-use crate::dispatcher::Tenant;
 use crate::governor::{Budget, Hold};
 use crate::metrics::Metrics;
-use crate::objects::lock;
 use crate::outgoing::{Messages, Said};
 use crate::segments::Key;
 use crate::server::frames::GrpcFrames;
 use crate::server::read_ahead::TrackedBody;
 use crate::session::Incoming;
 use bytes::Bytes;
+use fpga_board::dispatch::Tenant;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
+use parking_lot::Mutex;
 use prost::Message as _;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -138,7 +138,7 @@ impl Links {
             resumable: Ok(()),
         };
         let link = Arc::new(Link { tenant, state: Mutex::new(state), attached: Notify::new() });
-        lock(&self.by_key).insert(key, link.clone());
+        self.by_key.lock().insert(key, link.clone());
         let greeting = Greeting { key: Bytes::copy_from_slice(&key), grace: self.grace };
         let line = Line::new(link.clone(), 1, Some(greeting), None);
         Ok((Resumable { links: self.clone(), key, link, current: Some((1, client)), until: None }, line))
@@ -154,7 +154,7 @@ impl Links {
             || Status::not_found("there is no such session: it ended, or the device manager is another");
         let key: [u8; 32] = key.try_into().map_err(|_| unknown())?;
         // A key of another tenant's session is answered as an unknown one.
-        let link = lock(&self.by_key).get(&key).filter(|link| link.tenant == *tenant).cloned();
+        let link = self.by_key.lock().get(&key).filter(|link| link.tenant == *tenant).cloned();
         let link = link.ok_or_else(unknown)?;
         let (connection, had) = link.attach(received, client)?;
         self.metrics.sessions_resumed.inc();
@@ -175,7 +175,7 @@ impl Link {
     /// Makes `client` the latest connection. Returns the number of the connection and the number of messages that
     /// the session has taken.
     fn attach(&self, received: u64, client: Client) -> Result<(u64, u64), Status> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.resumable.clone()?;
         state.has(received)?;
         state.connection += 1;
@@ -259,7 +259,7 @@ impl Resumable {
     /// Takes a message of the given connection. Returns `None` if the message is an acknowledgement, or if the
     /// connection is not the latest one.
     fn accept(&self, connection: u64, message: Bytes) -> Result<Option<Bytes>, Status> {
-        let mut state = lock(&self.link.state);
+        let mut state = self.link.state.lock();
         if state.connection != connection {
             // The client sends the message again: when it resumed, it learned that the session had not taken the
             // message.
@@ -282,7 +282,7 @@ impl Resumable {
     /// # Errors
     /// If the session can't be resumed.
     fn lost(&mut self, why: &Status) -> Result<(), Status> {
-        lock(&self.link.state).resumable.clone()?;
+        self.link.state.lock().resumable.clone()?;
         if self.until.is_none() {
             tracing::debug!(why = why.message(), grace = ?self.links.grace, "A session waits for its client");
             self.links.metrics.sessions_waiting.inc();
@@ -302,7 +302,7 @@ impl Incoming for Resumable {
     async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             let next = {
-                let mut state = lock(&self.link.state);
+                let mut state = self.link.state.lock();
                 state.next.take().map(|next| (state.connection, next))
             };
             if next.is_some() {
@@ -324,7 +324,7 @@ impl Incoming for Resumable {
                 () = self.link.attached.notified() => continue,
                 message = stream.next() => message,
             };
-            if lock(&self.link.state).connection != connection {
+            if self.link.state.lock().connection != connection {
                 continue;
             }
             match message {
@@ -347,7 +347,7 @@ impl Incoming for Resumable {
 impl Drop for Resumable {
     fn drop(&mut self) {
         self.found();
-        lock(&self.links.by_key).remove(&self.key);
-        lock(&self.link.state).resumable = Err(Status::not_found("the session has ended"));
+        self.links.by_key.lock().remove(&self.key);
+        self.link.state.lock().resumable = Err(Status::not_found("the session has ended"));
     }
 }

@@ -10,8 +10,8 @@ pub use at_scrape::AtScrape;
 pub use labels::{BytesLabels, DataPath, Direction, Refused, RefusedLabels, Storage, StorageLabels};
 pub use tenants::MAX_TENANTS;
 
-use crate::dispatcher::Tenant;
 use crate::isolation::packets::Counted;
+use fpga_board::dispatch::Tenant;
 use labels::{DIRECTIONS, PATHS, REFUSALS, STORAGES};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

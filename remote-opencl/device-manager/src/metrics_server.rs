@@ -105,7 +105,7 @@ mod tests {
         metrics.sessions_opened.inc();
         metrics.count_bytes(Direction::Received, DataPath::Messages, 7);
         let second = std::time::Duration::from_secs(1);
-        metrics.task_of(&crate::dispatcher::Tenant::new("uid:7"), second, second);
+        metrics.task_of(&fpga_board::dispatch::Tenant::new("uid:7"), second, second);
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
         let response = app(registry, Shutdown::new(), healthy()).oneshot(request).await.unwrap();
         let text = to_bytes(response.into_body(), 1 << 20).await.unwrap();

@@ -19,8 +19,9 @@ use opencl_sys::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_DEVICE_QUEUE,
     CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
 };
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Maximum number of objects of one session.
 pub const MAX_OBJECTS: usize = 1 << 16;
@@ -241,7 +242,7 @@ impl Context {
     }
 
     fn housekeeping(&self) -> ClResult<Arc<vendor::Queue>> {
-        let mut queue = lock(&self.housekeeping);
+        let mut queue = self.housekeeping.lock();
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }
@@ -275,7 +276,7 @@ impl Queue {
     #[must_use]
     pub fn moments(&self, enqueued_at: u64, profile: Profile) -> Moments {
         let measured = enqueued_at.wrapping_sub(profile.queued).cast_signed();
-        let mut offset = lock(&self.offset);
+        let mut offset = self.offset.lock();
         let kept = offset
             .filter(|kept| (measured.wrapping_sub(*kept)).unsigned_abs() <= MAX_CLOCK_DRIFT.unsigned_abs());
         let offset = *offset.insert(kept.unwrap_or(measured));
@@ -354,7 +355,7 @@ impl Buffer {
     /// `CL_MEM_OBJECT_ALLOCATION_FAILURE` (-4) if the fill can't be enqueued.
     pub fn own_contents(&self) -> ClResult<Option<Arc<Event>>> {
         let whole = self.whole();
-        let mut contents = lock(&whole.contents);
+        let mut contents = whole.contents.lock();
         if let Contents::Becoming(event) = &*contents {
             match event.status() {
                 Ok(opencl_sys::CL_COMPLETE) => *contents = Contents::Own,
@@ -377,12 +378,12 @@ impl Buffer {
         self.parent.is_none()
             && offset == 0
             && size == self.size
-            && matches!(*lock(&self.contents), Contents::Stale)
+            && matches!(*self.contents.lock(), Contents::Stale)
     }
 
     /// Records that a command for which [`Self::is_first_and_whole`] was true has been enqueued.
     pub fn owned_by(&self, event: &Arc<Event>) {
-        *lock(&self.contents) = Contents::Becoming(event.clone());
+        *self.contents.lock() = Contents::Becoming(event.clone());
     }
 
     fn whole(&self) -> &Self {
@@ -398,11 +399,6 @@ impl Buffer {
         queue.flush()?;
         Ok(fill.event().clone())
     }
-}
-
-/// Locks a mutex even if a thread panicked while it held the lock: no data in the manager becomes invalid by that.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Moments {

@@ -2,7 +2,6 @@
 //! possible.
 
 use crate::command_ring::RingSender;
-use crate::dispatcher::{SessionId, Tenant};
 use crate::execute::{Ended, Got, Report, Told};
 use crate::governor::{Budget, Hold};
 use crate::metrics::{DataPath, Direction, Metrics};
@@ -10,6 +9,8 @@ use crate::objects::Moments;
 use crate::ready::Cause;
 use crate::transfers::chunks;
 use bytes::Bytes;
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1;
 use fpga_protocol::v1::data::Form;

@@ -1,7 +1,7 @@
 //! The peer of a connection, and the tenant that it proves to be.
 
-use crate::dispatcher::Tenant;
 use crate::keepalive::Keepalive;
+use fpga_board::dispatch::Tenant;
 use nix::sys::socket::sockopt::{PeerCredentials, SndBuf};
 use nix::sys::socket::{getsockopt, setsockopt};
 use serde::{Deserialize, Serialize};

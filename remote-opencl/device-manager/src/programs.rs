@@ -9,13 +9,14 @@ pub use options::Options;
 
 use crate::config::Sources;
 use crate::inventory::Device;
-use crate::objects::{Context, lock};
+use crate::objects::Context;
 use crate::quotas::Charge;
 use crate::store::Digested;
 use crate::task::Need;
 use fpga_core::bitstream::Digest;
 use fpga_vendor::{self as vendor, ClError, ClResult};
-use std::sync::{Arc, Mutex, OnceLock};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 /// A program.
 #[derive(Debug)]
@@ -73,17 +74,17 @@ impl Program {
     /// The kept binary with this digest.
     #[must_use]
     pub fn kept(&self, digest: &Digest) -> Option<Digested> {
-        lock(&self.kept).iter().find(|kept| kept.digest() == *digest).cloned()
+        self.kept.lock().iter().find(|kept| kept.digest() == *digest).cloned()
     }
 
     /// Keeps these binaries, and no others, for the program.
     pub fn keep(&self, binaries: Vec<Digested>) {
-        *lock(&self.kept) = binaries;
+        *self.kept.lock() = binaries;
     }
 
     /// Keeps this binary too.
     pub fn keep_also(&self, binary: Digested) {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         if kept.iter().all(|other| other.digest() != binary.digest()) {
             kept.push(binary);
         }
@@ -132,7 +133,7 @@ impl Program {
     /// The slots that the kernels need on a device.
     #[must_use]
     pub fn need(&self, device: u64) -> Need {
-        let needs = lock(&self.needs);
+        let needs = self.needs.lock();
         needs.iter().find(|(id, _)| *id == device).map_or(Need::AnySlot, |(_, need)| *need)
     }
 

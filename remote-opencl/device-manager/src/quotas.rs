@@ -3,15 +3,15 @@
 //! Each tenant has one account. A [`Charge`] counts on it until it is dropped. Limits are read at each charge, so a
 //! changed limit applies to later charges and revokes none. A refused client gets OpenCL's error code.
 
-use crate::dispatcher::Tenant;
 use crate::governor::{Governor, TenantAccount};
 use crate::metrics::{Metrics, Refused};
-use crate::objects::lock;
 use crate::settings::Settings;
+use fpga_board::dispatch::Tenant;
 use fpga_vendor::ClError;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Limits of one tenant at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -180,7 +180,7 @@ impl Quotas {
     pub fn enter(&self, tenant: &Tenant) -> Option<Account> {
         let limit = self.settings.current().quota(tenant).sessions;
         // The lock is held until the session is counted, so that the account can't be removed in between.
-        let mut accounts = lock(&self.accounts);
+        let mut accounts = self.accounts.lock();
         let new = || Arc::new(Usage::new(self.governor.tenant()));
         let usage = accounts.entry(tenant.clone()).or_insert_with(new).clone();
         let Some(session) = usage.take(Resource::Sessions, 1, limit) else {
@@ -195,7 +195,7 @@ impl Quotas {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut accounts = lock(&self.quotas.accounts);
+        let mut accounts = self.quotas.accounts.lock();
         // The map, this place and its charge hold the account. No other holder can appear without the lock.
         if Arc::strong_count(&self.usage) <= 3 {
             accounts.remove(&self.tenant);
@@ -256,7 +256,7 @@ mod tests {
         assert!(quotas.enter(&two).is_some());
         drop(places);
         assert!(quotas.enter(&one).is_some());
-        assert!(lock(&quotas.accounts).is_empty());
+        assert!(quotas.accounts.lock().is_empty());
     }
 
     #[test]

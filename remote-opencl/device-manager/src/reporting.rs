@@ -13,7 +13,8 @@ use fpga_core::device::{DeviceStatus, Health, LoadedBitstream};
 use fpga_core::event::{Event, Phase};
 use fpga_core::units::{Millis, WallTime};
 use fpga_hook::{Reporter, WholeMillis};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Name in events for the kernels of programs from source. No bitstream has this name, since file names contain no
@@ -230,7 +231,7 @@ impl Reports {
 
     /// Changes the state, and reports it to the collector if `change` returns true.
     fn with_state(&self, change: impl FnOnce(&mut DeviceState) -> bool) {
-        let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.inner.state.lock();
         if change(&mut state)
             && let Some(reporter) = &self.inner.reporter
         {

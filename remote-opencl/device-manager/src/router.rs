@@ -1,13 +1,15 @@
 //! Delivery of grants and of the ends of commands to sessions, from any thread.
 
 use crate::calls::Waiting;
-use crate::dispatcher::{Dispatcher, Grant, SessionId};
+use crate::dispatcher::Dispatcher;
 use crate::execute::Notify;
 use crate::gate::Refusal;
 use crate::includes::Laid;
 use crate::ready::EventId;
 use crate::segments::Side;
 use dashmap::DashMap;
+use fpga_board::dispatch::Grant;
+use fpga_board::slots::SessionId;
 use fpga_protocol::v1;
 use fpga_vendor::Switched;
 use std::sync::Arc;

@@ -9,7 +9,6 @@ pub(crate) mod read_ahead;
 
 use crate::config::{Config, SharedMemory};
 use crate::connections::Connections;
-use crate::dispatcher::SessionId;
 use crate::governor::Governor;
 use crate::greeting::Access;
 use crate::inventory::InventoryError;
@@ -22,6 +21,7 @@ use crate::session::Shared;
 use crate::shutdown::Shutdown;
 use connection::connection;
 use fpga_board::dispatch::MIN_STALL;
+use fpga_board::slots::SessionId;
 use fpga_core::device::Health;
 use std::io;
 use std::sync::Arc;

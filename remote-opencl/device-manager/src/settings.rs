@@ -4,16 +4,16 @@
 //! The file is JSON (`--tenants FILE`). A setting that the file lacks has the value of the flag. If the file can't
 //! be read, the manager logs that and keeps the current settings.
 
-use crate::dispatcher::Tenant;
 use crate::humane;
-use crate::objects::lock;
 use crate::quotas::Quota;
 use clap::Args;
+use fpga_board::dispatch::Tenant;
 use fpga_board::dispatch::policy::{Policy, Rules, Share, Weight};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of bytes of the file that are read.
@@ -255,12 +255,12 @@ impl Settings {
     /// The current values.
     #[must_use]
     pub fn current(&self) -> Arc<Current> {
-        lock(&self.now).clone()
+        self.now.lock().clone()
     }
 
     /// Replaces the values. Returns whether they differ from the previous ones.
     pub fn replace(&self, current: Current) -> bool {
-        let mut now = lock(&self.now);
+        let mut now = self.now.lock();
         if **now == current {
             return false;
         }

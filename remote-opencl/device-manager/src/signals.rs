@@ -3,8 +3,9 @@
 
 use crate::shutdown::Shutdown;
 use nix::sys::signal::{SigSet, Signal};
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -34,7 +35,7 @@ impl AtEnd {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn Send>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -13,15 +13,15 @@ mod digested;
 
 pub use digested::Digested;
 
-use crate::dispatcher::Tenant;
 use bytes::Bytes;
+use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
 /// Prefix of files that are being written.
@@ -274,7 +274,7 @@ impl BitstreamStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 

@@ -4,14 +4,14 @@
 //! Only the digests of tokens are stored and looked up, so the duration of a comparison reveals nothing about a
 //! token.
 
-use crate::dispatcher::Tenant;
-use crate::objects::lock;
 use crate::store::digest_of;
+use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Minimum length of a token in bytes. Shorter ones can be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
@@ -73,7 +73,7 @@ impl Tokens {
     /// [`TokensError`], if a file can't be read or is not valid. The previous tokens stay then.
     pub fn reload(&self) -> Result<bool, TokensError> {
         let new = read_folder(&self.folder)?;
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let changed = *known != new;
         *known = new;
         Ok(changed)
@@ -86,13 +86,13 @@ impl Tokens {
         if !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
             return None;
         }
-        lock(&self.known).get(&digest_of(token.as_bytes())).cloned()
+        self.known.lock().get(&digest_of(token.as_bytes())).cloned()
     }
 
     /// Number of tokens.
     #[must_use]
     pub fn len(&self) -> usize {
-        lock(&self.known).len()
+        self.known.lock().len()
     }
 
     /// Whether there are no tokens.

@@ -6,8 +6,9 @@
 //! session.
 
 use crate::clock;
-use crate::dispatcher::{SessionId, SlotIndex, Tenant};
 use crate::execute::Ended;
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::{SessionId, SlotIndex};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};

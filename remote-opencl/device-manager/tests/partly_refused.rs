@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on shall fail")]
 
 use bytes::Bytes;
+use fpga_board::dispatch::TaskId;
 use fpga_device_manager::board::Board;
 use fpga_device_manager::commands::{Body, Operation};
-use fpga_device_manager::dispatcher::TaskId;
 use fpga_device_manager::execute::{Executor, Measured, Notify, Report};
 use fpga_device_manager::governor::Budget;
 use fpga_device_manager::inventory::Inventory;

@@ -2,7 +2,7 @@
 //! device, sub-groups.
 
 use super::{Answered, CallError, Calls, QUEUE_PROPERTIES, of_context};
-use crate::objects::{Object, lock};
+use crate::objects::Object;
 use crate::pipes::{DeviceQueue, ON_DEVICE, Pipe};
 use crate::programs::Program;
 use crate::quotas::Resource;
@@ -87,7 +87,7 @@ impl Calls<'_> {
             get.input.iter().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
         let ask = || {
             let kernel = self.objects.kernel(get.kernel)?;
-            let kernel = lock(&kernel);
+            let kernel = kernel.lock();
             let device = of_context(&kernel.program.context, get.device)?;
             kernel.vendor().sub_group_info(device.vendor, get.param, &input, get.room as usize)
         };

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::governor::Hold;
 use crate::images::triple;
 use crate::kinds;
-use crate::objects::{Buffer, Objects, Queue, lock};
+use crate::objects::{Buffer, Objects, Queue};
 use crate::ready::{EventId, Fence, Item, QueueId, QueueOrder};
 use crate::rects;
 use crate::task::Need;
@@ -204,7 +204,7 @@ fn body(
         Asked::Launch(launch) => {
             let launch = launch?;
             let (program, kernel) = {
-                let kernel = lock(&launch.kernel);
+                let kernel = launch.kernel.lock();
                 (kernel.program.clone(), kernel.kind)
             };
             check(&program.context)?;
@@ -325,7 +325,7 @@ fn body(
 fn launch(range: v1::NdRange, objects: &Objects) -> ClResult<Launch> {
     let v1::NdRange { kernel, args, offset, global, local } = range;
     let kernel = objects.kernel(kernel)?;
-    let arguments = lock(&kernel).set(args, objects)?;
+    let arguments = kernel.lock().set(args, objects)?;
     let dimensions = global.len();
     if !(1..=3).contains(&dimensions) {
         return Err(ClError::INVALID_WORK_DIMENSION);

@@ -1,7 +1,7 @@
 //! Enqueues a command to the vendor's queue, behind the events that it waits for.
 
 use crate::commands::{Body, Launch, Operation};
-use crate::objects::{Buffer, lock};
+use crate::objects::Buffer;
 use crate::transfers::{Source, join};
 use fpga_protocol::limits::MAX_CHUNK_BYTES;
 use fpga_vendor::{self as vendor, ClResult, Enqueued, Event, Rect};
@@ -114,7 +114,7 @@ pub(super) fn enqueue(body: &Body, wait: &mut Vec<Arc<Event>>) -> ClResult<Enque
 }
 
 fn start_kernel(queue: &vendor::Queue, launch: &Launch, wait: &[&Event]) -> ClResult<Enqueued> {
-    let mut kernel = lock(&launch.kernel);
+    let mut kernel = launch.kernel.lock();
     kernel.apply(&launch.arguments)?;
     queue.launch(kernel.vendor(), launch.offset.as_deref(), &launch.global, launch.local.as_deref(), wait)
 }

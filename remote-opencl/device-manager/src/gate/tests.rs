@@ -1,7 +1,8 @@
 use super::*;
-use crate::dispatcher::{Demand, Lanes, OtherKernels, TaskRequest};
 use crate::reporting::Reports;
 use fpga_board::dispatch::policy::Rules;
+use fpga_board::dispatch::{Lanes, TaskRequest};
+use fpga_board::slots::{Demand, OtherKernels};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -12,14 +12,13 @@ use crate::builds::{self, Builds};
 use crate::catalogue::Catalogue;
 use crate::config::{Config, Sources};
 use crate::confine::{self, ConfineBuilds, Confinement};
-use crate::dispatcher::{Above, Dispatcher, Lanes, SessionId, TaskId, TaskRequest, Tenant};
+use crate::dispatcher::{Above, Dispatcher};
 use crate::gate::{Answer, Gate, Question, Verdict};
 use crate::governor::{self, Governor};
 use crate::health::Health;
 use crate::includes::Includes;
 use crate::log::LogArgs;
 use crate::memory;
-use crate::objects::lock;
 use crate::outgoing::Outgoing;
 use crate::reporting::{Reconfigured, Reports};
 use crate::router::Input;
@@ -31,12 +30,15 @@ use crate::shutdown::Shutdown;
 use crate::store::BitstreamStore;
 use anyhow::{Context as _, bail};
 use clap::Args;
+use fpga_board::dispatch::{Lanes, TaskId, TaskRequest, Tenant};
+use fpga_board::slots::SessionId;
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tonic::Status;
@@ -141,7 +143,7 @@ impl AskManager {
     fn ask(&self, question: impl FnOnce(u64) -> Up) -> (u64, Receiver<Verdict>) {
         let (sender, answer) = channel();
         let number = {
-            let mut asked = lock(&self.asked);
+            let mut asked = self.asked.lock();
             asked.last += 1;
             let number = asked.last;
             asked.open.insert(number, sender);
@@ -152,7 +154,7 @@ impl AskManager {
     }
 
     fn answered(&self, question: u64, refused: Option<String>) {
-        if let Some(sender) = lock(&self.asked).open.remove(&question) {
+        if let Some(sender) = self.asked.lock().open.remove(&question) {
             // The thread that asked may have gone.
             let _ = sender.send(refused.map_or(Verdict::Allowed, Verdict::Refused));
         }
@@ -417,7 +419,7 @@ fn count(shared: &Arc<Shared>, manager: &ToManager) -> io::Result<()> {
         loop {
             thread::sleep(COUNTED_INTERVAL);
             let now = metrics.counted();
-            let news = now.since(&std::mem::replace(&mut *lock(&told), now));
+            let news = now.since(&std::mem::replace(&mut *told.lock(), now));
             if news != Counted::default() {
                 manager.say(&Up::Counted(news));
             }

@@ -5,13 +5,13 @@
 //! not end the process. The queue is bounded: a process that lets it fill up counts as not reading.
 
 use super::packets::{Control, Received, Room, encode};
-use crate::objects::lock;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
 /// Most packets in the queue. A grant has about 200 bytes, so a full queue takes a few MiB.
@@ -47,7 +47,7 @@ impl Outbound {
     /// The socket's error; the packet is too long; or the queue is full.
     pub fn send(&self, packet: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = encode(packet)?;
-        let mut waiting = lock(&self.0.waiting);
+        let mut waiting = self.0.waiting.lock();
         if waiting.is_empty() {
             match self.0.control.send_encoded(&bytes, descriptor, Room::Now) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -95,7 +95,7 @@ impl Shared {
             let descriptor = first.descriptor.as_ref().map(OwnedFd::as_fd);
             if self.control.send_encoded(&first.bytes, descriptor, Room::Awaited).is_err() {
                 self.control.hang_up();
-                lock(&self.waiting).clear();
+                self.waiting.lock().clear();
                 return;
             }
             if !self.has_more() {
@@ -105,13 +105,13 @@ impl Shared {
     }
 
     fn first(&self) -> Option<Arc<Waiting>> {
-        lock(&self.waiting).front().cloned()
+        self.waiting.lock().front().cloned()
     }
 
     /// Removes the first packet, which has been sent, and returns whether there is another. Both happen under
     /// one lock, so that a sender that finds an empty queue sends directly.
     fn has_more(&self) -> bool {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.pop_front();
         !waiting.is_empty()
     }

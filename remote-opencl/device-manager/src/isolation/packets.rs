@@ -10,12 +10,13 @@ pub use control::{Control, Received, Room, encode};
 
 use crate::command_ring::CommandRing;
 use crate::confine::ConfineBuilds;
-use crate::dispatcher::{Bitstreams, Demand, Grant, Kind, Load, OtherKernels, SessionId, SlotIndex, TaskId};
 use crate::governor::Limits;
 use crate::health::LaunchOutcome;
 use crate::peer::Credentials;
 use crate::quotas::Quota;
 use crate::shorten::shorten;
+use fpga_board::dispatch::{Grant, Kind, TaskId};
+use fpga_board::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

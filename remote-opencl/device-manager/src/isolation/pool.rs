@@ -9,18 +9,19 @@ use super::memory;
 use super::packets::{Common, Control, Down, Setup};
 use super::process::{self, MemoryLimits};
 use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
-use crate::dispatcher::{SessionId, Tenant};
 use crate::log::LogArgs;
-use crate::objects::lock;
 use crate::runtime::Runtime;
 use crate::session::{Locality, Shared};
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,7 +101,7 @@ impl TenantProcesses {
         locality: Locality,
         link: &OwnedFd,
     ) -> Result<Arc<TenantProcess>, OpenError> {
-        let mut by_tenant = lock(&self.by_tenant);
+        let mut by_tenant = self.by_tenant.lock();
         if let Some(known) = by_tenant.get(tenant) {
             if known.begin(session, locality, link)? {
                 return Ok(known.clone());
@@ -147,12 +148,12 @@ impl TenantProcesses {
                     let tenant = process.tenant().as_str();
                     tracing::info!(tenant, pid = child.id(), "A tenant's process has started");
                     shared.config.metrics.tenant_processes.inc();
-                    lock(&all.leaders).insert(child.id(), process.clone());
+                    all.leaders.lock().insert(child.id(), process.clone());
                     let ending = process.serve(child.id(), &all, &shared);
                     process.retire();
                     end_all(&mut child);
                     let status = child.wait();
-                    lock(&all.leaders).remove(&child.id());
+                    all.leaders.lock().remove(&child.id());
                     process.say_end(&ending, status, &shared);
                     shared.config.metrics.tenant_processes.dec();
                 }
@@ -161,7 +162,7 @@ impl TenantProcesses {
             process.leave_nothing(&shared);
             // The manager removes the rest of the folder with its own.
             let _ = std::fs::remove_dir_all(&folder);
-            let mut by_tenant = lock(&all.by_tenant);
+            let mut by_tenant = all.by_tenant.lock();
             if by_tenant.get(process.tenant()).is_some_and(|known| Arc::ptr_eq(known, &process)) {
                 by_tenant.remove(process.tenant());
             }
@@ -174,7 +175,7 @@ impl TenantProcesses {
     /// user. The id 0 stands for a process outside this PID namespace.
     #[must_use]
     pub fn have(&self, pid: u32) -> bool {
-        let leaders = lock(&self.leaders);
+        let leaders = self.leaders.lock();
         // Without seccomp a process can leave its session, but it cannot change its parents.
         let family =
             std::iter::successors(Some(pid), |child| guard::parent_of(*child).filter(|parent| *parent > 1));
@@ -187,17 +188,17 @@ impl TenantProcesses {
     /// Whether the process has been idle for long, and so retires. The lock keeps [`Self::open`] from giving
     /// it a session meanwhile.
     pub(super) fn retires(&self, process: &TenantProcess) -> bool {
-        let _by_tenant = lock(&self.by_tenant);
+        let _by_tenant = self.by_tenant.lock();
         process.retires_if_idle()
     }
 
     /// The running processes by their ids.
     pub(super) fn running(&self) -> BTreeMap<u32, Arc<TenantProcess>> {
-        lock(&self.leaders).clone()
+        self.leaders.lock().clone()
     }
 
     fn all(&self) -> Vec<Arc<TenantProcess>> {
-        lock(&self.by_tenant).values().cloned().collect()
+        self.by_tenant.lock().values().cloned().collect()
     }
 
     /// Sends the changed quotas to all processes.
@@ -221,7 +222,7 @@ impl TenantProcesses {
         for process in self.all() {
             process.retire();
         }
-        while !lock(&self.by_tenant).is_empty() && Instant::now() < deadline {
+        while !self.by_tenant.lock().is_empty() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -9,19 +9,20 @@ use super::guard;
 use super::outbound::Outbound;
 use super::packets::{Control, Down, Received, Up};
 use super::pool::TenantProcesses;
-use crate::dispatcher::{Grant, SessionId, TaskId, Tenant};
 use crate::governor::TenantAccount;
-use crate::objects::lock;
 use crate::router::Input;
 use crate::segments::Side;
 use crate::session::{Locality, Shared};
+use fpga_board::dispatch::{Grant, TaskId, Tenant};
+use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
 use heard::{Held, Violation};
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::Status;
 
@@ -137,7 +138,7 @@ impl TenantProcess {
 
     /// Begins a session; returns false if the process is over.
     pub(super) fn begin(&self, session: SessionId, locality: Locality, link: &OwnedFd) -> io::Result<bool> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.life != Life::Lives {
             return Ok(false);
         }
@@ -152,12 +153,12 @@ impl TenantProcess {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        lock(&self.state).sessions.is_empty()
+        self.state.lock().sessions.is_empty()
     }
 
     /// Whether the process has had no session for long; it then gets no more sessions.
     pub(super) fn retires_if_idle(&self) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let idle = state.sessions.is_empty() && state.idle_since.elapsed() >= IDLE_TIMEOUT;
         if idle {
             state.life = Life::Over;
@@ -168,7 +169,7 @@ impl TenantProcess {
     /// Gives the process no more sessions and closes its control socket; the thread of the process does the
     /// rest.
     pub(super) fn retire(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.life == Life::Lives {
             state.life = Life::Over;
         }
@@ -178,27 +179,27 @@ impl TenantProcess {
 
     /// Whether any task of the session runs.
     pub(super) fn runs_tasks_of(&self, session: SessionId) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.granted.iter().any(|task| state.tasks.get(task).is_some_and(|task| task.session == session))
     }
 
     /// Ends the process because commands of a session whose client has gone do not end. Nothing else can end
     /// them.
     pub(super) fn is_stuck(&self) {
-        lock(&self.state).life = Life::Stuck;
+        self.state.lock().life = Life::Stuck;
         self.control.hang_up();
     }
 
     /// Ends the process because all processes together have reached their memory limit and this one uses
     /// most.
     pub(super) fn is_too_large(&self) {
-        lock(&self.state).life = Life::TooLarge;
+        self.state.lock().life = Life::TooLarge;
         self.control.hang_up();
     }
 
     /// The status for the process's clients, if the manager ended the process for using too much memory.
     pub(super) fn why_it_was_ended(&self) -> Option<Status> {
-        (lock(&self.state).life == Life::TooLarge).then(|| {
+        (self.state.lock().life == Life::TooLarge).then(|| {
             Status::resource_exhausted(
                 "the device manager has no memory left, and this tenant's process had most of it: the process was ended; \
                  a new session gets a new one",
@@ -224,7 +225,7 @@ impl TenantProcess {
     /// Lets a task start.
     pub fn grant(&self, grant: &Grant) {
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.loads += grant.load.len();
             if let Some(task) = state.tasks.get_mut(&grant.task) {
                 if !grant.load.is_empty() {
@@ -246,7 +247,7 @@ impl TenantProcess {
     /// Cleans up after a session that has ended in any way: its tasks are removed from the dispatcher.
     pub fn close(&self, session: SessionId, shared: &Shared) {
         let tasks: Vec<TaskId> = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if !state.sessions.remove(&session) {
                 return;
             }
@@ -271,7 +272,7 @@ impl TenantProcess {
 
     pub(super) fn leave_nothing(&self, shared: &Shared) {
         let (sessions, held) = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if state.life != Life::TooLarge {
                 state.life = Life::Over;
             }
@@ -310,7 +311,7 @@ impl TenantProcess {
                     self.builds_make_room(shared)
                 }
                 Ok(Received::End) => {
-                    return match lock(&self.state).life {
+                    return match self.state.lock().life {
                         Life::Lives => Ending::Died,
                         Life::Over => Ending::Retired,
                         Life::Stuck => Ending::Stuck,

@@ -2,7 +2,6 @@
 //! connection.
 
 use super::{Greeting, Link};
-use crate::objects::lock;
 use crate::outgoing::{Messages, Said};
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
@@ -56,7 +55,7 @@ impl Line {
         if let Some(welcome) = self.first.take() {
             return message(Kind::Welcome(welcome));
         }
-        let mut state = lock(&self.link.state);
+        let mut state = self.link.state.lock();
         if state.connection != self.connection {
             // Another connection has replaced this one.
             drop(state);

@@ -1,15 +1,15 @@
 //! Metrics by tenant. The first [`MAX_TENANTS`] tenants are counted by name and all others together, so that
 //! clients can't make the list long.
 
-use crate::dispatcher::Tenant;
-use crate::objects::lock;
+use fpga_board::dispatch::Tenant;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Registry, Unit};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum number of tenants that are counted by name.
@@ -71,7 +71,7 @@ impl Tenants {
     }
 
     fn of(&self, tenant: &Tenant) -> OfTenant {
-        let mut by_name = lock(&self.by_name);
+        let mut by_name = self.by_name.lock();
         if let Some(known) = by_name.get(tenant) {
             return known.clone();
         }

@@ -5,7 +5,6 @@ use super::{Options, Origin, Program, vendors};
 use crate::config::Sources;
 use crate::gate::Refusal;
 use crate::inventory::Device;
-use crate::objects::lock;
 use crate::task::Need;
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
@@ -142,7 +141,7 @@ impl Program {
     /// Records the bitstreams of a build with these options, if sources count as bitstreams.
     fn counts_as_bitstream(&self, devices: &[Device], options: &Options) {
         let bitstreams = self.bitstreams_of_build(devices, options);
-        let mut needs = lock(&self.needs);
+        let mut needs = self.needs.lock();
         for (device, bitstream) in devices.iter().zip(bitstreams) {
             needs.retain(|(id, _)| *id != device.id);
             needs.push((device.id, Need::Bitstream(bitstream)));

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use fpga_vendor::{self as vendor, ClError, ClResult};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Maximum length of a source in bytes.
 const MAX_SOURCE_BYTES: usize = 16 << 20;

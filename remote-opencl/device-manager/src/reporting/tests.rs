@@ -1,11 +1,13 @@
 use super::*;
-use crate::dispatcher::{Demand, Dispatcher, Lanes, OtherKernels, SessionId, TaskRequest};
+use crate::dispatcher::Dispatcher;
 use crate::store::BitstreamStore;
 use axum::Json;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{post, put};
 use fpga_board::dispatch::policy::Rules;
+use fpga_board::dispatch::{Lanes, TaskRequest};
+use fpga_board::slots::{Demand, OtherKernels, SessionId};
 use fpga_hook::Config;
 use serde_json::{Value, json};
 use std::num::NonZeroU32;

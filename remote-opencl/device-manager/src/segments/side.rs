@@ -4,16 +4,16 @@
 //! The key binds that connection to the session, and only the process that opened the session's connection may use
 //! the key. The tenant is not compared: it may come from a token, which the side socket does not know.
 
-use crate::objects::lock;
 use crate::peer::Credentials;
 use crate::router::{Inbox, Input};
 use fpga_protocol::segments::{KEY_BYTES, TAKEN};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 
@@ -83,16 +83,16 @@ impl std::fmt::Debug for Key {
 impl Sides {
     /// Lets `process` connect to the side socket for `session` with `key`.
     pub fn expect(&self, session: u64, key: Key, process: Credentials, inbox: Inbox) {
-        lock(&self.0).insert(session, Expected { key, process, inbox });
+        self.0.lock().insert(session, Expected { key, process, inbox });
     }
 
     /// Removes a session that has ended.
     pub fn forget(&self, session: u64) {
-        lock(&self.0).remove(&session);
+        self.0.lock().remove(&session);
     }
 
     fn take(&self, shown: &[u8; KEY_BYTES], process: Credentials) -> Option<Inbox> {
-        let mut expected = lock(&self.0);
+        let mut expected = self.0.lock();
         let matching = expected.iter().filter(|(_, it)| it.key.is(shown) && it.process == process);
         let session = *matching.map(|(session, _)| session).next()?;
         // The key is valid once.

@@ -9,11 +9,11 @@
 //! While all sessions wait for data, any number of bytes may be read, since frames without data keep no buffer. The
 //! waker with which a session waits tells when data has arrived.
 
-use crate::objects::lock;
 use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -72,7 +72,7 @@ impl ReadAhead {
 
     pub(super) fn body<B>(&self, body: B) -> TrackedBody<B> {
         // Data may have arrived together with the request.
-        lock(&self.0).behind += 1;
+        self.0.lock().behind += 1;
         let session = Mutex::new(Waiting { is_behind: true, was_woken: false, waker: Waker::noop().clone() });
         let arrival = Arc::new(Arrival { ahead: self.clone(), session });
         TrackedBody { body, waker: arrival.clone().into(), arrival }
@@ -81,7 +81,7 @@ impl ReadAhead {
     /// Whether the connection may read. If not, `context` is woken once the sessions have taken the data that has
     /// arrived.
     fn poll_may_read(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if state.behind == 0 || state.bytes < READ_AHEAD_BYTES {
             return Poll::Ready(());
         }
@@ -90,19 +90,19 @@ impl ReadAhead {
     }
 
     fn was_read(&self, bytes: usize) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if state.behind > 0 {
             state.bytes = state.bytes.saturating_add(bytes as u64);
         }
     }
 
     fn fell_behind(&self) {
-        lock(&self.0).behind += 1;
+        self.0.lock().behind += 1;
     }
 
     fn caught_up(&self) {
         let reader = {
-            let mut state = lock(&self.0);
+            let mut state = self.0.lock();
             state.behind -= 1;
             if state.behind > 0 {
                 return;
@@ -119,7 +119,7 @@ impl ReadAhead {
 impl Arrival {
     /// Records that the session looks for data, and calls `waker` when data arrives later.
     fn look(&self, waker: &Waker) {
-        let mut session = lock(&self.session);
+        let mut session = self.session.lock();
         session.was_woken = false;
         if !session.waker.will_wake(waker) {
             session.waker = waker.clone();
@@ -129,14 +129,14 @@ impl Arrival {
     /// Records that the session has found no data. If data arrived in the meantime, the waker was called and the
     /// session stays behind.
     fn found_nothing(&self) {
-        let mut session = lock(&self.session);
+        let mut session = self.session.lock();
         if !session.was_woken {
             self.set(&mut session, false);
         }
     }
 
     fn set_behind(&self, is_behind: bool) {
-        self.set(&mut lock(&self.session), is_behind);
+        self.set(&mut self.session.lock(), is_behind);
     }
 
     /// Changes the state of a session. The caller holds the session's lock, so that the counts follow the changes
@@ -156,7 +156,7 @@ impl Wake for Arrival {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let waker = {
-            let mut session = lock(&self.session);
+            let mut session = self.session.lock();
             session.was_woken = true;
             self.set(&mut session, true);
             session.waker.clone()

@@ -1,8 +1,8 @@
 //! The end of a session: nothing of it stays in the dispatcher, on the device, or in memory.
 
 use super::{Building, Closed, Session};
-use crate::dispatcher::Grant;
 use crate::router::Input;
+use fpga_board::dispatch::Grant;
 use fpga_core::device::Health;
 use tokio::sync::mpsc::UnboundedReceiver;
 

@@ -8,10 +8,10 @@ use super::{Building, Session};
 use crate::board::Use;
 use crate::calls::Load;
 use crate::commands::Operation;
-use crate::dispatcher::{Demand, Lanes, OtherKernels, TaskId, TaskRequest};
 use crate::governor::Hold;
-use crate::objects::lock;
 use crate::programs::Program;
+use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
+use fpga_board::slots::{Demand, OtherKernels};
 use fpga_core::bitstream::Digest;
 use fpga_protocol::v1;
 use fpga_protocol::v1::call::Method;
@@ -54,7 +54,7 @@ impl Session {
             Method::GetProgramBinaries(get) => program(get.program),
             Method::GetKernelSubGroupInfo(get) => {
                 let kernel = self.objects.kernel(get.kernel).ok()?;
-                let program = lock(&kernel).program.clone();
+                let program = kernel.lock().program.clone();
                 off_board(program)
             }
             _ => None,
@@ -133,7 +133,7 @@ impl Session {
         }
         let program = commands.iter().find_map(|command| match &command.body.operation {
             Operation::Launch(launch) => {
-                let program = lock(&launch.kernel).program.clone();
+                let program = launch.kernel.lock().program.clone();
                 let wanted = grant.load.iter().any(|load| program.digests().contains(&load.bitstream));
                 wanted.then_some(program)
             }

@@ -3,7 +3,6 @@
 use super::{Building, Loading, Session};
 use crate::calls::Decided;
 use crate::commands::Body;
-use crate::dispatcher::{Grant, Lanes, Load, TaskId, TaskRequest};
 use crate::execute::{Ended, Report};
 use crate::kinds;
 use crate::quotas::Resource;
@@ -11,6 +10,8 @@ use crate::ready::{Command, QueueOrder, Step};
 use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
+use fpga_board::dispatch::{Grant, Lanes, TaskId, TaskRequest};
+use fpga_board::slots::Load;
 use fpga_core::bitstream::Digest;
 use fpga_vendor::{self as vendor, ClError, Switched};
 use std::time::Duration;

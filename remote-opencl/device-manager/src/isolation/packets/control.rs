@@ -168,8 +168,9 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatcher::{Grant, Load, SessionId, SlotIndex, TaskId};
     use crate::isolation::packets::{Down, Up};
+    use fpga_board::dispatch::{Grant, TaskId};
+    use fpga_board::slots::{Load, SessionId, SlotIndex};
     use fpga_core::bitstream::Digest;
 
     #[test]

@@ -4,15 +4,15 @@
 use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
 use crate::builds::Place;
 use crate::config::Config;
-use crate::dispatcher::{Demand, Lanes, SessionId, SlotIndex, TaskId, TaskRequest};
 use crate::gate::{Answer, Question, Verdict};
 use crate::governor::Lasting;
 use crate::health::LaunchOutcome;
 use crate::isolation::packets::{Down, Up, kind};
 use crate::metrics::Metrics;
-use crate::objects::lock;
 use crate::reporting::Reconfigured;
 use crate::session::Shared;
+use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
+use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(in crate::isolation) enum Violation {
     #[error("it has built a program for too long, and others wait")]
     Build,
     #[error("a task was refused: {0}")]
-    Refused(#[from] crate::dispatcher::Refusal),
+    Refused(#[from] fpga_board::dispatch::Refusal),
     #[error("it does not listen, or says what is no packet: {0}")]
     Deaf(#[from] io::Error),
 }
@@ -75,7 +75,7 @@ impl TenantProcess {
                 if task.checked_sub(self.first_task).is_none_or(|at| at == 0 || at >= TASK_IDS) {
                     return Err(Violation::Task);
                 }
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 // The session may have ended before this packet arrived.
                 if !state.sessions.contains(&session) {
                     return Ok(());
@@ -111,7 +111,7 @@ impl TenantProcess {
             }
             Up::Finished { task, launches } => {
                 let (ran, known) = {
-                    let mut state = lock(&self.state);
+                    let mut state = self.state.lock();
                     (state.granted.remove(&TaskId(task)), state.tasks.remove(&TaskId(task)))
                 };
                 if let Some(known) = known {
@@ -123,14 +123,14 @@ impl TenantProcess {
                 }
             }
             Up::LoadFailed { task } => {
-                if let Some(known) = lock(&self.state).tasks.get_mut(&TaskId(task)) {
+                if let Some(known) = self.state.lock().tasks.get_mut(&TaskId(task)) {
                     known.load = TaskLoad::Failed;
                     dispatcher.load_failed(TaskId(task));
                 }
             }
             Up::Cancelled { session } => {
                 let session = SessionId(session);
-                if lock(&self.state).sessions.contains(&session) {
+                if self.state.lock().sessions.contains(&session) {
                     shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
                 }
             }
@@ -151,7 +151,7 @@ impl TenantProcess {
     /// Grants lasting bytes to the tenant if the limit of all tenants together allows it.
     fn wants_bytes(&self, question: u64, bytes: u64) -> Result<(), Violation> {
         let refused = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.may_hold(question)?;
             match self.account.lasting(bytes) {
                 Some(lasting) => {
@@ -170,7 +170,7 @@ impl TenantProcess {
     fn wants_to_build(self: &Arc<Self>, question: u64, shared: &Shared) -> Result<(), Violation> {
         let builds = shared.config.builds.clone();
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.may_hold(question)?;
             if state.builds >= builds.most_of_tenant() {
                 return Err(Violation::Builds);
@@ -180,7 +180,7 @@ impl TenantProcess {
         let process = self.clone();
         thread::Builder::new().name("build".to_owned()).spawn(move || {
             let place = builds.enter(&process.tenant);
-            let mut state = lock(&process.state);
+            let mut state = process.state.lock();
             if state.life != Life::Lives {
                 return;
             }
@@ -192,7 +192,7 @@ impl TenantProcess {
     }
 
     fn gives_back(&self, question: u64) -> Result<(), Violation> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let held = state.held.remove(&question).ok_or(Violation::Held)?;
         if matches!(held, Held::Build(..)) {
             state.builds -= 1;
@@ -206,7 +206,7 @@ impl TenantProcess {
     /// Ends a process whose build has run for longer than [`BUILD_TIMEOUT`] if other tenants wait for its
     /// place: a compiler can be made to run for ever.
     pub(super) fn builds_make_room(&self, shared: &Shared) -> Result<(), Violation> {
-        let overstays = lock(&self.state).a_build_overstays(Instant::now());
+        let overstays = self.state.lock().a_build_overstays(Instant::now());
         if overstays && shared.config.builds.are_wanted_by_others(&self.tenant) {
             return Err(Violation::Build);
         }
@@ -243,7 +243,7 @@ impl TenantProcess {
     ) -> Result<(), Violation> {
         let Config { dispatcher, catalogue, gate, reports, metrics, .. } = &shared.config;
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if !state.sessions.contains(&session) {
                 return Ok(());
             }
@@ -284,7 +284,7 @@ impl TenantProcess {
         verdict: Verdict,
     ) {
         let refused = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.questions = state.questions.saturating_sub(1);
             match verdict {
                 Verdict::Allowed => {
@@ -302,7 +302,7 @@ impl TenantProcess {
 
     fn reconfigured(&self, shared: &Shared, slot: u32, bitstream: Digest, took_us: u64) {
         let expected = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let expected = state.loads > 0;
             state.loads = state.loads.saturating_sub(1);
             expected

@@ -106,7 +106,7 @@ async fn of_frames_that_no_session_takes_no_more_is_read_than_the_bound_and_all_
     tokio::spawn(client.send_request(request));
 
     let body = bodies.recv().await.unwrap();
-    until(|| lock(&ahead.0).reader.is_some()).await;
+    until(|| ahead.0.lock().reader.is_some()).await;
     // The last read begins below the bound, and is at most as long as its buffer.
     let bound = 2 * READ_AHEAD_BYTES;
     assert!(read.load(Ordering::Relaxed) < bound, "{read:?} of more than {} bytes", COUNT * DATA.len());
@@ -134,7 +134,7 @@ impl Body for Scripted {
         if let Some(data) = self.data.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        *lock(&self.waker) = Some(context.waker().clone());
+        *self.waker.lock() = Some(context.waker().clone());
         Poll::Pending
     }
 }
@@ -179,7 +179,7 @@ fn a_connection_reads_on_for_ever_only_while_all_its_sessions_wait_for_data() {
     assert!(!take(&mut other));
     assert_eq!(readable(&mut stream), u64::MAX, "it has taken all");
 
-    let waker = lock(&one.body.waker).clone().unwrap();
+    let waker = one.body.waker.lock().clone().unwrap();
     waker.wake_by_ref();
     waker.wake();
     assert_eq!(readable(&mut stream), READ_AHEAD_BYTES, "data has come for the first");
