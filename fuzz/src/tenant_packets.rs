@@ -1,6 +1,6 @@
 //! The packets of a tenant process whose kernels have taken it over.
 
-use fpga_device_manager::fuzzing::{TenantPackets, link_frames};
+use fpga_device_manager::fuzzing::{TenantPackets, link_frames, shared};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 
 /// Takes `data` as packets on a control socket, one per line: the task of the neighbour keeps running, and the device
@@ -11,7 +11,8 @@ use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 /// If this does not hold, or there is no OpenCL runtime.
 pub fn tenant_packets(data: &[u8]) {
     let packets: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
-    match TenantPackets::hear(&packets) {
+    let heard = shared().and_then(|parts| TenantPackets::hear(&parts, &packets));
+    match heard {
         Ok(left) => assert_eq!(left, TenantPackets::OF_NEIGHBOUR),
         Err(error) => panic!("{error}"),
     }

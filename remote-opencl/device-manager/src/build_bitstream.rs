@@ -3,10 +3,10 @@
 //! For an FPGA the vendor's tools take hours; for the emulated runtimes this command makes a file that host
 //! code loads in the same way, with `clCreateProgramWithBinary`.
 
-use crate::runtime::Runtime;
-use crate::store::digest_of;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use fpga_session::store::digest_of;
+use fpga_vendor::runtime::Runtime;
 use fpga_vendor::{self as vendor, Context, DeviceId, Program};
 use std::ffi::CString;
 use std::io::Write as _;

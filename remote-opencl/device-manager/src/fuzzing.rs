@@ -2,24 +2,26 @@
 //!
 //! Both run the code of the service; only the peer is artificial.
 
-use crate::config::Config;
-use crate::dispatcher::Dispatcher;
-use crate::governor::{Governor, Limits};
 pub use crate::isolation::fuzzing::{TenantPackets, link_frames};
-use crate::outgoing::Outgoing;
-use crate::peer::Credentials;
-use crate::quotas::Quota;
-use crate::reporting::Reports;
-use crate::router::Input;
-use crate::segments::Side;
-use crate::session::{Incoming, Locality, Session, Shared, Who};
-use crate::settings::{Current, Settings};
-use crate::shutdown::Shutdown;
-use crate::store::BitstreamStore;
 use bytes::Bytes;
 use fpga_board::dispatch::Tenant;
 use fpga_board::slots::SessionId;
 use fpga_protocol::v1;
+use fpga_session::config::Config;
+use fpga_session::dispatcher::Dispatcher;
+use fpga_session::governor::{Governor, Limits};
+use fpga_session::incoming::Incoming;
+use fpga_session::locality::Credentials;
+use fpga_session::locality::Locality;
+use fpga_session::outgoing::Outgoing;
+use fpga_session::quota::Quota;
+use fpga_session::reporting::Reports;
+use fpga_session::router::Input;
+use fpga_session::segments::FdChannel;
+use fpga_session::session::{Session, Shared, Who};
+use fpga_session::settings::{Current, Settings};
+use fpga_session::shutdown::Shutdown;
+use fpga_session::store::BitstreamStore;
 use futures::StreamExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message as _;
@@ -44,18 +46,18 @@ static SHARED: LazyLock<Result<Mutex<Arc<Shared>>, String>> = LazyLock::new(|| {
     let limits = Limits { lasting: 4 * MEMORY_BYTES, passing: MEMORY_BYTES };
     let dispatcher = Dispatcher::new(slots, settings.current().rules.clone(), Reports::off());
     let store = Arc::new(BitstreamStore::in_memory(MEMORY_BYTES));
-    let config = Config {
-        abandoned_grace: DEADLINE,
-        drain_timeout: DEADLINE,
-        ..Config::without_listeners(dispatcher, settings, store)
-    };
+    let config =
+        Config { abandoned_grace: DEADLINE, ..Config::without_listeners(dispatcher, settings, store) };
     let shared = Shared::new(config, Governor::new(limits, limits), Shutdown::new());
     shared.map(|shared| Mutex::new(Arc::new(shared))).map_err(|error| error.to_string())
 });
 
 /// The parts, locked for the caller.
-pub(crate) fn shared() -> Result<MutexGuard<'static, Arc<Shared>>, String> {
-    SHARED.as_ref().map(lock).map_err(Clone::clone)
+///
+/// # Errors
+/// There is no OpenCL runtime.
+pub fn shared() -> Result<MutexGuard<'static, Arc<Shared>>, String> {
+    SHARED.as_ref().map(Mutex::lock).map_err(Clone::clone)
 }
 
 /// A client that sends these messages and disconnects.
@@ -69,7 +71,7 @@ struct Messages {
 impl Incoming for Messages {
     async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         if let Some((session, side)) = self.side.take() {
-            self.shared.router.send(session, Input::Side(Side::of(side.into())));
+            self.shared.router.send(session, Input::FdChannel(FdChannel::of(side.into())));
             // The session takes input from elsewhere before messages of the client.
             tokio::task::yield_now().await;
         }

@@ -4,16 +4,17 @@
 //! A connection proves a user of this node (by the kernel), a certificate, or only an address. If the manager
 //! has tokens, each session has to show one and belongs to that token's tenant.
 
-use crate::governor::Budget;
 use crate::peer::Peer;
-use crate::quotas::Account;
-use crate::session::{Incoming, Shared};
-use crate::shutdown::Counted;
 use crate::tokens::Tokens;
 use fpga_board::dispatch::Tenant;
 use fpga_protocol::limits::PROTOCOL_VERSION;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
+use fpga_session::governor::Budget;
+use fpga_session::incoming::Incoming;
+use fpga_session::quotas::Account;
+use fpga_session::session::Shared;
+use fpga_session::shutdown::Counted;
 use prost::Message as _;
 use std::time::Duration;
 use tonic::Status;
@@ -84,7 +85,12 @@ impl Access {
 ///
 /// # Errors
 /// The status with which the session ends.
-pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> Result<Greeting, Status> {
+pub async fn greet(
+    client: &mut impl Incoming,
+    shared: &Shared,
+    access: &Access,
+    peer: &Peer,
+) -> Result<Greeting, Status> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
     let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
     let first = first.map(v1::ClientMessage::decode).transpose();
@@ -99,7 +105,7 @@ pub async fn greet(client: &mut impl Incoming, shared: &Shared, peer: &Peer) -> 
              matching versions"
         )));
     }
-    let Some(tenant) = shared.config.access.tenant(peer, &token) else {
+    let Some(tenant) = access.tenant(peer, &token) else {
         shared.config.metrics.access_refusals.inc();
         return Err(Status::unauthenticated(if token.is_empty() {
             "this device manager wants a token; name a file with it in FPGA_TOKEN_FILE"

@@ -9,17 +9,17 @@ mod lines;
 
 pub use lines::{Line, Lines};
 
-use crate::governor::{Budget, Hold};
-use crate::metrics::Metrics;
-use crate::outgoing::{Messages, Said};
-use crate::segments::Key;
-use crate::server::frames::GrpcFrames;
-use crate::server::read_ahead::TrackedBody;
-use crate::session::Incoming;
+use crate::grpc::frames::GrpcFrames;
+use crate::grpc::read_ahead::TrackedBody;
 use bytes::Bytes;
 use fpga_board::dispatch::Tenant;
 use fpga_protocol::v1;
 use fpga_protocol::v1::client_message::Kind;
+use fpga_session::governor::{Budget, Hold};
+use fpga_session::incoming::Incoming;
+use fpga_session::metrics::Metrics;
+use fpga_session::outgoing::{Messages, Said};
+use fpga_session::segments::Key;
 use parking_lot::Mutex;
 use prost::Message as _;
 use std::collections::{HashMap, VecDeque};

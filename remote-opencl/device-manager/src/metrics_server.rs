@@ -1,13 +1,13 @@
 //! The HTTP server of `/metrics`, `/healthz` and `/readyz`, on its own thread.
 
-use crate::health::Health;
-use crate::shutdown::Shutdown;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fpga_board::health::Fault;
+use fpga_session::health::Health;
+use fpga_session::shutdown::Shutdown;
 use prometheus_client::registry::Registry;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -89,9 +89,9 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{DataPath, Direction, Metrics};
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
+    use fpga_session::metrics::{DataPath, Direction, Metrics};
     use tower::ServiceExt as _;
 
     fn healthy() -> Health {

@@ -2,9 +2,9 @@
 
 use crate::keepalive::Keepalive;
 use fpga_board::dispatch::Tenant;
+use fpga_session::locality::Credentials;
 use nix::sys::socket::sockopt::{PeerCredentials, SndBuf};
 use nix::sys::socket::{getsockopt, setsockopt};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -33,14 +33,6 @@ pub enum Peer {
     Certificate(Arc<str>),
     /// A client at this address, without proof (`--insecure-tcp`).
     Address(IpAddr),
-}
-
-/// A process of this node, as the kernel recorded it when it connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Credentials {
-    uid: u32,
-    /// 0 if the process is in a PID namespace that this process does not see.
-    pid: i32,
 }
 
 impl Accepted {
@@ -72,28 +64,6 @@ impl Accepted {
                 Ok(Peer::Address(stream.peer_addr()?.ip()))
             }
         }
-    }
-}
-
-impl Credentials {
-    /// The credentials of the peer.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn of(stream: &UnixStream) -> io::Result<Self> {
-        let credentials = getsockopt(stream, PeerCredentials)?;
-        Ok(Self { uid: credentials.uid(), pid: credentials.pid() })
-    }
-
-    /// The process id, if this process sees it.
-    #[must_use]
-    pub fn process(self) -> Option<u32> {
-        u32::try_from(self.pid).ok().filter(|pid| *pid != 0)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn new(uid: u32, pid: i32) -> Self {
-        Self { uid, pid }
     }
 }
 

@@ -1,40 +1,45 @@
 //! The command `serve`: builds a manager from its parts and runs it until a signal.
 
 mod doors;
+mod gate;
 mod isolation;
 
-use crate::board::Board;
-use crate::builds::Builds;
-use crate::catalogue::Catalogue;
-use crate::command_ring::CommandRing;
-use crate::config::{Config, SharedMemory, Sources};
-use crate::confine::{ConfineBuilds, Confinement};
-use crate::dispatcher::Dispatcher;
-use crate::gate::GateArgs;
-use crate::governor::{self, Governor, Limits};
-use crate::health::Health;
+use crate::config::{Config, SharedMemory};
 use crate::humane;
-use crate::includes::Includes;
-use crate::isolation::Isolate;
 use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::log::LogArgs;
 use crate::memory;
-use crate::metrics::{AtScrape, Metrics};
 use crate::metrics_server;
-use crate::reporting::{DeviceFacts, Reports};
-use crate::runtime::Runtime;
+use crate::scrape::AtScrape;
+use crate::serve::gate::GateArgs;
 use crate::server::{self, Ended};
-use crate::settings::{Settings, TenantArgs};
-use crate::shutdown::Shutdown;
 use crate::signals::{self, AtEnd};
-use crate::store::BitstreamStore;
-use crate::trace::Trace;
+use crate::tenant_args::TenantArgs;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use doors::DoorArgs;
 use fpga_hook::{Endpoint, Reporter};
+use fpga_session::board::Board;
+use fpga_session::builds::Builds;
+use fpga_session::catalogue::Catalogue;
+use fpga_session::command_ring::CommandRing;
+use fpga_session::config as sessions;
+use fpga_session::confine::{ConfineBuilds, Confinement};
+use fpga_session::dispatcher::Dispatcher;
+use fpga_session::governor::{self, Governor, Limits};
+use fpga_session::health::Health;
+use fpga_session::includes::Includes;
+use fpga_session::isolate::Isolate;
+use fpga_session::metrics::Metrics;
+use fpga_session::programs::Sources;
+use fpga_session::reporting::{DeviceFacts, Reports};
+use fpga_session::settings::Settings;
+use fpga_session::shutdown::Shutdown;
+use fpga_session::store::BitstreamStore;
+use fpga_session::trace::Trace;
 use fpga_vendor as vendor;
+use fpga_vendor::runtime::Runtime;
 use isolation::IsolationArgs;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
@@ -363,48 +368,53 @@ impl ServeArgs {
             Reconfiguration::Partial => Board::default(),
             Reconfiguration::Full => Board::whole(confinement.clone()),
         };
-        let config = Config {
+        let sessions = sessions::Config {
             board,
             dispatcher: Arc::new(dispatcher),
             gate: Arc::new(gate.may_reconfigure),
             health: health.clone(),
-            access,
             trace,
             confinement,
             builds,
             includes,
-            tls,
             settings: Settings::new(tenants),
-            tenant_args,
             store,
             catalogue,
             reports,
             metrics,
             reconfiguration_time,
-            keepalive: doors.keepalive(),
             abandoned_grace: abandoned_timeout,
+            sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
+        };
+        let config = Config {
+            sessions,
+            access,
+            tls,
+            tenant_args,
+            keepalive: doors.keepalive(),
             drain_timeout,
             reconnect_grace: gate.reconnect_grace,
             shared_memory,
-            sources: if source_as_bitstream { Sources::AsBitstream } else { Sources::AnySlot },
         };
         if let Some(path) = &ready_file {
             doors::say_ready(path, &bound)
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
         }
         if reporter.is_some() || metrics_listen.is_some() {
-            health.report_to(config.reports.clone()).context("cannot start a thread")?;
+            health.report_to(config.sessions.reports.clone()).context("cannot start a thread")?;
             let device =
                 platforms.first().and_then(|platform| vendor::devices(*platform).ok()?.first().copied());
             if let Some(device) = device
                 && !stuck_timeout.is_zero()
             {
                 let isolate = if isolation.is_some() { Isolate::Process } else { Isolate::Protocol };
-                health.probe(device, config.board.clone(), isolate).context("cannot start a thread")?;
+                health
+                    .probe(device, config.sessions.board.clone(), isolate)
+                    .context("cannot start a thread")?;
             }
         }
         if reporter.is_some() {
-            tell_progress(&config.dispatcher).context("cannot start a thread")?;
+            tell_progress(&config.sessions.dispatcher).context("cannot start a thread")?;
         }
         let served =
             server::serve(config, governor, isolation, listeners, &shutdown).context("the service ended");

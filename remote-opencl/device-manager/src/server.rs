@@ -4,25 +4,27 @@
 //! the socket and the vendor's queue.
 
 mod connection;
-pub(crate) mod frames;
-pub(crate) mod read_ahead;
+mod manager;
 
 use crate::config::{Config, SharedMemory};
 use crate::connections::Connections;
-use crate::governor::Governor;
 use crate::greeting::Access;
-use crate::inventory::InventoryError;
-use crate::isolation::pool::{Plan, TenantProcesses};
+use crate::isolation::pool::Plan;
 use crate::listen::Listener;
-use crate::metrics::Metrics;
-use crate::peer::{Accepted, Credentials};
-use crate::segments::Sides;
-use crate::session::Shared;
-use crate::shutdown::Shutdown;
+use crate::peer::Accepted;
 use connection::connection;
 use fpga_board::dispatch::MIN_STALL;
 use fpga_board::slots::SessionId;
 use fpga_core::device::Health;
+use fpga_session::config as sessions;
+use fpga_session::governor::Governor;
+use fpga_session::inventory::InventoryError;
+use fpga_session::locality::Credentials;
+use fpga_session::metrics::Metrics;
+use fpga_session::session::Shared;
+use fpga_session::shutdown::Shutdown;
+use fpga_session::side_socket::SideSocket;
+use manager::Manager;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -72,14 +74,13 @@ pub fn serve(
     listeners: Vec<Listener>,
     shutdown: &Shutdown,
 ) -> Result<Ended, ServeError> {
-    let mut shared = Shared::new(config, governor, shutdown.clone())?;
-    shared.processes = isolation.map(TenantProcesses::watched).transpose()?;
-    if shared.config.shared_memory == SharedMemory::On && shared.processes.is_none() {
+    let manager = Arc::new(Manager::new(config, governor, isolation, shutdown)?);
+    let Manager { shared, config, processes, .. } = &*manager;
+    if config.shared_memory == SharedMemory::On && processes.is_none() {
         // The probe runs now, so that the first client need not wait for it.
         let in_place = shared.inventory.works_in_shared_memory();
         tracing::debug!(in_place, "Buffers in shared memory were tried");
     }
-    let shared = Arc::new(shared);
     let connections = Connections::with_unproven(shared.governor.unproven());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -92,26 +93,26 @@ pub fn serve(
                 continue;
             }
             let acceptor = Acceptor::new(listener)?;
-            let (shared, connections) = (shared.clone(), connections.clone());
-            accepting.push(tokio::spawn(accept(acceptor, shared, connections)));
+            let (manager, connections) = (manager.clone(), connections.clone());
+            accepting.push(tokio::spawn(accept(acceptor, manager, connections)));
         }
-        accepting.push(tokio::spawn(watch_settings(shared.clone())));
+        accepting.push(tokio::spawn(watch_settings(manager.clone())));
         accepting.push(tokio::spawn(start_stalled(shared.clone())));
-        if let Some(tls) = shared.config.tls.clone() {
+        if let Some(tls) = config.tls.clone() {
             accepting.push(tokio::spawn(async move { tls.keep(|_| {}).await }));
         }
         shutdown.draining().await;
-        drain(&shared).await;
+        drain(&manager).await;
         for task in accepting {
             task.abort();
         }
-        if let Some(processes) = &shared.processes {
+        if let Some(processes) = processes {
             processes.end_sessions();
         }
         // A task that does not end keeps its session's connection open.
-        let timeout = if shutdown.has_failed() { shared.config.drain_timeout } else { LAST_TASKS_TIMEOUT };
+        let timeout = if shutdown.has_failed() { config.drain_timeout } else { LAST_TASKS_TIMEOUT };
         let closed = tokio::time::timeout(timeout, connections.all_closed()).await;
-        if let Some(processes) = &shared.processes {
+        if let Some(processes) = processes {
             processes.end().await;
         }
         if closed.is_err() {
@@ -123,11 +124,12 @@ pub fn serve(
 }
 
 /// Waits until the last session has ended, or for the time that a drain may take. Then ends all sessions.
-async fn drain(shared: &Shared) {
-    let Shared { shutdown, config, .. } = shared;
-    config.health.draining();
+async fn drain(manager: &Manager) {
+    let Manager { shared, config, .. } = manager;
+    let shutdown = &shared.shutdown;
+    shared.config.health.draining();
     // The collector is told at once: the last session may end before the next check of health.
-    config.reports.health(Health::Unhealthy);
+    shared.config.reports.health(Health::Unhealthy);
     tokio::select! {
         () = shutdown.no_session() => tracing::info!("No session is left"),
         () = shutdown.ending() => {}
@@ -152,8 +154,9 @@ async fn start_stalled(shared: Arc<Shared>) {
 
 /// Reads the settings of tenants and the tokens again at each interval. Compares their content, since mounted
 /// configuration is replaced as a whole and keeps its times.
-async fn watch_settings(shared: Arc<Shared>) {
-    let Config { settings, tenant_args, dispatcher, metrics, access, .. } = &shared.config;
+async fn watch_settings(manager: Arc<Manager>) {
+    let Manager { shared, config: Config { tenant_args, access, .. }, processes, .. } = &*manager;
+    let sessions::Config { settings, dispatcher, metrics, .. } = &shared.config;
     let mut said = None;
     let mut tokens_said = None;
     loop {
@@ -177,8 +180,8 @@ async fn watch_settings(shared: Arc<Shared>) {
                 if settings.replace(current) {
                     tracing::info!(policy = %rules.policy, "Policy, shares and quotas have changed");
                     metrics.settings_changed.inc();
-                    if let Some(processes) = &shared.processes {
-                        processes.settings_changed(&shared);
+                    if let Some(processes) = processes {
+                        processes.settings_changed(shared);
                     }
                     let grants = dispatcher.set_rules(rules);
                     // No session has this id, so every grant is delivered to its session.
@@ -230,10 +233,10 @@ impl Acceptor {
     }
 }
 
-async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connections) {
+async fn accept(acceptor: Acceptor, manager: Arc<Manager>, connections: Connections) {
     loop {
         match acceptor.accept().await {
-            Ok(accepted) => start(accepted, shared.clone(), &connections),
+            Ok(accepted) => start(accepted, manager.clone(), &connections),
             Err(error) => {
                 tracing::warn!(%error, "A connection can't be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -243,7 +246,7 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: Connection
 }
 
 /// Accepts connections to the side socket. Their keys are read on this thread, a bounded number at a time.
-async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
+async fn accept_sides(listener: tokio::net::UnixListener, sides: SideSocket) {
     let room = Arc::new(Semaphore::new(MAX_GREETINGS));
     loop {
         // The semaphore is never closed.
@@ -268,27 +271,27 @@ async fn accept_sides(listener: tokio::net::UnixListener, sides: Sides) {
 
 /// Whether a tenant's process made the connection, for example by one of its kernels. Such a connection would count
 /// as one of the manager's own user.
-fn is_of_a_tenants_process(accepted: &Accepted, shared: &Shared) -> bool {
-    let Some(processes) = &shared.processes else { return false };
+fn is_of_a_tenants_process(accepted: &Accepted, manager: &Manager) -> bool {
+    let Some(processes) = &manager.processes else { return false };
     accepted.credentials().is_ok_and(|process| {
         process.and_then(Credentials::process).is_some_and(|process| processes.have(process))
     })
 }
 
-fn start(accepted: Accepted, shared: Arc<Shared>, connections: &Connections) {
-    let peer = match accepted.peer(shared.config.keepalive) {
+fn start(accepted: Accepted, manager: Arc<Manager>, connections: &Connections) {
+    let peer = match accepted.peer(manager.config.keepalive) {
         Ok(peer) => peer,
         Err(error) => return tracing::debug!(%error, "A connection failed"),
     };
-    if is_of_a_tenants_process(&accepted, shared.as_ref()) {
-        shared.config.metrics.access_refusals.inc();
+    if is_of_a_tenants_process(&accepted, &manager) {
+        manager.shared.config.metrics.access_refusals.inc();
         return tracing::warn!(?peer, "A connection was closed: a tenant's process made it");
     }
     let Some(open) = connections.open(&peer) else {
         return tracing::warn!(?peer, "A connection was closed: there are too many");
     };
     let started = thread::Builder::new().name("session".to_owned()).spawn(move || {
-        if let Err(error) = connection(accepted, peer, &shared, open) {
+        if let Err(error) = connection(accepted, peer, &manager, open) {
             tracing::debug!(%error, "A connection failed");
         }
     });

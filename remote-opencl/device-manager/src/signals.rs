@@ -1,7 +1,7 @@
 //! Signals that end the manager. The first SIGTERM, SIGINT or SIGHUP starts a drain, the second one ends the
 //! process. A deadline ends the process too if the drain does not end.
 
-use crate::shutdown::Shutdown;
+use fpga_session::shutdown::Shutdown;
 use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, MutexGuard};
 use std::io;

@@ -4,9 +4,9 @@
 //! Only the digests of tokens are stored and looked up, so the duration of a comparison reveals nothing about a
 //! token.
 
-use crate::store::digest_of;
 use fpga_board::dispatch::Tenant;
 use fpga_core::bitstream::Digest;
+use fpga_session::store::digest_of;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::{self, Read as _};

@@ -3,7 +3,7 @@
 
 mod support;
 
-use fpga_device_manager::store::digest_of;
+use fpga_session::store::digest_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::os::unix::net::UnixStream;

@@ -21,6 +21,7 @@ mod opencl2;
 mod program;
 mod reconfiguration;
 mod rects;
+pub mod runtime;
 mod shared_bytes;
 mod sub_device;
 

@@ -62,7 +62,7 @@ impl Manager {
             // Settings of the caller's other managers. The location of Intel's runtimes is kept, since it is
             // not a setting.
             let ours = name.as_encoded_bytes().starts_with(b"FPGA_");
-            if ours && name != crate::runtime::INTEL_FOLDER_VARIABLE {
+            if ours && name != fpga_vendor::runtime::INTEL_FOLDER_VARIABLE {
                 command.env_remove(&name);
             }
         }

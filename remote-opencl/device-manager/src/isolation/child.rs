@@ -5,33 +5,36 @@
 //! Before it loads the vendor it gives up the manager's files (Landlock), its capabilities, and all system
 //! calls but those of an OpenCL runtime ([`seccomp`]). The process ends when the control socket is closed.
 
-use super::packets::{Control, Counted, Down, MAX_BITSTREAMS, Received, Room, Setup, Up, Wanted};
+use super::packets::{Control, Down, MAX_BITSTREAMS, Received, Room, Setup, Up, Wanted};
 use super::relay::{Frames, Up as Frame, write_up};
 use super::seccomp::{self, Programs};
-use crate::builds::{self, Builds};
-use crate::catalogue::Catalogue;
-use crate::config::{Config, Sources};
-use crate::confine::{self, ConfineBuilds, Confinement};
-use crate::dispatcher::{Above, Dispatcher};
-use crate::gate::{Answer, Gate, Question, Verdict};
-use crate::governor::{self, Governor};
-use crate::health::Health;
-use crate::includes::Includes;
 use crate::log::LogArgs;
 use crate::memory;
-use crate::outgoing::Outgoing;
-use crate::reporting::{Reconfigured, Reports};
-use crate::router::Input;
-use crate::runtime::Runtime;
-use crate::segments::Side;
-use crate::session::{Locality, Session, Shared, Who};
-use crate::settings::{Current, Settings};
-use crate::shutdown::Shutdown;
-use crate::store::BitstreamStore;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest, Tenant};
 use fpga_board::slots::SessionId;
+use fpga_session::builds::{self, Builds};
+use fpga_session::catalogue::Catalogue;
+use fpga_session::config::Config;
+use fpga_session::confine::{self, ConfineBuilds, Confinement};
+use fpga_session::dispatcher::{Above, Dispatcher};
+use fpga_session::gate::{Answer, Gate, Question, Verdict};
+use fpga_session::governor::{self, Governor};
+use fpga_session::health::Health;
+use fpga_session::includes::Includes;
+use fpga_session::locality::Locality;
+use fpga_session::metrics::Counted;
+use fpga_session::outgoing::Outgoing;
+use fpga_session::programs::Sources;
+use fpga_session::reporting::{Reconfigured, Reports};
+use fpga_session::router::Input;
+use fpga_session::segments::FdChannel;
+use fpga_session::session::{Session, Shared, Who};
+use fpga_session::settings::{Current, Settings};
+use fpga_session::shutdown::Shutdown;
+use fpga_session::store::BitstreamStore;
+use fpga_vendor::runtime::Runtime;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -346,9 +349,9 @@ fn heard(
                 }
             })?;
         }
-        Down::Side { session } => {
+        Down::FdChannel { session } => {
             if let Some(fd) = fd {
-                shared.router.send(SessionId(session), Input::Side(Side::of(fd)));
+                shared.router.send(SessionId(session), Input::FdChannel(FdChannel::of(fd)));
             }
         }
         Down::Granted(granted) => {

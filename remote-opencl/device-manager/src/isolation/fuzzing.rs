@@ -5,15 +5,15 @@ use super::pool::{Plan, TenantProcesses};
 use super::process::MemoryLimits;
 use super::relay::Frames;
 use super::tenant_process::{TASK_IDS, TenantProcess};
-use crate::command_ring::CommandRing;
-use crate::confine::ConfineBuilds;
-use crate::fuzzing::shared;
 use crate::log::LogArgs;
-use crate::runtime::Runtime;
-use crate::session::Locality;
 use clap::{Args as _, FromArgMatches as _};
 use fpga_board::dispatch::{Lanes, TaskRequest, Tenant};
 use fpga_board::slots::{Demand, SessionId};
+use fpga_session::command_ring::CommandRing;
+use fpga_session::confine::ConfineBuilds;
+use fpga_session::locality::Locality;
+use fpga_session::session::Shared;
+use fpga_vendor::runtime::Runtime;
 use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -36,12 +36,11 @@ impl TenantPackets {
     /// The tasks of the neighbour alone.
     pub const OF_NEIGHBOUR: Self = Self { running: 1, waiting: 0 };
 
-    /// Serves a process with two sessions that sends `packets` and ends.
+    /// Serves, for a manager of these parts, a process with two sessions that sends `packets` and ends.
     ///
     /// # Errors
-    /// There is no OpenCL runtime, or a call of the system fails.
-    pub fn hear(packets: &[&[u8]]) -> Result<Self, String> {
-        let shared = shared()?;
+    /// A call of the system fails.
+    pub fn hear(shared: &Arc<Shared>, packets: &[&[u8]]) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let all = TenantProcesses::new(plan().map_err(|error| failed(&error))?);
         let dispatcher = &shared.config.dispatcher;
@@ -70,8 +69,8 @@ impl TenantPackets {
         }
         // The manager's packets stay unread: closing the socket would discard the packets that were sent.
         shutdown(theirs.as_raw_fd(), Shutdown::Write).map_err(|error| failed(&error))?;
-        process.serve(0, &all, &shared);
-        process.leave_nothing(&shared);
+        process.serve(0, &all, shared);
+        process.leave_nothing(shared);
         let left = Self { running: dispatcher.running(), waiting: dispatcher.waiting() };
         dispatcher.finished(task);
         dispatcher.cancel_session(neighbour);

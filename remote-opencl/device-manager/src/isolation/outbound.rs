@@ -128,7 +128,7 @@ mod tests {
     }
 
     fn side(session: u64) -> Down {
-        Down::Side { session }
+        Down::FdChannel { session }
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         }
         for expected in 0..PACKETS {
             match process.receive_with_descriptor().unwrap() {
-                Received::Packet(Down::Side { session }, descriptor) => {
+                Received::Packet(Down::FdChannel { session }, descriptor) => {
                     assert_eq!((session, descriptor.is_some()), (expected, expected.is_multiple_of(7)));
                 }
                 other => panic!("{other:?} instead of packet {expected}"),
@@ -151,7 +151,7 @@ mod tests {
         }
         outbound.send(&side(PACKETS), None).unwrap();
         let last = process.receive_with_descriptor().unwrap();
-        assert!(matches!(last, Received::Packet(Down::Side { session: PACKETS }, None)));
+        assert!(matches!(last, Received::Packet(Down::FdChannel { session: PACKETS }, None)));
     }
 
     #[test]

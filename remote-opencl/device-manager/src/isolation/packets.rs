@@ -8,16 +8,17 @@ mod control;
 
 pub use control::{Control, Received, Room, encode};
 
-use crate::command_ring::CommandRing;
-use crate::confine::ConfineBuilds;
-use crate::governor::Limits;
-use crate::health::LaunchOutcome;
-use crate::peer::Credentials;
-use crate::quotas::Quota;
-use crate::shorten::shorten;
 use fpga_board::dispatch::{Grant, Kind, TaskId};
 use fpga_board::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
+use fpga_session::command_ring::CommandRing;
+use fpga_session::confine::ConfineBuilds;
+use fpga_session::governor::Limits;
+use fpga_session::health::LaunchOutcome;
+use fpga_session::locality::Credentials;
+use fpga_session::metrics::Counted;
+use fpga_session::quota::Quota;
+use fpga_session::shorten::shorten;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub enum Down {
         shares_memory_with: Option<Credentials>,
     },
     /// The session's client has connected to the side socket; the descriptor is that connection.
-    Side {
+    FdChannel {
         /// Id of the session.
         session: u64,
     },
@@ -137,17 +138,6 @@ pub enum Up {
     Counted(Counted),
 }
 
-/// Counters of a tenant process for the manager's metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Bytes in messages and in shared memory, received and sent.
-    pub bytes: [[u64; 2]; 2],
-    /// Bytes of buffers in shared memory and with the vendor.
-    pub buffer_bytes: [u64; 2],
-    /// Refusals, by quota.
-    pub refused: [u64; 6],
-}
-
 /// Settings of one tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setup {
@@ -213,25 +203,6 @@ impl Down {
     #[must_use]
     pub fn answer(question: u64, refused: Option<String>) -> Self {
         Self::Answer { question, refused: refused.map(|reason| shorten(reason, MAX_REASON_BYTES)) }
-    }
-}
-
-impl Counted {
-    /// The increments from `before` to `self`.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        let less = |now: u64, then: u64| now.saturating_sub(then);
-        let mut news = *self;
-        for (now, then) in news.bytes.iter_mut().flatten().zip(before.bytes.iter().flatten()) {
-            *now = less(*now, *then);
-        }
-        for (now, then) in news.buffer_bytes.iter_mut().zip(before.buffer_bytes) {
-            *now = less(*now, then);
-        }
-        for (now, then) in news.refused.iter_mut().zip(before.refused) {
-            *now = less(*now, then);
-        }
-        news
     }
 }
 
@@ -309,7 +280,7 @@ mod tests {
             task: u64::MAX,
             kind: Some(u64::MAX),
             demand: Wanted::Bitstreams(digests.clone()),
-            lanes: Some(vec![u64::MAX; fpga_core::dispatch::MAX_LANES]),
+            lanes: Some(vec![u64::MAX; fpga_board::dispatch::MAX_LANES]),
         };
         encode(&submit).unwrap();
         let indices = (0..slots).map(|slot| u32::MAX - slot);

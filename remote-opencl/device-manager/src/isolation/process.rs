@@ -3,7 +3,7 @@
 
 use crate::log::LogArgs;
 use crate::process::{Inherited, Terminal, bind_to_parent};
-use crate::runtime::{ENTERED_VARIABLE, INTEL_FOLDER_VARIABLE, Runtime, TUNABLES_VARIABLE};
+use fpga_vendor::runtime::{ENTERED_VARIABLE, INTEL_FOLDER_VARIABLE, Runtime, TUNABLES_VARIABLE};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;

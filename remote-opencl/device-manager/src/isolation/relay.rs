@@ -7,16 +7,18 @@
 
 use super::pool::TenantProcesses;
 use super::tenant_process::pass_on;
-use crate::governor::Budget;
 use crate::greeting::Greeted;
-use crate::outgoing::{Outgoing, Said};
-use crate::router::Inbox;
-use crate::segments::Key;
-use crate::session::{Incoming, Locality, READS_NOTHING, Shared};
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
+use fpga_session::governor::Budget;
+use fpga_session::incoming::Incoming;
+use fpga_session::locality::Locality;
+use fpga_session::outgoing::{Outgoing, Said};
+use fpga_session::router::Inbox;
+use fpga_session::segments::Key;
+use fpga_session::session::{READS_NOTHING, Shared};
 use prost::Message as _;
 use std::io;
 use std::os::fd::OwnedFd;

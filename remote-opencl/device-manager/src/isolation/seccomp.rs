@@ -9,7 +9,7 @@
 //! (`guard`): `RLIMIT_NPROC` counts all processes of a user together, so one tenant could use up the
 //! share of the others.
 
-use crate::runtime::Runtime;
+use fpga_vendor::runtime::Runtime;
 use libc::{c_long, sock_filter, sock_fprog};
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};

@@ -9,13 +9,14 @@ use super::guard;
 use super::outbound::Outbound;
 use super::packets::{Control, Down, Received, Up};
 use super::pool::TenantProcesses;
-use crate::governor::TenantAccount;
-use crate::router::Input;
-use crate::segments::Side;
-use crate::session::{Locality, Shared};
 use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
+use fpga_session::governor::TenantAccount;
+use fpga_session::locality::Locality;
+use fpga_session::router::Input;
+use fpga_session::segments::FdChannel;
+use fpga_session::session::Shared;
 use heard::{Held, Violation};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -238,8 +239,8 @@ impl TenantProcess {
     }
 
     /// Passes a client's connection to the side socket on to the process.
-    pub fn side(&self, session: SessionId, side: &Side) {
-        if self.control.send(&Down::Side { session: session.0 }, Some(side.as_fd())).is_err() {
+    pub fn side(&self, session: SessionId, side: &FdChannel) {
+        if self.control.send(&Down::FdChannel { session: session.0 }, Some(side.as_fd())).is_err() {
             self.retire();
         }
     }
@@ -355,7 +356,7 @@ impl TenantProcess {
 pub fn pass_on(process: &TenantProcess, session: SessionId, input: Input) {
     match input {
         Input::Granted(grant) => process.grant(&grant),
-        Input::Side(side) => process.side(session, &side),
+        Input::FdChannel(side) => process.side(session, &side),
         // The manager runs no commands of such a session.
         _ => {}
     }

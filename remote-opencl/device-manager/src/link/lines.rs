@@ -2,9 +2,9 @@
 //! connection.
 
 use super::{Greeting, Link};
-use crate::outgoing::{Messages, Said};
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
+use fpga_session::outgoing::{Messages, Said};
 use futures::{FutureExt as _, Stream};
 use std::any::Any;
 use std::pin::Pin;

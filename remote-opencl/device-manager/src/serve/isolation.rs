@@ -1,19 +1,19 @@
 //! Flags of the isolation between tenants.
 
-use crate::confine::{self, ConfineBuilds};
 use crate::humane;
-use crate::isolation::Isolate;
 use crate::isolation::folder::Folder;
 use crate::isolation::packets::Common;
 use crate::isolation::pool::Plan;
 use crate::isolation::process::MemoryLimits;
 use crate::isolation::seccomp;
 use crate::log::LogArgs;
-use crate::runtime::Runtime;
 use crate::signals::AtEnd;
 use anyhow::Context as _;
 use clap::Args;
 use fpga_net::memory::MemoryLimit;
+use fpga_session::confine::{self, ConfineBuilds};
+use fpga_session::isolate::Isolate;
+use fpga_vendor::runtime::Runtime;
 use std::num::NonZeroU32;
 use tracing::warn;
 

@@ -1,19 +1,23 @@
 //! One connection: TLS, HTTP/2 and its sessions, all on the connection's own thread.
 
-use super::frames::{GrpcFrames, SaidEncoder};
-use super::read_ahead::{ReadAhead, TrackedBody};
+use super::manager::Manager;
 use crate::config::SharedMemory;
 use crate::connections::Open;
-use crate::governor::{Budget, SEND_BUFFER_BYTES};
 use crate::greeting::{Greeted, Greeting, greet};
+use crate::grpc::frames::{GrpcFrames, SaidEncoder};
+use crate::grpc::read_ahead::{ReadAhead, TrackedBody};
 use crate::isolation::relay;
 use crate::link::{Client, Lines};
-use crate::metrics::Metrics;
-use crate::outgoing::Outgoing;
-use crate::peer::{Accepted, Credentials, Peer};
-use crate::session::{Incoming, Locality, Session, Shared, Who};
+use crate::peer::{Accepted, Peer};
 use fpga_net::socket::Socket;
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
+use fpga_session::governor::{Budget, SEND_BUFFER_BYTES};
+use fpga_session::incoming::Incoming;
+use fpga_session::locality::Credentials;
+use fpga_session::locality::Locality;
+use fpga_session::metrics::Metrics;
+use fpga_session::outgoing::Outgoing;
+use fpga_session::session::{Session, Who};
 use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -42,15 +46,20 @@ const SESSION_PATH: &str = "/fpga.remote.v1.DeviceManager/Session";
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 
 /// Serves a connection until it ends, on its own thread.
-pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, open: Open) -> io::Result<()> {
+pub(super) fn connection(
+    accepted: Accepted,
+    peer: Peer,
+    manager: &Arc<Manager>,
+    open: Open,
+) -> io::Result<()> {
     let open = Arc::new(open);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tls = match (&accepted, &shared.config.tls) {
+    let tls = match (&accepted, &manager.config.tls) {
         (Accepted::Tcp(_), Some(tls)) => Some(tls.clone()),
         _ => None,
     };
     let mut service = Service {
-        shared: shared.clone(),
+        manager: manager.clone(),
         peer,
         process: accepted.credentials()?,
         open: open.clone(),
@@ -64,7 +73,7 @@ pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, o
             Some(tls) => match handshake(tls.accept(socket), &open).await {
                 Some(Ok((stream, names))) => {
                     let Some(name) = names.into_iter().next() else {
-                        shared.config.metrics.access_refusals.inc();
+                        manager.shared.config.metrics.access_refusals.inc();
                         tracing::info!(peer = ?service.peer, "A certificate without a DNS name proves nobody");
                         return Ok(());
                     };
@@ -72,7 +81,7 @@ pub(super) fn connection(accepted: Accepted, peer: Peer, shared: &Arc<Shared>, o
                     http(stream, &service).await;
                 }
                 Some(Err(error)) => {
-                    shared.config.metrics.access_refusals.inc();
+                    manager.shared.config.metrics.access_refusals.inc();
                     tracing::info!(peer = ?service.peer, %error, "A TLS handshake failed");
                 }
                 None => tracing::debug!(peer = ?service.peer, "A TLS handshake took too long"),
@@ -96,7 +105,7 @@ async fn http<S>(stream: S, service: &Service)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let window = service.shared.governor.window_bytes();
+    let window = service.manager.shared.governor.window_bytes();
     let ahead = ReadAhead::default();
     let stream = ahead.stream(stream);
     let server = service.clone();
@@ -114,7 +123,7 @@ where
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_header_list_size(MAX_HEADER_BYTES);
     if service.process.is_none() {
-        service.shared.config.keepalive.ask_client(&mut builder);
+        service.manager.config.keepalive.ask_client(&mut builder);
     }
     let connection = builder.serve_connection(TokioIo::new(stream), handler);
     tokio::pin!(connection);
@@ -130,7 +139,7 @@ where
         () = service.open.makes_room() => {
             tracing::debug!("A connection without a session makes room");
         }
-        () = service.shared.shutdown.ending() => {
+        () = service.manager.shared.shutdown.ending() => {
             connection.as_mut().graceful_shutdown();
             let farewell = async {
                 service.no_session().await;
@@ -148,7 +157,7 @@ where
 /// The sessions of one connection.
 #[derive(Debug, Clone)]
 struct Service {
-    shared: Arc<Shared>,
+    manager: Arc<Manager>,
     peer: Peer,
     /// The client's process; `None` over TCP.
     process: Option<Credentials>,
@@ -163,7 +172,7 @@ struct Service {
 impl Service {
     /// Whether memory can be shared with this client.
     fn locality(&self) -> Locality {
-        match (self.process, self.shared.config.shared_memory) {
+        match (self.process, self.manager.config.shared_memory) {
             (Some(process), SharedMemory::On) => Locality::SharesMemory(process),
             _ => Locality::Remote,
         }
@@ -173,15 +182,15 @@ impl Service {
     async fn run(&self, greeted: Greeted, mut outgoing: Outgoing, client: impl Incoming) {
         let budget = greeted.budget.clone();
         outgoing.paid_by(budget.clone());
-        self.shared.config.metrics.sessions_opened.inc();
+        self.manager.shared.config.metrics.sessions_opened.inc();
         let locality = self.locality();
-        if let Some(processes) = &self.shared.processes {
-            return relay::run(processes, &self.shared, greeted, locality, outgoing, client).await;
+        if let Some(processes) = &self.manager.processes {
+            return relay::run(processes, &self.manager.shared, greeted, locality, outgoing, client).await;
         }
         let Greeted { tenant, account, client: name, pid, .. } = greeted;
-        let id = self.shared.config.dispatcher.new_session();
+        let id = self.manager.shared.config.dispatcher.new_session();
         let who = Who { id, tenant: tenant.clone(), account, locality };
-        let (session, input) = Session::new(self.shared.clone(), who, budget, outgoing);
+        let (session, input) = Session::new(self.manager.shared.clone(), who, budget, outgoing);
         tracing::debug!(session = session.id().0, tenant = tenant.as_str(), name, pid, "Session opened");
         session.run(input, client).await;
     }
@@ -229,13 +238,16 @@ impl Service {
     fn session(&self, mut client: Client) -> Lines {
         // A client that has proved no identity gets no message but the reason of the refusal, so no budget is
         // needed.
-        let (outgoing, messages) = Outgoing::new(Budget::default(), self.shared.config.metrics.clone());
+        let (outgoing, messages) =
+            Outgoing::new(Budget::default(), self.manager.shared.config.metrics.clone());
         let (lines, link) = Lines::new(messages);
         let mut counted = Counted::new(self);
         let service = self.clone();
         tokio::spawn(async move {
-            let links = &service.shared.links;
-            let greeting = greet(&mut client, &service.shared, &service.peer).await;
+            let links = &service.manager.links;
+            let greeting =
+                greet(&mut client, &service.manager.shared, &service.manager.config.access, &service.peer)
+                    .await;
             if greeting.is_ok() {
                 service.open.is_used();
                 client.handshake_passed();
@@ -244,7 +256,7 @@ impl Service {
                 Ok(Greeting::New(greeted)) if greeted.resumable && links.are_on() => {
                     let budget = greeted.budget.clone();
                     let (outgoing, messages) =
-                        Outgoing::new(budget.clone(), service.shared.config.metrics.clone());
+                        Outgoing::new(budget.clone(), service.manager.shared.config.metrics.clone());
                     match links.start(greeted.tenant.clone(), client, (messages, budget)) {
                         Ok((client, line)) => {
                             // If the connection has already gone, the client comes back over another one.
@@ -290,7 +302,7 @@ impl Counted {
     fn new(service: &Service) -> Self {
         service.opened.fetch_add(1, Ordering::Relaxed);
         service.sessions.send_modify(|count| *count += 1);
-        let metrics = service.shared.config.metrics.clone();
+        let metrics = service.manager.shared.config.metrics.clone();
         metrics.sessions.inc();
         Self { service: service.clone(), metrics: Some(metrics) }
     }

@@ -186,12 +186,13 @@ mod tests {
         };
         let file = tempfile::tempfile().unwrap();
         one.send(&Down::Granted((&grant).into()), None, Room::Now).unwrap();
-        one.send(&Down::Side { session: 3 }, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
+        one.send(&Down::FdChannel { session: 3 }, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
         let Received::Packet(Down::Granted(granted), None) = two.receive_with_descriptor().unwrap() else {
             panic!("another packet");
         };
         assert_eq!(Grant::from(granted), grant);
-        let Received::Packet(Down::Side { session: 3 }, Some(_)) = two.receive_with_descriptor().unwrap()
+        let Received::Packet(Down::FdChannel { session: 3 }, Some(_)) =
+            two.receive_with_descriptor().unwrap()
         else {
             panic!("another packet");
         };

@@ -2,18 +2,18 @@
 //! sessions and tasks, within bounds.
 
 use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
-use crate::builds::Place;
-use crate::config::Config;
-use crate::gate::{Answer, Question, Verdict};
-use crate::governor::Lasting;
-use crate::health::LaunchOutcome;
 use crate::isolation::packets::{Down, Up, kind};
-use crate::metrics::Metrics;
-use crate::reporting::Reconfigured;
-use crate::session::Shared;
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
 use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
+use fpga_session::builds::Place;
+use fpga_session::config::Config;
+use fpga_session::gate::{Answer, Question, Verdict};
+use fpga_session::governor::Lasting;
+use fpga_session::health::LaunchOutcome;
+use fpga_session::metrics::Metrics;
+use fpga_session::reporting::Reconfigured;
+use fpga_session::session::Shared;
 use std::io;
 use std::sync::Arc;
 use std::thread;

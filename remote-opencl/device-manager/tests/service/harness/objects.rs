@@ -171,7 +171,7 @@ pub fn after(mut command: v1::Command, wait: &[u64]) -> v1::Command {
 }
 
 pub fn digest_of(bytes: &[u8]) -> fpga_core::bitstream::Digest {
-    fpga_device_manager::store::digest_of(bytes)
+    fpga_session::store::digest_of(bytes)
 }
 
 pub fn binaries_result(reply: &v1::Reply) -> &v1::BinariesResult {

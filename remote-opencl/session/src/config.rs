@@ -1,0 +1,81 @@
+//! The parts and settings that the service runs with; `serve` puts them together.
+
+use crate::board::Board;
+use crate::builds::Builds;
+use crate::catalogue::Catalogue;
+use crate::confine::Confinement;
+use crate::dispatcher::Dispatcher;
+use crate::gate::{Gate, MayReconfigure};
+use crate::health::Health;
+use crate::includes::Includes;
+use crate::metrics::Metrics;
+use crate::programs::Sources;
+use crate::reporting::Reports;
+use crate::settings::Settings;
+use crate::store::BitstreamStore;
+use crate::trace::Trace;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The parts and settings of one device manager. Clones share the parts.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Decides which tasks run.
+    pub dispatcher: Arc<Dispatcher>,
+    /// Bitstreams by digest.
+    pub store: Arc<BitstreamStore>,
+    /// Names of the bitstreams.
+    pub catalogue: Arc<Catalogue>,
+    /// Reports events to the collector.
+    pub reports: Reports,
+    /// Health of the device.
+    pub health: Health,
+    /// Writes the trace file of `--trace`, if there is one.
+    pub trace: Trace,
+    /// Confinement of builds.
+    pub confinement: Confinement,
+    /// Limits how many builds run at a time.
+    pub builds: Builds,
+    /// Where the clients' files that sources include are written.
+    pub includes: Includes,
+    /// Rules and quotas of tenants.
+    pub settings: Settings,
+    /// Counters for metrics.
+    pub metrics: Metrics,
+    /// Time to load a slot in the model; zero if loading is not modelled.
+    pub reconfiguration_time: Duration,
+    /// The lock of a board that may be reconfigured as a whole.
+    pub board: Board,
+    /// How long tasks of a client that has gone may continue.
+    pub abandoned_grace: Duration,
+    /// Decides which sessions may have the device reconfigured.
+    pub gate: Arc<dyn Gate>,
+    /// How programs from source are counted.
+    pub sources: Sources,
+}
+
+impl Config {
+    /// The configuration of a process without listeners: another process passes sessions on and makes the
+    /// decisions.
+    #[must_use]
+    pub fn without_listeners(dispatcher: Dispatcher, settings: Settings, store: Arc<BitstreamStore>) -> Self {
+        Self {
+            dispatcher: Arc::new(dispatcher),
+            store,
+            catalogue: Arc::default(),
+            reports: Reports::off(),
+            health: Health::new(Duration::MAX),
+            trace: Trace::default(),
+            confinement: Confinement::off(),
+            builds: Builds::by_processors(),
+            includes: Includes::ignored(),
+            settings,
+            metrics: Metrics::default(),
+            reconfiguration_time: Duration::ZERO,
+            board: Board::default(),
+            abandoned_grace: Duration::MAX,
+            gate: Arc::new(MayReconfigure::Always),
+            sources: Sources::AsBitstream,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Decides whether a session may have the device reconfigured to a bitstream (B-8). The gate is a trait, so
+//! that a registry can decide; without one, a flag does.
+//!
+//! The gate is asked once per session and bitstream, when a program is made of the bitstream. It is not asked
+//! if the bitstream is resident, since nothing has to be reconfigured then. The dispatch decides when the
+//! bitstream is loaded.
+
+use crate::catalogue::Catalogue;
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher::Others;
+use crate::metrics::Metrics;
+use clap::ValueEnum;
+use fpga_board::dispatch::Tenant;
+use fpga_board::slots::SessionId;
+use fpga_core::bitstream::{BitstreamId, Digest};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Most bitstreams per session whose permission is remembered.
+const MAX_REMEMBERED: usize = 1024;
+
+/// The gate that is set by a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MayReconfigure {
+    /// Every session.
+    Always,
+    /// No session.
+    Never,
+    /// Sessions that ask while no kernels of other sessions run or wait.
+    WhenIdle,
+}
+
+/// Decides about reconfigurations.
+pub trait Gate: fmt::Debug + Send + Sync {
+    /// Decides whether this session may reconfigure this device to this bitstream, now and as long as the
+    /// session lives. It must not block; a decision that takes time is [`Answer::Later`].
+    fn may_reconfigure(&self, question: &Question) -> Answer;
+}
+
+/// A session's wish to reconfigure the device.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// Session that asks.
+    pub session: SessionId,
+    /// Tenant of the session.
+    pub tenant: Tenant,
+    /// Id of the device on its node.
+    pub device: String,
+    /// Bitstream to load.
+    pub bitstream: Digest,
+    /// Name or digest of the bitstream.
+    pub name: BitstreamId,
+    /// Whether other sessions use the device.
+    pub others: Others,
+}
+
+/// A gate's answer.
+pub enum Answer {
+    /// The decision.
+    Now(Verdict),
+    /// A function that returns the decision. It runs on a thread of its own and may take long; later messages
+    /// of the session wait.
+    Later(Box<dyn FnOnce() -> Verdict + Send>),
+}
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The session may.
+    Allowed,
+    /// The session may not, for this reason, which the client gets.
+    Refused(String),
+}
+
+/// A refusal with its reason, worded for logs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this session may not reconfigure device {device} to bitstream {bitstream}: {reason}")]
+pub struct Refusal {
+    device: String,
+    bitstream: BitstreamId,
+    reason: String,
+}
+
+/// A session's access to the gate. Clones share what is remembered.
+#[derive(Debug, Clone)]
+pub struct Asker {
+    /// The gate that decides.
+    pub gate: Arc<dyn Gate>,
+    /// The dispatcher, which knows the resident bitstreams.
+    pub dispatcher: Arc<Dispatcher>,
+    /// Names of bitstreams.
+    pub catalogue: Arc<Catalogue>,
+    /// Counts refusals.
+    pub metrics: Metrics,
+    /// Id of the device.
+    pub device: String,
+    /// Session that asks.
+    pub session: SessionId,
+    /// Tenant of the session.
+    pub tenant: Tenant,
+    /// Bitstreams that the session may have.
+    pub allowed: Arc<Mutex<HashSet<Digest>>>,
+}
+
+/// The result of asking the gate.
+pub enum Asked {
+    /// The decision.
+    Decided(Result<(), Refusal>),
+    /// A function that waits for the decision.
+    Later(Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
+}
+
+impl Gate for MayReconfigure {
+    fn may_reconfigure(&self, question: &Question) -> Answer {
+        Answer::Now(match (self, question.others) {
+            (Self::Always, _) | (Self::WhenIdle, Others::Idle) => Verdict::Allowed,
+            (Self::Never, _) => Verdict::Refused("no session may (--may-reconfigure=never)".to_owned()),
+            (Self::WhenIdle, Others::Busy) => Verdict::Refused(
+                "kernels of other sessions run or wait (--may-reconfigure=when-idle)".to_owned(),
+            ),
+        })
+    }
+}
+
+impl Asker {
+    /// Asks whether the session may have these bitstreams.
+    #[must_use]
+    pub fn ask(&self, bitstreams: &[Digest]) -> Asked {
+        let mut open: Vec<(Digest, Box<dyn FnOnce() -> Verdict + Send>)> = Vec::new();
+        for &bitstream in bitstreams {
+            if self.allowed.lock().contains(&bitstream) || self.dispatcher.is_resident(bitstream) {
+                continue;
+            }
+            let question = Question {
+                session: self.session,
+                tenant: self.tenant.clone(),
+                device: self.device.clone(),
+                bitstream,
+                name: self.catalogue.id_of(bitstream),
+                others: self.dispatcher.others(self.session),
+            };
+            match self.gate.may_reconfigure(&question) {
+                Answer::Now(verdict) => {
+                    if let Err(refusal) = self.note(bitstream, verdict) {
+                        return Asked::Decided(Err(refusal));
+                    }
+                }
+                Answer::Later(later) => open.push((bitstream, later)),
+            }
+        }
+        if open.is_empty() {
+            return Asked::Decided(Ok(()));
+        }
+        let asker = self.clone();
+        Asked::Later(Box::new(move || {
+            open.into_iter().try_for_each(|(bitstream, later)| asker.note(bitstream, later()))
+        }))
+    }
+
+    /// Like [`Self::ask`], on a thread that may wait.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn ask_and_wait(&self, bitstreams: &[Digest]) -> Result<(), Refusal> {
+        match self.ask(bitstreams) {
+            Asked::Decided(decided) => decided,
+            Asked::Later(later) => later(),
+        }
+    }
+
+    fn note(&self, bitstream: Digest, verdict: Verdict) -> Result<(), Refusal> {
+        match verdict {
+            Verdict::Allowed => {
+                let mut allowed = self.allowed.lock();
+                // A session with that many bitstreams asks again.
+                if allowed.len() >= MAX_REMEMBERED {
+                    allowed.clear();
+                }
+                allowed.insert(bitstream);
+                Ok(())
+            }
+            Verdict::Refused(reason) => {
+                self.metrics.reconfiguration_refusals.inc();
+                let name = self.catalogue.id_of(bitstream);
+                tracing::info!(
+                    session = self.session.0,
+                    tenant = self.tenant.as_str(),
+                    bitstream = %name,
+                    reason,
+                    "A reconfiguration was refused"
+                );
+                Err(Refusal { device: self.device.clone(), bitstream: name, reason })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now(verdict) => f.debug_tuple("Now").field(verdict).finish(),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decided(decided) => f.debug_tuple("Decided").field(decided).finish(),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Delivery of grants and of the ends of commands to sessions, from any thread.
+
+use crate::calls::Waiting;
+use crate::dispatcher::Dispatcher;
+use crate::execute::Notify;
+use crate::gate::Refusal;
+use crate::includes::Laid;
+use crate::ready::EventId;
+use crate::segments::FdChannel;
+use dashmap::DashMap;
+use fpga_board::dispatch::Grant;
+use fpga_board::slots::SessionId;
+use fpga_protocol::v1;
+use fpga_vendor::Switched;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Input to a session that does not come from its client's messages.
+#[derive(Debug)]
+pub enum Input {
+    /// A command has ended with this status.
+    Ended(EventId, i32),
+    /// A part of a command has ended.
+    PieceEnded(EventId),
+    /// A task of the session may start.
+    Granted(Grant),
+    /// The client has connected to the side socket.
+    FdChannel(FdChannel),
+    /// The whole board has been reconfigured.
+    Switched(Switched),
+    /// A build has ended, with this reply. The included files come with it, since the thread that built may not
+    /// remove them.
+    Built(Box<v1::Reply>, Option<Arc<Laid>>),
+    /// The decision whether a program may be made of its bitstreams.
+    Decided(Box<Waiting>, Result<(), Refusal>),
+}
+
+/// The sending side of a session's inputs.
+#[derive(Debug, Clone)]
+pub struct Inbox(pub UnboundedSender<Input>);
+
+/// All sessions of the manager. Every session's thread delivers to others, so the map has no single lock.
+#[derive(Debug, Default)]
+pub struct Router {
+    sessions: DashMap<SessionId, Inbox>,
+}
+
+impl Notify for Inbox {
+    fn ended(&self, event: EventId, status: i32) {
+        // The inbox exists until all commands of the session have ended.
+        let _ = self.0.send(Input::Ended(event, status));
+    }
+
+    fn piece_ended(&self, event: EventId) {
+        let _ = self.0.send(Input::PieceEnded(event));
+    }
+}
+
+impl Router {
+    /// Adds a session, which takes grants from now on.
+    pub fn add(&self, session: SessionId, inbox: Inbox) {
+        self.sessions.insert(session, inbox);
+    }
+
+    /// Removes a session. Its later grants are given back at once.
+    pub fn remove(&self, session: SessionId) {
+        self.sessions.remove(&session);
+    }
+
+    /// Sends an input to a session, if it still exists.
+    pub fn send(&self, session: SessionId, input: Input) {
+        if let Some(inbox) = self.sessions.get(&session) {
+            // The session has ended, and needs no input.
+            let _ = inbox.0.send(input);
+        }
+    }
+
+    /// Delivers grants to their sessions. Returns those of `own`, in their order.
+    pub fn deliver(&self, grants: Vec<Grant>, own: SessionId, dispatcher: &Dispatcher) -> Vec<Grant> {
+        let mut mine = Vec::new();
+        let mut left = std::collections::VecDeque::from(grants);
+        while let Some(grant) = left.pop_front() {
+            if grant.session == own {
+                mine.push(grant);
+                continue;
+            }
+            let task = grant.task;
+            let inbox = self.sessions.get(&grant.session).map(|inbox| inbox.clone());
+            let taken = inbox.is_some_and(|inbox| inbox.0.send(Input::Granted(grant)).is_ok());
+            if !taken {
+                left.extend(dispatcher.finished(task));
+            }
+        }
+        mine
+    }
+}

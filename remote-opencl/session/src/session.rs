@@ -1,0 +1,405 @@
+//! A session: the messages of one client in their order, its tasks, and the cleanup after it.
+//!
+//! A session runs on the thread of its connection and never waits for the vendor: completions, grants and ends of
+//! builds arrive in its inbox. However the client goes, waiting tasks are then dropped, running tasks are awaited,
+//! and after that the session's objects are released.
+
+mod closing;
+mod messages;
+mod on_board;
+mod shared;
+mod tasks;
+mod violation;
+
+pub use shared::Shared;
+
+use crate::backlog::Backlog;
+use crate::board::Use;
+use crate::clock;
+use crate::command_ring::{self, RingReceiver, WithRing};
+use crate::commands::Body;
+use crate::execute::{Executor, Launches, Measured};
+use crate::gate::Asker;
+use crate::governor::{Budget, Lasting};
+use crate::includes::SessionIncludes;
+use crate::incoming::Incoming;
+use crate::locality::Locality;
+use crate::objects::Objects;
+use crate::outgoing::{Outgoing, STALL_TIMEOUT};
+use crate::quotas::{Account, Charge};
+use crate::ready::{Command, Ready};
+use crate::report::Report;
+use crate::router::{Inbox, Input};
+use crate::segments::{FdChannel, Key, Segments};
+use crate::transfers::Transfers;
+use bytes::Bytes;
+use fpga_board::dispatch::{TaskId, Tenant};
+use fpga_board::slots::SessionId;
+use fpga_protocol::segments::RING_WORDS;
+use fpga_protocol::v1;
+use on_board::OnBoard;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
+use tonic::Status;
+
+/// Maximum number of inputs that are handled before reports are sent to the client.
+const MAX_ROUND: usize = 256;
+/// Error for a client that reads no messages.
+pub const READS_NOTHING: &str = "the client reads nothing, and the device manager can hold no more for it";
+/// Error for sessions that are open when the manager ends.
+const LAST_STATUS: &str =
+    "the device manager ends, and does not wait for sessions longer than its --drain-timeout";
+/// Error for a client that does not continue a transfer while others wait for memory.
+const OWES_DATA: &str =
+    "the client does not go on with a transfer, and others wait for the memory that it holds";
+
+/// A decoded message.
+#[derive(Debug)]
+struct Message {
+    message: v1::ClientMessage,
+    /// Length of the encoded message, and the bytes that its commands take until they have ended.
+    encoded_bytes: usize,
+    kept_bytes: u64,
+    /// When the message began to wait for memory.
+    waits_since: Option<Instant>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    id: SessionId,
+    tenant: Tenant,
+    account: Account,
+    /// The charges for tasks that have not ended.
+    charges: HashMap<TaskId, Charge>,
+    inbox: Inbox,
+    outgoing: Outgoing,
+    budget: Budget,
+    objects: Objects,
+    transfers: Transfers,
+    /// The connection for descriptors, and whether the client may have one.
+    side: Option<FdChannel>,
+    locality: Locality,
+    ready: Ready<Body>,
+    executor: Executor<Inbox>,
+    /// Tasks that have not started. The first one may be loading.
+    backlog: Backlog<Vec<Command<Body>>>,
+    loading: Option<Loading>,
+    /// When the reconfiguration of the whole board for the first task began.
+    switching: Option<Instant>,
+    /// The uses of the board by running tasks, and by a program for whose bitstreams the gate is being asked.
+    uses: HashMap<TaskId, Use>,
+    deciding: Option<Use>,
+    /// A message that waits until the board is open or memory is free.
+    put_off: Option<Message>,
+    /// Number of messages that were handled.
+    messages: u64,
+    /// Memory of the tables of events, beyond the first block.
+    event_tables: Vec<Lasting>,
+    building: Building,
+    includes: SessionIncludes,
+    /// The call that a task without commands makes once it has its slot, and the task that holds its slot until a
+    /// build has ended.
+    on_board: Option<(TaskId, OnBoard)>,
+    holds_for_build: Option<TaskId>,
+    /// A violation of the protocol by a call that had to wait.
+    violation: Option<violation::Violation>,
+    asker: Asker,
+    /// Reports that have not been sent to the client.
+    reports: Vec<Report>,
+    ring: Ring,
+    closed: Closed,
+}
+
+/// A simulated reconfiguration.
+#[derive(Debug, Clone, Copy)]
+struct Loading {
+    since: Instant,
+    until: Instant,
+}
+
+/// Whether a build or a question to the gate runs on its own thread. Later messages wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Building {
+    Yes,
+    No,
+}
+
+/// Whether the session's messages travel in a command ring.
+#[derive(Debug)]
+enum Ring {
+    /// Messages travel on the stream.
+    None,
+    /// The next message travels in the ring.
+    New(RingReceiver),
+    /// Messages travel in the ring.
+    InUse,
+}
+
+/// The owner of a session.
+#[derive(Debug)]
+pub struct Who {
+    /// The session's id in this manager.
+    pub id: SessionId,
+    /// The identity that the client has proved.
+    pub tenant: Tenant,
+    /// The tenant's account.
+    pub account: Account,
+    /// Where the client is.
+    pub locality: Locality,
+}
+
+/// Whether the cleanup of the session is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    Yes,
+    No,
+}
+
+impl Ring {
+    fn attach_to(&mut self, client: &mut WithRing<impl Incoming>) {
+        if let Self::New(_) = self
+            && let Self::New(receiver) = std::mem::replace(self, Self::InUse)
+        {
+            client.attach(receiver);
+        }
+    }
+}
+
+impl Session {
+    /// Makes a session for `who`. Returns it with the receiver of its inputs.
+    pub fn new(
+        shared: Arc<Shared>,
+        who: Who,
+        budget: Budget,
+        outgoing: Outgoing,
+    ) -> (Self, UnboundedReceiver<Input>) {
+        let Who { id, tenant, account, locality } = who;
+        let (sender, input) = unbounded_channel();
+        let inbox = Inbox(sender);
+        let transfers = Transfers::new(Segments::new(budget.clone()), account.clone());
+        let asker = Asker {
+            gate: shared.config.gate.clone(),
+            dispatcher: shared.config.dispatcher.clone(),
+            catalogue: shared.config.catalogue.clone(),
+            metrics: shared.config.metrics.clone(),
+            device: shared.config.reports.device().to_owned(),
+            session: id,
+            tenant: tenant.clone(),
+            allowed: Arc::default(),
+        };
+        let measured = if shared.config.trace.is_on() { Measured::All } else { Measured::Shown };
+        let launches = Launches { health: shared.config.health.clone(), tenant: tenant.clone() };
+        let mut session = Self {
+            id,
+            tenant,
+            account,
+            charges: HashMap::new(),
+            executor: Executor::new(shared.lender.clone(), measured, inbox.clone()),
+            inbox,
+            outgoing,
+            budget,
+            objects: Objects::default(),
+            transfers,
+            side: None,
+            locality,
+            ready: Ready::default(),
+            backlog: Backlog::default(),
+            loading: None,
+            switching: None,
+            uses: HashMap::new(),
+            deciding: None,
+            put_off: None,
+            messages: 0,
+            event_tables: Vec::new(),
+            building: Building::No,
+            includes: shared.config.includes.of_session(),
+            on_board: None,
+            holds_for_build: None,
+            violation: None,
+            asker,
+            reports: Vec::new(),
+            ring: Ring::None,
+            closed: Closed::No,
+            shared,
+        };
+        session.executor.tell_of_launches(launches);
+        (session, input)
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Serves the client until the client or the manager ends the session, then cleans up.
+    pub async fn run(mut self, mut input: UnboundedReceiver<Input>, client: impl Incoming) {
+        let mut client = WithRing::new(client);
+        let side_key = self.side_key();
+        self.outgoing.welcome(v1::Welcome {
+            session: self.id.0.to_string(),
+            platforms: self.shared.inventory.platforms().to_vec(),
+            manager_ns: clock::now_ns(),
+            buffers_in_segments: !side_key.is_empty() && self.shared.inventory.works_in_shared_memory(),
+            ring_words: if side_key.is_empty() || !command_ring::is_wanted() { 0 } else { RING_WORDS },
+            side_key,
+            buffer_rects: true,
+            ..v1::Welcome::default()
+        });
+        self.shared.router.add(self.id, self.inbox.clone());
+        let last = self.serve(&mut input, &mut client).await;
+        drop(client);
+        self.close(&mut input).await;
+        if let Some(status) = last {
+            self.outgoing.refuse(self.id, &self.tenant, status);
+        }
+    }
+
+    /// The key that opens the side socket; empty if no memory can be shared.
+    fn side_key(&self) -> Bytes {
+        let Locality::SharesMemory(process) = self.locality else { return Bytes::new() };
+        match Key::random() {
+            Ok(key) => {
+                let bytes = Bytes::copy_from_slice(key.bytes());
+                self.shared.sides.expect(self.id.0, key, process, self.inbox.clone());
+                bytes
+            }
+            Err(error) => {
+                tracing::warn!(%error, "The system has no random numbers: no memory is shared");
+                Bytes::new()
+            }
+        }
+    }
+
+    /// Serves the client until the end. Returns the status that ends the stream, or `None` if the client has ended
+    /// it without error.
+    async fn serve(
+        &mut self,
+        input: &mut UnboundedReceiver<Input>,
+        client: &mut WithRing<impl Incoming>,
+    ) -> Option<Status> {
+        let shutdown = self.shared.shutdown.clone();
+        let ending = shutdown.ending();
+        tokio::pin!(ending);
+        let budget = self.budget.clone();
+        let mut watch = None;
+        let look = tokio::time::sleep(STALL_TIMEOUT);
+        tokio::pin!(look);
+        let mut before = (self.outgoing.progress(), self.messages);
+        loop {
+            let listening = self.building == Building::No;
+            // The future is made before the check of the held memory, so that it reports all memory that is freed
+            // after the check.
+            let mut freed = budget.freed();
+            let mut full = self.is_full();
+            if (full || self.put_off.is_some()) && watch.is_none() {
+                watch = Some(budget.watch());
+                freed = budget.freed();
+                full = self.is_full();
+            }
+            let loading = self.loading.map(|loading| loading.until);
+            let board = self.shared.config.board.clone();
+            let open = board.is_open();
+            if open && board.is_whole() {
+                // Tasks that waited for the board may have missed its opening.
+                self.start_granted();
+            }
+            if open
+                && listening
+                && let Some(message) = self.put_off.take()
+            {
+                if let Err(violation) = self.message(message) {
+                    return Some(violation.status());
+                }
+                if self.put_off.is_none() {
+                    self.ring.attach_to(client);
+                    self.tell();
+                    continue;
+                }
+            }
+            let waits = self.put_off.is_some();
+            if !full && !waits {
+                watch = None;
+            }
+            tokio::select! {
+                biased;
+                Some(first) = input.recv() => {
+                    self.take(first);
+                    for _ in 0..MAX_ROUND {
+                        match input.try_recv() {
+                            Ok(more) => self.take(more),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                () = sleep_until(loading.unwrap_or_else(Instant::now)), if loading.is_some() => self.loaded(),
+                () = board.opened(), if !open => self.board_opened(),
+                message = client.next(), if listening && !full && !waits && open => match message {
+                    Ok(None) => return None,
+                    Ok(Some(message)) => {
+                        if let Err(violation) = self.encoded(message) {
+                            return Some(violation.status());
+                        }
+                        self.ring.attach_to(client);
+                    }
+                    Err(status) => return Some(status),
+                },
+                () = self.outgoing.closed() => return None,
+                () = freed, if full || waits => {}
+                () = look.as_mut() => {
+                    let now = (self.outgoing.progress(), self.messages);
+                    if budget.is_wanted() {
+                        if before.0.is_stalled_at(now.0) {
+                            return Some(Status::resource_exhausted(READS_NOTHING));
+                        }
+                        if self.transfers.bytes() > 0 && before.1 == now.1 && !waits {
+                            return Some(Status::resource_exhausted(OWES_DATA));
+                        }
+                    }
+                    before = now;
+                    // A message that waits for memory is refused when it has waited for too long.
+                    look.as_mut().reset(Instant::now() + STALL_TIMEOUT);
+                }
+                () = &mut ending => {
+                    // The status is sent before the cleanup, since running tasks may never end, and the manager
+                    // then ends without them.
+                    self.outgoing.end(Status::unavailable(LAST_STATUS));
+                    return None;
+                }
+            }
+            if let Some(violation) = self.violation.take() {
+                return Some(violation.status());
+            }
+            self.tell();
+        }
+    }
+
+    /// Sends the reports to the client.
+    fn tell(&mut self) {
+        let trace = &self.shared.config.trace;
+        if trace.is_on() {
+            for report in &self.reports {
+                if let Report::Ended(ended) = report {
+                    trace.command(self.id, &self.tenant, ended);
+                }
+            }
+        }
+        self.outgoing.reports(&mut self.reports);
+    }
+
+    /// Whether the manager stops reading from the client because memory is short.
+    fn is_full(&self) -> bool {
+        self.budget.is_pressed() && !self.is_clients_turn()
+    }
+
+    /// Whether memory of the session can be freed only by another message of the client: one that sets the user
+    /// event for which commands wait, or one that continues a transfer or refers to it. Such a session never waits
+    /// for memory.
+    fn is_clients_turn(&self) -> bool {
+        self.ready.deferred() > 0 || self.transfers.bytes() > 0
+    }
+}

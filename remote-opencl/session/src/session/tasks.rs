@@ -1,0 +1,264 @@
+//! Tasks of a session from submission to their end: grants, simulated loading, and completions.
+
+use super::{Building, Loading, Session};
+use crate::calls::Decided;
+use crate::commands::Body;
+use crate::kinds;
+use crate::quotas::Resource;
+use crate::ready::{Command, QueueOrder, Step};
+use crate::report::{Ended, Report};
+use crate::reporting::Reconfigured;
+use crate::router::Input;
+use crate::task;
+use fpga_board::dispatch::{Grant, Lanes, TaskId, TaskRequest};
+use fpga_board::slots::Load;
+use fpga_core::bitstream::Digest;
+use fpga_vendor::{self as vendor, ClError, Switched};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The queue of a command if the queue is in-order.
+fn lane(command: &Command<Body>) -> Option<u64> {
+    (command.order == QueueOrder::InOrder).then_some(command.queue.0)
+}
+
+impl Session {
+    /// Submits the commands that can run, and reports those that have failed.
+    pub(super) fn go(&mut self, step: Step<Body>) {
+        let Step { ready, failed } = step;
+        self.reports.extend(failed.into_iter().map(|failed| Report::Ended(Ended::failed(failed))));
+        if ready.is_empty() {
+            return;
+        }
+        let dispatcher = self.shared.config.dispatcher.clone();
+        for task::Task { commands, demand } in
+            task::split(ready, dispatcher.max_bitstreams(), |body| body.need)
+        {
+            let task = dispatcher.new_task();
+            let lanes = Lanes::of(commands.iter().map(lane));
+            let kind = commands.iter().filter_map(|command| command.body.kind).reduce(kinds::then);
+            let tenant = self.tenant.clone();
+            let charge = match self.account.charge(Resource::QueuedTasks, 1) {
+                Ok(charge) => charge,
+                Err(refused) => {
+                    self.refuse(commands, refused);
+                    continue;
+                }
+            };
+            let request = TaskRequest { session: self.id, task, tenant, demand, lanes, kind };
+            match dispatcher.submit(request) {
+                Ok(grant) => {
+                    self.charges.insert(task, charge);
+                    self.backlog.push(task, commands);
+                    if let Some(grant) = grant {
+                        self.grant(grant);
+                    }
+                }
+                Err(refusal) => {
+                    tracing::error!(task = task.0, %refusal, "A task was refused");
+                    self.refuse(commands, ClError::OUT_OF_RESOURCES);
+                }
+            }
+        }
+    }
+
+    /// Reports commands that will not run as failed.
+    fn refuse(&mut self, commands: Vec<Command<Body>>, error: ClError) {
+        for Command { event, wait, .. } in commands {
+            self.ready.begun(&wait);
+            self.ready.ended(event, error.0);
+            self.reports.push(Report::Ended(Ended::at_once(event, error.0)));
+        }
+    }
+
+    pub(super) fn grant(&mut self, grant: Grant) {
+        if let Err(unknown) = self.backlog.grant(grant) {
+            tracing::error!(task = unknown.task.0, "A task was granted that is not waiting");
+            self.give_back(vec![unknown]);
+        }
+        self.start_granted();
+    }
+
+    /// Starts the tasks that have their slots, in the order of the grants. Stops at a task whose bitstream must be
+    /// loaded.
+    pub(super) fn start_granted(&mut self) {
+        while self.loading.is_none()
+            && self.switching.is_none()
+            && let Some(grant) = self.backlog.first()
+        {
+            let time = self.shared.config.reconfiguration_time;
+            let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX);
+            if loads > 0 && self.switch() {
+                return;
+            }
+            if loads > 0 {
+                // Loads follow one another, since a board has one configuration port.
+                let since = Instant::now();
+                self.loading = Some(Loading { since, until: since + time.saturating_mul(loads) });
+                if !time.is_zero() {
+                    return;
+                }
+            }
+            if !self.start_first() {
+                return;
+            }
+        }
+    }
+
+    /// Starts the reconfiguration of the whole board if the board is reconfigured as a whole: once no call, build
+    /// or task uses the board, all contexts are destroyed and made again. Returns whether a reconfiguration has
+    /// been started.
+    fn switch(&mut self) -> bool {
+        let Some(closed) = self.shared.config.board.close() else { return false };
+        let inbox = self.inbox.clone();
+        let load = self.backlog.first().map(|grant| grant.load.clone()).unwrap_or_default();
+        let images: Vec<Digest> = load.iter().map(|load| load.bitstream).collect();
+        let work = move || {
+            let switched = closed.reconfigure(&images);
+            // A session that has ended needs no message.
+            let _ = inbox.0.send(Input::Switched(switched));
+        };
+        match std::thread::Builder::new().name("reconfigure".to_owned()).spawn(work) {
+            Ok(_) => self.switching = Some(Instant::now()),
+            Err(error) => {
+                tracing::error!(%error, "No thread for a reconfiguration: the old contexts stay");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn switched(&mut self, switched: Switched) {
+        let Some(since) = self.switching.take() else { return };
+        let Switched { contexts, outlived, restored, lost, failed_loads, loads } = switched;
+        if loads + failed_loads > 0
+            && let Some(grant) = self.backlog.first()
+        {
+            let images: Vec<Digest> = grant.load.iter().map(|load| load.bitstream).collect();
+            let loaded = if failed_loads == 0 { Ok(()) } else { Err(()) };
+            self.shared.config.health.load_ended(&images, &loaded);
+        }
+        if failed_loads > 0
+            && let Some(task) = self.backlog.first().map(|grant| grant.task)
+        {
+            // The task's commands fail by themselves, since their kernels do not exist.
+            self.shared.config.dispatcher.load_failed(task);
+        }
+        self.shared.config.metrics.contexts_destroyed.inc_by(contexts);
+        if outlived > 0 {
+            tracing::debug!(outlived, "The vendor itself still holds contexts that were released");
+        }
+        tracing::debug!(contexts, restored, lost, took = ?since.elapsed(), "The board was reconfigured as a whole");
+        let loads = self.backlog.first().map_or(0, |grant| grant.load.len());
+        let time = self.shared.config.reconfiguration_time;
+        let modelled = time.saturating_mul(u32::try_from(loads).unwrap_or(u32::MAX));
+        self.loading = Some(Loading { since, until: Instant::now() + modelled });
+    }
+
+    /// Continues after another session has opened the board again.
+    pub(super) fn board_opened(&mut self) {
+        self.start_granted();
+    }
+
+    /// Continues when the simulated load time of the first task is over.
+    pub(super) fn loaded(&mut self) {
+        self.start_first();
+        self.start_granted();
+    }
+
+    fn report_load(&mut self) {
+        let Some(Loading { since, .. }) = self.loading.take() else { return };
+        let Some(grant) = self.backlog.first() else { return };
+        let took = if self.shared.config.reconfiguration_time.is_zero() && !vendor::objects_are_remembered() {
+            Duration::ZERO
+        } else {
+            since.elapsed()
+        };
+        let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
+        for Load { slot, bitstream } in &grant.load {
+            self.shared.config.reports.reconfigured(&Reconfigured {
+                slot: *slot,
+                bitstream: *bitstream,
+                took: took / loads,
+                tenant: self.tenant.clone(),
+            });
+        }
+    }
+
+    /// Starts the first granted task. Returns false if the task must wait for the board.
+    fn start_first(&mut self) -> bool {
+        let Some(used) = self.shared.config.board.enter() else { return false };
+        let loaded = self.load_first();
+        self.report_load();
+        let Some((task, commands)) = self.backlog.pop() else { return true };
+        if let Some((_, what)) = self.on_board.take_if(|(of, _)| *of == task) {
+            self.on_board(task, what, &used);
+            return true;
+        }
+        if let Err(error) = loaded {
+            tracing::warn!(%error, "The board can't be loaded: the task fails");
+            self.shared.config.dispatcher.load_failed(task);
+            self.refuse(commands, error);
+            self.task_ended(task);
+            return true;
+        }
+        let ended = self.executor.start((task, &used), commands, &mut self.ready, &mut self.reports);
+        self.uses.insert(task, used);
+        if ended {
+            self.task_ended(task);
+        }
+        true
+    }
+
+    pub(super) fn task_ended(&mut self, task: TaskId) {
+        self.charges.remove(&task);
+        self.uses.remove(&task);
+        let dispatcher = &self.shared.config.dispatcher;
+        let grants = dispatcher.finished(task);
+        let mine = self.shared.router.deliver(grants, self.id, dispatcher);
+        for grant in mine {
+            // Every caller continues with `start_granted`, which starts the task.
+            if let Err(unknown) = self.backlog.grant(grant) {
+                self.give_back(vec![unknown]);
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, input: Input) {
+        match input {
+            Input::Ended(event, status) => {
+                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                if let Some(task) = last {
+                    self.task_ended(task);
+                    self.start_granted();
+                }
+            }
+            Input::PieceEnded(event) => self.executor.piece_ended(event, &mut self.reports),
+            Input::Granted(grant) => self.grant(grant),
+            Input::FdChannel(side) => match side.welcome() {
+                Ok(()) => self.side = Some(side),
+                Err(error) => tracing::debug!(%error, "A side socket is gone already"),
+            },
+            Input::Built(reply, _) => {
+                self.building = Building::No;
+                self.answer(*reply);
+                if let Some(task) = self.holds_for_build.take() {
+                    self.task_ended(task);
+                    self.start_granted();
+                }
+            }
+            Input::Switched(switched) => self.switched(switched),
+            Input::Decided(waiting, verdict) => {
+                self.building = Building::No;
+                let decided = self.calls().decided(*waiting, verdict);
+                let used = self.deciding.take();
+                match (decided, used) {
+                    (Decided::Reply(reply), _) => self.answer(reply),
+                    (Decided::Load(load), Some(used)) => self.load(load, &used),
+                    // A question to the gate always holds the board, so this case does not occur.
+                    (Decided::Load(_), None) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The contents of a buffer after a write of which the vendor has refused a part. Over PoCL, in this process.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on shall fail")]
+
+use bytes::Bytes;
+use fpga_board::dispatch::TaskId;
+use fpga_session::board::Board;
+use fpga_session::buffer::Buffer;
+use fpga_session::commands::{Body, Operation};
+use fpga_session::context::Context;
+use fpga_session::execute::{Executor, Measured, Notify};
+use fpga_session::governor::Budget;
+use fpga_session::inventory::Inventory;
+use fpga_session::lender::Lender;
+use fpga_session::queue::Queue;
+use fpga_session::ready::{EventId, Fence, Item, QueueId, QueueOrder, Ready};
+use fpga_session::report::Report;
+use fpga_session::task::Need;
+use fpga_session::transfers::Source;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+const SIZE: usize = 1 << 16;
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+struct Ends(Sender<(EventId, i32)>);
+
+impl Notify for Ends {
+    fn ended(&self, event: EventId, status: i32) {
+        self.0.send((event, status)).unwrap();
+    }
+
+    fn piece_ended(&self, _event: EventId) {}
+}
+
+struct Setup {
+    queue: Arc<Queue>,
+    buffer: Arc<Buffer>,
+    ready: Ready<Body>,
+    executor: Executor<Ends>,
+    ends: Receiver<(EventId, i32)>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        // Read once: a runtime may list no device while another thread loads it.
+        static INVENTORY: OnceLock<Inventory> = OnceLock::new();
+        let device = INVENTORY.get_or_init(|| Inventory::read().unwrap()).device(1).unwrap();
+        let context = Arc::new(Context::new(vec![device], Vec::new()).unwrap());
+        let queue = Arc::new(Queue::new(context.clone(), device, 0).unwrap());
+        let buffer = Arc::new(Buffer::new(context, opencl_sys::CL_MEM_READ_WRITE, SIZE).unwrap());
+        let (sender, ends) = channel();
+        let executor = Executor::new(Arc::<Lender>::default(), Measured::Shown, Ends(sender));
+        Self { queue, buffer, ready: Ready::default(), executor, ends }
+    }
+
+    /// Runs a command to its end and returns its status.
+    fn run(&mut self, event: u64, operation: Operation) -> i32 {
+        let body = Body {
+            queue: self.queue.clone(),
+            operation,
+            need: Need::Nothing,
+            kind: None,
+            hold: None,
+            message: Arc::new(Budget::default().hold(0)),
+            received_at: 0,
+        };
+        let item = Item {
+            event: EventId(event),
+            queue: QueueId(1),
+            order: QueueOrder::InOrder,
+            fence: Fence::None,
+            wait: Vec::new(),
+            body: Ok(body),
+        };
+        let step = self.ready.flush([item]).unwrap();
+        let board = Board::default();
+        let used = board.enter().unwrap();
+        let mut reports = Vec::new();
+        self.executor.start((TaskId(event), &used), step.ready, &mut self.ready, &mut reports);
+        if reports.is_empty() {
+            let (ended, status) = self.ends.recv_timeout(DEADLINE).unwrap();
+            assert_eq!(ended, EventId(event));
+            self.executor.finish(ended, status, &mut self.ready, &mut reports);
+        }
+        match reports.last() {
+            Some(Report::Ended(ended)) => ended.status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&self, pieces: &[usize]) -> Operation {
+        let pieces = pieces.iter().map(|length| Bytes::from(vec![0xA5; *length])).collect();
+        Operation::Write {
+            buffer: self.buffer.clone(),
+            offset: 0,
+            source: Source::Pieces(pieces),
+            size: SIZE,
+        }
+    }
+}
+
+#[test]
+fn a_buffer_of_whose_first_write_a_piece_was_refused_is_zeroed_before_its_next_use() {
+    let mut setup = Setup::new();
+    // The second piece goes beyond the buffer's end.
+    let partly = setup.write(&[SIZE / 2, SIZE]);
+    assert!(setup.run(1, partly) < 0);
+    let zeroes = setup.buffer.own_contents().unwrap();
+    assert!(zeroes.is_some(), "the second half counts as written, and is whatever was there");
+}
+
+#[test]
+fn a_buffer_whose_first_write_was_taken_whole_needs_no_zeroes() {
+    let mut setup = Setup::new();
+    let whole = setup.write(&[SIZE / 2, SIZE / 2]);
+    assert_eq!(setup.run(1, whole), 0);
+    assert!(setup.buffer.own_contents().unwrap().is_none());
+}
