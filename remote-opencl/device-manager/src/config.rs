@@ -1,6 +1,6 @@
 //! The parts and settings that the service runs with; `serve` puts them together.
 
-use crate::greeting::Access;
+use crate::handshake::Access;
 use crate::keepalive::Keepalive;
 use crate::tenant_args::TenantArgs;
 use fpga_net::tls::ServerTls;

@@ -11,8 +11,8 @@ pub mod connections;
 pub mod exec;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod greeting;
 mod grpc;
+pub mod handshake;
 pub mod humane;
 pub mod isolation;
 pub mod keepalive;

@@ -139,8 +139,8 @@ impl Links {
         };
         let link = Arc::new(Link { tenant, state: Mutex::new(state), attached: Notify::new() });
         self.by_key.lock().insert(key, link.clone());
-        let greeting = Greeting { key: Bytes::copy_from_slice(&key), grace: self.grace };
-        let line = Line::new(link.clone(), 1, Some(greeting), None);
+        let handshake = Handshake { key: Bytes::copy_from_slice(&key), grace: self.grace };
+        let line = Line::new(link.clone(), 1, Some(handshake), None);
         Ok((Resumable { links: self.clone(), key, link, current: Some((1, client)), until: None }, line))
     }
 
@@ -166,7 +166,7 @@ impl Links {
 
 /// Fields that a link adds to the first Welcome.
 #[derive(Debug)]
-struct Greeting {
+struct Handshake {
     key: Bytes,
     grace: Duration,
 }

@@ -1,8 +1,8 @@
 //! The command `serve`: builds a manager from its parts and runs it until a signal.
 
-mod doors;
 mod gate;
 mod isolation;
+mod listeners;
 
 use crate::config::{Config, SharedMemory};
 use crate::humane;
@@ -18,9 +18,7 @@ use crate::signals::{self, AtEnd};
 use crate::tenant_args::TenantArgs;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use doors::DoorArgs;
 use fpga_hook::{Endpoint, Reporter};
-use fpga_session::board::Board;
 use fpga_session::builds::Builds;
 use fpga_session::catalogue::Catalogue;
 use fpga_session::command_ring::CommandRing;
@@ -33,6 +31,7 @@ use fpga_session::includes::Includes;
 use fpga_session::isolate::Isolate;
 use fpga_session::metrics::Metrics;
 use fpga_session::programs::Sources;
+use fpga_session::quiesce::QuiesceLock;
 use fpga_session::reporting::{DeviceFacts, Reports};
 use fpga_session::settings::Settings;
 use fpga_session::shutdown::Shutdown;
@@ -41,6 +40,7 @@ use fpga_session::trace::Trace;
 use fpga_vendor as vendor;
 use fpga_vendor::runtime::Runtime;
 use isolation::IsolationArgs;
+use listeners::ListenerArgs;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -65,7 +65,7 @@ const CL_PLATFORM_NAME: u32 = 0x0902;
 )]
 pub struct ServeArgs {
     #[command(flatten)]
-    doors: DoorArgs,
+    listen: ListenerArgs,
 
     /// File that gets the bound addresses, one per line as in --listen, once sessions are accepted.
     #[arg(long, env = "FPGA_READY_FILE", value_name = "PATH")]
@@ -229,7 +229,7 @@ impl ServeArgs {
     /// The cause that keeps the manager from starting, and how to remove it.
     pub fn run(self) -> anyhow::Result<()> {
         let Self {
-            doors,
+            listen,
             ready_file,
             runtime,
             device_id,
@@ -282,9 +282,9 @@ impl ServeArgs {
         }
         let store_limit = store_limit.unwrap_or_else(governor::default_store_limit);
         let governor = governor(client_memory, client_memory_of_tenant, store_limit)?;
-        let tls = doors.tls()?;
+        let tls = listen.tls()?;
         let tenants = tenant_args.read().context("--tenants")?;
-        let access = doors.access()?;
+        let access = listen.access()?;
         let entered = runtime.enter()?;
         command_ring.set();
         log.init()?;
@@ -292,7 +292,7 @@ impl ServeArgs {
         let shutdown = Shutdown::new();
         signals::handle(shutdown.clone(), at_end.clone(), drain_timeout).context("cannot handle signals")?;
 
-        let (listeners, bound) = doors.bind(shared_memory, &at_end)?;
+        let (listeners, bound) = listen.bind(shared_memory, &at_end)?;
         let common = Common {
             slots,
             reconfiguration_time,
@@ -365,8 +365,8 @@ impl ServeArgs {
         });
         dispatcher.preload(preload.collect::<anyhow::Result<Vec<_>>>()?).context("--preload")?;
         let board = match reconfiguration {
-            Reconfiguration::Partial => Board::default(),
-            Reconfiguration::Full => Board::whole(confinement.clone()),
+            Reconfiguration::Partial => QuiesceLock::default(),
+            Reconfiguration::Full => QuiesceLock::whole(confinement.clone()),
         };
         let sessions = sessions::Config {
             board,
@@ -391,13 +391,13 @@ impl ServeArgs {
             access,
             tls,
             tenant_args,
-            keepalive: doors.keepalive(),
+            keepalive: listen.keepalive(),
             drain_timeout,
             reconnect_grace: gate.reconnect_grace,
             shared_memory,
         };
         if let Some(path) = &ready_file {
-            doors::say_ready(path, &bound)
+            listeners::say_ready(path, &bound)
                 .with_context(|| format!("cannot write --ready-file {}", path.display()))?;
         }
         if reporter.is_some() || metrics_listen.is_some() {

@@ -8,7 +8,7 @@ mod manager;
 
 use crate::config::{Config, SharedMemory};
 use crate::connections::Connections;
-use crate::greeting::Access;
+use crate::handshake::Access;
 use crate::isolation::pool::Plan;
 use crate::listen::Listener;
 use crate::peer::Accepted;
@@ -118,7 +118,7 @@ pub fn serve(
         if closed.is_err() {
             return Ok(Ended::TasksRun);
         }
-        shared.lender.end();
+        shared.helper_thread.end();
         Ok(Ended::Idle)
     })
 }

@@ -5,7 +5,7 @@ mod binaries;
 mod builds;
 mod images;
 mod memory;
-mod newer;
+mod opencl2;
 
 pub use binaries::{Decided, Load, Waiting};
 pub use builds::Build;

@@ -1,6 +1,5 @@
 //! The parts and settings that the service runs with; `serve` puts them together.
 
-use crate::board::Board;
 use crate::builds::Builds;
 use crate::catalogue::Catalogue;
 use crate::confine::Confinement;
@@ -10,6 +9,7 @@ use crate::health::Health;
 use crate::includes::Includes;
 use crate::metrics::Metrics;
 use crate::programs::Sources;
+use crate::quiesce::QuiesceLock;
 use crate::reporting::Reports;
 use crate::settings::Settings;
 use crate::store::BitstreamStore;
@@ -45,7 +45,7 @@ pub struct Config {
     /// Time to load a slot in the model; zero if loading is not modelled.
     pub reconfiguration_time: Duration,
     /// The lock of a board that may be reconfigured as a whole.
-    pub board: Board,
+    pub board: QuiesceLock,
     /// How long tasks of a client that has gone may continue.
     pub abandoned_grace: Duration,
     /// Decides which sessions may have the device reconfigured.
@@ -72,7 +72,7 @@ impl Config {
             settings,
             metrics: Metrics::default(),
             reconfiguration_time: Duration::ZERO,
-            board: Board::default(),
+            board: QuiesceLock::default(),
             abandoned_grace: Duration::MAX,
             gate: Arc::new(MayReconfigure::Always),
             sources: Sources::AsBitstream,

@@ -294,11 +294,11 @@ fn now_in(dispatch: &Dispatch, revision: u64) -> SlotsNow {
 
 #[cfg(test)]
 mod tests {
-    use fpga_board::dispatch::Tenant;
-    use fpga_board::slots::OtherKernels;
-    use fpga_board::dispatch::Lanes;
-    use fpga_board::slots::Demand;
     use super::*;
+    use fpga_board::dispatch::Lanes;
+    use fpga_board::dispatch::Tenant;
+    use fpga_board::slots::Demand;
+    use fpga_board::slots::OtherKernels;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;

@@ -6,27 +6,29 @@
 
 mod direct;
 mod enqueue;
-mod followers;
+mod marker_elision;
 
-use crate::board::Use;
 use crate::clock;
 use crate::command_ring::RingSender;
 use crate::commands::{Body, Operation, Waits};
+use crate::dependencies::{
+    Cause, Command, DEPENDENCY_FAILED, DependencyTracker, EventId, QueueId, QueueOrder,
+};
 use crate::health::Health;
-use crate::lender::{Expected, Lender};
+use crate::helper_thread::{Expected, HelperThread};
 use crate::moments::Moments;
 use crate::queue::{Queue, Times, Waiting};
-use crate::ready::{Cause, Command, DEPENDENCY_FAILED, EventId, QueueId, QueueOrder, Ready};
+use crate::quiesce::InUse;
 use crate::report::Ended;
 use crate::report::Got;
 use crate::report::Report;
 use crate::report::Told;
 use direct::Direct;
 use enqueue::enqueue;
-use followers::Follower;
 use fpga_board::dispatch::{TaskId, Tenant};
 use fpga_protocol::limits::{MAX_CHUNK_BYTES, MAX_INLINE_BYTES};
 use fpga_vendor::{self as vendor, Enqueued, Event};
+use marker_elision::ElidedMarker;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -39,7 +41,7 @@ pub struct Executor<N> {
     outstanding: HashMap<TaskId, Outstanding>,
     /// The ring over which a vendor's thread can tell the client directly.
     ring: Option<RingSender>,
-    lender: Arc<Lender>,
+    helper_thread: Arc<HelperThread>,
     measured: Measured,
     notify: N,
     launches: Option<Launches>,
@@ -92,14 +94,14 @@ struct Running {
     /// Kept until the end, since it owns queue, buffers, kernel and arguments.
     body: Body,
     /// Commands that end with this one.
-    followers: Vec<Follower>,
+    elided: Vec<ElidedMarker>,
 }
 
 impl<N: Notify> Executor<N> {
     /// An executor without commands.
-    pub fn new(lender: Arc<Lender>, measured: Measured, notify: N) -> Self {
+    pub fn new(helper_thread: Arc<HelperThread>, measured: Measured, notify: N) -> Self {
         let (running, leaders, outstanding) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { running, leaders, outstanding, ring: None, lender, measured, notify, launches: None }
+        Self { running, leaders, outstanding, ring: None, helper_thread, measured, notify, launches: None }
     }
 
     /// Reports the outcomes of launches from now on.
@@ -118,9 +120,9 @@ impl<N: Notify> Executor<N> {
     /// Returns whether the task has ended with that.
     pub fn start(
         &mut self,
-        (task, used): (TaskId, &Use),
+        (task, used): (TaskId, &InUse),
         commands: Vec<Command<Body>>,
-        ready: &mut Ready<Body>,
+        ready: &mut DependencyTracker<Body>,
         reports: &mut Vec<Report>,
     ) -> bool {
         let mut broken: HashSet<QueueId> = HashSet::new();
@@ -132,10 +134,10 @@ impl<N: Notify> Executor<N> {
         let overtakes_nothing = self.running.is_empty() && reports.is_empty();
         let mut commands = commands.into_iter().peekable();
         while let Some(Command { event, queue, order, wait, body }) = commands.next() {
-            let followers = if self.is_measured(&body) || order == QueueOrder::OutOfOrder {
+            let elided = if self.is_measured(&body) || order == QueueOrder::OutOfOrder {
                 Vec::new()
             } else {
-                followers::of(queue, &mut commands)
+                marker_elision::elide(queue, &mut commands)
             };
             let is_alone = overtakes_nothing && outstanding == 0 && commands.peek().is_none();
             let dependency_failed = (order == QueueOrder::InOrder && broken.contains(&queue))
@@ -150,23 +152,23 @@ impl<N: Notify> Executor<N> {
                     reports.push(Report::Ended(Ended::at_once(event, 0)));
                 }
                 Ok(Some(enqueued)) => {
-                    let all = || [event].into_iter().chain(followers.iter().map(|follower| follower.event));
+                    let all = || [event].into_iter().chain(elided.iter().map(|marker| marker.event));
                     let direct = if is_alone { self.direct(&body, &enqueued, all()) } else { None };
                     self.watch(event, &enqueued, direct.clone());
                     if let (Some(kind), Waiting::Helps) = (body.kind, body.queue.waiting) {
-                        self.lender.expect(kind, &mut expected);
+                        self.helper_thread.expect(kind, &mut expected);
                     }
                     let last = enqueued.event().clone();
                     queues.insert(queue, (body.queue.clone(), last));
-                    outstanding += 1 + followers.len();
-                    self.leaders.extend(followers.iter().map(|follower| (follower.event, event)));
-                    let running = Running { task, enqueued, measured_from, told: 0, direct, body, followers };
+                    outstanding += 1 + elided.len();
+                    self.leaders.extend(elided.iter().map(|marker| (marker.event, event)));
+                    let running = Running { task, enqueued, measured_from, told: 0, direct, body, elided };
                     self.running.insert(event, running);
                 }
                 Err(status) => {
                     self.launch_ended(task, &body, status);
                     broken.insert(queue);
-                    let failed = followers.iter().map(|follower| (follower.event, DEPENDENCY_FAILED));
+                    let failed = elided.iter().map(|marker| (marker.event, DEPENDENCY_FAILED));
                     for (event, status) in [(event, status)].into_iter().chain(failed) {
                         ready.ended(event, status);
                         reports.push(Report::Ended(Ended::at_once(event, status)));
@@ -179,7 +181,7 @@ impl<N: Notify> Executor<N> {
                 tracing::warn!(%error, "A vendor queue can't be flushed");
             }
             if queue.waiting == Waiting::Helps {
-                self.lender.lend(&expected, &last, used);
+                self.helper_thread.wait_for(&expected, &last, used);
             }
         }
         if outstanding > 0 {
@@ -206,7 +208,7 @@ impl<N: Notify> Executor<N> {
         &mut self,
         event: EventId,
         status: i32,
-        ready: &mut Ready<Body>,
+        ready: &mut DependencyTracker<Body>,
         reports: &mut Vec<Report>,
     ) -> Option<TaskId> {
         let mut running = self.running.remove(&event)?;
@@ -217,7 +219,7 @@ impl<N: Notify> Executor<N> {
         };
         let data = if status == 0 { running.got(event, reports) } else { None };
         self.launch_ended(running.task, &running.body, status);
-        let Running { task, enqueued, measured_from, direct, body, followers, .. } = running;
+        let Running { task, enqueued, measured_from, direct, body, elided, .. } = running;
         let told = direct.map_or(Told::No, |direct| direct.told());
         let moments = measured_from.map(|from| match enqueued.profile() {
             Some(profile) if status == 0 => body.queue.moments(from, profile),
@@ -227,9 +229,9 @@ impl<N: Notify> Executor<N> {
         let (operation, received) = (body.operation.name(), body.received_at);
         let cause = Cause::Command;
         reports.push(Report::Ended(Ended { event, status, moments, data, operation, received, told, cause }));
-        for follower in &followers {
-            self.leaders.remove(&follower.event);
-            let ended = follower.ended(status, told);
+        for marker in &elided {
+            self.leaders.remove(&marker.event);
+            let ended = marker.ended(status, told);
             ready.ended(ended.event, ended.status);
             reports.push(Report::Ended(ended));
         }
@@ -238,9 +240,9 @@ impl<N: Notify> Executor<N> {
             && let Some(ran) = enqueued.ran()
         {
             outstanding.sampled = true;
-            self.lender.measured(kind, ran);
+            self.helper_thread.measured(kind, ran);
         }
-        outstanding.left -= 1 + followers.len();
+        outstanding.left -= 1 + elided.len();
         if outstanding.left > 0 {
             return None;
         }

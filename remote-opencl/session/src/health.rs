@@ -5,8 +5,8 @@
 //! `--isolate process`, each tenant process records how the kernels of a task ended and reports it with the
 //! task's end; the manager's rules decide.
 
-use crate::board::Board;
 use crate::isolate::Isolate;
+use crate::quiesce::QuiesceLock;
 use crate::reporting::Reports;
 use fpga_board::dispatch::{TaskId, Tenant};
 use fpga_board::health::{DeviceHealth, Fault};
@@ -203,7 +203,7 @@ impl Health {
     ///
     /// # Errors
     /// The thread can't be started.
-    pub fn probe(&self, device: DeviceId, board: Board, isolate: Isolate) -> io::Result<()> {
+    pub fn probe(&self, device: DeviceId, board: QuiesceLock, isolate: Isolate) -> io::Result<()> {
         let health = self.clone();
         thread::Builder::new().name("probe".to_owned()).spawn(move || {
             let mut made = None;

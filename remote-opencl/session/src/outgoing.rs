@@ -2,12 +2,12 @@
 //! possible.
 
 use crate::command_ring::RingSender;
+use crate::dependencies::Cause;
 use crate::flow::Flow;
 use crate::flow::Progress;
 use crate::governor::{Budget, Hold};
 use crate::metrics::{DataPath, Direction, Metrics};
 use crate::moments::Moments;
-use crate::ready::Cause;
 use crate::report::{Ended, Got, Report, Told};
 use crate::transfers::chunks;
 use bytes::Bytes;

@@ -1,9 +1,9 @@
 //! A command queue of a session.
 
 use crate::context::Context;
+use crate::dependencies::QueueOrder;
 use crate::inventory::Device;
 use crate::moments::Moments;
-use crate::ready::QueueOrder;
 use fpga_vendor::{self as vendor, ClResult, Profile};
 use parking_lot::Mutex;
 use std::sync::Arc;

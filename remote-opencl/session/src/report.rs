@@ -1,8 +1,8 @@
 //! What a session tells its client about commands.
 
+use crate::dependencies::{Cause, EventId, Failed};
 use crate::governor::Hold;
 use crate::moments::Moments;
-use crate::ready::{Cause, EventId, Failed};
 use bytes::Bytes;
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Delivery of grants and of the ends of commands to sessions, from any thread.
 
 use crate::calls::Waiting;
+use crate::dependencies::EventId;
 use crate::dispatcher::Dispatcher;
 use crate::execute::Notify;
 use crate::gate::Refusal;
 use crate::includes::Laid;
-use crate::ready::EventId;
 use crate::segments::FdChannel;
 use dashmap::DashMap;
 use fpga_board::dispatch::Grant;

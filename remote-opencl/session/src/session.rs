@@ -14,10 +14,10 @@ mod violation;
 pub use shared::Shared;
 
 use crate::backlog::Backlog;
-use crate::board::Use;
 use crate::clock;
 use crate::command_ring::{self, RingReceiver, WithRing};
 use crate::commands::Body;
+use crate::dependencies::{Command, DependencyTracker};
 use crate::execute::{Executor, Launches, Measured};
 use crate::gate::Asker;
 use crate::governor::{Budget, Lasting};
@@ -26,8 +26,8 @@ use crate::incoming::Incoming;
 use crate::locality::Locality;
 use crate::objects::Objects;
 use crate::outgoing::{Outgoing, STALL_TIMEOUT};
+use crate::quiesce::InUse;
 use crate::quotas::{Account, Charge};
-use crate::ready::{Command, Ready};
 use crate::report::Report;
 use crate::router::{Inbox, Input};
 use crate::segments::{FdChannel, Key, Segments};
@@ -83,7 +83,7 @@ pub struct Session {
     /// The connection for descriptors, and whether the client may have one.
     side: Option<FdChannel>,
     locality: Locality,
-    ready: Ready<Body>,
+    dependencies: DependencyTracker<Body>,
     executor: Executor<Inbox>,
     /// Tasks that have not started. The first one may be loading.
     backlog: Backlog<Vec<Command<Body>>>,
@@ -91,8 +91,8 @@ pub struct Session {
     /// When the reconfiguration of the whole board for the first task began.
     switching: Option<Instant>,
     /// The uses of the board by running tasks, and by a program for whose bitstreams the gate is being asked.
-    uses: HashMap<TaskId, Use>,
-    deciding: Option<Use>,
+    uses: HashMap<TaskId, InUse>,
+    deciding: Option<InUse>,
     /// A message that waits until the board is open or memory is free.
     put_off: Option<Message>,
     /// Number of messages that were handled.
@@ -198,7 +198,7 @@ impl Session {
             tenant,
             account,
             charges: HashMap::new(),
-            executor: Executor::new(shared.lender.clone(), measured, inbox.clone()),
+            executor: Executor::new(shared.helper_thread.clone(), measured, inbox.clone()),
             inbox,
             outgoing,
             budget,
@@ -206,7 +206,7 @@ impl Session {
             transfers,
             side: None,
             locality,
-            ready: Ready::default(),
+            dependencies: DependencyTracker::default(),
             backlog: Backlog::default(),
             loading: None,
             switching: None,
@@ -400,6 +400,6 @@ impl Session {
     /// event for which commands wait, or one that continues a transfer or refers to it. Such a session never waits
     /// for memory.
     fn is_clients_turn(&self) -> bool {
-        self.ready.deferred() > 0 || self.transfers.bytes() > 0
+        self.dependencies.deferred() > 0 || self.transfers.bytes() > 0
     }
 }

@@ -1,7 +1,7 @@
 //! Grouping of ready commands into as few tasks as the slots allow, in the order of the commands (B-2, S-7). The
 //! module is pure.
 
-use crate::ready::Command;
+use crate::dependencies::Command;
 use fpga_board::slots::{Demand, OtherKernels};
 use fpga_core::bitstream::Digest;
 

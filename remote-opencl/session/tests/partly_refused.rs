@@ -3,16 +3,16 @@
 
 use bytes::Bytes;
 use fpga_board::dispatch::TaskId;
-use fpga_session::board::Board;
 use fpga_session::buffer::Buffer;
 use fpga_session::commands::{Body, Operation};
 use fpga_session::context::Context;
+use fpga_session::dependencies::{DependencyTracker, EventId, Fence, Item, QueueId, QueueOrder};
 use fpga_session::execute::{Executor, Measured, Notify};
 use fpga_session::governor::Budget;
+use fpga_session::helper_thread::HelperThread;
 use fpga_session::inventory::Inventory;
-use fpga_session::lender::Lender;
 use fpga_session::queue::Queue;
-use fpga_session::ready::{EventId, Fence, Item, QueueId, QueueOrder, Ready};
+use fpga_session::quiesce::QuiesceLock;
 use fpga_session::report::Report;
 use fpga_session::task::Need;
 use fpga_session::transfers::Source;
@@ -37,7 +37,7 @@ impl Notify for Ends {
 struct Setup {
     queue: Arc<Queue>,
     buffer: Arc<Buffer>,
-    ready: Ready<Body>,
+    dependencies: DependencyTracker<Body>,
     executor: Executor<Ends>,
     ends: Receiver<(EventId, i32)>,
 }
@@ -51,8 +51,8 @@ impl Setup {
         let queue = Arc::new(Queue::new(context.clone(), device, 0).unwrap());
         let buffer = Arc::new(Buffer::new(context, opencl_sys::CL_MEM_READ_WRITE, SIZE).unwrap());
         let (sender, ends) = channel();
-        let executor = Executor::new(Arc::<Lender>::default(), Measured::Shown, Ends(sender));
-        Self { queue, buffer, ready: Ready::default(), executor, ends }
+        let executor = Executor::new(Arc::<HelperThread>::default(), Measured::Shown, Ends(sender));
+        Self { queue, buffer, dependencies: DependencyTracker::default(), executor, ends }
     }
 
     /// Runs a command to its end and returns its status.
@@ -74,15 +74,15 @@ impl Setup {
             wait: Vec::new(),
             body: Ok(body),
         };
-        let step = self.ready.flush([item]).unwrap();
-        let board = Board::default();
+        let step = self.dependencies.flush([item]).unwrap();
+        let board = QuiesceLock::default();
         let used = board.enter().unwrap();
         let mut reports = Vec::new();
-        self.executor.start((TaskId(event), &used), step.ready, &mut self.ready, &mut reports);
+        self.executor.start((TaskId(event), &used), step.ready, &mut self.dependencies, &mut reports);
         if reports.is_empty() {
             let (ended, status) = self.ends.recv_timeout(DEADLINE).unwrap();
             assert_eq!(ended, EventId(event));
-            self.executor.finish(ended, status, &mut self.ready, &mut reports);
+            self.executor.finish(ended, status, &mut self.dependencies, &mut reports);
         }
         match reports.last() {
             Some(Report::Ended(ended)) => ended.status,

@@ -5,8 +5,8 @@
 //! Before it loads the vendor it gives up the manager's files (Landlock), its capabilities, and all system
 //! calls but those of an OpenCL runtime ([`seccomp`]). The process ends when the control socket is closed.
 
-use super::packets::{Control, Down, MAX_BITSTREAMS, Received, Room, Setup, Up, Wanted};
-use super::relay::{Frames, Up as Frame, write_up};
+use super::packets::{Control, FromTenant, MAX_BITSTREAMS, Received, Room, Setup, ToTenant, Wanted};
+use super::relay::{Frame, Frames, write_frame};
 use super::seccomp::{self, Programs};
 use crate::log::LogArgs;
 use crate::memory;
@@ -89,7 +89,7 @@ struct FromManager {
 
 /// Sends a packet to the manager. If that fails, the process ends: the manager no longer knows what the process
 /// waits for.
-fn tell(control: &Control, packet: &Up) {
+fn tell(control: &Control, packet: &FromTenant) {
     let Err(error) = control.send(packet, None, Room::Awaited) else { return };
     let manager_has_gone = matches!(
         error.kind(),
@@ -104,7 +104,7 @@ fn tell(control: &Control, packet: &Up) {
 
 impl Drop for FromManager {
     fn drop(&mut self) {
-        tell(&self.control, &Up::GiveBack { question: self.question });
+        tell(&self.control, &FromTenant::GiveBack { question: self.question });
     }
 }
 
@@ -114,7 +114,7 @@ impl builds::PlaceAbove for FromManager {}
 
 impl governor::Above for AskManager {
     fn hold(&self, bytes: u64) -> Option<Box<dyn governor::HeldAbove>> {
-        let (question, answer) = self.ask(|question| Up::Hold { question, bytes });
+        let (question, answer) = self.ask(|question| FromTenant::Hold { question, bytes });
         match answer.recv() {
             Ok(Verdict::Allowed) => Some(Box::new(FromManager { control: self.control.clone(), question })),
             _ => None,
@@ -124,7 +124,7 @@ impl governor::Above for AskManager {
 
 impl builds::Above for AskManager {
     fn enter(&self) -> Box<dyn builds::PlaceAbove> {
-        let (question, answer) = self.ask(|question| Up::Build { question });
+        let (question, answer) = self.ask(|question| FromTenant::Build { question });
         // Without an answer the manager has gone, and this process ends too.
         let _ = answer.recv();
         Box::new(FromManager { control: self.control.clone(), question })
@@ -134,7 +134,7 @@ impl builds::Above for AskManager {
 impl Gate for AskManager {
     fn may_reconfigure(&self, question: &Question) -> Answer {
         let (session, bitstream) = (question.session.0, question.bitstream);
-        let (_, answer) = self.ask(|question| Up::Ask { question, session, bitstream });
+        let (_, answer) = self.ask(|question| FromTenant::Ask { question, session, bitstream });
         Answer::Later(Box::new(move || {
             answer.recv().unwrap_or_else(|_| Verdict::Refused("the manager has gone".to_owned()))
         }))
@@ -143,7 +143,7 @@ impl Gate for AskManager {
 
 impl AskManager {
     /// Sends a question and returns its number and the channel for its answer.
-    fn ask(&self, question: impl FnOnce(u64) -> Up) -> (u64, Receiver<Verdict>) {
+    fn ask(&self, question: impl FnOnce(u64) -> FromTenant) -> (u64, Receiver<Verdict>) {
         let (sender, answer) = channel();
         let number = {
             let mut asked = self.asked.lock();
@@ -165,7 +165,7 @@ impl AskManager {
 }
 
 impl ToManager {
-    fn say(&self, packet: &Up) {
+    fn say(&self, packet: &FromTenant) {
         tell(&self.0, packet);
     }
 }
@@ -182,19 +182,19 @@ impl Above for ToManager {
             Lanes::Any => None,
             Lanes::Of(lanes) => Some(lanes.clone()),
         };
-        self.say(&Up::Submit { session, task, kind, demand: Wanted::from(demand), lanes });
+        self.say(&FromTenant::Submit { session, task, kind, demand: Wanted::from(demand), lanes });
     }
 
     fn finished(&self, task: TaskId) {
-        self.say(&Up::Finished { task: task.0, launches: self.2.outcome_of(task) });
+        self.say(&FromTenant::Finished { task: task.0, launches: self.2.outcome_of(task) });
     }
 
     fn load_failed(&self, task: TaskId) {
-        self.say(&Up::LoadFailed { task: task.0 });
+        self.say(&FromTenant::LoadFailed { task: task.0 });
     }
 
     fn cancelled(&self, session: SessionId) {
-        self.say(&Up::Cancelled { session: session.0 });
+        self.say(&FromTenant::Cancelled { session: session.0 });
     }
 }
 
@@ -209,7 +209,7 @@ impl TenantProcessArgs {
         let entered = runtime.enter()?;
         log.init()?;
         let control = control().context("a tenant's process is started by `serve --isolate process`")?;
-        let Received::Packet(Down::Setup(setup), _) = control.receive_with_descriptor()? else {
+        let Received::Packet(ToTenant::Setup(setup), _) = control.receive_with_descriptor()? else {
             bail!("the manager's first word is missing")
         };
         setup.common.command_ring.set();
@@ -232,7 +232,7 @@ impl TenantProcessArgs {
             (confinement, Includes::below(folder).context("the tenant's folder")?)
         };
         let listener = confine(&setup, &runtime)?;
-        manager.0.send(&Up::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
+        manager.0.send(&FromTenant::Confined, listener.as_ref().map(AsFd::as_fd), Room::Awaited)?;
         // The manager alone answers the requests of the kernel.
         drop(listener);
         entered.load()?;
@@ -243,7 +243,7 @@ impl TenantProcessArgs {
         let shared = Arc::new(shared(&setup, &manager, store, catalogue, built)?);
         count(&shared, &manager).context("cannot start a thread")?;
         loop {
-            match manager.0.receive_with_descriptor::<Down>() {
+            match manager.0.receive_with_descriptor::<ToTenant>() {
                 Ok(Received::Packet(packet, fd)) => heard(packet, fd, &shared, &setup.tenant, &manager.1)?,
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => break,
@@ -308,7 +308,7 @@ fn shared(
     let of_reports = manager.clone();
     let reports = Reports::above(&setup.device, move |Reconfigured { slot, bitstream, took, .. }| {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        of_reports.say(&Up::Reconfigured { slot: slot.0, bitstream: *bitstream, took_us });
+        of_reports.say(&FromTenant::Reconfigured { slot: slot.0, bitstream: *bitstream, took_us });
     });
     let gate = manager.1.clone();
     let dispatcher = Dispatcher::below(setup.common.slots, setup.first_task, Box::new(manager.clone()));
@@ -331,15 +331,15 @@ fn shared(
 }
 
 fn heard(
-    packet: Down,
+    packet: ToTenant,
     fd: Option<OwnedFd>,
     shared: &Arc<Shared>,
     tenant: &str,
     gate: &AskManager,
 ) -> anyhow::Result<()> {
     match packet {
-        Down::Setup(_) => {}
-        Down::Open { session, shares_memory_with } => {
+        ToTenant::Setup(_) => {}
+        ToTenant::Open { session, shares_memory_with } => {
             let link = fd.context("a session without a link")?;
             let locality = shares_memory_with.map_or(Locality::Remote, Locality::SharesMemory);
             let (shared, tenant) = (shared.clone(), Tenant::new(tenant));
@@ -349,21 +349,21 @@ fn heard(
                 }
             })?;
         }
-        Down::FdChannel { session } => {
+        ToTenant::FdChannel { session } => {
             if let Some(fd) = fd {
                 shared.router.send(SessionId(session), Input::FdChannel(FdChannel::of(fd)));
             }
         }
-        Down::Granted(granted) => {
+        ToTenant::Granted(granted) => {
             // No session of this process has the id 0, so the router delivers the grant to the task's session
             // or returns it.
             shared.router.deliver(vec![granted.into()], SessionId(0), &shared.config.dispatcher);
         }
-        Down::Answer { question, refused } => gate.answered(question, refused),
-        Down::Quota(quota) => {
+        ToTenant::Answer { question, refused } => gate.answered(question, refused),
+        ToTenant::Quota(quota) => {
             shared.config.settings.replace(Current { default_quota: quota, ..Current::default() });
         }
-        Down::End => shared.shutdown.end(),
+        ToTenant::End => shared.shutdown.end(),
     }
     Ok(())
 }
@@ -384,12 +384,12 @@ fn session_of(
         let Some(account) = shared.quotas.enter(&tenant) else {
             let status =
                 Status::resource_exhausted("the tenant has all the sessions that it may have; end some");
-            return write_up(&mut write, &Frame::Status(status)).await;
+            return write_frame(&mut write, &Frame::Status(status)).await;
         };
         let Some(budget) = account.bytes().session() else {
             let status =
                 Status::resource_exhausted("the tenant has no memory left for another session; end some");
-            return write_up(&mut write, &Frame::Status(status)).await;
+            return write_frame(&mut write, &Frame::Status(status)).await;
         };
         let (outgoing, mut messages) = Outgoing::new(budget.clone(), shared.config.metrics.clone());
         let who = Who { id, tenant, account, locality };
@@ -399,7 +399,7 @@ fn session_of(
             let mut last = Frame::End;
             while let Some(item) = messages.next().await {
                 match item {
-                    Ok(message) => write_up(&mut write, &Frame::Message(Box::new(message))).await?,
+                    Ok(message) => write_frame(&mut write, &Frame::Message(Box::new(message))).await?,
                     // The session's final status does not wait for tasks that never end.
                     Err(status) => {
                         last = Frame::Status(status);
@@ -407,7 +407,7 @@ fn session_of(
                     }
                 }
             }
-            write_up(&mut write, &last).await
+            write_frame(&mut write, &last).await
         };
         let (written, ()) = tokio::join!(upwards, session.run(input, Frames::of(read)));
         written
@@ -424,7 +424,7 @@ fn count(shared: &Arc<Shared>, manager: &ToManager) -> io::Result<()> {
             let now = metrics.counted();
             let news = now.since(&std::mem::replace(&mut *told.lock(), now));
             if news != Counted::default() {
-                manager.say(&Up::Counted(news));
+                manager.say(&FromTenant::Counted(news));
             }
         }
     })?;
@@ -442,8 +442,8 @@ mod tests {
         let control = Control::of(ours);
         manager.set_timeout(Duration::from_secs(1)).unwrap();
         let demand = Wanted::Bitstreams(vec![Digest::from_bytes([1; 32]); 2 * MAX_BITSTREAMS]);
-        tell(&control, &Up::Submit { session: 1, task: 1, kind: None, demand, lanes: None });
-        assert!(matches!(manager.receive::<Up>().unwrap(), Received::End));
-        assert!(matches!(control.receive::<Down>().unwrap(), Received::End));
+        tell(&control, &FromTenant::Submit { session: 1, task: 1, kind: None, demand, lanes: None });
+        assert!(matches!(manager.receive::<FromTenant>().unwrap(), Received::End));
+        assert!(matches!(control.receive::<ToTenant>().unwrap(), Received::End));
     }
 }

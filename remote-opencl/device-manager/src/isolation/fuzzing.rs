@@ -1,6 +1,6 @@
 //! The manager's side of a tenant process that sends arbitrary packets, for fuzz targets.
 
-use super::packets::{Common, Control, Up};
+use super::packets::{Common, Control, FromTenant};
 use super::pool::{Plan, TenantProcesses};
 use super::process::MemoryLimits;
 use super::relay::Frames;
@@ -59,7 +59,7 @@ impl TenantPackets {
         for session in sessions {
             process.begin(session, Locality::Remote, &link).map_err(|error| failed(&error))?;
         }
-        let confined = serde_json::to_vec(&Up::Confined).map_err(|error| failed(&error))?;
+        let confined = serde_json::to_vec(&FromTenant::Confined).map_err(|error| failed(&error))?;
         for packet in std::iter::once(confined.as_slice()).chain(packets.iter().copied()) {
             // An empty packet would mean the end of the socket. A packet for which there is no room is not
             // sent.

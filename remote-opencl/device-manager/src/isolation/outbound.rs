@@ -120,15 +120,15 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isolation::packets::Down;
+    use crate::isolation::packets::ToTenant;
 
     fn pair() -> (Outbound, Control) {
         let (ours, theirs) = Control::pair().unwrap();
         (Outbound::new(ours), Control::of(theirs))
     }
 
-    fn side(session: u64) -> Down {
-        Down::FdChannel { session }
+    fn side(session: u64) -> ToTenant {
+        ToTenant::FdChannel { session }
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         }
         for expected in 0..PACKETS {
             match process.receive_with_descriptor().unwrap() {
-                Received::Packet(Down::FdChannel { session }, descriptor) => {
+                Received::Packet(ToTenant::FdChannel { session }, descriptor) => {
                     assert_eq!((session, descriptor.is_some()), (expected, expected.is_multiple_of(7)));
                 }
                 other => panic!("{other:?} instead of packet {expected}"),
@@ -151,7 +151,7 @@ mod tests {
         }
         outbound.send(&side(PACKETS), None).unwrap();
         let last = process.receive_with_descriptor().unwrap();
-        assert!(matches!(last, Received::Packet(Down::FdChannel { session: PACKETS }, None)));
+        assert!(matches!(last, Received::Packet(ToTenant::FdChannel { session: PACKETS }, None)));
     }
 
     #[test]

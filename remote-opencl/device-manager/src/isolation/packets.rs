@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most bitstreams of a task of a tenant process: its [`Up::Submit`] and its [`Down::Granted`] then fit a
+/// Most bitstreams of a task of a tenant process: its [`FromTenant::Submit`] and its [`ToTenant::Granted`] then fit a
 /// packet, whatever the number of slots.
 pub const MAX_BITSTREAMS: usize = 512;
 
@@ -32,7 +32,7 @@ const MAX_REASON_BYTES: usize = 4 << 10;
 
 /// A packet to a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Down {
+pub enum ToTenant {
     /// The first packet.
     Setup(Box<Setup>),
     /// A session begins; the descriptor is its link.
@@ -64,7 +64,7 @@ pub enum Down {
 
 /// A packet from a tenant process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Up {
+pub enum FromTenant {
     /// The first packet: the process has given up what it does not need. If the kernel has filters of system
     /// calls, the descriptor is the one over which the kernel reports new threads and processes.
     Confined,
@@ -119,14 +119,14 @@ pub enum Up {
     },
     /// The question whether the tenant may hold lasting bytes.
     Hold {
-        /// Number of the question, which the answer and [`Up::GiveBack`] repeat.
+        /// Number of the question, which the answer and [`FromTenant::GiveBack`] repeat.
         question: u64,
         /// Number of bytes.
         bytes: u64,
     },
     /// A request to build a program. The answer is always yes and comes when there is a place.
     Build {
-        /// Number of the question, which the answer and [`Up::GiveBack`] repeat.
+        /// Number of the question, which the answer and [`FromTenant::GiveBack`] repeat.
         question: u64,
     },
     /// Lasting bytes or a place for a build are given back.
@@ -198,7 +198,7 @@ pub struct Granted {
     load: Vec<(u32, Digest)>,
 }
 
-impl Down {
+impl ToTenant {
     /// The answer to a question. A reason that is too long for a packet is shortened.
     #[must_use]
     pub fn answer(question: u64, refused: Option<String>) -> Self {
@@ -275,7 +275,7 @@ mod tests {
     fn the_largest_task_and_its_grant_fit_a_packet() {
         let slots = u32::try_from(MAX_BITSTREAMS).unwrap();
         let digests: Vec<Digest> = (0..MAX_BITSTREAMS).map(|_| Digest::from_bytes([0xff; 32])).collect();
-        let submit = Up::Submit {
+        let submit = FromTenant::Submit {
             session: u64::MAX,
             task: u64::MAX,
             kind: Some(u64::MAX),
@@ -290,14 +290,14 @@ mod tests {
             slots: indices.clone().collect(),
             load: indices.zip(digests).collect(),
         };
-        encode(&Down::Granted(granted)).unwrap();
+        encode(&ToTenant::Granted(granted)).unwrap();
     }
 
     #[test]
     fn a_refusal_fits_a_packet_however_long_its_reason_is() {
         let reason = format!("no board is left{}", "\u{1}".repeat(MAX_PACKET_BYTES));
-        let encoded = encode(&Down::answer(u64::MAX, Some(reason))).unwrap();
-        let Ok(Down::Answer { refused: Some(reason), .. }) = serde_json::from_slice(&encoded) else {
+        let encoded = encode(&ToTenant::answer(u64::MAX, Some(reason))).unwrap();
+        let Ok(ToTenant::Answer { refused: Some(reason), .. }) = serde_json::from_slice(&encoded) else {
             panic!("another packet")
         };
         assert!(reason.starts_with("no board is left") && reason.contains("left out"), "{reason}");

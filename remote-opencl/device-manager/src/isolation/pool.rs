@@ -6,7 +6,7 @@
 
 use super::guard;
 use super::memory;
-use super::packets::{Common, Control, Down, Setup};
+use super::packets::{Common, Control, Setup, ToTenant};
 use super::process::{self, MemoryLimits};
 use super::tenant_process::{IDLE_TICK, TASK_IDS, TenantProcess};
 use crate::log::LogArgs;
@@ -139,7 +139,7 @@ impl TenantProcesses {
             folder: folder.clone(),
             common: self.plan.common.clone(),
         };
-        process.say(&Down::Setup(Box::new(setup)))?;
+        process.say(&ToTenant::Setup(Box::new(setup)))?;
         let of_thread = (self.clone(), shared.clone(), process.clone());
         thread::Builder::new().name("tenant".to_owned()).spawn(move || {
             let (all, shared, process) = of_thread;
@@ -206,14 +206,14 @@ impl TenantProcesses {
     pub fn settings_changed(&self, shared: &Shared) {
         let current = shared.config.settings.current();
         for process in self.all() {
-            process.tell(&Down::Quota(current.quota(process.tenant())));
+            process.tell(&ToTenant::Quota(current.quota(process.tenant())));
         }
     }
 
     /// Tells all processes to end their sessions.
     pub fn end_sessions(&self) {
         for process in self.all() {
-            process.tell(&Down::End);
+            process.tell(&ToTenant::End);
         }
     }
 

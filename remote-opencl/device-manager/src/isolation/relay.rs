@@ -7,7 +7,7 @@
 
 use super::pool::TenantProcesses;
 use super::tenant_process::pass_on;
-use crate::greeting::Greeted;
+use crate::handshake::Admitted;
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1;
@@ -37,7 +37,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// A frame from a tenant process.
 #[derive(Debug)]
-pub enum Up {
+pub enum Frame {
     /// A message for the client.
     Message(Box<Said>),
     /// The status with which the session fails.
@@ -120,11 +120,11 @@ pub async fn write_down(link: &mut OwnedWriteHalf, message: Bytes) -> io::Result
 ///
 /// # Errors
 /// The link's error.
-pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
+pub async fn write_frame(link: &mut OwnedWriteHalf, up: &Frame) -> io::Result<()> {
     let mut frame = BytesMut::new();
     frame.put_u32_le(0);
     match up {
-        Up::Message(message) => {
+        Frame::Message(message) => {
             frame.reserve(message.encoded_len() + 1);
             frame.put_u8(0);
             match &**message {
@@ -132,12 +132,12 @@ pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
                 Said::Encoded(bytes) => frame.put_slice(bytes),
             }
         }
-        Up::Status(status) => {
+        Frame::Status(status) => {
             frame.put_u8(1);
             frame.put_i32_le(status.code() as i32);
             frame.put_slice(status.message().as_bytes());
         }
-        Up::End => frame.put_u8(2),
+        Frame::End => frame.put_u8(2),
     }
     let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(io::Error::other)?;
     frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -145,14 +145,14 @@ pub async fn write_up(link: &mut OwnedWriteHalf, up: &Up) -> io::Result<()> {
 }
 
 /// Decodes a frame of a tenant process.
-fn read_up(mut frame: Bytes) -> io::Result<Up> {
+fn read_up(mut frame: Bytes) -> io::Result<Frame> {
     match frame.try_get_u8()? {
-        0 => Ok(Up::Message(Box::new(Said::Encoded(frame)))),
+        0 => Ok(Frame::Message(Box::new(Said::Encoded(frame)))),
         1 => {
             let code = Code::from_i32(frame.try_get_i32_le()?);
-            Ok(Up::Status(Status::new(code, String::from_utf8_lossy(&frame))))
+            Ok(Frame::Status(Status::new(code, String::from_utf8_lossy(&frame))))
         }
-        2 => Ok(Up::End),
+        2 => Ok(Frame::End),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -161,12 +161,12 @@ fn read_up(mut frame: Bytes) -> io::Result<Up> {
 pub async fn run(
     processes: &Arc<TenantProcesses>,
     shared: &Arc<Shared>,
-    greeted: Greeted,
+    admitted: Admitted,
     locality: Locality,
     outgoing: Outgoing,
     client: impl Incoming,
 ) {
-    let Greeted { tenant, account, budget, .. } = greeted;
+    let Admitted { tenant, account, budget, .. } = admitted;
     let session = shared.config.dispatcher.new_session();
     let (sender, mut inputs) = unbounded_channel();
     let inbox = Inbox(sender);
@@ -257,7 +257,7 @@ async fn upwards(
     budget: &Budget,
     expect: impl Fn(Key),
 ) -> Option<Status> {
-    let mut greeted = false;
+    let mut admitted = false;
     loop {
         let up = match frames.next().await {
             Ok(Some(frame)) => read_up(frame),
@@ -266,12 +266,12 @@ async fn upwards(
         };
         match up {
             // Only the first message is decoded.
-            Ok(Up::Message(said)) if !greeted => match welcome(*said) {
+            Ok(Frame::Message(said)) if !admitted => match welcome(*said) {
                 Some(welcome) => {
                     if let Some(key) = Key::of(&welcome.side_key) {
                         expect(key);
                     }
-                    greeted = true;
+                    admitted = true;
                     outgoing.welcome(welcome);
                 }
                 None => {
@@ -279,9 +279,9 @@ async fn upwards(
                     return Some(died());
                 }
             },
-            Ok(Up::Message(said)) => outgoing.forward(*said),
-            Ok(Up::Status(status)) => return Some(status),
-            Ok(Up::End) => return None,
+            Ok(Frame::Message(said)) => outgoing.forward(*said),
+            Ok(Frame::Status(status)) => return Some(status),
+            Ok(Frame::End) => return None,
             Err(error) => {
                 tracing::debug!(%error, "A tenant's process says what can't be understood");
                 return Some(died());
@@ -331,15 +331,15 @@ mod tests {
         let completions = v1::Completions { completions: vec![v1::Completion::default(); 3] };
         let message = v1::ServerMessage { kind: Some(Kind::Completions(completions)) };
         let said = Said::Message(message.clone());
-        for up in [Up::Message(Box::new(said)), Up::Status(Status::aborted("x")), Up::End] {
-            write_up(&mut write, &up).await.unwrap();
+        for up in [Frame::Message(Box::new(said)), Frame::Status(Status::aborted("x")), Frame::End] {
+            write_frame(&mut write, &up).await.unwrap();
         }
         let mut next = async || read_up(frames.next().await.unwrap().unwrap()).unwrap();
-        let Up::Message(got) = next().await else { panic!("no message") };
+        let Frame::Message(got) = next().await else { panic!("no message") };
         let Said::Encoded(bytes) = *got else { panic!("it was decoded") };
         assert_eq!(v1::ServerMessage::decode(bytes).unwrap(), message);
-        assert!(matches!(next().await, Up::Status(status) if status.code() == Code::Aborted));
-        assert!(matches!(next().await, Up::End));
+        assert!(matches!(next().await, Frame::Status(status) if status.code() == Code::Aborted));
+        assert!(matches!(next().await, Frame::End));
         write.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
         assert!(frames.next().await.is_err());
     }

@@ -3,12 +3,13 @@
 //! The manager trusts nothing that the process sends. When the process ends, its sessions end, and other
 //! sessions get what they held of the device.
 
-mod heard;
+mod control_messages;
 
 use super::guard;
 use super::outbound::Outbound;
-use super::packets::{Control, Down, Received, Up};
+use super::packets::{Control, FromTenant, Received, ToTenant};
 use super::pool::TenantProcesses;
+use control_messages::{Held, Violation};
 use fpga_board::dispatch::{Grant, TaskId, Tenant};
 use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
@@ -17,7 +18,6 @@ use fpga_session::locality::Locality;
 use fpga_session::router::Input;
 use fpga_session::segments::FdChannel;
 use fpga_session::session::Shared;
-use heard::{Held, Violation};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -147,7 +147,7 @@ impl TenantProcess {
             Locality::SharesMemory(process) => Some(process),
             Locality::Remote => None,
         };
-        let open = Down::Open { session: session.0, shares_memory_with };
+        let open = ToTenant::Open { session: session.0, shares_memory_with };
         self.control.send(&open, Some(link.as_fd()))?;
         state.sessions.insert(session);
         Ok(true)
@@ -212,12 +212,12 @@ impl TenantProcess {
     ///
     /// # Errors
     /// The process does not read its packets.
-    pub(super) fn say(&self, packet: &Down) -> io::Result<()> {
+    pub(super) fn say(&self, packet: &ToTenant) -> io::Result<()> {
         self.control.send(packet, None)
     }
 
     /// Sends a packet to the process, and retires the process if it does not read its packets.
-    pub(super) fn tell(&self, packet: &Down) {
+    pub(super) fn tell(&self, packet: &ToTenant) {
         if self.say(packet).is_err() {
             self.retire();
         }
@@ -235,12 +235,12 @@ impl TenantProcess {
                 state.granted.insert(grant.task);
             }
         }
-        self.tell(&Down::Granted(grant.into()));
+        self.tell(&ToTenant::Granted(grant.into()));
     }
 
     /// Passes a client's connection to the side socket on to the process.
     pub fn side(&self, session: SessionId, side: &FdChannel) {
-        if self.control.send(&Down::FdChannel { session: session.0 }, Some(side.as_fd())).is_err() {
+        if self.control.send(&ToTenant::FdChannel { session: session.0 }, Some(side.as_fd())).is_err() {
             self.retire();
         }
     }
@@ -291,13 +291,13 @@ impl TenantProcess {
         let mut confined = false;
         loop {
             let received = if confined {
-                self.control.receive::<Up>()
+                self.control.receive::<FromTenant>()
             } else {
-                self.control.receive_with_descriptor::<Up>()
+                self.control.receive_with_descriptor::<FromTenant>()
             };
             let result = match received {
                 // No code of the tenant runs in the process before this packet.
-                Ok(Received::Packet(Up::Confined, listener)) if !confined => {
+                Ok(Received::Packet(FromTenant::Confined, listener)) if !confined => {
                     confined = true;
                     listener.map_or(Ok(()), |listener| guard::start(pid, listener)).map_err(Violation::from)
                 }

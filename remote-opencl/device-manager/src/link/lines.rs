@@ -1,7 +1,7 @@
 //! Messages to the client over one connection: from the session directly, or through a [`Link`], which outlives the
 //! connection.
 
-use super::{Greeting, Link};
+use super::{Handshake, Link};
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;
 use fpga_session::outgoing::{Messages, Said};
@@ -20,7 +20,7 @@ type Item = Result<Said, Status>;
 pub struct Line {
     link: Arc<Link>,
     connection: u64,
-    greeting: Option<Greeting>,
+    handshake: Option<Handshake>,
     first: Option<v1::Welcome>,
     /// A value that is dropped with the line, or when another connection replaces it.
     carried: Option<Box<dyn Any + Send + Sync>>,
@@ -38,10 +38,10 @@ impl Line {
     pub(super) fn new(
         link: Arc<Link>,
         connection: u64,
-        greeting: Option<Greeting>,
+        handshake: Option<Handshake>,
         first: Option<v1::Welcome>,
     ) -> Self {
-        Self { link, connection, greeting, first, carried: None }
+        Self { link, connection, handshake, first, carried: None }
     }
 
     /// Attaches a value that is dropped with the line, or when another connection replaces it.
@@ -80,7 +80,7 @@ impl Line {
                 if let Said::Message(v1::ServerMessage { kind: Some(Kind::Welcome(welcome)) }) = &mut said {
                     // The first message of the session has no number: a client that lacks it has no key to resume
                     // with.
-                    if let Some(Greeting { key, grace }) = self.greeting.take() {
+                    if let Some(Handshake { key, grace }) = self.handshake.take() {
                         welcome.resume_key = key;
                         welcome.grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
                     }

@@ -3,9 +3,9 @@
 use super::manager::Manager;
 use crate::config::SharedMemory;
 use crate::connections::Open;
-use crate::greeting::{Greeted, Greeting, greet};
 use crate::grpc::frames::{GrpcFrames, SaidEncoder};
 use crate::grpc::read_ahead::{ReadAhead, TrackedBody};
+use crate::handshake::{Admitted, Handshake, shake_hands};
 use crate::isolation::relay;
 use crate::link::{Client, Lines};
 use crate::peer::{Accepted, Peer};
@@ -179,15 +179,15 @@ impl Service {
     }
 
     /// Runs a session until it ends.
-    async fn run(&self, greeted: Greeted, mut outgoing: Outgoing, client: impl Incoming) {
-        let budget = greeted.budget.clone();
+    async fn run(&self, admitted: Admitted, mut outgoing: Outgoing, client: impl Incoming) {
+        let budget = admitted.budget.clone();
         outgoing.paid_by(budget.clone());
         self.manager.shared.config.metrics.sessions_opened.inc();
         let locality = self.locality();
         if let Some(processes) = &self.manager.processes {
-            return relay::run(processes, &self.manager.shared, greeted, locality, outgoing, client).await;
+            return relay::run(processes, &self.manager.shared, admitted, locality, outgoing, client).await;
         }
-        let Greeted { tenant, account, client: name, pid, .. } = greeted;
+        let Admitted { tenant, account, client: name, pid, .. } = admitted;
         let id = self.manager.shared.config.dispatcher.new_session();
         let who = Who { id, tenant: tenant.clone(), account, locality };
         let (session, input) = Session::new(self.manager.shared.clone(), who, budget, outgoing);
@@ -245,29 +245,33 @@ impl Service {
         let service = self.clone();
         tokio::spawn(async move {
             let links = &service.manager.links;
-            let greeting =
-                greet(&mut client, &service.manager.shared, &service.manager.config.access, &service.peer)
-                    .await;
-            if greeting.is_ok() {
+            let handshake = shake_hands(
+                &mut client,
+                &service.manager.shared,
+                &service.manager.config.access,
+                &service.peer,
+            )
+            .await;
+            if handshake.is_ok() {
                 service.open.is_used();
                 client.handshake_passed();
             }
-            match greeting {
-                Ok(Greeting::New(greeted)) if greeted.resumable && links.are_on() => {
-                    let budget = greeted.budget.clone();
+            match handshake {
+                Ok(Handshake::New(admitted)) if admitted.resumable && links.are_on() => {
+                    let budget = admitted.budget.clone();
                     let (outgoing, messages) =
                         Outgoing::new(budget.clone(), service.manager.shared.config.metrics.clone());
-                    match links.start(greeted.tenant.clone(), client, (messages, budget)) {
+                    match links.start(admitted.tenant.clone(), client, (messages, budget)) {
                         Ok((client, line)) => {
                             // If the connection has already gone, the client comes back over another one.
                             let _ = link.send(line);
-                            service.run(greeted, outgoing, client).await;
+                            service.run(admitted, outgoing, client).await;
                         }
                         Err(error) => outgoing.end(Status::internal(error.to_string())),
                     }
                 }
-                Ok(Greeting::New(greeted)) => service.run(greeted, outgoing, client).await,
-                Ok(Greeting::Resume { tenant, resume }) => {
+                Ok(Handshake::New(admitted)) => service.run(admitted, outgoing, client).await,
+                Ok(Handshake::Resume { tenant, resume }) => {
                     counted.is_no_session();
                     match links.resume(&tenant, &resume.key, resume.received, client) {
                         Ok(line) => drop(link.send(line.carrying(counted))),

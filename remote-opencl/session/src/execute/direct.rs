@@ -1,7 +1,7 @@
 //! Tells the client of the end of a command over the ring, without the session.
 
 use crate::command_ring::RingSender;
-use crate::ready::EventId;
+use crate::dependencies::EventId;
 use crate::report::Told;
 use fpga_protocol::v1;
 use fpga_protocol::v1::server_message::Kind;

@@ -1,7 +1,7 @@
-use crate::side_socket::SideSocket;
 use super::*;
 use crate::governor::{Governor, Limits};
 use crate::locality::Credentials;
+use crate::side_socket::SideSocket;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 

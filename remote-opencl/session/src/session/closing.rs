@@ -66,7 +66,7 @@ impl Session {
     fn wind_up(&mut self, input: Input) {
         match input {
             Input::Ended(event, status) => {
-                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                let last = self.executor.finish(event, status, &mut self.dependencies, &mut self.reports);
                 if let Some(task) = last {
                     self.uses.remove(&task);
                     let grants = self.shared.config.dispatcher.finished(task);

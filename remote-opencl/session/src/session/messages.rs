@@ -3,14 +3,14 @@
 use super::on_board::OnBoard;
 use super::violation::{MAX_DEFERRED, MAX_EVENTS, MAX_FLUSH, Violation};
 use super::{Building, Message, Ring, Session};
-use crate::board::Use;
 use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::command_ring;
 use crate::commands::{self, Body, Staging};
+use crate::dependencies::{EventId, Item};
 use crate::governor::{DECODING_BYTES, Hold, Refusal};
 use crate::metrics::{DataPath, Direction};
 use crate::outgoing::STALL_TIMEOUT;
-use crate::ready::{EventId, Item};
+use crate::quiesce::InUse;
 use crate::router::Input;
 use crate::transfers::Reserved;
 use bytes::Bytes;
@@ -70,7 +70,7 @@ impl Session {
         /// Bytes of an event, with the spare room of a hash table.
         const EACH_BYTES: usize = 128;
         const BLOCK: usize = 4096;
-        let blocks = self.ready.events() / BLOCK;
+        let blocks = self.dependencies.events() / BLOCK;
         while self.event_tables.len() < blocks {
             let block = self.budget.lasting((BLOCK * EACH_BYTES) as u64);
             self.event_tables.push(block.ok_or(Violation::EventMemory)?);
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    fn call(&mut self, call: v1::Call, used: &Use, hold: Option<Hold>) -> Result<(), Violation> {
+    fn call(&mut self, call: v1::Call, used: &InUse, hold: Option<Hold>) -> Result<(), Violation> {
         match self.images_for(&call) {
             Some(images) => {
                 self.put_on_board(&images, OnBoard::Call(Box::new(call), hold), used);
@@ -175,7 +175,7 @@ impl Session {
     pub(super) fn call_now(
         &mut self,
         call: v1::Call,
-        used: &Use,
+        used: &InUse,
         hold: Option<Hold>,
     ) -> Result<(), Violation> {
         let id = call.id;
@@ -183,11 +183,11 @@ impl Session {
             Method::CreateUserEvent(create) => {
                 let context = self.objects.context(create.context);
                 self.new_event(create.event)?;
-                self.ready.create_user_event(EventId(create.event))?;
+                self.dependencies.create_user_event(EventId(create.event))?;
                 self.answer(reply(id, context.map(|_| ()), None));
             }
             Method::SetUserEvent(set) => {
-                let step = self.ready.set_user_event(EventId(set.event), set.status);
+                let step = self.dependencies.set_user_event(EventId(set.event), set.status);
                 let status = match step {
                     Ok(step) => {
                         self.go(step);
@@ -203,7 +203,7 @@ impl Session {
                     self.transfers.segments.release(object);
                 }
                 for event in release.events {
-                    self.ready.forget(EventId(event));
+                    self.dependencies.forget(EventId(event));
                 }
                 self.answer(reply(id, Ok(()), None));
             }
@@ -311,7 +311,7 @@ impl Session {
     fn new_event(&self, event: u64) -> Result<(), Violation> {
         if event == 0 {
             Err(Violation::ZeroEvent)
-        } else if self.ready.events() >= MAX_EVENTS {
+        } else if self.dependencies.events() >= MAX_EVENTS {
             Err(Violation::Events)
         } else {
             Ok(())
@@ -340,8 +340,8 @@ impl Session {
         if shared > 0 {
             self.shared.config.metrics.count_bytes(Direction::Sent, DataPath::Shared, shared);
         }
-        let step = self.ready.flush(items)?;
-        if self.ready.deferred() > MAX_DEFERRED {
+        let step = self.dependencies.flush(items)?;
+        if self.dependencies.deferred() > MAX_DEFERRED {
             return Err(Violation::Deferred);
         }
         self.go(step);

@@ -5,11 +5,11 @@
 //! commands, and no call loads the board while another session's task runs on it.
 
 use super::{Building, Session};
-use crate::board::Use;
 use crate::calls::Load;
 use crate::commands::Operation;
 use crate::governor::Hold;
 use crate::programs::Program;
+use crate::quiesce::InUse;
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels};
 use fpga_core::bitstream::Digest;
@@ -29,7 +29,7 @@ pub(super) enum OnBoard {
 
 impl Session {
     /// Makes a program from its binaries. If that loads the board, it becomes a task.
-    pub(super) fn load(&mut self, load: Box<Load>, used: &Use) {
+    pub(super) fn load(&mut self, load: Box<Load>, used: &InUse) {
         if self.shared.config.dispatcher.slots() > 1 {
             // Reconfiguration of several slots is simulated: the vendor has no image to lose.
             let (reply, _) = self.calls().load(*load);
@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// Queues a task that waits for the images. Later messages of the client wait for it.
-    pub(super) fn put_on_board(&mut self, images: &[Digest], what: OnBoard, used: &Use) {
+    pub(super) fn put_on_board(&mut self, images: &[Digest], what: OnBoard, used: &InUse) {
         let dispatcher = self.shared.config.dispatcher.clone();
         let task = dispatcher.new_task();
         let request = TaskRequest {
@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// Does the work of a task that has its slot. The image is on the board, or this work loads it.
-    pub(super) fn on_board(&mut self, task: TaskId, what: OnBoard, used: &Use) {
+    pub(super) fn on_board(&mut self, task: TaskId, what: OnBoard, used: &InUse) {
         self.building = Building::No;
         if self.run_on_board(what, used).is_err() {
             self.shared.config.dispatcher.load_failed(task);
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    fn run_on_board(&mut self, what: OnBoard, used: &Use) -> ClResult<()> {
+    fn run_on_board(&mut self, what: OnBoard, used: &InUse) -> ClResult<()> {
         match what {
             OnBoard::Load(load) => {
                 let images = load.images().to_vec();

@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::governor::Governor;
+use crate::helper_thread::HelperThread;
 use crate::inventory::{Inventory, InventoryError};
-use crate::lender::Lender;
 use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::shutdown::Shutdown;
@@ -26,7 +26,7 @@ pub struct Shared {
     /// The accounts of the bytes that clients make the process hold.
     pub governor: Governor,
     /// The helper thread that waits in the vendor's runtime.
-    pub lender: Arc<Lender>,
+    pub helper_thread: Arc<HelperThread>,
     /// The phase of the process's end.
     pub shutdown: Shutdown,
 }
@@ -43,7 +43,7 @@ impl Shared {
             quotas: Quotas::new(config.settings.clone(), config.metrics.clone(), governor.clone()),
             sides: SideSocket::default(),
             governor,
-            lender: Arc::default(),
+            helper_thread: Arc::default(),
             shutdown,
             config,
         })

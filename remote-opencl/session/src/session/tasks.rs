@@ -3,9 +3,9 @@
 use super::{Building, Loading, Session};
 use crate::calls::Decided;
 use crate::commands::Body;
+use crate::dependencies::{Command, QueueOrder, Step};
 use crate::kinds;
 use crate::quotas::Resource;
-use crate::ready::{Command, QueueOrder, Step};
 use crate::report::{Ended, Report};
 use crate::reporting::Reconfigured;
 use crate::router::Input;
@@ -65,8 +65,8 @@ impl Session {
     /// Reports commands that will not run as failed.
     fn refuse(&mut self, commands: Vec<Command<Body>>, error: ClError) {
         for Command { event, wait, .. } in commands {
-            self.ready.begun(&wait);
-            self.ready.ended(event, error.0);
+            self.dependencies.begun(&wait);
+            self.dependencies.ended(event, error.0);
             self.reports.push(Report::Ended(Ended::at_once(event, error.0)));
         }
     }
@@ -202,7 +202,7 @@ impl Session {
             self.task_ended(task);
             return true;
         }
-        let ended = self.executor.start((task, &used), commands, &mut self.ready, &mut self.reports);
+        let ended = self.executor.start((task, &used), commands, &mut self.dependencies, &mut self.reports);
         self.uses.insert(task, used);
         if ended {
             self.task_ended(task);
@@ -227,7 +227,7 @@ impl Session {
     pub(super) fn take(&mut self, input: Input) {
         match input {
             Input::Ended(event, status) => {
-                let last = self.executor.finish(event, status, &mut self.ready, &mut self.reports);
+                let last = self.executor.finish(event, status, &mut self.dependencies, &mut self.reports);
                 if let Some(task) = last {
                     self.task_ended(task);
                     self.start_granted();

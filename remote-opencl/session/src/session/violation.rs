@@ -1,8 +1,8 @@
 //! Violations of the protocol and its limits by a client, and the status of each.
 
 use crate::calls::CallError;
+use crate::dependencies::UsedTwice;
 use crate::objects::AddError;
-use crate::ready::UsedTwice;
 use crate::transfers::TransferError;
 use fpga_protocol::weight::Malformed;
 use tonic::{Code, Status};

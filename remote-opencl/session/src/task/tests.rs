@@ -1,5 +1,5 @@
 use super::*;
-use crate::ready::{EventId, QueueId, QueueOrder};
+use crate::dependencies::{EventId, QueueId, QueueOrder};
 use proptest::prelude::*;
 
 fn digest(number: u8) -> Digest {

@@ -168,7 +168,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isolation::packets::{Down, Up};
+    use crate::isolation::packets::{FromTenant, ToTenant};
     use fpga_board::dispatch::{Grant, TaskId};
     use fpga_board::slots::{Load, SessionId, SlotIndex};
     use fpga_core::bitstream::Digest;
@@ -185,19 +185,21 @@ mod tests {
             load: vec![Load { slot: SlotIndex(1), bitstream: digest }],
         };
         let file = tempfile::tempfile().unwrap();
-        one.send(&Down::Granted((&grant).into()), None, Room::Now).unwrap();
-        one.send(&Down::FdChannel { session: 3 }, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
-        let Received::Packet(Down::Granted(granted), None) = two.receive_with_descriptor().unwrap() else {
+        one.send(&ToTenant::Granted((&grant).into()), None, Room::Now).unwrap();
+        one.send(&ToTenant::FdChannel { session: 3 }, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now)
+            .unwrap();
+        let Received::Packet(ToTenant::Granted(granted), None) = two.receive_with_descriptor().unwrap()
+        else {
             panic!("another packet");
         };
         assert_eq!(Grant::from(granted), grant);
-        let Received::Packet(Down::FdChannel { session: 3 }, Some(_)) =
+        let Received::Packet(ToTenant::FdChannel { session: 3 }, Some(_)) =
             two.receive_with_descriptor().unwrap()
         else {
             panic!("another packet");
         };
         one.hang_up();
-        assert!(matches!(two.receive::<Down>().unwrap(), Received::End));
+        assert!(matches!(two.receive::<ToTenant>().unwrap(), Received::End));
     }
 
     #[test]
@@ -205,10 +207,13 @@ mod tests {
         let (one, two) = Control::pair().unwrap();
         let two = Control::of(two);
         two.send(&"no packet", None, Room::Now).unwrap();
-        assert!(one.receive::<Up>().is_err());
+        assert!(one.receive::<FromTenant>().is_err());
         let file = tempfile::tempfile().unwrap();
-        let finished = Up::Finished { task: 1, launches: None };
+        let finished = FromTenant::Finished { task: 1, launches: None };
         two.send(&finished, Some(std::os::fd::AsFd::as_fd(&file)), Room::Now).unwrap();
-        assert!(matches!(one.receive::<Up>().unwrap(), Received::Packet(Up::Finished { task: 1, .. }, None)));
+        assert!(matches!(
+            one.receive::<FromTenant>().unwrap(),
+            Received::Packet(FromTenant::Finished { task: 1, .. }, None)
+        ));
     }
 }

@@ -38,9 +38,9 @@ pub enum Access {
 
 /// The request of a client's first message.
 #[derive(Debug)]
-pub enum Greeting {
+pub enum Handshake {
     /// A new session.
-    New(Greeted),
+    New(Admitted),
     /// Resume a session.
     Resume {
         /// Tenant of the client.
@@ -52,7 +52,7 @@ pub enum Greeting {
 
 /// A session that may begin.
 #[derive(Debug)]
-pub struct Greeted {
+pub struct Admitted {
     /// Whether the session may be resumed.
     pub resumable: bool,
     /// Tenant of the session.
@@ -85,12 +85,12 @@ impl Access {
 ///
 /// # Errors
 /// The status with which the session ends.
-pub async fn greet(
+pub async fn shake_hands(
     client: &mut impl Incoming,
     shared: &Shared,
     access: &Access,
     peer: &Peer,
-) -> Result<Greeting, Status> {
+) -> Result<Handshake, Status> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, client.next());
     let first = first.await.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
     let first = first.map(v1::ClientMessage::decode).transpose();
@@ -114,7 +114,7 @@ pub async fn greet(
         }));
     };
     if let Some(resume) = resume {
-        return Ok(Greeting::Resume { tenant, resume });
+        return Ok(Handshake::Resume { tenant, resume });
     }
     let Some(counted) = shared.shutdown.begin_session() else {
         return Err(Status::unavailable(
@@ -131,5 +131,5 @@ pub async fn greet(
         ));
     };
     let client: String = client_name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Ok(Greeting::New(Greeted { resumable, tenant, account, budget, client, pid, counted }))
+    Ok(Handshake::New(Admitted { resumable, tenant, account, budget, client, pid, counted }))
 }

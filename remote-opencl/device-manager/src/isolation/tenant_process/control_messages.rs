@@ -2,7 +2,7 @@
 //! sessions and tasks, within bounds.
 
 use super::{Life, NO_SESSION, State, TASK_IDS, Task, TaskLoad, TenantProcess};
-use crate::isolation::packets::{Down, Up, kind};
+use crate::isolation::packets::{FromTenant, ToTenant, kind};
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
 use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
@@ -66,11 +66,11 @@ pub(super) enum Held {
 }
 
 impl TenantProcess {
-    pub(super) fn heard(self: &Arc<Self>, packet: Up, shared: &Shared) -> Result<(), Violation> {
+    pub(super) fn heard(self: &Arc<Self>, packet: FromTenant, shared: &Shared) -> Result<(), Violation> {
         let dispatcher = &shared.config.dispatcher;
         match packet {
-            Up::Confined => return Err(Violation::First),
-            Up::Submit { session, task, kind: number, demand, lanes } => {
+            FromTenant::Confined => return Err(Violation::First),
+            FromTenant::Submit { session, task, kind: number, demand, lanes } => {
                 let (session, id) = (SessionId(session), TaskId(task));
                 if task.checked_sub(self.first_task).is_none_or(|at| at == 0 || at >= TASK_IDS) {
                     return Err(Violation::Task);
@@ -109,7 +109,7 @@ impl TenantProcess {
                     self.grant(&grant);
                 }
             }
-            Up::Finished { task, launches } => {
+            FromTenant::Finished { task, launches } => {
                 let (ran, known) = {
                     let mut state = self.state.lock();
                     (state.granted.remove(&TaskId(task)), state.tasks.remove(&TaskId(task)))
@@ -122,28 +122,28 @@ impl TenantProcess {
                     shared.router.deliver(grants, NO_SESSION, dispatcher);
                 }
             }
-            Up::LoadFailed { task } => {
+            FromTenant::LoadFailed { task } => {
                 if let Some(known) = self.state.lock().tasks.get_mut(&TaskId(task)) {
                     known.load = TaskLoad::Failed;
                     dispatcher.load_failed(TaskId(task));
                 }
             }
-            Up::Cancelled { session } => {
+            FromTenant::Cancelled { session } => {
                 let session = SessionId(session);
                 if self.state.lock().sessions.contains(&session) {
                     shared.router.deliver(dispatcher.cancel_session(session), NO_SESSION, dispatcher);
                 }
             }
-            Up::Reconfigured { slot, bitstream, took_us } => {
+            FromTenant::Reconfigured { slot, bitstream, took_us } => {
                 self.reconfigured(shared, slot, bitstream, took_us);
             }
-            Up::Ask { question, session, bitstream } => {
+            FromTenant::Ask { question, session, bitstream } => {
                 self.asked(shared, question, SessionId(session), bitstream)?;
             }
-            Up::Hold { question, bytes } => self.wants_bytes(question, bytes)?,
-            Up::Build { question } => self.wants_to_build(question, shared)?,
-            Up::GiveBack { question } => self.gives_back(question)?,
-            Up::Counted(counted) => shared.config.metrics.add(&counted),
+            FromTenant::Hold { question, bytes } => self.wants_bytes(question, bytes)?,
+            FromTenant::Build { question } => self.wants_to_build(question, shared)?,
+            FromTenant::GiveBack { question } => self.gives_back(question)?,
+            FromTenant::Counted(counted) => shared.config.metrics.add(&counted),
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl TenantProcess {
                 None => Some("no memory is left".to_owned()),
             }
         };
-        self.tell(&Down::answer(question, refused));
+        self.tell(&ToTenant::answer(question, refused));
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl TenantProcess {
             }
             state.held.insert(question, Held::Build(place, Instant::now()));
             drop(state);
-            process.tell(&Down::answer(question, None));
+            process.tell(&ToTenant::answer(question, None));
         })?;
         Ok(())
     }
@@ -297,7 +297,7 @@ impl TenantProcess {
                 }
             }
         };
-        self.tell(&Down::answer(question, refused));
+        self.tell(&ToTenant::answer(question, refused));
     }
 
     fn reconfigured(&self, shared: &Shared, slot: u32, bitstream: Digest, took_us: u64) {

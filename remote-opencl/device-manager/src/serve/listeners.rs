@@ -1,7 +1,7 @@
 //! The manager's listeners: addresses, TLS, tokens, and keepalive.
 
 use crate::config::SharedMemory;
-use crate::greeting::Access;
+use crate::handshake::Access;
 use crate::humane;
 use crate::keepalive::Keepalive;
 use crate::listen::{Address, Listener};
@@ -20,7 +20,7 @@ use tracing::warn;
 
 /// Flags of the listeners.
 #[derive(Debug, Args)]
-pub(super) struct DoorArgs {
+pub(super) struct ListenerArgs {
     /// Address to listen on: `unix:/PATH` or `tcp://HOST:PORT` (0: a free port); may be given several times.
     #[arg(long, env = "FPGA_LISTEN", value_delimiter = ',', default_value = "unix:/run/fpga/dm0.sock")]
     listen: Vec<Address>,
@@ -65,7 +65,7 @@ pub(super) struct DoorArgs {
     keepalive: Duration,
 }
 
-impl DoorArgs {
+impl ListenerArgs {
     /// TLS for TCP. TCP without TLS is an error unless --insecure-tcp is given.
     pub(super) fn tls(&self) -> anyhow::Result<Option<Arc<ServerTls>>> {
         if let Some(tcp) = self.listen.iter().find(|address| matches!(address, Address::Tcp(_)))

@@ -8,7 +8,7 @@
 //! much as a short task takes. And where the runtime's own threads never sleep, one more thread takes the processor
 //! from the thread that handles the task's end.
 
-use crate::board::Use;
+use crate::quiesce::InUse;
 use fpga_board::dispatch::Kind;
 use fpga_vendor::Event;
 use parking_lot::Mutex;
@@ -37,15 +37,15 @@ const MAX_KINDS: usize = 4096;
 const STACK_BYTES: usize = 16 << 20;
 
 /// The helper thread. It starts with the first long task and ends with the last user of this value, or at
-/// [`Lender::end`].
+/// [`HelperThread::end`].
 #[derive(Debug, Default)]
-pub struct Lender {
+pub struct HelperThread {
     ran: Mutex<HashMap<Kind, Ran>>,
-    lent: Mutex<Lent>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-enum Lent {
+enum State {
     #[default]
     NotYet,
     Thread {
@@ -69,7 +69,7 @@ struct Ran {
 struct Wait {
     event: Arc<Event>,
     /// Keeps the board from being reconfigured while the thread is in the runtime.
-    used: Use,
+    used: InUse,
     /// Delay before the wait; the thread does not wait if the command has ended by then.
     after: Duration,
 }
@@ -94,7 +94,7 @@ impl Expected {
     }
 }
 
-impl Lender {
+impl HelperThread {
     /// Adds a kernel to the expected duration of its task.
     pub fn expect(&self, kind: Kind, expected: &mut Expected) {
         match self.ran.lock().get(&kind) {
@@ -115,13 +115,13 @@ impl Lender {
     }
 
     /// Lets the helper thread wait for `event`, a command of the task, if the task is expected to be long.
-    pub fn lend(&self, expected: &Expected, event: &Arc<Event>, used: &Use) {
+    pub fn wait_for(&self, expected: &Expected, event: &Arc<Event>, used: &InUse) {
         let Some(after) = expected.worth_waiting() else { return };
-        let mut lent = self.lent.lock();
-        if let Lent::NotYet = *lent {
-            *lent = Lent::start();
+        let mut state = self.state.lock();
+        if let State::NotYet = *state {
+            *state = State::start();
         }
-        if let Lent::Thread { waits, .. } = &*lent {
+        if let State::Thread { waits, .. } = &*state {
             // If the queue is full the thread is busy, and the task runs without it.
             let _ = waits.try_send(Wait { event: event.clone(), used: used.another(), after });
         }
@@ -130,20 +130,20 @@ impl Lender {
     /// Ends the thread. All tasks must have ended before. The vendor's library frees its memory when the process
     /// exits, and no thread may be in the library then.
     pub fn end(&self) {
-        let lent = mem::replace(&mut *self.lent.lock(), Lent::None);
-        if let Lent::Thread { waits, thread } = lent {
+        let state = mem::replace(&mut *self.state.lock(), State::None);
+        if let State::Thread { waits, thread } = state {
             drop(waits);
             if thread.join().is_err() {
-                tracing::error!("The thread that was lent to the OpenCL runtime panicked");
+                tracing::error!("The helper thread panicked");
             }
         }
     }
 }
 
-impl Lent {
+impl State {
     fn start() -> Self {
         let (waits, receiver) = sync_channel(MAX_WAITING);
-        let thread = std::thread::Builder::new().name("lent".to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new().name("helper".to_owned()).stack_size(STACK_BYTES);
         match thread.spawn(move || wait(&receiver)) {
             Ok(thread) => Self::Thread { waits, thread },
             Err(error) => {
@@ -175,27 +175,27 @@ mod tests {
 
     #[test]
     fn a_task_is_worth_waiting_for_by_what_its_kernels_took_twice_or_if_an_unknown_one_still_runs() {
-        let lender = Lender::default();
+        let helper = HelperThread::default();
         let worth = |kinds: &[u64]| {
             let mut expected = Expected::default();
-            kinds.iter().for_each(|kind| lender.expect(Kind(*kind), &mut expected));
+            kinds.iter().for_each(|kind| helper.expect(Kind(*kind), &mut expected));
             expected.worth_waiting()
         };
         assert_eq!((worth(&[]), worth(&[1])), (None, Some(TRIAL)));
-        lender.measured(Kind(1), LONG / 2);
+        helper.measured(Kind(1), LONG / 2);
         assert_eq!((worth(&[1]), worth(&[1, 1]), worth(&[1, 2])), (None, Some(Duration::ZERO), Some(TRIAL)));
-        lender.measured(Kind(1), LONG * 10);
+        helper.measured(Kind(1), LONG * 10);
         assert_eq!(worth(&[1]), None, "that may have been an interruption");
-        lender.measured(Kind(1), LONG * 10);
+        helper.measured(Kind(1), LONG * 10);
         assert_eq!(worth(&[1]), Some(Duration::ZERO));
     }
 
     #[test]
     fn no_more_kinds_are_remembered_than_there_is_room_for() {
-        let lender = Lender::default();
+        let helper = HelperThread::default();
         for kind in 0..=MAX_KINDS as u64 {
-            lender.measured(Kind(kind), LONG);
+            helper.measured(Kind(kind), LONG);
         }
-        assert_eq!(lender.ran.lock().len(), 1);
+        assert_eq!(helper.ran.lock().len(), 1);
     }
 }

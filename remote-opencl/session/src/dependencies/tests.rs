@@ -30,7 +30,7 @@ fn names(step: &Step<u64>) -> Vec<u64> {
 #[test]
 fn two_queues_that_wait_for_each_other_run_as_one_task() {
     // Queue 1 holds [A, C waits B], queue 2 holds [B waits A].
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     let step = ready.flush([item(1, 1, &[]), item(2, 2, &[1]), item(3, 1, &[2])]).unwrap();
     assert_eq!(names(&step), [1, 2, 3]);
     assert_eq!(step.ready[1].wait, [EventId(1)]);
@@ -40,7 +40,7 @@ fn two_queues_that_wait_for_each_other_run_as_one_task() {
 #[test]
 fn what_waits_for_a_user_event_does_not_hold_back_what_is_before_it() {
     // [A, C waits for user event U], flush, wait for A, then set U.
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.create_user_event(EventId(7)).unwrap();
     let step = ready.flush([item(1, 1, &[]), item(2, 1, &[7])]).unwrap();
     assert_eq!(names(&step), [1]);
@@ -50,7 +50,7 @@ fn what_waits_for_a_user_event_does_not_hold_back_what_is_before_it() {
 
 #[test]
 fn an_unset_user_event_holds_back_only_what_depends_on_it() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.create_user_event(EventId(7)).unwrap();
     let step = ready.flush([item(1, 1, &[7]), item(2, 1, &[]), item(3, 2, &[]), item(4, 2, &[2])]).unwrap();
     assert_eq!(names(&step), [3]);
@@ -61,7 +61,7 @@ fn an_unset_user_event_holds_back_only_what_depends_on_it() {
 
 #[test]
 fn a_failed_user_event_fails_all_that_depends_on_it() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.create_user_event(EventId(7)).unwrap();
     ready.flush([item(1, 1, &[7]), item(2, 1, &[]), item(3, 2, &[1]), item(4, 3, &[])]).unwrap();
     let step = ready.set_user_event(EventId(7), -5).unwrap();
@@ -73,7 +73,7 @@ fn a_failed_user_event_fails_all_that_depends_on_it() {
 
 #[test]
 fn an_out_of_order_queue_is_held_by_its_barriers_and_markers_only() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.create_user_event(EventId(7)).unwrap();
     let step = ready
         .flush([
@@ -92,7 +92,7 @@ fn an_out_of_order_queue_is_held_by_its_barriers_and_markers_only() {
 
 #[test]
 fn an_event_that_nobody_made_fails_the_command() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     let step = ready.flush([item(1, 1, &[99]), item(2, 1, &[]), item(3, 2, &[])]).unwrap();
     assert_eq!(failures(&step), [(1, UNKNOWN_EVENT), (2, DEPENDENCY_FAILED)]);
     assert!(step.failed.iter().all(|failed| failed.cause == Cause::Command));
@@ -101,13 +101,13 @@ fn an_event_that_nobody_made_fails_the_command() {
 
 #[test]
 fn a_command_can_wait_for_itself_as_little_as_for_the_future() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     assert_eq!(failures(&ready.flush([item(1, 1, &[1])]).unwrap()), [(1, UNKNOWN_EVENT)]);
 }
 
 #[test]
 fn an_event_id_is_taken_once() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.flush([item(1, 1, &[])]).unwrap();
     assert_eq!(ready.flush([item(1, 1, &[])]).unwrap_err(), UsedTwice(EventId(1)));
     assert_eq!(ready.create_user_event(EventId(1)).unwrap_err(), UsedTwice(EventId(1)));
@@ -115,7 +115,7 @@ fn an_event_id_is_taken_once() {
 
 #[test]
 fn a_user_event_is_set_once() {
-    let mut ready: Ready<u64> = Ready::default();
+    let mut ready: DependencyTracker<u64> = DependencyTracker::default();
     ready.create_user_event(EventId(1)).unwrap();
     ready.set_user_event(EventId(1), 0).unwrap();
     assert_eq!(ready.set_user_event(EventId(1), 0), Err(SET_TWICE));
@@ -124,7 +124,7 @@ fn a_user_event_is_set_once() {
 
 #[test]
 fn forgotten_events_leave_nothing_behind_once_they_have_ended() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.flush([item(1, 1, &[]), item(2, 1, &[])]).unwrap();
     ready.forget(EventId(1));
     ready.ended(EventId(1), 0);
@@ -135,7 +135,7 @@ fn forgotten_events_leave_nothing_behind_once_they_have_ended() {
 
 #[test]
 fn a_failure_is_seen_by_those_flushed_before_it_was_forgotten() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     ready.create_user_event(EventId(7)).unwrap();
     ready.flush([item(1, 1, &[]), item(2, 2, &[1, 7])]).unwrap();
     ready.forget(EventId(1));
@@ -149,7 +149,7 @@ fn a_failure_is_seen_by_those_flushed_before_it_was_forgotten() {
 
 #[test]
 fn failures_that_were_released_leave_nothing_behind() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     let mut refused = item(1, 1, &[]);
     refused.body = Err(-5);
     ready.create_user_event(EventId(9)).unwrap();
@@ -170,7 +170,7 @@ fn failures_that_were_released_leave_nothing_behind() {
 
 #[test]
 fn a_command_fails_by_a_user_event_only_where_nothing_else_failed() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     for event in [7, 8] {
         ready.create_user_event(EventId(event)).unwrap();
     }
@@ -184,7 +184,7 @@ fn a_command_fails_by_a_user_event_only_where_nothing_else_failed() {
 
 #[test]
 fn setting_a_user_event_looks_at_what_waited_for_it_alone() {
-    let mut ready = Ready::default();
+    let mut ready = DependencyTracker::default();
     let count = 1000;
     for user in 0..count {
         ready.create_user_event(EventId(user)).unwrap();
@@ -244,7 +244,7 @@ proptest! {
         order in Just((1..=USER_EVENTS).collect::<Vec<_>>()).prop_shuffle(),
         forget in any::<bool>(),
     ) {
-        let mut ready = Ready::default();
+        let mut ready = DependencyTracker::default();
         let users: Vec<u64> = (1..=USER_EVENTS).collect();
         for user in &users {
             ready.create_user_event(EventId(*user)).unwrap();
@@ -264,7 +264,7 @@ proptest! {
         let depends = dependencies(&items);
         let mut done: HashSet<u64> = HashSet::new();
         let mut set: HashSet<u64> = HashSet::new();
-        let mut run = |ready: &mut Ready<u64>, step: Step<u64>, set: &HashSet<u64>, flushed: usize| {
+        let mut run = |ready: &mut DependencyTracker<u64>, step: Step<u64>, set: &HashSet<u64>, flushed: usize| {
             assert!(step.failed.is_empty());
             for command in step.ready {
                 let at = usize::try_from(command.event.0 - 100).unwrap();

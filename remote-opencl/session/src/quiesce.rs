@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// The lock of a board. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Option<Arc<Inner>>);
+pub struct QuiesceLock(Option<Arc<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -34,13 +34,13 @@ struct State {
 
 /// A call, a build or a task that uses the vendor; dropping the value ends the use.
 #[derive(Debug)]
-pub struct Use(Option<Arc<Inner>>);
+pub struct InUse(Option<Arc<Inner>>);
 
 /// A reconfiguration that waits or runs; no user is admitted until it is dropped.
 #[derive(Debug)]
-pub struct Closed(Arc<Inner>);
+pub struct Quiesced(Arc<Inner>);
 
-impl Board {
+impl QuiesceLock {
     /// A board that is reconfigured as a whole. Programs are then built again under `confinement`.
     #[must_use]
     pub fn whole(confinement: Confinement) -> Self {
@@ -52,15 +52,15 @@ impl Board {
 
     /// Admits a user of the vendor; `None` while a reconfiguration waits or runs.
     #[must_use]
-    pub fn enter(&self) -> Option<Use> {
-        let Some(inner) = &self.0 else { return Some(Use(None)) };
+    pub fn enter(&self) -> Option<InUse> {
+        let Some(inner) = &self.0 else { return Some(InUse(None)) };
         let mut state = inner.state.lock();
         if state.closed > 0 {
             return None;
         }
         state.users += 1;
         drop(state);
-        Some(Use(Some(inner.clone())))
+        Some(InUse(Some(inner.clone())))
     }
 
     /// Whether the board is reconfigured as a whole.
@@ -87,14 +87,14 @@ impl Board {
 
     /// Admits no users from now on; `None` if the board is reconfigured in part.
     #[must_use]
-    pub fn close(&self) -> Option<Closed> {
+    pub fn close(&self) -> Option<Quiesced> {
         let inner = self.0.as_ref()?;
         inner.state.lock().closed += 1;
-        Some(Closed(inner.clone()))
+        Some(Quiesced(inner.clone()))
     }
 }
 
-impl Use {
+impl InUse {
     /// Another use. It is admitted because `self` has been.
     #[must_use]
     pub fn another(&self) -> Self {
@@ -105,7 +105,7 @@ impl Use {
     }
 }
 
-impl Drop for Use {
+impl Drop for InUse {
     fn drop(&mut self) {
         if let Some(inner) = &self.0 {
             inner.state.lock().users -= 1;
@@ -114,7 +114,7 @@ impl Drop for Use {
     }
 }
 
-impl Closed {
+impl Quiesced {
     /// Waits until all users have left, then destroys all vendor contexts and makes them again with these
     /// images on the board, on the calling thread.
     #[must_use]
@@ -148,7 +148,7 @@ impl Closed {
     }
 }
 
-impl Drop for Closed {
+impl Drop for Quiesced {
     fn drop(&mut self) {
         self.0.state.lock().closed -= 1;
         self.0.drained.notify_all();
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_board_that_is_loaded_in_part_is_always_open() {
-        let board = Board::default();
+        let board = QuiesceLock::default();
         assert!(board.close().is_none() && board.is_open() && board.enter().is_some());
     }
 
@@ -174,7 +174,7 @@ mod tests {
             opened: watch::Sender::new(0),
             confinement: Confinement::off(),
         };
-        let board = Board(Some(Arc::new(inner)));
+        let board = QuiesceLock(Some(Arc::new(inner)));
         let inside = board.enter().unwrap();
         let closed = board.close().unwrap();
         assert!(board.enter().is_none());

@@ -5,35 +5,35 @@
 //! vendor's threads, and the end can be told directly.
 
 use crate::commands::{Body, Operation};
-use crate::ready::{Cause, Command, DEPENDENCY_FAILED, EventId, QueueId};
+use crate::dependencies::{Cause, Command, DEPENDENCY_FAILED, EventId, QueueId};
 use crate::report::{Ended, Told};
 use std::iter::Peekable;
 
 /// A command that ends with the one before it.
 #[derive(Debug)]
-pub(super) struct Follower {
+pub(super) struct ElidedMarker {
     pub(super) event: EventId,
     operation: &'static str,
     received: u64,
 }
 
 /// Takes the commands that end with the one before them, in this in-order queue.
-pub(super) fn of(
+pub(super) fn elide(
     queue: QueueId,
     commands: &mut Peekable<impl Iterator<Item = Command<Body>>>,
-) -> Vec<Follower> {
-    let mut followers = Vec::new();
+) -> Vec<ElidedMarker> {
+    let mut elided = Vec::new();
     while let Some(Command { event, body, .. }) = commands.next_if(|command| {
         let has_no_work = matches!(command.body.operation, Operation::Marker(_) | Operation::Barrier(_));
         has_no_work && command.queue == queue && command.wait.is_empty()
     }) {
         let Body { operation, received_at, .. } = body;
-        followers.push(Follower { event, operation: operation.name(), received: received_at });
+        elided.push(ElidedMarker { event, operation: operation.name(), received: received_at });
     }
-    followers
+    elided
 }
 
-impl Follower {
+impl ElidedMarker {
     /// The end of this command, by the status of the command before it.
     pub(super) fn ended(&self, status_before: i32, told: Told) -> Ended {
         let status = if status_before < 0 { DEPENDENCY_FAILED } else { status_before };

@@ -117,7 +117,7 @@ pub struct UsedTwice(pub EventId);
 
 /// The events and the deferred commands of one session.
 #[derive(Debug)]
-pub struct Ready<C> {
+pub struct DependencyTracker<C> {
     events: HashMap<EventId, State>,
     deferred: Deferred<C>,
 }
@@ -152,13 +152,13 @@ struct Broken {
     barrier: Option<Cause>,
 }
 
-impl<C> Default for Ready<C> {
+impl<C> Default for DependencyTracker<C> {
     fn default() -> Self {
         Self { events: HashMap::new(), deferred: Deferred::default() }
     }
 }
 
-impl<C> Ready<C> {
+impl<C> DependencyTracker<C> {
     /// Adds commands of a flush, in the order of their enqueue calls.
     ///
     /// # Errors
