@@ -9,6 +9,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# What the demo needs of ours.
+DEMO := fpga-tests fpga-scheduler-extender fpga-collector fpga-device-manager fpga-opencl-icd
+
 RUNTIME ?= pocl
 BASELINE ?=
 export RUNTIME BASELINE CTS
@@ -30,6 +33,10 @@ control-plane: ## Build the pinned Kubernetes control plane (5 minutes, once)
 .PHONY: build
 build: setup ## Build everything of ours
 	cargo build --workspace
+
+.PHONY: dist
+dist: ## The programs and libraries for users, optimised across crates, in build/dist; their debug information apart
+	@hack/dist.sh
 
 .PHONY: fmt
 fmt: ## Format
@@ -53,7 +60,8 @@ test: setup control-plane lint build ## Everything that must pass: lint, unit, i
 	fi
 
 .PHONY: demo
-demo: setup control-plane build ## The whole loop on this machine, in under 3 minutes
+demo: setup control-plane ## The whole loop on this machine, in under 3 minutes
+	cargo build $(foreach package,$(DEMO),-p $(package))
 	target/debug/fpga-demo
 
 .PHONY: bench

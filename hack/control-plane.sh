@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the pinned Kubernetes control plane (tests/control-plane) into build/control-plane/bin, or does nothing when it is
 # there already. About 5 minutes and 2.4 GB of Go's build cache the first time, seconds afterwards.
-# A program that lies in the folder KUBEBUILDER_ASSETS (envtest's convention) is taken from there.
+# A program that lies in the folder KUBEBUILDER_ASSETS (envtest's convention) is taken from there, and etcd from the
+# system's packages where it is new enough.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/lib.sh
@@ -26,12 +27,23 @@ if [ "$(cat "$bin/.stamp" 2>/dev/null || true)" != "$stamp" ]; then
     echo "$stamp" >"$bin/.stamp"
 fi
 
+# Whether the system has an etcd of the minor version that the control plane is built with, or a newer one.
+system_etcd() {
+    local wanted have
+    wanted=$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 v\([0-9]*\.[0-9]*\).*|\1|p' "$module/go.mod")
+    have=$(etcd --version 2>/dev/null | sed -n 's/^etcd Version: //p')
+    [ -n "$wanted" ] && [ -n "$have" ] && printf '%s\n' "$wanted" "$have" | sort -C -V
+}
+
 missing=()
 for entry in "${packages[@]}"; do
     name=${entry%%=*}
     if [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$name" ]; then
         ln -sfn "$(realpath "$KUBEBUILDER_ASSETS/$name")" "$bin/$name"
         say "control plane: $name from KUBEBUILDER_ASSETS"
+    elif [ "$name" = etcd ] && { [ -L "$bin/$name" ] || [ ! -x "$bin/$name" ]; } && system_etcd; then
+        ln -sfn "$(command -v etcd)" "$bin/$name"
+        say "control plane: $name from the system's packages"
     elif [ -L "$bin/$name" ] || [ ! -x "$bin/$name" ]; then
         missing+=("$entry")
     fi
