@@ -9,7 +9,11 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Clone, Args)]
 pub struct LogArgs {
     /// Which log lines: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) or `module=level,…`.
-    #[arg(long, env = "FPGA_LOG", default_value = "fpga_device_manager=info,fpga_session=info,fpga_vendor=info,fpga_hook=info,warn")]
+    #[arg(
+        long,
+        env = "FPGA_LOG",
+        default_value = "fpga_device_manager=info,fpga_session=info,fpga_vendor=info,fpga_hook=info,warn"
+    )]
     log: String,
 
     /// Format of the log lines.

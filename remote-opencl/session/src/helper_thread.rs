@@ -147,7 +147,7 @@ impl State {
         match thread.spawn(move || wait(&receiver)) {
             Ok(thread) => Self::Thread { waits, thread },
             Err(error) => {
-                tracing::warn!(%error, "No thread to lend to the OpenCL runtime: kernels may run slower");
+                tracing::warn!(%error, "The helper thread cannot be started: kernels may run slower");
                 Self::None
             }
         }

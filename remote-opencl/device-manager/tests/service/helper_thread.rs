@@ -8,12 +8,12 @@ use std::time::Instant;
 const DEVICE_TYPE: u32 = 0x1000;
 const CPU: u8 = 1 << 1;
 
-fn has_lent_thread(manager: &Manager) -> bool {
+fn has_helper_thread(manager: &Manager) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", manager.pid())).unwrap();
     // A thread that has just ended has no name.
     let names =
         threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")).ok());
-    names.into_iter().any(|name| name.trim_end() == "lent")
+    names.into_iter().any(|name| name.trim_end() == "helper")
 }
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
     let mut first = Client::connect(&manager).await;
     let info = &first.welcome.platforms[0].devices[0].info;
     let of_processors = info.iter().any(|info| info.param == DEVICE_TYPE && info.value[0] & CPU != 0);
-    assert!(!has_lent_thread(&manager), "before there is anything to do");
+    assert!(!has_helper_thread(&manager), "before there is anything to do");
 
     // The manager has no measurement of this kernel yet.
     let mut second = Client::connect(&manager).await;
@@ -36,8 +36,8 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
     let first_event = launch.event;
     first.flush(vec![launch]).await;
     let since = Instant::now();
-    while of_processors && !has_lent_thread(&manager) {
-        assert!(since.elapsed() < DEADLINE, "no thread was lent");
+    while of_processors && !has_helper_thread(&manager) {
+        assert!(since.elapsed() < DEADLINE, "no helper thread was started");
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     for _ in 0..100 {
@@ -47,7 +47,7 @@ async fn runtimes_of_processors_and_no_others_have_a_thread_to_work_in_and_nobod
         assert_eq!(second.status(event).await, 0);
     }
     assert_eq!(first.status(first_event).await, 0);
-    assert_eq!(has_lent_thread(&manager), of_processors);
+    assert_eq!(has_helper_thread(&manager), of_processors);
 
     // No thread is in the runtime when its memory is freed.
     drop((first, second));
