@@ -7,11 +7,13 @@
 //! The confinement does not stop a hostile source from what a compiler can do in memory.
 
 use fpga_vendor::runtime::Runtime;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, fstat};
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+    make_bitflags,
+};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,10 +37,10 @@ pub struct Confinement {
 
 #[derive(Debug)]
 struct Rules {
-    set: OwnedFd,
+    set: RulesetCreated,
     /// Open descriptors of the paths. A rule applies to the file that a path named when the rule was made,
     /// and the kernel makes files such as `/proc/self/maps` anew unless a descriptor keeps them.
-    _held: Vec<OwnedFd>,
+    _held: Vec<PathFd>,
 }
 
 /// Folders in which runtimes have their libraries, headers and tools. Missing folders are skipped.
@@ -71,36 +73,10 @@ const OF_MACHINE: &[&str] = &["/sys/devices", "/sys/fs/cgroup", "/proc", "/etc/O
 /// Files that hold no secret and are open to all; some runtimes read them.
 const HARMLESS_FILES: &[&str] = &["/dev/null", "/dev/zero", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo"];
 
-const EXECUTE: u64 = 1;
-const WRITE_FILE: u64 = 1 << 1;
-const READ_FILE: u64 = 1 << 2;
-const READ_DIR: u64 = 1 << 3;
-/// All rights of Landlock's first version: the four above, and removing and making files of each kind.
-const ALL_OF_FIRST: u64 = (1 << 13) - 1;
-/// Moving a file to another folder; since version 2.
-const REFER: u64 = 1 << 13;
-
-/// Listening on TCP sockets and connecting them; since version 4.
-const BIND_TCP: u64 = 1;
-const CONNECT_TCP: u64 = 1 << 1;
-/// Connecting to abstract unix sockets of other processes, and signalling them; since version 6.
-const ABSTRACT_SOCKETS: u64 = 1;
-const SIGNALS: u64 = 1 << 1;
-
-/// `struct landlock_ruleset_attr`.
-#[repr(C)]
-struct RulesetAttributes {
-    files: u64,
-    connections: u64,
-    scoped: u64,
-}
-
-/// `struct landlock_path_beneath_attr`.
-#[repr(C, packed)]
-struct PathBeneath {
-    allowed_access: u64,
-    parent_fd: i32,
-}
+/// Reading and executing files, and listing folders.
+const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFile | ReadDir});
+const READ_FILES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile});
+const READ_AND_WRITE_FILES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | WriteFile});
 
 impl Confinement {
     /// No confinement.
@@ -131,26 +107,23 @@ impl Confinement {
     /// # Errors
     /// The kernel has no Landlock, or refuses the rules.
     pub fn of(runtime: &Runtime, includes: &Path) -> io::Result<Self> {
-        let version = version()?;
-        let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
-        let rules = create(&RulesetAttributes { files: all, connections: 0, scoped: 0 })?;
+        let mut rules = files()?.create().map_err(io::Error::other)?;
         let mut held = Vec::new();
-        let read = EXECUTE | READ_FILE | READ_DIR;
         for path in RUNTIME_FOLDERS.iter().map(PathBuf::from).chain(runtime.folders()) {
-            allow(&rules, &path, read, all)?;
+            allow(&mut rules, &path, READ)?;
         }
         for path in HARMLESS_FILES {
-            allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
+            allow(&mut rules, Path::new(path), READ_AND_WRITE_FILES)?;
         }
-        allow(&rules, includes, READ_FILE, all)?;
+        allow(&mut rules, includes, READ_FILES)?;
         // PoCL writes to its cache during builds.
         for cache in pocl_caches() {
             if std::fs::create_dir_all(&cache).is_ok() {
-                allow(&rules, &cache, all, all)?;
+                allow(&mut rules, &cache, all())?;
             }
         }
         if runtime.vendor() != "pocl" {
-            held.extend(allow(&rules, Path::new(MEMORY_MAP), READ_FILE, all)?);
+            held.extend(allow(&mut rules, Path::new(MEMORY_MAP), READ_FILES)?);
         }
         Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: held })) })
     }
@@ -162,27 +135,22 @@ impl Confinement {
     /// # Errors
     /// The kernel has no Landlock, or refuses the rules.
     pub fn of_tenant(runtime: &Runtime, own: &Path, bitstreams: Option<&Path>) -> io::Result<Self> {
-        let version = version()?;
-        let all = if version >= 2 { ALL_OF_FIRST | REFER } else { ALL_OF_FIRST };
-        let attributes = RulesetAttributes {
-            files: all,
-            connections: if version >= 4 { BIND_TCP | CONNECT_TCP } else { 0 },
-            scoped: if version >= 6 { ABSTRACT_SOCKETS | SIGNALS } else { 0 },
-        };
-        let rules = create(&attributes)?;
-        let read = EXECUTE | READ_FILE | READ_DIR;
+        // Older versions of Landlock restrict no connections and no signals.
+        let rules = files()?.handle_access(AccessNet::from_all(ABI::V4)).map_err(io::Error::other)?;
+        let rules = rules.scope(Scope::from_all(ABI::V6)).map_err(io::Error::other)?;
+        let mut rules = rules.create().map_err(io::Error::other)?;
         let folders = RUNTIME_FOLDERS.iter().chain(OF_MACHINE).map(PathBuf::from).chain(runtime.folders());
         for path in folders {
-            allow(&rules, &path, read, all)?;
+            allow(&mut rules, &path, READ)?;
         }
         for path in HARMLESS_FILES {
-            allow(&rules, Path::new(path), READ_FILE | WRITE_FILE, all)?;
+            allow(&mut rules, Path::new(path), READ_AND_WRITE_FILES)?;
         }
         if let Some(bitstreams) = bitstreams {
-            allow(&rules, bitstreams, READ_FILE | READ_DIR, all)?;
+            allow(&mut rules, bitstreams, READ & !BitFlags::from(AccessFs::Execute))?;
         }
         // A tenant must not execute the files that it writes.
-        allow(&rules, own, all & !EXECUTE, all)?;
+        allow(&mut rules, own, all() & !BitFlags::from(AccessFs::Execute))?;
         Ok(Self { rules: Some(Arc::new(Rules { set: rules, _held: Vec::new() })) })
     }
 
@@ -192,14 +160,12 @@ impl Confinement {
     /// The kernel refuses; the build must not run then.
     pub fn enter(&self) -> io::Result<()> {
         let Some(rules) = &self.rules else { return Ok(()) };
-        // SAFETY: the call takes numbers only; the flag applies to this thread and its children.
-        if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
-            return Err(io::Error::last_os_error());
+        let rules = rules.set.try_clone()?;
+        let status = rules.restrict_self().map_err(io::Error::other)?;
+        if status.ruleset == RulesetStatus::NotEnforced {
+            return Err(io::Error::other("the kernel does not enforce Landlock's rules"));
         }
-        // SAFETY: the descriptor is that of a ruleset and stays open during the call.
-        let restricted =
-            unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.set.as_raw_fd(), 0_u32) };
-        if restricted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        Ok(())
     }
 }
 
@@ -208,7 +174,7 @@ impl Confinement {
 /// # Errors
 /// The kernel has no Landlock, or it is disabled.
 pub fn is_there() -> io::Result<()> {
-    version().map(|_| ())
+    files()?.create().map(|_| ()).map_err(io::Error::other)
 }
 
 /// Gives up all capabilities of the calling thread and of the threads it starts. A manager that runs as root
@@ -242,46 +208,27 @@ fn pocl_caches() -> Vec<PathBuf> {
     vec![cache]
 }
 
-fn version() -> io::Result<i64> {
-    const VERSION: u32 = 1;
-    // SAFETY: with this flag the call takes no structure.
-    let version = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0_usize, VERSION)
-    };
-    if version < 1 { Err(io::Error::last_os_error()) } else { Ok(version) }
+/// All rights to files and folders that the rules govern.
+fn all() -> BitFlags<AccessFs> {
+    AccessFs::from_all(ABI::V2)
 }
 
-fn create(attributes: &RulesetAttributes) -> io::Result<OwnedFd> {
-    // SAFETY: the structure has the kernel's layout. An older kernel accepts a longer structure if the fields
-    // that it does not know are 0.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            &raw const *attributes,
-            size_of::<RulesetAttributes>(),
-            0_u32,
-        )
-    };
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just made the descriptor, with close-on-exec, and nothing else owns it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+/// Rules that take away all rights to files, as far as the kernel's version of Landlock knows them.
+///
+/// # Errors
+/// The kernel has no Landlock, or it is disabled.
+fn files() -> io::Result<Ruleset> {
+    let first = AccessFs::from_all(ABI::V1);
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(first);
+    let rules = rules.map(|rules| rules.set_compatibility(CompatLevel::BestEffort));
+    rules.and_then(|rules| rules.handle_access(all())).map_err(io::Error::other)
 }
 
 /// Allows `access` at and below `path`. Returns a descriptor of the path, or `None` if it does not exist.
-fn allow(rules: &OwnedFd, path: &Path, access: u64, all: u64) -> io::Result<Option<OwnedFd>> {
-    const PATH_BENEATH: u32 = 1;
-    let Ok(target) = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return Ok(None) };
-    let is_folder = fstat(&target)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
-    let of_file = EXECUTE | WRITE_FILE | READ_FILE;
-    let allowed_access = if is_folder { access & all } else { access & of_file };
-    let rule = PathBeneath { allowed_access, parent_fd: target.as_raw_fd() };
-    // SAFETY: both descriptors are open; the structure has the kernel's layout and lives during the call.
-    let added = unsafe {
-        libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, &raw const rule, 0_u32)
-    };
-    if added == 0 { Ok(Some(target)) } else { Err(io::Error::last_os_error()) }
+fn allow(rules: &mut RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> io::Result<Option<PathFd>> {
+    let Ok(target) = PathFd::new(path) else { return Ok(None) };
+    let added: Result<_, RulesetError> = rules.add_rule(PathBeneath::new(&target, access)).map(|_| ());
+    added.map(|()| Some(target)).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -290,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_confined_thread_reads_the_runtimes_files_alone_and_others_read_on() {
-        if version().is_err() {
+        if is_there().is_err() {
             // Without Landlock there is nothing to test.
             return;
         }
