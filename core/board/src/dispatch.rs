@@ -22,7 +22,7 @@ mod task;
 pub use profile::Kind;
 pub use stalled::{MIN_STALL, STALL_PER_WAIT};
 pub use task::{
-    EndedTask, Finished, Grant, Lanes, MAX_LANES, Refusal, SlotUsage, TaskId, TaskRequest, Tenant,
+    EndedTask, Finished, Grant, Lanes, MAX_LANES, SlotUsage, TaskId, TaskRefusal, TaskRequest, Tenant,
 };
 
 use crate::reuse::Foresight;
@@ -30,8 +30,8 @@ use crate::slots::{Demand, MAX_TASKS_PER_SLOT, SessionId, SlotIndex, SlotTable};
 use chooser::Chooser;
 use fpga_core::bitstream::Digest;
 use fpga_core::units::MonotonicTime;
-use policy::Rules;
-use profile::Profile;
+use policy::DispatchRules;
+use profile::TaskProfile;
 use starting::head;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
@@ -62,7 +62,7 @@ pub struct Dispatch {
     /// The sessions that hold slots.
     holders: BTreeMap<SessionId, Holder>,
     chooser: Chooser,
-    profile: Profile,
+    profile: TaskProfile,
 }
 
 #[derive(Debug)]
@@ -121,19 +121,19 @@ impl Dispatch {
             arrivals: 0,
             running: BTreeMap::new(),
             holders: BTreeMap::new(),
-            chooser: Chooser::new(Rules::default()),
-            profile: Profile::default(),
+            chooser: Chooser::new(DispatchRules::default()),
+            profile: TaskProfile::default(),
         }
     }
 
     /// The rules by which the next task is chosen; first in, first out until [`Self::set_rules`] is called.
     #[must_use]
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &DispatchRules {
         self.chooser.rules()
     }
 
     /// Replaces the rules, also for the tasks that wait already. Returns the tasks that may start now.
-    pub fn set_rules(&mut self, rules: Rules, now: Duration) -> Vec<Grant> {
+    pub fn set_rules(&mut self, rules: DispatchRules, now: Duration) -> Vec<Grant> {
         self.chooser.set_rules(rules);
         self.start_waiting(now)
     }
@@ -173,15 +173,15 @@ impl Dispatch {
     /// grants it.
     ///
     /// # Errors
-    /// [`Refusal`] if the task can never start or its id is in use; nothing has changed then.
-    pub fn submit(&mut self, request: TaskRequest, now: Duration) -> Result<Option<Grant>, Refusal> {
+    /// [`TaskRefusal`] if the task can never start or its id is in use; nothing has changed then.
+    pub fn submit(&mut self, request: TaskRequest, now: Duration) -> Result<Option<Grant>, TaskRefusal> {
         let needed = request.demand.slots();
         if needed > self.slots.len() {
-            return Err(Refusal::TooManyBitstreams { needed, slots: self.slots.len() });
+            return Err(TaskRefusal::TooManyBitstreams { needed, slots: self.slots.len() });
         }
         let (session, task) = (request.session, request.task);
         if self.running.contains_key(&task) || self.waiting_ids.contains(&task) {
-            return Err(Refusal::Known(task));
+            return Err(TaskRefusal::Known(task));
         }
         if let Demand::Bitstreams(bitstreams) = &request.demand {
             bitstreams

@@ -42,14 +42,14 @@ pub struct Assignment {
     /// Slots of the task, one per bitstream in the order of the demand.
     pub slots: Vec<SlotIndex>,
     /// Bitstreams to load.
-    pub load: Vec<Load>,
+    pub load: Vec<SlotLoad>,
     /// Bitstreams that the loads evict.
     pub evicted: Vec<Digest>,
 }
 
 /// One reconfiguration of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct SlotLoad {
     /// Slot to reconfigure.
     pub slot: SlotIndex,
     /// Bitstream to load.
@@ -297,7 +297,7 @@ impl SlotTable {
             if choice.is_none() {
                 let slot = self.victim(&taken, worth)?;
                 taken.push(slot);
-                load.push(Load { slot, bitstream });
+                load.push(SlotLoad { slot, bitstream });
                 *choice = Some(slot);
             }
         }

@@ -14,7 +14,7 @@ const MAX_CONNECTIONS: usize = 512;
 /// Most connections of one user or from one address.
 const MAX_OF_PEER: usize = 384;
 /// Age from which a connection without a session is closed if there is no room for another.
-const PATIENCE: Duration = Duration::from_secs(1);
+const IDLE_GRACE: Duration = Duration::from_secs(1);
 
 /// The open connections. Clones share them.
 #[derive(Debug, Clone)]
@@ -131,7 +131,7 @@ impl Table {
     fn make_room(&mut self, now: Instant, of: impl Fn(&Entry) -> bool) -> Option<()> {
         let silent = |entry: &Entry| {
             of(entry)
-                && now.saturating_duration_since(entry.since) >= PATIENCE
+                && now.saturating_duration_since(entry.since) >= IDLE_GRACE
                 && !entry.state.used.load(Ordering::Relaxed)
         };
         let oldest = self.entries.iter().find(|(_, entry)| silent(entry)).map(|(id, _)| *id)?;
@@ -192,7 +192,7 @@ mod tests {
         let connections = Connections::default();
         let (one, two, three) = (Peer::User(1), Peer::User(2), Peer::User(3));
         let start = Instant::now();
-        let later = start + PATIENCE;
+        let later = start + IDLE_GRACE;
         let of_one: Vec<_> = (0..MAX_OF_PEER).map(|_| connections.open_at(&one, start).unwrap()).collect();
         assert!(connections.open_at(&one, start).is_none(), "it has all that it may");
         let left = MAX_CONNECTIONS - MAX_OF_PEER;

@@ -7,7 +7,7 @@
 use crate::humane;
 use clap::Args;
 use fpga_board::dispatch::Tenant;
-use fpga_board::dispatch::policy::{Policy, Rules, Share, Weight};
+use fpga_board::dispatch::policy::{DispatchPolicy, DispatchRules, Share, Weight};
 use fpga_session::quota::Quota;
 use fpga_session::settings::Current;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ pub struct TenantArgs {
     /// How to choose between tenants that wait: `fifo`, `round-robin`, `drr` (device time by weight), `priority`,
     /// `sjf` (shortest first) or `edf` (earliest deadline first).
     #[arg(long, env = "FPGA_POLICY", default_value_t)]
-    pub policy: Policy,
+    pub policy: DispatchPolicy,
 
     /// Device time that a weight of 1 gets in a turn of `drr`.
     #[arg(long, env = "FPGA_QUANTUM", default_value = "1ms", value_parser = humane::duration)]
@@ -67,7 +67,7 @@ pub enum SettingsError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
-    policy: Option<Text<Policy>>,
+    policy: Option<Text<DispatchPolicy>>,
     quantum: Option<Duration_>,
     ageing: Option<Duration_>,
     default: TenantEntry,
@@ -135,7 +135,7 @@ impl TenantArgs {
     /// # Errors
     /// [`SettingsError`] if the file can't be used.
     pub fn read(&self) -> Result<Current, SettingsError> {
-        let rules = Rules {
+        let rules = DispatchRules {
             policy: self.policy,
             quantum: self.quantum,
             ageing: self.ageing,
@@ -218,7 +218,7 @@ mod tests {
 
     fn args(file: Option<PathBuf>) -> TenantArgs {
         TenantArgs {
-            policy: Policy::Fifo,
+            policy: DispatchPolicy::Fifo,
             quantum: Duration::from_millis(1),
             ageing: Duration::from_millis(100),
             tenants: file,
@@ -235,7 +235,10 @@ mod tests {
                                    "quota": {"memory": "1GiB", "queued-tasks": 4}}}}"#;
         std::fs::write(&path, text).unwrap();
         let current = args(Some(path)).read().unwrap();
-        assert_eq!((current.rules.policy, current.rules.quantum.as_millis()), (Policy::DeficitRoundRobin, 2));
+        assert_eq!(
+            (current.rules.policy, current.rules.quantum.as_millis()),
+            (DispatchPolicy::DeficitRoundRobin, 2)
+        );
         assert_eq!(current.rules.ageing, Duration::from_millis(100));
         let (seven, other) = (Tenant::new("uid:7"), Tenant::new("uid:8"));
         assert_eq!(current.rules.share(&seven).weight.get(), 9);

@@ -50,7 +50,7 @@ type Number = u64;
 
 /// A build's place; dropping it frees the place.
 #[derive(Debug)]
-pub struct Place {
+pub struct BuildPermit {
     inner: Arc<Inner>,
     tenant: Tenant,
     above: Option<Box<dyn PlaceAbove>>,
@@ -103,7 +103,7 @@ impl Builds {
 
     /// Waits for a place, on the calling thread.
     #[must_use]
-    pub fn enter(&self, tenant: &Tenant) -> Place {
+    pub fn enter(&self, tenant: &Tenant) -> BuildPermit {
         let inner = &self.0;
         let mut state = inner.state.lock();
         state.last += 1;
@@ -118,7 +118,7 @@ impl Builds {
             inner.granted.wait(&mut state);
         }
         drop(state);
-        let mut place = Place { inner: inner.clone(), tenant: tenant.clone(), above: None };
+        let mut place = BuildPermit { inner: inner.clone(), tenant: tenant.clone(), above: None };
         place.above = inner.above.as_ref().map(|above| above.enter());
         place
     }
@@ -149,7 +149,7 @@ impl Inner {
     }
 }
 
-impl Drop for Place {
+impl Drop for BuildPermit {
     fn drop(&mut self) {
         drop(self.above.take());
         let mut state = self.inner.state.lock();

@@ -7,12 +7,12 @@ mod images;
 mod memory;
 mod opencl2;
 
-pub use binaries::{Decided, Load, Waiting};
+pub use binaries::{Decided, ProgramLoad, Waiting};
 pub use builds::Build;
 
 use crate::config::Config;
 use crate::context::Context;
-use crate::gate::{Asker, Refusal};
+use crate::gate::{Asker, ReconfigurationRefusal};
 use crate::images::Sampler;
 use crate::inventory::{Device, Inventory};
 use crate::kernel::Kernel;
@@ -64,9 +64,9 @@ pub enum Outcome {
     Build(Box<Build>),
     /// The program's binaries are complete, and making the program loads the board: [`Calls::load`] does it
     /// once the session has the slot.
-    Load(Box<Load>),
+    Load(Box<ProgramLoad>),
     /// The gate has to be asked on a thread of its own; [`Calls::decided`] continues with the answer.
-    Ask(Box<Waiting>, Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
+    Ask(Box<Waiting>, Box<dyn FnOnce() -> Result<(), ReconfigurationRefusal> + Send>),
 }
 
 impl fmt::Debug for Outcome {

@@ -5,8 +5,8 @@
 
 use crate::reporting::{Reports, SlotsNow};
 use fpga_board::dispatch::Dispatch;
-use fpga_board::dispatch::policy::Rules;
-use fpga_board::dispatch::{Grant, Refusal, TaskId, TaskRequest};
+use fpga_board::dispatch::policy::DispatchRules;
+use fpga_board::dispatch::{Grant, TaskId, TaskRefusal, TaskRequest};
 use fpga_board::slots::SessionId;
 use fpga_core::bitstream::Digest;
 use parking_lot::{Mutex, MutexGuard};
@@ -68,13 +68,13 @@ impl Dispatcher {
     /// `first_task`.
     #[must_use]
     pub fn below(slots: NonZeroU32, first_task: u64, above: Box<dyn Above>) -> Self {
-        let here = Self::new(slots, Rules::default(), Reports::off());
+        let here = Self::new(slots, DispatchRules::default(), Reports::off());
         Self { above: Some(above), last_task: AtomicU64::new(first_task), ..here }
     }
 
     /// A device with `slots` empty slots that is shared by `rules`.
     #[must_use]
-    pub fn new(slots: NonZeroU32, rules: Rules, reports: Reports) -> Self {
+    pub fn new(slots: NonZeroU32, rules: DispatchRules, reports: Reports) -> Self {
         let mut dispatch = Dispatch::new(slots);
         // No task waits yet.
         dispatch.set_rules(rules, Duration::ZERO);
@@ -92,7 +92,7 @@ impl Dispatcher {
     }
 
     /// Changes the rules. Returns the grants of tasks that may start now, of any session.
-    pub fn set_rules(&self, rules: Rules) -> Vec<Grant> {
+    pub fn set_rules(&self, rules: DispatchRules) -> Vec<Grant> {
         let now = self.now();
         self.change(|dispatch| dispatch.set_rules(rules, now))
     }
@@ -110,13 +110,13 @@ impl Dispatcher {
     /// Submits a task. Returns its grant if it may start at once.
     ///
     /// # Errors
-    /// [`Refusal::TooManyBitstreams`]: the session then splits the task in command order and submits the
+    /// [`TaskRefusal::TooManyBitstreams`]: the session then splits the task in command order and submits the
     /// parts.
-    pub fn submit(&self, request: TaskRequest) -> Result<Option<Grant>, Refusal> {
+    pub fn submit(&self, request: TaskRequest) -> Result<Option<Grant>, TaskRefusal> {
         if let Some(above) = &self.above {
             let (needed, slots) = (request.demand.slots(), self.max_bitstreams());
             if needed > slots {
-                return Err(Refusal::TooManyBitstreams { needed, slots });
+                return Err(TaskRefusal::TooManyBitstreams { needed, slots });
             }
             above.submit(&request);
             return Ok(None);
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_waiting_task_of_another_session_is_granted_when_a_slot_gets_free() {
-        let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), Reports::off());
+        let dispatcher = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), Reports::off());
         let (a, b) = (dispatcher.new_session(), dispatcher.new_session());
         let first = dispatcher.submit(request(&dispatcher, a, 1)).unwrap().unwrap();
         assert_eq!(dispatcher.submit(request(&dispatcher, b, 2)).unwrap(), None);
@@ -359,7 +359,7 @@ mod tests {
         let digests = [1, 2].map(|n| Digest::from_bytes([n; 32]));
         let demand = Demand::of(digests, OtherKernels::None);
         let two = TaskRequest { demand, ..request(&dispatcher, session, 1) };
-        assert_eq!(dispatcher.submit(two), Err(Refusal::TooManyBitstreams { needed: 2, slots: 1 }));
+        assert_eq!(dispatcher.submit(two), Err(TaskRefusal::TooManyBitstreams { needed: 2, slots: 1 }));
         assert_eq!(dispatcher.submit(request(&dispatcher, session, 1)), Ok(None));
         assert_eq!(submitted.load(Ordering::Relaxed), 1);
     }
@@ -368,7 +368,7 @@ mod tests {
     fn sessions_on_their_own_threads_all_get_their_turns() {
         const TASKS: usize = 200;
         let slots = NonZeroU32::new(2).unwrap();
-        let rules = Rules::of(fpga_board::dispatch::policy::Policy::DeficitRoundRobin);
+        let rules = DispatchRules::of(fpga_board::dispatch::policy::DispatchPolicy::DeficitRoundRobin);
         let dispatcher = Arc::new(Dispatcher::new(slots, rules, Reports::off()));
         let mut inboxes = std::collections::HashMap::new();
         let mut sessions = Vec::new();

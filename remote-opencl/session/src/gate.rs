@@ -35,8 +35,8 @@ pub enum MayReconfigure {
 /// Decides about reconfigurations.
 pub trait Gate: fmt::Debug + Send + Sync {
     /// Decides whether this session may reconfigure this device to this bitstream, now and as long as the
-    /// session lives. It must not block; a decision that takes time is [`Answer::Later`].
-    fn may_reconfigure(&self, question: &Question) -> Answer;
+    /// session lives. It must not block; a decision that takes time is [`GateAnswer::Later`].
+    fn may_reconfigure(&self, question: &Question) -> GateAnswer;
 }
 
 /// A session's wish to reconfigure the device.
@@ -57,7 +57,7 @@ pub struct Question {
 }
 
 /// A gate's answer.
-pub enum Answer {
+pub enum GateAnswer {
     /// The decision.
     Now(Verdict),
     /// A function that returns the decision. It runs on a thread of its own and may take long; later messages
@@ -77,7 +77,7 @@ pub enum Verdict {
 /// A refusal with its reason, worded for logs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this session may not reconfigure device {device} to bitstream {bitstream}: {reason}")]
-pub struct Refusal {
+pub struct ReconfigurationRefusal {
     device: String,
     bitstream: BitstreamId,
     reason: String,
@@ -107,14 +107,14 @@ pub struct Asker {
 /// The result of asking the gate.
 pub enum Asked {
     /// The decision.
-    Decided(Result<(), Refusal>),
+    Decided(Result<(), ReconfigurationRefusal>),
     /// A function that waits for the decision.
-    Later(Box<dyn FnOnce() -> Result<(), Refusal> + Send>),
+    Later(Box<dyn FnOnce() -> Result<(), ReconfigurationRefusal> + Send>),
 }
 
 impl Gate for MayReconfigure {
-    fn may_reconfigure(&self, question: &Question) -> Answer {
-        Answer::Now(match (self, question.others) {
+    fn may_reconfigure(&self, question: &Question) -> GateAnswer {
+        GateAnswer::Now(match (self, question.others) {
             (Self::Always, _) | (Self::WhenIdle, Others::Idle) => Verdict::Allowed,
             (Self::Never, _) => Verdict::Refused("no session may (--may-reconfigure=never)".to_owned()),
             (Self::WhenIdle, Others::Busy) => Verdict::Refused(
@@ -142,12 +142,12 @@ impl Asker {
                 others: self.dispatcher.others(self.session),
             };
             match self.gate.may_reconfigure(&question) {
-                Answer::Now(verdict) => {
+                GateAnswer::Now(verdict) => {
                     if let Err(refusal) = self.note(bitstream, verdict) {
                         return Asked::Decided(Err(refusal));
                     }
                 }
-                Answer::Later(later) => open.push((bitstream, later)),
+                GateAnswer::Later(later) => open.push((bitstream, later)),
             }
         }
         if open.is_empty() {
@@ -163,14 +163,14 @@ impl Asker {
     ///
     /// # Errors
     /// The refusal.
-    pub fn ask_and_wait(&self, bitstreams: &[Digest]) -> Result<(), Refusal> {
+    pub fn ask_and_wait(&self, bitstreams: &[Digest]) -> Result<(), ReconfigurationRefusal> {
         match self.ask(bitstreams) {
             Asked::Decided(decided) => decided,
             Asked::Later(later) => later(),
         }
     }
 
-    fn note(&self, bitstream: Digest, verdict: Verdict) -> Result<(), Refusal> {
+    fn note(&self, bitstream: Digest, verdict: Verdict) -> Result<(), ReconfigurationRefusal> {
         match verdict {
             Verdict::Allowed => {
                 let mut allowed = self.allowed.lock();
@@ -191,13 +191,13 @@ impl Asker {
                     reason,
                     "A reconfiguration was refused"
                 );
-                Err(Refusal { device: self.device.clone(), bitstream: name, reason })
+                Err(ReconfigurationRefusal { device: self.device.clone(), bitstream: name, reason })
             }
         }
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for GateAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Now(verdict) => f.debug_tuple("Now").field(verdict).finish(),

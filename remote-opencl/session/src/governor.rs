@@ -137,7 +137,7 @@ pub struct Lasting {
 
 /// The reason why bytes can't be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum MemoryRefusal {
     /// Too many bytes are held now.
     NotNow,
     /// The limit is less than the request.
@@ -381,8 +381,8 @@ impl Budget {
     /// Holds passing bytes, the session's own ones first.
     ///
     /// # Errors
-    /// [`Refusal`], if a limit would be exceeded; nothing is held then.
-    pub fn try_hold(&self, bytes: u64) -> Result<Hold, Refusal> {
+    /// [`MemoryRefusal`], if a limit would be exceeded; nothing is held then.
+    pub fn try_hold(&self, bytes: u64) -> Result<Hold, MemoryRefusal> {
         if take(&self.0.own, bytes, OWN_BYTES) {
             return Ok(self.held_in(Pocket::Own, bytes));
         }
@@ -391,7 +391,7 @@ impl Budget {
             return Ok(self.held_in(Pocket::Shared, bytes));
         }
         let most = self.0.tenant.0.account.limits.passing.min(self.0.tenant.manager().limits.passing);
-        Err(if bytes > most { Refusal::Never } else { Refusal::NotNow })
+        Err(if bytes > most { MemoryRefusal::Never } else { MemoryRefusal::NotNow })
     }
 
     /// Holds bytes that are in memory already, whatever the limits: the answer to the message that is being

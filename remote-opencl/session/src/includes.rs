@@ -19,10 +19,10 @@ use std::sync::{Arc, Weak};
 
 /// The place of the files. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Includes(Option<Arc<Place>>);
+pub struct Includes(Option<Arc<IncludesFolder>>);
 
 #[derive(Debug)]
-struct Place {
+struct IncludesFolder {
     folder: PathBuf,
     /// Mixed into the folders' names. Without it anyone who knows the files could compute their folder.
     secret: [u8; 32],
@@ -36,7 +36,7 @@ type Entry = Mutex<Weak<Folder>>;
 /// A folder of files; dropping the value removes it.
 #[derive(Debug)]
 struct Folder {
-    place: Arc<Place>,
+    place: Arc<IncludesFolder>,
     entry: Arc<Entry>,
     name: String,
     path: PathBuf,
@@ -46,7 +46,7 @@ struct Folder {
 /// The place of one session's files, and the session's account. Clones share both.
 #[derive(Debug, Clone)]
 pub struct SessionIncludes {
-    place: Option<Arc<Place>>,
+    place: Option<Arc<IncludesFolder>>,
     account: Arc<Mutex<Size>>,
 }
 
@@ -98,7 +98,7 @@ impl Includes {
     pub fn below(folder: PathBuf) -> io::Result<Self> {
         let mut secret = [0; 32];
         fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        Ok(Self(Some(Arc::new(Place { folder, secret, folders: Mutex::default() }))))
+        Ok(Self(Some(Arc::new(IncludesFolder { folder, secret, folders: Mutex::default() }))))
     }
 
     /// Writes nothing: sources can include only files that the manager can read.
@@ -177,7 +177,7 @@ fn size_of(includes: &v1::Includes) -> Option<Size> {
 
 impl Folder {
     /// The folder with these files, which are written if they are not there.
-    fn of(place: &Arc<Place>, includes: &v1::Includes) -> io::Result<Arc<Self>> {
+    fn of(place: &Arc<IncludesFolder>, includes: &v1::Includes) -> io::Result<Arc<Self>> {
         let identity = digest(&parts(includes));
         let name = digest(&[&place.secret, identity.as_bytes()]);
         let entry = place.folders.lock().entry(name.clone()).or_default().clone();

@@ -24,12 +24,12 @@ pub struct Kernel {
     pub kind: Kind,
     vendor: vendor::Kernel,
     /// The arguments that the session has set last.
-    wanted: Vec<Option<Kept>>,
+    wanted: Vec<Option<KeptArgument>>,
     /// The arguments of the last launch. The next launch shares them if nothing has changed and the last has
     /// not ended.
     last: Weak<Arguments>,
     /// The arguments that the vendor's kernel has. They are void after a reconfiguration of the whole board.
-    applied: Vec<Option<Kept>>,
+    applied: Vec<Option<KeptArgument>>,
     /// The number of such reconfigurations when `applied` was last valid.
     applied_at: u64,
 }
@@ -59,7 +59,7 @@ pub enum Argument {
 
 /// An argument as the kernel keeps it: a weak reference where it is an object.
 #[derive(Debug, Clone)]
-enum Kept {
+enum KeptArgument {
     Value(Arc<[u8]>),
     Buffer(Weak<Buffer>),
     Image(Weak<Image>),
@@ -69,7 +69,7 @@ enum Kept {
     Null(usize),
 }
 
-impl Kept {
+impl KeptArgument {
     fn of(argument: &Argument) -> Self {
         match argument {
             Argument::Value(bytes) => Self::Value(bytes.clone()),
@@ -151,7 +151,7 @@ impl Kernel {
                 failure = failure.or(Some(ClError::INVALID_ARG_INDEX));
                 continue;
             };
-            *place = argument.as_ref().ok().map(Kept::of);
+            *place = argument.as_ref().ok().map(KeptArgument::of);
             failure = failure.or(argument.err());
         }
         if let Some(error) = failure {
@@ -189,7 +189,7 @@ impl Kernel {
                 Argument::DeviceQueue(queue) => self.vendor.set_queue(index, &queue.vendor),
                 Argument::Null(size) => self.vendor.set_null(index, *size),
             }?;
-            *applied = Some(Kept::of(argument));
+            *applied = Some(KeptArgument::of(argument));
         }
         Ok(())
     }

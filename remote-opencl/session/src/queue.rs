@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::dependencies::QueueOrder;
 use crate::inventory::Device;
 use crate::moments::Moments;
-use fpga_vendor::{self as vendor, ClResult, Profile};
+use fpga_vendor::{self as vendor, ClResult, CommandProfile};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Queue {
     /// Translates the vendor's times to the manager's clock. All commands of the queue use one offset, so durations
     /// stay exact; the offset changes only when the clocks have drifted by more than a millisecond.
     #[must_use]
-    pub fn moments(&self, enqueued_at: u64, profile: Profile) -> Moments {
+    pub fn moments(&self, enqueued_at: u64, profile: CommandProfile) -> Moments {
         let measured = enqueued_at.wrapping_sub(profile.queued).cast_signed();
         let mut offset = self.offset.lock();
         let kept = offset

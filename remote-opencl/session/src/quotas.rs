@@ -25,10 +25,10 @@ pub struct Quotas {
 
 /// A session's access to its tenant's account. The session counts until the last clone is dropped.
 #[derive(Debug, Clone)]
-pub struct Account(Arc<Place>);
+pub struct Account(Arc<SessionAccount>);
 
 #[derive(Debug)]
-struct Place {
+struct SessionAccount {
     quotas: Quotas,
     tenant: Tenant,
     usage: Arc<Usage>,
@@ -158,12 +158,12 @@ impl Quotas {
             return None;
         };
         drop(accounts);
-        let place = Place { quotas: self.clone(), tenant: tenant.clone(), usage, _session: session };
+        let place = SessionAccount { quotas: self.clone(), tenant: tenant.clone(), usage, _session: session };
         Some(Account(Arc::new(place)))
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionAccount {
     fn drop(&mut self) {
         let mut accounts = self.quotas.accounts.lock();
         // The map, this place and its charge hold the account. No other holder can appear without the lock.
@@ -179,7 +179,7 @@ impl Account {
     /// # Errors
     /// OpenCL's error code if the tenant would exceed its quota. The refusal is counted.
     pub fn charge(&self, what: Resource, amount: u64) -> Result<Charge, ClError> {
-        let Place { quotas, tenant, usage, .. } = &*self.0;
+        let SessionAccount { quotas, tenant, usage, .. } = &*self.0;
         let limit = what.limit(&quotas.settings.current().quota(tenant));
         usage.take(what, amount, limit).ok_or_else(|| {
             quotas.metrics.refused(what.refused());
@@ -197,7 +197,7 @@ impl Account {
     /// Maximum number of bytes of one bitstream or transfer.
     #[must_use]
     pub fn upload_limit(&self) -> u64 {
-        let Place { quotas, tenant, .. } = &*self.0;
+        let SessionAccount { quotas, tenant, .. } = &*self.0;
         quotas.settings.current().quota(tenant).upload
     }
 

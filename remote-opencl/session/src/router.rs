@@ -4,7 +4,7 @@ use crate::calls::Waiting;
 use crate::dependencies::EventId;
 use crate::dispatcher::Dispatcher;
 use crate::execute::Notify;
-use crate::gate::Refusal;
+use crate::gate::ReconfigurationRefusal;
 use crate::includes::Laid;
 use crate::segments::FdChannel;
 use dashmap::DashMap;
@@ -32,7 +32,7 @@ pub enum Input {
     /// remove them.
     Built(Box<v1::Reply>, Option<Arc<Laid>>),
     /// The decision whether a program may be made of its bitstreams.
-    Decided(Box<Waiting>, Result<(), Refusal>),
+    Decided(Box<Waiting>, Result<(), ReconfigurationRefusal>),
 }
 
 /// The sending side of a session's inputs.

@@ -2,7 +2,7 @@
 
 use crate::quota::Quota;
 use fpga_board::dispatch::Tenant;
-use fpga_board::dispatch::policy::Rules;
+use fpga_board::dispatch::policy::DispatchRules;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Current {
     /// The rules of the dispatcher.
-    pub rules: Rules,
+    pub rules: DispatchRules,
     /// The quota of tenants without an own entry.
     pub default_quota: Quota,
     /// The quotas of tenants with an own entry.

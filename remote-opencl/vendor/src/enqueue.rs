@@ -7,7 +7,7 @@ mod profile;
 mod rects;
 
 pub use enqueued::Enqueued;
-pub use profile::Profile;
+pub use profile::CommandProfile;
 pub use rects::Rect;
 
 use crate::api::call;

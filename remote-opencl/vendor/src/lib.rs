@@ -27,7 +27,7 @@ mod sub_device;
 
 pub use api::{LoadError, load};
 pub use callbacks::on_end;
-pub use enqueue::{Enqueued, Profile, Rect};
+pub use enqueue::{CommandProfile, Enqueued, Rect};
 pub use fpga_protocol::cl_error::{ClError, ClResult};
 pub use handles::{Context, Event, Memory, Queue};
 pub use image::{Format, Sampler, Shape, image_formats};

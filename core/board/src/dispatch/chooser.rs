@@ -5,7 +5,7 @@
 //! tenant, arrival decides.
 
 use super::Tenant;
-use super::policy::{Policy, Rules, Share};
+use super::policy::{DispatchPolicy, DispatchRules, Share};
 use crate::slots::SessionId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// idles.
 const MAX_ACCOUNTS: usize = 4096;
 
-/// Divisor of the waiting time that is taken off a task's expected time under [`Policy::ShortestFirst`].
-const PATIENCE: u32 = 8;
+/// Divisor of the waiting time that is taken off a task's expected time under [`DispatchPolicy::ShortestFirst`].
+const WAIT_DIVISOR: u32 = 8;
 
 /// The first waiting task of a session.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) struct Head<'a> {
 /// The rules, and the tenants' accounts that they need.
 #[derive(Debug)]
 pub(super) struct Chooser {
-    rules: Rules,
+    rules: DispatchRules,
     accounts: BTreeMap<Tenant, Account>,
     /// The tenant whose turn it is under deficit round-robin. It has got its quantum for this turn.
     turn: Option<Tenant>,
@@ -48,16 +48,16 @@ struct Account {
 }
 
 impl Chooser {
-    pub(super) fn new(rules: Rules) -> Self {
+    pub(super) fn new(rules: DispatchRules) -> Self {
         Self { rules, accounts: BTreeMap::new(), turn: None, turns: 0 }
     }
 
-    pub(super) fn rules(&self) -> &Rules {
+    pub(super) fn rules(&self) -> &DispatchRules {
         &self.rules
     }
 
     /// Replaces the rules and forgets all accounts.
-    pub(super) fn set_rules(&mut self, rules: Rules) {
+    pub(super) fn set_rules(&mut self, rules: DispatchRules) {
         *self = Self::new(rules);
     }
 
@@ -71,15 +71,15 @@ impl Chooser {
     ) -> Option<SessionId> {
         let chosen = match self.rules.policy {
             // `min_by_key` returns the first of equal elements: the one that arrived first.
-            Policy::Fifo => heads.next(),
-            Policy::RoundRobin => heads.min_by_key(|head| self.account(head.tenant).last_start),
-            Policy::DeficitRoundRobin => return self.choose_by_deficit(heads),
-            Policy::Priority => heads.min_by_key(|head| Reverse(self.priority(head, now))),
-            Policy::ShortestFirst => heads.min_by_key(|head| {
+            DispatchPolicy::Fifo => heads.next(),
+            DispatchPolicy::RoundRobin => heads.min_by_key(|head| self.account(head.tenant).last_start),
+            DispatchPolicy::DeficitRoundRobin => return self.choose_by_deficit(heads),
+            DispatchPolicy::Priority => heads.min_by_key(|head| Reverse(self.priority(head, now))),
+            DispatchPolicy::ShortestFirst => heads.min_by_key(|head| {
                 let waited = now.saturating_sub(head.since);
-                head.expected.unwrap_or_default().saturating_sub(waited / PATIENCE)
+                head.expected.unwrap_or_default().saturating_sub(waited / WAIT_DIVISOR)
             }),
-            Policy::EarliestDeadline => {
+            DispatchPolicy::EarliestDeadline => {
                 heads.min_by_key(|head| head.since.saturating_add(self.share(head.tenant).deadline))
             }
         };
@@ -117,7 +117,7 @@ impl Chooser {
     }
 
     fn keeps_accounts(&self) -> bool {
-        matches!(self.rules.policy, Policy::RoundRobin | Policy::DeficitRoundRobin)
+        matches!(self.rules.policy, DispatchPolicy::RoundRobin | DispatchPolicy::DeficitRoundRobin)
     }
 
     /// The price of a task at its start, in ns: its expected time, or a quantum if that is unknown.

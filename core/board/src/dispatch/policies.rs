@@ -1,7 +1,7 @@
 //! Tests of the policies over simulated time: four tenants that always have work, and the share of one slot that each
 //! gets.
 
-use super::policy::{Policy, Rules, Share, Weight};
+use super::policy::{DispatchPolicy, DispatchRules, Share, Weight};
 use super::*;
 use crate::slots::OtherKernels;
 
@@ -19,8 +19,11 @@ fn tenant(at: usize) -> Tenant {
     Tenant::new(&format!("tenant-{at}"))
 }
 
-fn rules(policy: Policy, share: impl Fn(usize) -> Share) -> Rules {
-    Rules { tenants: (0..TENANTS.len()).map(|at| (tenant(at), share(at))).collect(), ..Rules::of(policy) }
+fn rules(policy: DispatchPolicy, share: impl Fn(usize) -> Share) -> DispatchRules {
+    DispatchRules {
+        tenants: (0..TENANTS.len()).map(|at| (tenant(at), share(at))).collect(),
+        ..DispatchRules::of(policy)
+    }
 }
 
 fn weighted(at: usize) -> Share {
@@ -40,7 +43,7 @@ struct Device {
 }
 
 impl Device {
-    fn new(rules: Rules) -> Self {
+    fn new(rules: DispatchRules) -> Self {
         let mut dispatch = Dispatch::new(NonZeroU32::MIN);
         dispatch.set_rules(rules, Duration::ZERO);
         let mut device = Self {
@@ -103,7 +106,7 @@ impl Device {
 
 #[test]
 fn under_deficit_round_robin_device_time_follows_the_weights_within_5_percent() {
-    let mut device = Device::new(rules(Policy::DeficitRoundRobin, weighted));
+    let mut device = Device::new(rules(DispatchPolicy::DeficitRoundRobin, weighted));
     let shares = device.run(400);
     for (at, share) in shares.into_iter().enumerate() {
         let due = f64::from(TENANTS[at].0) / 10.0;
@@ -113,7 +116,7 @@ fn under_deficit_round_robin_device_time_follows_the_weights_within_5_percent() 
 
 #[test]
 fn first_in_first_out_gives_the_device_to_whom_has_the_longest_tasks() {
-    let mut device = Device::new(rules(Policy::Fifo, weighted));
+    let mut device = Device::new(rules(DispatchPolicy::Fifo, weighted));
     let shares = device.run(400);
     for (at, share) in shares.into_iter().enumerate() {
         // One task of each in turn: shares are in proportion to the task lengths, whatever the weights.
@@ -126,7 +129,7 @@ fn first_in_first_out_gives_the_device_to_whom_has_the_longest_tasks() {
 #[test]
 fn deficit_round_robin_holds_its_shares_where_no_task_is_like_the_one_expected() {
     // The expected times are wrong: the tasks of all tenants have one kind.
-    let mut device = Device::new(rules(Policy::DeficitRoundRobin, weighted));
+    let mut device = Device::new(rules(DispatchPolicy::DeficitRoundRobin, weighted));
     let kind = Some(Kind(0));
     let expect = |device: &mut Device| device.dispatch.profile.measured(kind, ms(50));
     let mut busy = [Duration::ZERO; 4];
@@ -146,7 +149,7 @@ fn deficit_round_robin_holds_its_shares_where_no_task_is_like_the_one_expected()
 
 #[test]
 fn round_robin_gives_each_tenant_a_task_in_turn_whatever_it_takes() {
-    let mut device = Device::new(rules(Policy::RoundRobin, weighted));
+    let mut device = Device::new(rules(DispatchPolicy::RoundRobin, weighted));
     device.run(40);
     for turn in device.order.chunks(4) {
         let mut turn = turn.to_vec();
@@ -158,14 +161,14 @@ fn round_robin_gives_each_tenant_a_task_in_turn_whatever_it_takes() {
 #[test]
 fn the_highest_priority_goes_first_and_waiting_raises_the_others() {
     let priority = |at| Share { priority: u8::try_from(at).unwrap() * 2, ..Share::default() };
-    let mut device = Device::new(rules(Policy::Priority, priority));
+    let mut device = Device::new(rules(DispatchPolicy::Priority, priority));
     let shares = device.run(400);
     assert!(shares[3] > 0.5, "{shares:?}");
     for at in 0..4 {
         assert!(device.order.contains(&at), "tenant {at} starves");
     }
     // Without ageing, the other tenants starve.
-    let unaged = Rules { ageing: Duration::MAX, ..rules(Policy::Priority, priority) };
+    let unaged = DispatchRules { ageing: Duration::MAX, ..rules(DispatchPolicy::Priority, priority) };
     let mut device = Device::new(unaged);
     // Besides tenant 3, only the first task runs, of 8 ms, which tenant 0 submitted when the slot was idle.
     assert_eq!(device.run(400)[3], 1.0 - 8.0 / 806.0, "{:?}", device.busy);
@@ -173,7 +176,7 @@ fn the_highest_priority_goes_first_and_waiting_raises_the_others() {
 
 #[test]
 fn the_shortest_go_first_once_they_are_known_and_nobody_starves() {
-    let mut device = Device::new(rules(Policy::ShortestFirst, weighted));
+    let mut device = Device::new(rules(DispatchPolicy::ShortestFirst, weighted));
     device.run(50);
     device.run(400);
     let count = |at| device.order.iter().filter(|other| **other == at).count();
@@ -184,7 +187,7 @@ fn the_shortest_go_first_once_they_are_known_and_nobody_starves() {
 #[test]
 fn the_earliest_deadline_goes_first() {
     let deadline = |at| Share { deadline: ms(u64::try_from(4 - at).unwrap() * 1000), ..Share::default() };
-    let mut device = Device::new(rules(Policy::EarliestDeadline, deadline));
+    let mut device = Device::new(rules(DispatchPolicy::EarliestDeadline, deadline));
     device.run(17);
     // All tasks came at the beginning. Tenant 0 was alone when its first task came; the others go by their deadlines.
     let first: Vec<_> = device.order.iter().take(5).copied().collect();
@@ -193,14 +196,14 @@ fn the_earliest_deadline_goes_first() {
 
 #[test]
 fn a_tenant_gets_no_more_by_having_more_sessions() {
-    for policy in [Policy::RoundRobin, Policy::DeficitRoundRobin] {
-        let mut device = Device::new(Rules::of(policy));
+    for policy in [DispatchPolicy::RoundRobin, DispatchPolicy::DeficitRoundRobin] {
+        let mut device = Device::new(DispatchRules::of(policy));
         for _ in 0..50 {
             device.submit(3);
         }
         device.run(200);
         let count = |at| device.order.iter().filter(|other| **other == at).count();
-        let expected = if policy == Policy::RoundRobin { 50 } else { 4 * count(0) };
+        let expected = if policy == DispatchPolicy::RoundRobin { 50 } else { 4 * count(0) };
         assert!(count(3).abs_diff(expected) <= 5, "{policy}: {} of {expected}", count(3));
     }
 }
@@ -208,7 +211,7 @@ fn a_tenant_gets_no_more_by_having_more_sessions() {
 #[test]
 fn what_a_tenant_did_while_nobody_else_wanted_the_device_is_not_held_against_it() {
     let mut dispatch = Dispatch::new(NonZeroU32::MIN);
-    dispatch.set_rules(rules(Policy::DeficitRoundRobin, |_| Share::default()), Duration::ZERO);
+    dispatch.set_rules(rules(DispatchPolicy::DeficitRoundRobin, |_| Share::default()), Duration::ZERO);
     let request = |at: usize, task: u64| TaskRequest {
         session: SessionId(task),
         task: TaskId(task),

@@ -14,7 +14,7 @@ pub const MAX_WEIGHT: u32 = 10_000;
 
 /// How to choose between sessions. No policy changes the order of one session's own tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
+pub enum DispatchPolicy {
     /// First in, first out, by arrival at the dispatch.
     #[default]
     Fifo,
@@ -42,11 +42,11 @@ pub struct UnknownPolicy(String);
 /// A tenant's share of the device. Each policy reads only the field made for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Weight, for [`Policy::DeficitRoundRobin`].
+    /// Weight, for [`DispatchPolicy::DeficitRoundRobin`].
     pub weight: Weight,
-    /// Priority, for [`Policy::Priority`]; the greatest goes first.
+    /// Priority, for [`DispatchPolicy::Priority`]; the greatest goes first.
     pub priority: u8,
-    /// Time after its arrival by which a task should have begun, for [`Policy::EarliestDeadline`].
+    /// Time after its arrival by which a task should have begun, for [`DispatchPolicy::EarliestDeadline`].
     pub deadline: Duration,
 }
 
@@ -61,12 +61,12 @@ pub struct InvalidWeight(u32);
 
 /// The policy of a device manager with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
+pub struct DispatchRules {
     /// How to choose between sessions.
-    pub policy: Policy,
-    /// Device time that a weight of 1 gets in a turn of [`Policy::DeficitRoundRobin`].
+    pub policy: DispatchPolicy,
+    /// Device time that a weight of 1 gets in a turn of [`DispatchPolicy::DeficitRoundRobin`].
     pub quantum: Duration,
-    /// How long a task waits until its priority is one higher under [`Policy::Priority`].
+    /// How long a task waits until its priority is one higher under [`DispatchPolicy::Priority`].
     pub ageing: Duration,
     /// The share of tenants that are not listed.
     pub default: Share,
@@ -74,7 +74,7 @@ pub struct Rules {
     pub tenants: BTreeMap<Tenant, Share>,
 }
 
-impl Policy {
+impl DispatchPolicy {
     /// All policies.
     pub const ALL: [Self; 6] = [
         Self::Fifo,
@@ -99,7 +99,7 @@ impl Policy {
     }
 }
 
-impl FromStr for Policy {
+impl FromStr for DispatchPolicy {
     type Err = UnknownPolicy;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -107,7 +107,7 @@ impl FromStr for Policy {
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for DispatchPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -142,11 +142,11 @@ impl Default for Share {
     }
 }
 
-impl Default for Rules {
+impl Default for DispatchRules {
     /// First in, first out; all tenants have the same share.
     fn default() -> Self {
         Self {
-            policy: Policy::default(),
+            policy: DispatchPolicy::default(),
             quantum: Duration::from_millis(1),
             ageing: Duration::from_millis(100),
             default: Share::default(),
@@ -155,10 +155,10 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl DispatchRules {
     /// A policy with the default settings.
     #[must_use]
-    pub fn of(policy: Policy) -> Self {
+    pub fn of(policy: DispatchPolicy) -> Self {
         Self { policy, ..Self::default() }
     }
 
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn policies_survive_a_round_trip_and_unknown_names_list_the_known_ones() {
-        for policy in Policy::ALL {
+        for policy in DispatchPolicy::ALL {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
-        let error = "lottery".parse::<Policy>().unwrap_err().to_string();
+        let error = "lottery".parse::<DispatchPolicy>().unwrap_err().to_string();
         assert!(error.contains("\"lottery\"") && error.contains("`edf`"), "{error}");
     }
 

@@ -17,7 +17,7 @@ pub struct Kind(pub u64);
 
 /// The mean duration of each kind.
 #[derive(Debug, Default)]
-pub(super) struct Profile {
+pub(super) struct TaskProfile {
     means: HashMap<Kind, Mean>,
     uses: u64,
 }
@@ -28,7 +28,7 @@ struct Mean {
     last_use: u64,
 }
 
-impl Profile {
+impl TaskProfile {
     /// The expected device time of a task of this kind; `None` if none was measured.
     pub(super) fn expected(&self, kind: Option<Kind>) -> Option<Duration> {
         self.means.get(&kind?).map(|mean| mean.mean)
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_mean_follows_what_is_measured_and_the_oldest_kinds_are_forgotten() {
-        let mut profile = Profile::default();
+        let mut profile = TaskProfile::default();
         let ms = Duration::from_millis;
         profile.measured(Some(Kind(1)), ms(80));
         profile.measured(Some(Kind(1)), ms(0));

@@ -1,7 +1,7 @@
 //! Starting tasks in the order that the policy chooses, and assigning slots to them.
 
 use super::chooser::Head;
-use super::profile::Profile;
+use super::profile::TaskProfile;
 use super::{Dispatch, Grant, Holder, Kernels, Running, TaskRequest, Waiting};
 use crate::slots::{Assignment, Demand, MAX_TASKS_PER_SLOT, SessionId};
 use fpga_core::units::MonotonicTime;
@@ -153,7 +153,7 @@ impl Dispatch {
 }
 
 /// The head of a session, as the policy sees it.
-pub(super) fn head<'a>(session: SessionId, first: &'a Waiting, profile: &Profile) -> Head<'a> {
+pub(super) fn head<'a>(session: SessionId, first: &'a Waiting, profile: &TaskProfile) -> Head<'a> {
     let expected = profile.expected(first.request.kind);
     Head { session, tenant: &first.request.tenant, since: first.since, expected }
 }

@@ -1,7 +1,7 @@
 //! The input and output of the dispatch: tasks, grants, and slot usage.
 
 use super::Kind;
-use crate::slots::{Demand, Load, SessionId, SlotIndex};
+use crate::slots::{Demand, SessionId, SlotIndex, SlotLoad};
 use fpga_core::bitstream::Digest;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub struct Grant {
     /// The slots that the task holds until it is finished.
     pub slots: Vec<SlotIndex>,
     /// The bitstreams to load before the task starts, and their slots.
-    pub load: Vec<Load>,
+    pub load: Vec<SlotLoad>,
 }
 
 /// The effects of a task's end.
@@ -105,7 +105,7 @@ pub struct SlotUsage {
 
 /// Reason why a task is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TaskRefusal {
     /// The task can never have all its slots at once; the session splits it in command order.
     #[error(
         "the task needs {needed} bitstreams at once and the device has {slots} slots: split it in command order"

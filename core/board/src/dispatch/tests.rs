@@ -1,4 +1,4 @@
-use super::policy::{Policy, Share, Weight};
+use super::policy::{DispatchPolicy, Share, Weight};
 use super::*;
 use crate::slots::OtherKernels;
 use fpga_core::bitstream::Digest;
@@ -133,9 +133,9 @@ fn a_session_joins_its_own_slots_while_no_other_session_waits() {
 fn a_task_that_needs_more_bitstreams_than_there_are_slots_is_told_to_split() {
     let mut dispatch = dispatch(2);
     let refusal = dispatch.submit(task(A, 1, &[1, 2, 3]), Duration::ZERO).unwrap_err();
-    assert_eq!(refusal, Refusal::TooManyBitstreams { needed: 3, slots: 2 });
+    assert_eq!(refusal, TaskRefusal::TooManyBitstreams { needed: 3, slots: 2 });
     assert!(started(&mut dispatch, task(A, 1, &[1, 2, 1])));
-    assert_eq!(dispatch.submit(task(B, 1, &[]), Duration::ZERO), Err(Refusal::Known(TaskId(1))));
+    assert_eq!(dispatch.submit(task(B, 1, &[]), Duration::ZERO), Err(TaskRefusal::Known(TaskId(1))));
 }
 
 #[test]
@@ -210,25 +210,25 @@ enum Step {
     FinishNewest,
     Cancel { session: u64 },
     Progress,
-    Switch(Policy),
+    Switch(DispatchPolicy),
 }
 
 /// Rules under which the tenants' shares differ.
-fn rules(policy: Policy) -> Rules {
+fn rules(policy: DispatchPolicy) -> DispatchRules {
     let share = |n: u8| Share {
         weight: Weight::new(u32::from(n) + 1).unwrap(),
         priority: n,
         deadline: ms(u64::from(n) * 10),
     };
     let tenants = (0..3).map(|n| (Tenant::new(&format!("uid:{n}")), share(n))).collect();
-    Rules { tenants, ..Rules::of(policy) }
+    DispatchRules { tenants, ..DispatchRules::of(policy) }
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..4u64, prop::collection::vec(0..5u8, 0..4), any::<bool>())
             .prop_map(|(session, bitstreams, source)| Step::Submit { session, bitstreams, source }),
-        1 => prop::sample::select(Policy::ALL.to_vec()).prop_map(Step::Switch),
+        1 => prop::sample::select(DispatchPolicy::ALL.to_vec()).prop_map(Step::Switch),
         3 => Just(Step::FinishOldest),
         2 => Just(Step::FinishNewest),
         1 => (0..4u64).prop_map(|session| Step::Cancel { session }),
@@ -239,7 +239,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A model of the dispatch, fed with its results only.
 #[derive(Default)]
 struct Observer {
-    policy: Policy,
+    policy: DispatchPolicy,
     /// Tasks submitted and not yet granted or dropped, in order.
     waiting: Vec<TaskRequest>,
     running: Vec<(Grant, Demand)>,
@@ -254,7 +254,12 @@ impl Observer {
             for other in overtaken {
                 assert_ne!(other.session, grant.session, "a session's own order");
                 let both = other.demand.slots() > 0 && request.demand.slots() > 0;
-                assert!(!both || self.policy != Policy::Fifo, "{:?} overtook {:?}", request.task, other.task);
+                assert!(
+                    !both || self.policy != DispatchPolicy::Fifo,
+                    "{:?} overtook {:?}",
+                    request.task,
+                    other.task
+                );
             }
             assert_eq!(grant.slots.len(), request.demand.slots(), "all at once");
             for (running, _) in &self.running {
@@ -281,7 +286,7 @@ impl Observer {
 proptest! {
     #[test]
     fn no_slot_is_held_twice_none_idles_in_vain_sessions_keep_their_order_and_all_are_served(
-        policy in prop::sample::select(Policy::ALL.to_vec()),
+        policy in prop::sample::select(DispatchPolicy::ALL.to_vec()),
         slots in 1..5u32,
         steps in prop::collection::vec(step(), 1..120),
     ) {
@@ -323,7 +328,7 @@ proptest! {
                 }
                 Step::Switch(policy) => {
                     // The order changes from here on; the invariants hold across the change.
-                    observer.policy = if policy == observer.policy { policy } else { Policy::RoundRobin };
+                    observer.policy = if policy == observer.policy { policy } else { DispatchPolicy::RoundRobin };
                     dispatch.set_rules(rules(policy), now)
                 }
                 Step::Cancel { session } => {

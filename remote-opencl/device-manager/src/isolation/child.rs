@@ -19,7 +19,7 @@ use fpga_session::catalogue::Catalogue;
 use fpga_session::config::Config;
 use fpga_session::confine::{self, ConfineBuilds, Confinement};
 use fpga_session::dispatcher::{Above, Dispatcher};
-use fpga_session::gate::{Answer, Gate, Question, Verdict};
+use fpga_session::gate::{Gate, GateAnswer, Question, Verdict};
 use fpga_session::governor::{self, Governor};
 use fpga_session::health::Health;
 use fpga_session::includes::Includes;
@@ -132,10 +132,10 @@ impl builds::Above for AskManager {
 }
 
 impl Gate for AskManager {
-    fn may_reconfigure(&self, question: &Question) -> Answer {
+    fn may_reconfigure(&self, question: &Question) -> GateAnswer {
         let (session, bitstream) = (question.session.0, question.bitstream);
         let (_, answer) = self.ask(|question| FromTenant::Ask { question, session, bitstream });
-        Answer::Later(Box::new(move || {
+        GateAnswer::Later(Box::new(move || {
             answer.recv().unwrap_or_else(|_| Verdict::Refused("the manager has gone".to_owned()))
         }))
     }

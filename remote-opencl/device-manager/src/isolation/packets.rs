@@ -9,7 +9,7 @@ mod control;
 pub use control::{Control, Received, Room, encode};
 
 use fpga_board::dispatch::{Grant, Kind, TaskId};
-use fpga_board::slots::{Bitstreams, Demand, Load, OtherKernels, SessionId, SlotIndex};
+use fpga_board::slots::{Bitstreams, Demand, OtherKernels, SessionId, SlotIndex, SlotLoad};
 use fpga_core::bitstream::Digest;
 use fpga_session::command_ring::CommandRing;
 use fpga_session::confine::ConfineBuilds;
@@ -240,7 +240,7 @@ impl From<&Grant> for Granted {
 impl From<Granted> for Grant {
     fn from(granted: Granted) -> Self {
         let Granted { session, task, slots, load } = granted;
-        let load = load.into_iter().map(|(slot, bitstream)| Load { slot: SlotIndex(slot), bitstream });
+        let load = load.into_iter().map(|(slot, bitstream)| SlotLoad { slot: SlotIndex(slot), bitstream });
         Self {
             session: SessionId(session),
             task: TaskId(task),

@@ -2,7 +2,7 @@
 //! the manager lacks. Also the binaries of programs that were built.
 
 use super::{Answered, CallError, Calls, Outcome, reply};
-use crate::gate::{Asked, Refusal};
+use crate::gate::{Asked, ReconfigurationRefusal};
 use crate::metrics::{DataPath, Direction};
 use crate::objects::Object;
 use crate::programs::{Program, digest};
@@ -27,7 +27,7 @@ pub struct Waiting {
 
 /// A program whose binaries are complete.
 #[derive(Debug)]
-pub struct Load {
+pub struct ProgramLoad {
     call: u64,
     /// Id of the object that becomes the program; `None` if the program is an object already.
     id: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Load {
     binaries: Vec<Digested>,
 }
 
-impl Load {
+impl ProgramLoad {
     /// Digests of the program's binaries.
     #[must_use]
     pub fn images(&self) -> &[Digest] {
@@ -49,7 +49,7 @@ pub enum Decided {
     /// The reply to the call.
     Reply(v1::Reply),
     /// The program is ready to be loaded.
-    Load(Box<Load>),
+    Load(Box<ProgramLoad>),
 }
 
 /// The binaries of a program: all, or the digests of those that are missing.
@@ -96,7 +96,7 @@ impl Calls<'_> {
     }
 
     /// Continues a call after the gate's decision on the program's bitstreams.
-    pub fn decided(&mut self, waiting: Waiting, decided: Result<(), Refusal>) -> Decided {
+    pub fn decided(&mut self, waiting: Waiting, decided: Result<(), ReconfigurationRefusal>) -> Decided {
         let Waiting { call, id, program } = waiting;
         if let Err(refusal) = decided {
             let binary_status = vec![CL_OUT_OF_RESOURCES; program.devices.len()];
@@ -107,7 +107,7 @@ impl Calls<'_> {
         }
         match self.complete(&program) {
             Complete::All(binaries) => {
-                Decided::Load(Box::new(Load { call, id: Some(id), program, binaries }))
+                Decided::Load(Box::new(ProgramLoad { call, id: Some(id), program, binaries }))
             }
             Complete::Missing(missing) => {
                 self.objects.settle(id, Object::Program(program));
@@ -117,8 +117,8 @@ impl Calls<'_> {
     }
 
     /// Makes the vendor's program, which loads the board. The second value is the outcome of the load.
-    pub fn load(&mut self, load: Load) -> (v1::Reply, ClResult<()>) {
-        let Load { call, id, program, binaries } = load;
+    pub fn load(&mut self, load: ProgramLoad) -> (v1::Reply, ClResult<()>) {
+        let ProgramLoad { call, id, program, binaries } = load;
         let bytes: Vec<Bytes> = binaries.iter().map(|binary| binary.bytes().clone()).collect();
         let (status, binary_status) = program.load(&bytes);
         // Kept for the next time that the board is loaded with them. A board that is reconfigured as a whole
@@ -167,7 +167,7 @@ impl Calls<'_> {
         }
         match self.complete(&program) {
             Complete::All(binaries) => {
-                Ok(Outcome::Load(Box::new(Load { call, id: None, program, binaries })))
+                Ok(Outcome::Load(Box::new(ProgramLoad { call, id: None, program, binaries })))
             }
             Complete::Missing(missing) => done((Ok(()), Some(Answer::Binaries(missing)))),
         }

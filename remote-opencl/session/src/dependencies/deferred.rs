@@ -5,15 +5,15 @@ use super::{EventId, Fence, Item, QueueId, QueueOrder};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The position of a command in the order of the flushes.
-type Place = u64;
+type Position = u64;
 
 /// The deferred commands.
 #[derive(Debug)]
 pub(super) struct Deferred<C> {
-    items: BTreeMap<Place, Waiting<C>>,
-    next: Place,
+    items: BTreeMap<Position, Waiting<C>>,
+    next: Position,
     /// The commands that wait for an open event.
-    by_event: HashMap<EventId, Vec<Place>>,
+    by_event: HashMap<EventId, Vec<Position>>,
     /// The queues that have deferred commands.
     queues: HashMap<QueueId, Line>,
     /// Number of visits to a deferred command.
@@ -27,21 +27,21 @@ struct Waiting<C> {
     /// Number of events and commands that this command waits for.
     held_by: usize,
     /// The commands that wait for this one because of the queue's order.
-    holds: Vec<Place>,
+    holds: Vec<Position>,
 }
 
 /// The deferred commands of one queue.
 #[derive(Debug, Default)]
 struct Line {
     /// The commands that a command which comes after all others must wait for; it then replaces them in this set.
-    ends: BTreeSet<Place>,
+    ends: BTreeSet<Position>,
     /// The last barrier.
-    barrier: Option<Place>,
+    barrier: Option<Position>,
 }
 
 /// The commands that no longer wait.
 #[derive(Debug, Default)]
-pub(super) struct Free(BTreeSet<Place>);
+pub(super) struct Free(BTreeSet<Position>);
 
 impl<C> Item<C> {
     /// Whether the command comes after all commands before it in its queue.
@@ -75,7 +75,7 @@ impl<C> Deferred<C> {
         let place = self.next;
         self.next += 1;
         let line = self.queues.entry(item.queue).or_default();
-        let before: Vec<Place> = if item.comes_after_all() {
+        let before: Vec<Position> = if item.comes_after_all() {
             std::mem::take(&mut line.ends).into_iter().collect()
         } else {
             line.barrier.into_iter().collect()
@@ -131,7 +131,7 @@ impl<C> Deferred<C> {
         self.looked_at
     }
 
-    fn let_go(&mut self, place: Place, free: &mut Free) {
+    fn let_go(&mut self, place: Position, free: &mut Free) {
         #[cfg(test)]
         {
             self.looked_at += 1;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::reporting::Reports;
-use fpga_board::dispatch::policy::Rules;
+use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels};
 use std::num::NonZeroU32;
@@ -14,10 +14,10 @@ struct Registry {
 }
 
 impl Gate for Registry {
-    fn may_reconfigure(&self, question: &Question) -> Answer {
+    fn may_reconfigure(&self, question: &Question) -> GateAnswer {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let even = question.bitstream.as_bytes()[0].is_multiple_of(2);
-        Answer::Later(Box::new(
+        GateAnswer::Later(Box::new(
             move || {
                 if even { Verdict::Allowed } else { Verdict::Refused("odd".to_owned()) }
             },
@@ -30,7 +30,7 @@ fn digest(n: u8) -> Digest {
 }
 
 fn asker(gate: Arc<dyn Gate>) -> Asker {
-    let dispatcher = Arc::new(Dispatcher::new(NonZeroU32::MIN, Rules::default(), Reports::off()));
+    let dispatcher = Arc::new(Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), Reports::off()));
     let session = dispatcher.new_session();
     Asker {
         gate,

@@ -26,10 +26,10 @@ fn a_tenant_has_its_limit_over_all_sessions_and_others_have_theirs() {
     let (one, two) = (governor.tenant(), governor.tenant());
     let (first, second, other) = (one.session().unwrap(), one.session().unwrap(), two.session().unwrap());
     let held = first.try_hold(12 * MIB).unwrap();
-    assert_eq!(second.try_hold(9 * MIB).unwrap_err(), Refusal::NotNow);
-    assert_eq!(second.try_hold(21 * MIB).unwrap_err(), Refusal::Never);
+    assert_eq!(second.try_hold(9 * MIB).unwrap_err(), MemoryRefusal::NotNow);
+    assert_eq!(second.try_hold(21 * MIB).unwrap_err(), MemoryRefusal::Never);
     let more = second.try_hold(8 * MIB).unwrap();
-    assert_eq!(other.try_hold(11 * MIB).unwrap_err(), Refusal::NotNow, "the manager's limit");
+    assert_eq!(other.try_hold(11 * MIB).unwrap_err(), MemoryRefusal::NotNow, "the manager's limit");
     let rest = other.try_hold(10 * MIB).unwrap();
     assert_eq!(governor.held().passing, 30 * MIB);
     drop((held, more, rest));
@@ -44,7 +44,7 @@ fn a_session_has_bytes_of_its_own_when_all_others_are_taken() {
     let _all = greedy.try_hold(10 * MIB).unwrap();
     assert!(greedy.is_pressed() && !small.is_pressed());
     let own = small.try_hold(OWN_BYTES).unwrap();
-    assert_eq!(small.try_hold(1).unwrap_err(), Refusal::NotNow);
+    assert_eq!(small.try_hold(1).unwrap_err(), MemoryRefusal::NotNow);
     assert!(!small.is_pressed(), "it holds nothing that others want");
     drop(own);
     assert!(small.try_hold(OWN_BYTES).is_ok());
@@ -129,16 +129,16 @@ impl Model {
                     self.running.push(hold);
                     self.steps.pop_front().is_some()
                 }
-                Err(Refusal::Never) => self.steps.pop_front().is_some(),
-                Err(Refusal::NotNow) => false,
+                Err(MemoryRefusal::Never) => self.steps.pop_front().is_some(),
+                Err(MemoryRefusal::NotNow) => false,
             },
             Some(Step::Upload(bytes)) => match self.budget.try_hold(bytes) {
                 Ok(hold) => {
                     self.upload = Some(hold);
                     self.steps.pop_front().is_some()
                 }
-                Err(Refusal::Never) => self.steps.pop_front().is_some(),
-                Err(Refusal::NotNow) => false,
+                Err(MemoryRefusal::Never) => self.steps.pop_front().is_some(),
+                Err(MemoryRefusal::NotNow) => false,
             },
         }
     }

@@ -2,7 +2,7 @@
 //! sources count as bitstreams.
 
 use super::{Options, Origin, Program, vendors};
-use crate::gate::Refusal;
+use crate::gate::ReconfigurationRefusal;
 use crate::inventory::Device;
 use crate::programs::Sources;
 use crate::task::Need;
@@ -161,7 +161,7 @@ impl Program {
 
     /// The result for the client if the gate refused the bitstream of a build. `status` is that of the call.
     #[must_use]
-    pub fn refused(&self, status: i32, refusal: &Refusal) -> (i32, v1::BuildResult) {
+    pub fn refused(&self, status: i32, refusal: &ReconfigurationRefusal) -> (i32, v1::BuildResult) {
         let device = |device: &Device| v1::DeviceBuild {
             device: device.id,
             status: opencl_sys::CL_BUILD_ERROR,

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{post, put};
-use fpga_board::dispatch::policy::Rules;
+use fpga_board::dispatch::policy::DispatchRules;
 use fpga_board::dispatch::{Lanes, TaskRequest};
 use fpga_board::slots::{Demand, OtherKernels, SessionId};
 use fpga_hook::Config;
@@ -72,7 +72,7 @@ fn the_collector_hears_of_each_use_of_a_slot_each_reconfiguration_and_what_is_lo
     let (sobel, other) = (crate::store::digest_of(b"bits"), Digest::from_bytes([9; 32]));
     let reports =
         Reports::new(Some(reporter.clone()), facts(), catalogue, Metrics::default(), Trace::default());
-    let dispatcher = Dispatcher::new(NonZeroU32::new(2).unwrap(), Rules::default(), reports.clone());
+    let dispatcher = Dispatcher::new(NonZeroU32::new(2).unwrap(), DispatchRules::default(), reports.clone());
 
     let before = WallTime::of(SystemTime::now());
     let started = Instant::now();
@@ -128,7 +128,7 @@ fn the_collector_hears_the_name_of_a_loaded_bitstream_whose_file_comes_later() {
     let catalogue = Arc::new(Catalogue::read(dir.path(), &store).unwrap());
     let reports =
         Reports::new(Some(reporter), facts(), Arc::clone(&catalogue), Metrics::default(), Trace::default());
-    let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), reports.clone());
+    let dispatcher = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), reports.clone());
     dispatcher.preload([crate::store::digest_of(b"bits")]).unwrap();
     std::fs::write(dir.path().join("sobel.bitstream"), "bits").unwrap();
     catalogue.watch(store, move || reports.names_changed()).unwrap();
@@ -149,7 +149,7 @@ fn a_long_task_is_heard_of_before_its_end_and_counted_once() {
     let (told, reporter) = collector();
     let reports =
         Reports::new(Some(reporter.clone()), facts(), Arc::default(), Metrics::default(), Trace::default());
-    let dispatcher = Dispatcher::new(NonZeroU32::MIN, Rules::default(), reports);
+    let dispatcher = Dispatcher::new(NonZeroU32::MIN, DispatchRules::default(), reports);
     let grant = dispatcher.submit(request(1, 1, &[], OtherKernels::Some)).unwrap().unwrap();
     dispatcher.report_progress(Duration::ZERO);
     dispatcher.finished(grant.task);

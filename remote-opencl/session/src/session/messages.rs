@@ -7,7 +7,7 @@ use crate::calls::{CallError, Calls, Outcome, reply};
 use crate::command_ring;
 use crate::commands::{self, Body, Staging};
 use crate::dependencies::{EventId, Item};
-use crate::governor::{DECODING_BYTES, Hold, Refusal};
+use crate::governor::{DECODING_BYTES, Hold, MemoryRefusal};
 use crate::metrics::{DataPath, Direction};
 use crate::outgoing::STALL_TIMEOUT;
 use crate::quiesce::InUse;
@@ -134,9 +134,9 @@ impl Session {
         }
         match self.budget.try_hold(need) {
             Ok(hold) => Admission::Held(Some(hold)),
-            Err(Refusal::Never) => Admission::Refused,
-            Err(Refusal::NotNow) if self.is_clients_turn() => Admission::Refused,
-            Err(Refusal::NotNow) => {
+            Err(MemoryRefusal::Never) => Admission::Refused,
+            Err(MemoryRefusal::NotNow) if self.is_clients_turn() => Admission::Refused,
+            Err(MemoryRefusal::NotNow) => {
                 let since = *message.waits_since.get_or_insert_with(Instant::now);
                 if since.elapsed() < MEMORY_TIMEOUT { Admission::Waits } else { Admission::Refused }
             }

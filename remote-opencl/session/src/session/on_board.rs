@@ -5,7 +5,7 @@
 //! commands, and no call loads the board while another session's task runs on it.
 
 use super::{Building, Session};
-use crate::calls::Load;
+use crate::calls::ProgramLoad;
 use crate::commands::Operation;
 use crate::governor::Hold;
 use crate::programs::Program;
@@ -22,14 +22,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum OnBoard {
     /// Makes a program from its binaries.
-    Load(Box<Load>),
+    Load(Box<ProgramLoad>),
     /// Makes a call to the vendor, with the memory that is held for it.
     Call(Box<v1::Call>, Option<Hold>),
 }
 
 impl Session {
     /// Makes a program from its binaries. If that loads the board, it becomes a task.
-    pub(super) fn load(&mut self, load: Box<Load>, used: &InUse) {
+    pub(super) fn load(&mut self, load: Box<ProgramLoad>, used: &InUse) {
         if self.shared.config.dispatcher.slots() > 1 {
             // Reconfiguration of several slots is simulated: the vendor has no image to lose.
             let (reply, _) = self.calls().load(*load);

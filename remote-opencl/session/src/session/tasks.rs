@@ -11,7 +11,7 @@ use crate::reporting::Reconfigured;
 use crate::router::Input;
 use crate::task;
 use fpga_board::dispatch::{Grant, Lanes, TaskId, TaskRequest};
-use fpga_board::slots::Load;
+use fpga_board::slots::SlotLoad;
 use fpga_core::bitstream::Digest;
 use fpga_vendor::{self as vendor, ClError, Switched};
 use std::time::Duration;
@@ -175,7 +175,7 @@ impl Session {
             since.elapsed()
         };
         let loads = u32::try_from(grant.load.len()).unwrap_or(u32::MAX).max(1);
-        for Load { slot, bitstream } in &grant.load {
+        for SlotLoad { slot, bitstream } in &grant.load {
             self.shared.config.reports.reconfigured(&Reconfigured {
                 slot: *slot,
                 bitstream: *bitstream,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The times of a command on the vendor's clock, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Profile {
+pub struct CommandProfile {
     /// The command was enqueued.
     pub queued: u64,
     /// The command was given to the device.
@@ -24,7 +24,7 @@ pub struct Profile {
     pub ended: u64,
 }
 
-impl Profile {
+impl CommandProfile {
     /// Replaces the first times if they are not plausible. Some runtimes leave them at 0 for commands without work,
     /// such as markers. The start then counts as the time of queueing, since the difference would otherwise be the
     /// uptime of the node.
@@ -39,10 +39,10 @@ impl Profile {
 impl Enqueued {
     /// The vendor's measurement; `None` if there is none.
     #[must_use]
-    pub fn profile(&self) -> Option<Profile> {
+    pub fn profile(&self) -> Option<CommandProfile> {
         let first = self.parts.first().unwrap_or(&self.event);
         let last = self.parts.last().unwrap_or(&self.event);
-        let profile = Profile {
+        let profile = CommandProfile {
             queued: first.moment(CL_PROFILING_COMMAND_QUEUED)?,
             submitted: first.moment(CL_PROFILING_COMMAND_SUBMIT)?,
             started: first.moment(CL_PROFILING_COMMAND_START)?,
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn a_command_without_a_queuing_moment_was_queued_when_it_started() {
-        let whole = Profile { queued: 5, submitted: 6, started: 7, ended: 8 };
+        let whole = CommandProfile { queued: 5, submitted: 6, started: 7, ended: 8 };
         assert_eq!(whole.plausible(), whole);
-        let bare = Profile { queued: 0, submitted: 0, ..whole };
-        assert_eq!(bare.plausible(), Profile { queued: 7, submitted: 7, started: 7, ended: 8 });
+        let bare = CommandProfile { queued: 0, submitted: 0, ..whole };
+        assert_eq!(bare.plausible(), CommandProfile { queued: 7, submitted: 7, started: 7, ended: 8 });
     }
 }

@@ -1,4 +1,4 @@
-use super::super::policy::{Policy, Rules};
+use super::super::policy::{DispatchPolicy, DispatchRules};
 use super::super::{Dispatch, Grant, Kind, Lanes, TaskId, TaskRequest, Tenant};
 use crate::slots::{Demand, OtherKernels, SessionId};
 use fpga_core::bitstream::Digest;
@@ -15,9 +15,9 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn dispatch(slots: u32, policy: Policy) -> Dispatch {
+fn dispatch(slots: u32, policy: DispatchPolicy) -> Dispatch {
     let mut dispatch = Dispatch::new(NonZeroU32::new(slots).unwrap());
-    dispatch.set_rules(Rules::of(policy), Duration::ZERO);
+    dispatch.set_rules(DispatchRules::of(policy), Duration::ZERO);
     dispatch
 }
 
@@ -41,7 +41,7 @@ fn ids(grants: &[Grant]) -> Vec<u64> {
 }
 
 /// A dispatch with a running task in each slot, session A's in the first, and one task that waits.
-fn crowded(slots: u32, policy: Policy) -> Dispatch {
+fn crowded(slots: u32, policy: DispatchPolicy) -> Dispatch {
     let mut dispatch = dispatch(slots, policy);
     assert!(dispatch.submit(request(A, 1, on(1)), ms(0)).unwrap().is_some());
     for other in 2..=u64::from(slots) + 1 {
@@ -53,7 +53,7 @@ fn crowded(slots: u32, policy: Policy) -> Dispatch {
 
 #[test]
 fn a_task_on_another_queue_joins_the_one_that_waits_for_it_past_another_sessions_head() {
-    for policy in Policy::ALL {
+    for policy in DispatchPolicy::ALL {
         for slots in 1..4 {
             let mut dispatch = crowded(slots, policy);
             assert_eq!(dispatch.submit(request(A, 100, on(2)), ms(1)), Ok(None), "another session waits");
@@ -68,7 +68,7 @@ fn a_task_on_another_queue_joins_the_one_that_waits_for_it_past_another_sessions
 
 #[test]
 fn a_task_behind_the_running_ones_in_their_queue_overtakes_nobody() {
-    let mut dispatch = crowded(1, Policy::Fifo);
+    let mut dispatch = crowded(1, DispatchPolicy::Fifo);
     assert_eq!(dispatch.submit(request(A, 100, on(1)), ms(1)), Ok(None));
     for now in [10, 100, 100_000] {
         assert_eq!(dispatch.start_stalled(ms(now)), []);
@@ -81,7 +81,7 @@ fn a_task_behind_the_running_ones_in_their_queue_overtakes_nobody() {
 
 #[test]
 fn more_tasks_than_share_a_slot_otherwise_join_where_they_may_help() {
-    let mut dispatch = dispatch(1, Policy::Fifo);
+    let mut dispatch = dispatch(1, DispatchPolicy::Fifo);
     for task in 1..=100 {
         let granted = dispatch.submit(request(A, task, on(1)), ms(0)).unwrap();
         assert_eq!(granted.is_some(), task <= 64);
@@ -93,7 +93,7 @@ fn more_tasks_than_share_a_slot_otherwise_join_where_they_may_help() {
 
 #[test]
 fn what_keeps_starting_tasks_beside_its_own_holds_a_head_back_for_nine_of_its_tasks_at_most() {
-    for policy in Policy::ALL {
+    for policy in DispatchPolicy::ALL {
         for length in [1, 9, 20, 200, 1000] {
             let mut dispatch = dispatch(1, policy);
             let mut running = vec![(1, length)];
@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn programs_that_end_natively_end_while_other_sessions_always_wait(
         program in program().prop_filter("it ends natively", Program::ends_natively),
-        policy in prop::sample::select(Policy::ALL.to_vec()),
+        policy in prop::sample::select(DispatchPolicy::ALL.to_vec()),
         slots in 1..4_u32,
         others in 1..4_u64,
     ) {

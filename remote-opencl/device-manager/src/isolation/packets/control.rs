@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::isolation::packets::{FromTenant, ToTenant};
     use fpga_board::dispatch::{Grant, TaskId};
-    use fpga_board::slots::{Load, SessionId, SlotIndex};
+    use fpga_board::slots::{SessionId, SlotIndex, SlotLoad};
     use fpga_core::bitstream::Digest;
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             session: SessionId(3),
             task: TaskId(1 << 40 | 5),
             slots: vec![SlotIndex(1)],
-            load: vec![Load { slot: SlotIndex(1), bitstream: digest }],
+            load: vec![SlotLoad { slot: SlotIndex(1), bitstream: digest }],
         };
         let file = tempfile::tempfile().unwrap();
         one.send(&ToTenant::Granted((&grant).into()), None, Room::Now).unwrap();

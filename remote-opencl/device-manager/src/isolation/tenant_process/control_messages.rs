@@ -6,9 +6,9 @@ use crate::isolation::packets::{FromTenant, ToTenant, kind};
 use fpga_board::dispatch::{Lanes, TaskId, TaskRequest};
 use fpga_board::slots::{Demand, SessionId, SlotIndex};
 use fpga_core::bitstream::Digest;
-use fpga_session::builds::Place;
+use fpga_session::builds::BuildPermit;
 use fpga_session::config::Config;
-use fpga_session::gate::{Answer, Question, Verdict};
+use fpga_session::gate::{GateAnswer, Question, Verdict};
 use fpga_session::governor::Lasting;
 use fpga_session::health::LaunchOutcome;
 use fpga_session::metrics::Metrics;
@@ -51,7 +51,7 @@ pub(in crate::isolation) enum Violation {
     #[error("it has built a program for too long, and others wait")]
     Build,
     #[error("a task was refused: {0}")]
-    Refused(#[from] fpga_board::dispatch::Refusal),
+    Refused(#[from] fpga_board::dispatch::TaskRefusal),
     #[error("it does not listen, or says what is no packet: {0}")]
     Deaf(#[from] io::Error),
 }
@@ -62,7 +62,7 @@ pub(super) enum Held {
     /// Lasting bytes.
     Bytes(#[expect(dead_code, reason = "held until it is dropped")] Lasting),
     /// A place for a build, and the time when it was given.
-    Build(#[expect(dead_code, reason = "held until it is dropped")] Place, Instant),
+    Build(#[expect(dead_code, reason = "held until it is dropped")] BuildPermit, Instant),
 }
 
 impl TenantProcess {
@@ -265,8 +265,8 @@ impl TenantProcess {
             others: dispatcher.others(session),
         });
         match answer {
-            Answer::Now(verdict) => self.answer(metrics, question, session, bitstream, verdict),
-            Answer::Later(decide) => {
+            GateAnswer::Now(verdict) => self.answer(metrics, question, session, bitstream, verdict),
+            GateAnswer::Later(decide) => {
                 let (process, metrics) = (self.clone(), metrics.clone());
                 let thread = thread::Builder::new().name("gate".to_owned());
                 thread.spawn(move || process.answer(&metrics, question, session, bitstream, decide()))?;
