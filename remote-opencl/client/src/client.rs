@@ -1,15 +1,15 @@
 //! The device managers of the process, and the platforms that they serve.
 
-use crate::address::{AddressError, ManagerAddress, parse_list};
-use crate::clock;
-use crate::fork;
-use crate::keepalive::Keepalive;
-use crate::platform::Platform;
-use crate::process::Process;
-use crate::reconnect::Reconnect;
+use crate::base::clock;
+use crate::base::fork;
+use crate::base::sync::lock;
+use crate::objects::platform::Platform;
 use crate::session::Session;
-use crate::sync::lock;
-use crate::transport::{Company, ConnectError, connect, resolve};
+use crate::session::process::Process;
+use crate::wire::address::{AddressError, ManagerAddress, parse_list};
+use crate::wire::keepalive::Keepalive;
+use crate::wire::reconnect::Reconnect;
+use crate::wire::transport::{Company, ConnectError, connect, resolve};
 use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

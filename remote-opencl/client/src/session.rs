@@ -4,22 +4,27 @@
 //! state, then the leaves outbox, releases, events, and queues' progress. No call that can block is made with a
 //! lock held.
 
+pub(crate) mod batch;
+pub(crate) mod callbacks;
+pub(crate) mod driver;
 mod incoming;
+pub(crate) mod patience;
+pub(crate) mod process;
 
-use crate::batch::Batch;
-use crate::clock::{Offset, now_ns};
-use crate::command_ring::RingReader;
-use crate::driver::Driver;
+use crate::base::clock::{Offset, now_ns};
+use crate::base::fork;
+use crate::base::sync::lock;
 use crate::error::{ClError, Result};
-use crate::event::Event;
-use crate::fork;
-use crate::host_memory::Awaited;
-use crate::in_place::Access;
-use crate::outbox::{Outbox, Upload};
-use crate::patience::{Habit, Wait};
-use crate::segments::{Purpose, Range, Segments};
-use crate::sync::lock;
-use crate::transport::{Connection, Rects};
+use crate::memory::host_memory::Awaited;
+use crate::memory::segments::{Purpose, Range, Segments};
+use crate::objects::event::Event;
+use crate::objects::in_place::Access;
+use crate::session::batch::Batch;
+use crate::session::driver::Driver;
+use crate::session::patience::{Habit, Wait};
+use crate::wire::command_ring::RingReader;
+use crate::wire::outbox::{Outbox, Upload};
+use crate::wire::transport::{Connection, Rects};
 use bytes::{Bytes, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use fpga_protocol::v1::{self, call::Method, client_message::Kind, data::Form};
@@ -188,7 +193,7 @@ impl Session {
         let form = if bytes.len() <= fpga_protocol::limits::MAX_INLINE_BYTES {
             Form::Inline(bytes)
         } else {
-            let source = crate::host_memory::HostSource::owned(bytes);
+            let source = crate::memory::host_memory::HostSource::owned(bytes);
             let upload = Arc::new(Upload::new(self.new_transfer_id(), source));
             let transfer = v1::Transfer { id: upload.transfer, length: upload.length };
             self.outbox.push_upload(upload);

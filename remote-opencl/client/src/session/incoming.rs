@@ -2,12 +2,12 @@
 //! its memory: a message that doesn't fit the request fails the command or ends the session.
 
 use super::{Download, OTHER_TRANSFER, Session};
-use crate::command_ring::{Receiving, RingReader};
-use crate::kept::WrongCount;
-use crate::patience::Wait;
-use crate::reconnect::{Received, Way, is_of_the_connection};
-use crate::sync::lock;
-use crate::transport::{Arrived, Inbox};
+use crate::base::sync::lock;
+use crate::session::patience::Wait;
+use crate::wire::command_ring::{Receiving, RingReader};
+use crate::wire::kept::WrongCount;
+use crate::wire::reconnect::{Received, Way, is_of_the_connection};
+use crate::wire::transport::{Arrived, Inbox};
 use bytes::BytesMut;
 use fpga_protocol::v1::{self, server_message};
 use fpga_ring::Readiness;

@@ -1,0 +1,309 @@
+//! Memory that is shared with a manager on the same node. Bulk data is copied into it or out of it, and messages
+//! name the range. If there is none (TCP, descriptors can't be passed, the manager shares no more memory,
+//! `FPGA_SHARED_MEMORY=off`) [`Segments::take`] returns `None`, and the data travels in messages.
+//!
+//! Segments for data in transit stay for the session, since the first touch of a page costs as much as copying it;
+//! ranges of them are taken and given back. Only this session and its manager have access to a segment.
+
+mod free_ranges;
+mod mapping;
+mod ring_memory;
+mod side;
+
+pub(crate) use free_ranges::FreeRanges;
+pub(crate) use ring_memory::RingMemory;
+pub(crate) use side::{Side, is_wanted};
+
+use crate::base::sync::lock;
+use crate::memory::host_memory::{Awaited, HostSource, HostTarget, Keep};
+use crate::session::Session;
+use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES};
+use fpga_protocol::v1::{self, call::Method};
+use free_ranges::Taken;
+use mapping::Mapping;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+/// Smallest size of a segment in bytes, so that small ranges share a segment.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
+/// Greatest sum of the sizes of a session's segments for data in transit, in bytes. Further data travels in messages.
+const STAGING_BYTES: u64 = 256 << 20;
+
+/// Unused segments of buffers are released while the segments of buffers exceed this many bytes.
+const KEPT_BYTES: u64 = 256 << 20;
+
+/// Time for which a manager that refused a segment isn't asked again for as large a segment.
+const REFUSAL_REMEMBERED: Duration = Duration::from_secs(5);
+
+/// The purpose of a segment or range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Data in transit.
+    Staging,
+    /// The memory of a buffer.
+    Storage,
+}
+
+/// The segments of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    side: Option<Side>,
+    buffers: Buffers,
+    state: Mutex<State>,
+    /// The requested segment that has not come yet. Locked while a thread waits for it.
+    asked: Mutex<Option<Asked>>,
+}
+
+/// A requested segment.
+#[derive(Debug)]
+struct Asked {
+    id: u64,
+    purpose: Purpose,
+    bytes: u64,
+    reply: oneshot::Receiver<v1::Reply>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: Vec<Arc<Segment>>,
+    /// Sum of the segments' sizes in bytes, for staging and for storage.
+    bytes: [u64; 2],
+    /// The smallest size that the manager refused lately, and the time of its last refusal.
+    refused: Option<(u64, Instant)>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    id: u64,
+    purpose: Purpose,
+    mapping: Mapping,
+    free: Mutex<FreeRanges>,
+}
+
+/// A range of whole pages in a segment. The range has one owner until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Range {
+    segment: Arc<Segment>,
+    offset: usize,
+    /// Length of the part that is used, in bytes.
+    len: usize,
+    /// Number of bytes, from the first on, that may hold data of an earlier owner.
+    used_before: usize,
+}
+
+/// Whether buffers can lie in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Buffers {
+    #[default]
+    WithTheManager,
+    InSegments,
+}
+
+impl Segments {
+    pub(crate) fn new(side: Option<Side>, buffers: Buffers) -> Self {
+        Self { side, buffers, ..Self::default() }
+    }
+
+    /// A range of `len` bytes with arbitrary content; `None` if the data has to travel in messages. If there is no
+    /// room the manager is asked for another segment; this waits for the segment only if the command is awaited
+    /// anyway.
+    pub(crate) fn take(
+        &self,
+        session: &Session,
+        purpose: Purpose,
+        len: usize,
+        awaited: Awaited,
+    ) -> Option<Range> {
+        let side = self.side.as_ref()?;
+        if purpose == Purpose::Storage && self.buffers == Buffers::WithTheManager {
+            return None;
+        }
+        if let Some(range) = lock(&self.state).take(purpose, len) {
+            return Some(range);
+        }
+        let mut asked = match awaited {
+            Awaited::Yes => lock(&self.asked),
+            Awaited::No => self.asked.try_lock().ok()?,
+        };
+        self.settle(session, side, &mut asked, awaited);
+        if let Some(range) = lock(&self.state).take(purpose, len) {
+            return Some(range);
+        }
+        let bytes = (len as u64).checked_next_multiple_of(PAGE_BYTES)?.max(SEGMENT_BYTES);
+        self.ask(session, &mut asked, purpose, bytes);
+        if awaited == Awaited::No {
+            session.push_out();
+            return None;
+        }
+        self.settle(session, side, &mut asked, awaited);
+        lock(&self.state).take(purpose, len)
+    }
+
+    /// Requests the first segment for data in transit without waiting for it.
+    pub(crate) fn prepare(&self, session: &Session) {
+        if self.side.is_some()
+            && *lock(&self.state).bytes_of(Purpose::Staging) == 0
+            && let Ok(mut asked) = self.asked.try_lock()
+        {
+            self.ask(session, &mut asked, Purpose::Staging, SEGMENT_BYTES);
+        }
+    }
+
+    /// Requests a segment unless one is requested already.
+    fn ask(&self, session: &Session, asked: &mut Option<Asked>, purpose: Purpose, bytes: u64) {
+        if asked.is_none() && lock(&self.state).may_ask(purpose, bytes) {
+            let id = session.new_id();
+            let create = v1::CreateSegment { segment: id, size: bytes };
+            let reply = session.ask(Method::CreateSegment(create)).ok();
+            *asked = reply.map(|reply| Asked { id, purpose, bytes, reply });
+        }
+    }
+
+    /// Takes the requested segment if it has come; waits for it if the command is awaited.
+    fn settle(&self, session: &Session, side: &Side, asked: &mut Option<Asked>, awaited: Awaited) {
+        let Some(Asked { id, purpose, bytes, mut reply }) = asked.take() else { return };
+        let reply = match awaited {
+            Awaited::Yes => session.answer(reply).ok(),
+            Awaited::No => {
+                session.push_out();
+                match reply.try_recv() {
+                    Err(TryRecvError::Empty) => {
+                        *asked = Some(Asked { id, purpose, bytes, reply });
+                        return;
+                    }
+                    reply => reply.ok(),
+                }
+            }
+        };
+        let created = reply.and_then(|reply| created(session, side, (id, purpose, bytes), &reply));
+        let mut state = lock(&self.state);
+        match created {
+            Some(segment) => {
+                state.all.push(Arc::new(segment));
+                *state.bytes_of(purpose) += bytes;
+            }
+            None => {
+                let smallest = state.refused.map_or(bytes, |(refused, _)| refused.min(bytes));
+                state.refused = Some((smallest, Instant::now()));
+            }
+        }
+    }
+
+    /// Releases segments of buffers that were destroyed, if there are far more than the program uses.
+    pub(crate) fn trim(&self, session: &Session) {
+        for id in lock(&self.state).trim() {
+            session.release(id);
+        }
+    }
+}
+
+impl State {
+    fn take(&self, purpose: Purpose, len: usize) -> Option<Range> {
+        self.all.iter().filter(|segment| segment.purpose == purpose).find_map(|segment| {
+            let Taken { offset, used_before } = lock(&segment.free).take(len)?;
+            Some(Range { segment: Arc::clone(segment), offset, len, used_before })
+        })
+    }
+
+    fn bytes_of(&mut self, purpose: Purpose) -> &mut u64 {
+        let [staging, storage] = &mut self.bytes;
+        match purpose {
+            Purpose::Staging => staging,
+            Purpose::Storage => storage,
+        }
+    }
+
+    fn trim(&mut self) -> Vec<u64> {
+        let [_, storage] = &mut self.bytes;
+        if *storage <= KEPT_BYTES {
+            return Vec::new();
+        }
+        let gone = self.all.extract_if(.., |segment| {
+            let bytes = segment.mapping.len() as u64;
+            // No range of the segment exists, and no range can be taken without this state's lock.
+            let unused = segment.purpose == Purpose::Storage && lock(&segment.free).is_whole();
+            let goes = *storage > KEPT_BYTES && unused;
+            *storage -= if goes { bytes } else { 0 };
+            goes
+        });
+        let gone: Vec<_> = gone.map(|segment| segment.id).collect();
+        if !gone.is_empty() {
+            self.refused = None;
+        }
+        gone
+    }
+
+    fn may_ask(&mut self, purpose: Purpose, bytes: u64) -> bool {
+        self.refused = self.refused.filter(|(_, since)| since.elapsed() < REFUSAL_REMEMBERED);
+        let enough = purpose == Purpose::Storage || *self.bytes_of(purpose) + bytes <= STAGING_BYTES;
+        enough
+            && bytes <= MAX_SEGMENT_BYTES
+            && self.all.len() < MAX_SEGMENTS
+            && self.refused.is_none_or(|(refused, _)| bytes < refused)
+    }
+}
+
+/// The segment with this id, purpose and size, if the reply is a success.
+fn created(
+    session: &Session,
+    side: &Side,
+    (id, purpose, bytes): (u64, Purpose, u64),
+    reply: &v1::Reply,
+) -> Option<Segment> {
+    if reply.status != 0 {
+        tracing::debug!(reply.status, bytes, "The manager shares no more memory");
+        return None;
+    }
+    let len = usize::try_from(bytes).ok()?;
+    match side.receive(id).and_then(|fd| Mapping::new(&fd, len)) {
+        Ok(mapping) => Some(Segment { id, purpose, mapping, free: Mutex::new(FreeRanges::new(len)) }),
+        Err(error) => {
+            tracing::warn!(%error, "A segment can't be used");
+            session.release(id);
+            None
+        }
+    }
+}
+
+impl Range {
+    /// The range as a message.
+    pub(crate) fn message(&self) -> v1::SegmentRange {
+        let (offset, length) = (self.offset as u64, self.len as u64);
+        v1::SegmentRange { segment: self.segment.id, offset, length }
+    }
+
+    /// Copies all of `source` to `offset`. Returns false and copies nothing if it doesn't fit.
+    pub(crate) fn write_at(&self, offset: usize, source: &HostSource) -> bool {
+        self.fits(offset, source.len()) && self.segment.mapping.write(self.offset + offset, source)
+    }
+
+    /// Fills `target` from `offset` on. Returns false and copies nothing if there aren't as many bytes.
+    pub(crate) fn read_at(&self, offset: usize, target: &mut HostTarget) -> bool {
+        self.fits(offset, target.len()) && self.segment.mapping.read(self.offset + offset, target)
+    }
+
+    /// Sets the range to zero. Bytes that no earlier owner had are zero already.
+    pub(crate) fn zero(&self) {
+        self.segment.mapping.zero(self.offset, self.used_before);
+    }
+
+    /// The range as host memory, for maps. The segment stays mapped as long as the host memory lives.
+    pub(crate) fn memory(&self) -> Option<HostTarget> {
+        let keep: Arc<dyn Keep> = Arc::clone(&self.segment) as _;
+        self.segment.mapping.memory(self.offset, self.len, keep)
+    }
+
+    fn fits(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+}
+
+impl Keep for Segment {}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        lock(&self.segment.free).give_back(self.offset, self.len);
+    }
+}

@@ -1,0 +1,244 @@
+//! Events: the states of commands, waiting, callbacks, and profiling times.
+//!
+//! ```text
+//!  QUEUED ── sent ──► SUBMITTED ── completion ──► (RUNNING) ──► COMPLETE or a negative status
+//! ```
+//! A manager reports only the end of a command, so RUNNING is passed at the end; callbacks see all states in order.
+//! An event ends once. The thread that drives ends it and wakes the threads that wait.
+
+mod ending;
+mod waiting;
+
+use crate::base::clock::now_ns;
+use crate::base::sync::lock;
+use crate::cl;
+use crate::error::{ClError, Result};
+use crate::memory::host_memory::HostTarget;
+use crate::memory::pitches::Scatter;
+use crate::memory::segments::Range;
+use crate::objects::buffer::InUse;
+use crate::objects::context::Context;
+use crate::objects::image::Image;
+use crate::objects::in_place::InPlaceRead;
+use crate::objects::kernel::{Kernel, Other};
+use crate::objects::queue::Queue;
+use crate::session::Session;
+use crate::session::callbacks;
+use crate::wire::outbox::Upload;
+use fpga_protocol::v1::{self, call::Method};
+use std::fmt;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+/// The event of a command, or a user event.
+pub struct Event {
+    id: u64,
+    context: Arc<Context>,
+    queue: Option<Arc<Queue>>,
+    command_type: u32,
+    status: AtomicI32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    wakers: Vec<Waker>,
+    callbacks: Vec<(i32, Callback)>,
+    times: Profiling,
+    uses: Uses,
+    received: usize,
+}
+
+type Callback = Box<dyn FnOnce(i32) + Send>;
+
+/// Objects and memory that a command needs until it has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    /// Destination of a read's bytes.
+    pub(crate) target: Option<HostTarget>,
+    /// Source of a write's bytes that travel in chunks.
+    pub(crate) upload: Option<Arc<Upload>>,
+    /// The range of shared memory through which the bytes travel.
+    pub(crate) range: Option<Range>,
+    /// A read in place of a buffer in shared memory.
+    pub(crate) in_place: Option<InPlaceRead>,
+    /// Destination with gaps, to which the bytes in `target` are copied.
+    pub(crate) scatter: Option<Scatter>,
+    pub(crate) buffers: Vec<InUse>,
+    #[expect(dead_code, reason = "held, not looked at")]
+    pub(crate) images: Vec<Arc<Image>>,
+    /// Other objects among the kernel's arguments.
+    #[expect(dead_code, reason = "held, not looked at")]
+    pub(crate) others: Vec<Other>,
+    #[expect(dead_code, reason = "held, not looked at")]
+    pub(crate) kernel: Option<Arc<Kernel>>,
+}
+
+/// Times of a command in ns, on the clock of [`crate::Client::now_ns`]. The duration on the device is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Profiling {
+    /// Time of the enqueue call.
+    pub queued: u64,
+    /// Time at which the command was sent.
+    pub submitted: u64,
+    /// Time at which the device started the command.
+    pub started: u64,
+    /// Time at which the device ended the command.
+    pub ended: u64,
+}
+
+impl Event {
+    /// A user event (`clCreateUserEvent`) with status `CL_SUBMITTED`.
+    ///
+    /// # Errors
+    /// `CL_DEVICE_NOT_AVAILABLE` if the manager is gone.
+    pub fn user(context: &Arc<Context>) -> Result<Arc<Self>> {
+        let session = context.session();
+        let id = session.new_id();
+        session.cast(Method::CreateUserEvent(v1::CreateUserEvent { event: id, context: context.id() }))?;
+        Ok(Arc::new(Self {
+            id,
+            context: Arc::clone(context),
+            queue: None,
+            command_type: cl::COMMAND_USER,
+            status: AtomicI32::new(cl::SUBMITTED),
+            inner: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn of_command(queue: &Arc<Queue>, id: u64, command_type: u32, uses: Uses) -> Arc<Self> {
+        let times = Profiling { queued: now_ns(), ..Profiling::default() };
+        Arc::new(Self {
+            id,
+            context: Arc::clone(queue.context()),
+            queue: Some(Arc::clone(queue)),
+            command_type,
+            status: AtomicI32::new(cl::QUEUED),
+            inner: Mutex::new(Inner { times, uses, ..Inner::default() }),
+        })
+    }
+
+    /// Sets the status of a user event, once, to `CL_COMPLETE` or a negative value.
+    ///
+    /// # Errors
+    /// `CL_INVALID_EVENT` for other events, `CL_INVALID_VALUE` for other statuses, `CL_INVALID_OPERATION` for the
+    /// second call, `CL_DEVICE_NOT_AVAILABLE` in a forked child.
+    pub fn set_user_status(&self, status: i32) -> Result<()> {
+        if self.command_type != cl::COMMAND_USER {
+            return Err(ClError::INVALID_EVENT);
+        }
+        if status > cl::COMPLETE {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let session = self.session();
+        if !session.is_own() {
+            return Err(ClError::DEVICE_NOT_AVAILABLE);
+        }
+        if !self.end(status, None) {
+            return Err(ClError::INVALID_OPERATION);
+        }
+        // If the manager is gone only this process needs the status, and its waiting threads were woken above.
+        if session.is_usable() {
+            // Commands enqueued earlier are sent first, since they may wait for this event.
+            session.send();
+            session.cast(Method::SetUserEvent(v1::SetUserEvent { event: self.id, status }))?;
+            session.push_out();
+        }
+        Ok(())
+    }
+
+    /// Notes that the program has learned from this event that the command failed.
+    fn failure_seen(&self) {
+        if let Some(queue) = &self.queue {
+            queue.failures().seen(self.id);
+        }
+    }
+
+    /// Times of the command.
+    ///
+    /// # Errors
+    /// `CL_PROFILING_INFO_NOT_AVAILABLE` unless the command has completed, for user events, and for queues without
+    /// `CL_QUEUE_PROFILING_ENABLE`.
+    pub fn profiling(&self) -> Result<Profiling> {
+        let profiled =
+            self.queue.as_ref().is_some_and(|queue| queue.properties() & cl::QUEUE_PROFILING_ENABLE != 0);
+        if !profiled || !self.session().is_own() || self.now() != cl::COMPLETE {
+            return Err(ClError::PROFILING_INFO_NOT_AVAILABLE);
+        }
+        Ok(lock(&self.inner).times)
+    }
+
+    /// Runs `callback` on the callback thread once the status is `status` or later (`clSetEventCallback`). The
+    /// callback gets `status`, or the negative status of a command that failed.
+    ///
+    /// # Errors
+    /// `CL_INVALID_VALUE` for a status other than SUBMITTED, RUNNING and COMPLETE, `CL_DEVICE_NOT_AVAILABLE` in a
+    /// forked child, `CL_OUT_OF_RESOURCES` if the callback thread can't be started.
+    pub fn on_status(&self, status: i32, callback: impl FnOnce(i32) + Send + 'static) -> Result<()> {
+        if !(cl::COMPLETE..=cl::SUBMITTED).contains(&status) {
+            return Err(ClError::INVALID_VALUE);
+        }
+        let session = self.session();
+        if !session.is_own() {
+            return Err(ClError::DEVICE_NOT_AVAILABLE);
+        }
+        {
+            let mut inner = lock(&self.inner);
+            let now = self.now();
+            if now <= status {
+                return callbacks::run(move || callback(if now < 0 { now } else { status }));
+            }
+            inner.callbacks.push((status, Box::new(callback)));
+        }
+        // A callback is a flush point, since the program may never wait for the event. If the session is lost the
+        // event ends anyway.
+        session.flush().or(Ok(()))
+    }
+
+    /// `CL_EVENT_COMMAND_TYPE`.
+    pub fn command_type(&self) -> u32 {
+        self.command_type
+    }
+
+    /// The context of the event.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The queue of the command; `None` for a user event.
+    pub fn queue(&self) -> Option<&Arc<Queue>> {
+        self.queue.as_ref()
+    }
+
+    // === for the session and the queue ===
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        self.context.session()
+    }
+
+    /// The current status as known to this process.
+    pub(crate) fn now(&self) -> i32 {
+        self.status.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.context.session().release_event(self.id);
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("id", &self.id)
+            .field("command_type", &self.command_type)
+            .field("status", &self.now())
+            .finish_non_exhaustive()
+    }
+}

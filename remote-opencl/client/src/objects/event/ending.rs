@@ -1,0 +1,143 @@
+//! The later life of a command: it is sent, its data arrives, and it ends once, with its callbacks.
+
+use super::{Callback, Event, Profiling, Uses};
+use crate::base::clock::{Offset, now_ns};
+use crate::base::sync::lock;
+use crate::cl;
+use crate::error::ClError;
+use crate::session::callbacks;
+use fpga_protocol::v1::{self, data::Form};
+use std::sync::atomic::Ordering;
+
+impl Event {
+    /// Notes that the command was sent to the manager at `at`.
+    pub(crate) fn submitted(&self, at: u64) {
+        let reached = {
+            let mut inner = lock(&self.inner);
+            inner.times.submitted = at;
+            self.status.store(cl::SUBMITTED, Ordering::Release);
+            take_reached(&mut inner.callbacks, cl::SUBMITTED)
+        };
+        run_callbacks(reached, cl::SUBMITTED);
+    }
+
+    /// Stores a chunk of a read's data. Returns false if it isn't the next chunk of this read.
+    pub(crate) fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool {
+        let mut inner = lock(&self.inner);
+        let received = inner.received;
+        let Some(target) = &mut inner.uses.target else { return false };
+        let fits =
+            target.len() as u64 == length && received as u64 == offset && target.write(received, bytes);
+        if fits {
+            inner.received += bytes.len();
+        }
+        fits
+    }
+
+    /// Ends the event by the manager's completion.
+    pub(crate) fn completed(&self, completion: v1::Completion, offset: Offset) {
+        let mut status = completion.status.min(cl::COMPLETE);
+        if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
+            status = ClError::OUT_OF_RESOURCES.0;
+        }
+        if let (true, false, Some(queue)) = (status < cl::COMPLETE, completion.by_user_event, &self.queue) {
+            queue.failures().note(self.id, ClError(status));
+        }
+        let ran = completion.ended_ns != 0;
+        let times = ran.then(|| (offset.apply(completion.started_ns), offset.apply(completion.ended_ns)));
+        self.end(status, times);
+    }
+
+    /// Ends the event of a command that won't run, or whose outcome is unknown.
+    pub(crate) fn fail(&self, error: ClError) {
+        self.end(error.0, None);
+    }
+
+    /// Completes the event of a command that has nothing to do.
+    pub(crate) fn complete_locally(&self) {
+        self.completed_locally_since(now_ns());
+    }
+
+    /// Completes the event of a command that the client executed itself, from `started` until now.
+    pub(crate) fn completed_locally_since(&self, started: u64) {
+        self.submitted(started);
+        self.end(cl::COMPLETE, Some((started, now_ns())));
+    }
+
+    /// Stores a read's data. Returns false unless there are exactly as many bytes as the read asked for.
+    fn take_data(&self, data: Option<v1::Data>) -> bool {
+        let wanted = {
+            let mut inner = lock(&self.inner);
+            let Uses { target, range, in_place, .. } = &mut inner.uses;
+            match (target, range, in_place) {
+                (None, ..) => return true,
+                (Some(target), _, Some(read)) => return read.copy_to(target),
+                (Some(target), Some(range), None) => return range.read_at(0, target),
+                (Some(target), None, None) => target.len(),
+            }
+        };
+        let taken = match data.and_then(|data| data.form) {
+            Some(Form::Inline(bytes)) => bytes.len() == wanted && self.receive(wanted as u64, 0, &bytes),
+            Some(Form::Transfer(transfer)) => transfer.id == self.id,
+            Some(Form::Segment(_)) | None => false,
+        };
+        taken && lock(&self.inner).received == wanted
+    }
+
+    /// Copies the bytes of a read to a destination with gaps, if the read has one. Returns false if they don't fit.
+    fn scatter(&self) -> bool {
+        let Uses { target, scatter, .. } = &mut lock(&self.inner).uses;
+        match (target, scatter) {
+            (Some(packed), Some(scatter)) => scatter.pitches.scatter(&packed.capture(), &mut scatter.target),
+            _ => true,
+        }
+    }
+
+    /// Ends the event. Returns false if it had ended before.
+    pub(super) fn end(&self, status: i32, times: Option<(u64, u64)>) -> bool {
+        let (wakers, callbacks, uses) = {
+            let mut inner = lock(&self.inner);
+            if self.now() <= cl::COMPLETE {
+                return false;
+            }
+            let now = now_ns();
+            let (started, ended) = times.unwrap_or((now, now));
+            let submitted = inner.times.submitted.min(started);
+            let queued = inner.times.queued.min(submitted);
+            inner.times = Profiling { queued, submitted, started, ended: ended.max(started) };
+            if let Some(upload) = &inner.uses.upload {
+                upload.give_up();
+            }
+            self.status.store(status, Ordering::Release);
+            let callbacks = take_reached(&mut inner.callbacks, cl::COMPLETE);
+            (std::mem::take(&mut inner.wakers), callbacks, std::mem::take(&mut inner.uses))
+        };
+        // Dropping the last use of a buffer runs its destructor callbacks, before the callbacks of the event.
+        drop(uses);
+        if status < cl::COMPLETE && !callbacks.is_empty() {
+            self.failure_seen();
+        }
+        run_callbacks(callbacks, status);
+        if let Some(queue) = &self.queue {
+            queue.ended(self.id);
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+        true
+    }
+}
+
+/// Takes the callbacks for `status` and for earlier statuses, in the order of the statuses.
+fn take_reached(callbacks: &mut Vec<(i32, Callback)>, status: i32) -> Vec<(i32, Callback)> {
+    let mut reached: Vec<_> = callbacks.extract_if(.., |(wanted, _)| *wanted >= status).collect();
+    reached.sort_by_key(|(wanted, _)| -wanted);
+    reached
+}
+
+fn run_callbacks(reached: Vec<(i32, Callback)>, status: i32) {
+    for (wanted, callback) in reached {
+        // An error means that the callback thread couldn't be started, which can't be reported here.
+        let _ = callbacks::run(move || callback(if status < 0 { status } else { wanted }));
+    }
+}

@@ -1,0 +1,106 @@
+//! Writes and reads of buffers: at once if the buffer lies in shared memory and is idle, else by a command.
+
+use super::Queue;
+use crate::base::clock::now_ns;
+use crate::base::sync::lock;
+use crate::cl;
+use crate::error::Result;
+use crate::memory::host_memory::{HostSource, HostTarget};
+use crate::memory::storage::Storage;
+use crate::objects::buffer::{Buffer, InUse};
+use crate::objects::event::{Event, Uses};
+use crate::objects::in_place::{IN_PLACE_FROM, InPlaceRead};
+use fpga_protocol::v1::{self, command};
+use std::sync::Arc;
+
+impl Queue {
+    pub(super) fn write(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: &Arc<Buffer>,
+        offset: usize,
+        data: HostSource,
+        wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
+        let at_once = |(storage, origin): (&Storage, usize)| storage.write_if_idle(origin + offset, &data);
+        if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
+            return Ok(event);
+        }
+        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        self.send(command_type, data, uses, wait, |data| {
+            command::Operation::WriteBuffer(v1::WriteBuffer {
+                buffer: buffer.id(),
+                offset: offset as u64,
+                data: Some(data),
+            })
+        })
+    }
+
+    pub(super) fn read(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: &Arc<Buffer>,
+        offset: usize,
+        mut target: HostTarget,
+        wait: Vec<u64>,
+    ) -> Result<Arc<Event>> {
+        let at_once =
+            |(storage, origin): (&Storage, usize)| storage.read_if_idle(origin + offset, &mut target);
+        if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
+            return Ok(event);
+        }
+        let in_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        if target.len() >= IN_PLACE_FROM && in_order && buffer.storage().is_some() {
+            let id = self.session().new_id();
+            let in_place = Some(InPlaceRead::new(buffer, offset, id));
+            let uses =
+                Uses { target: Some(target), in_place, buffers: vec![InUse::new(buffer)], ..Uses::default() };
+            let operation = command::Operation::Marker(v1::Marker {});
+            let (event, sent) = self.append(id, command_type, operation, uses, wait)?;
+            self.after(sent);
+            return Ok(event);
+        }
+        let size = target.len() as u64;
+        let uses = Uses { buffers: vec![InUse::new(buffer)], ..Uses::default() };
+        self.fetch(command_type, target, uses, wait, |into| {
+            command::Operation::ReadBuffer(v1::ReadBuffer {
+                buffer: buffer.id(),
+                offset: offset as u64,
+                size,
+                into,
+            })
+        })
+    }
+
+    /// Executes a command on a buffer in shared memory at once, and returns its event. Returns `None` if an earlier
+    /// command comes first in the queue's order, or `at_once` finds the buffer in use; then the command must go to
+    /// the manager.
+    pub(super) fn in_place(
+        self: &Arc<Self>,
+        command_type: u32,
+        buffer: &Buffer,
+        wait: &[u64],
+        at_once: impl FnOnce((&Storage, usize)) -> bool,
+    ) -> Option<Arc<Event>> {
+        let storage = buffer.storage()?;
+        if !wait.is_empty() || self.something_comes_first() {
+            return None;
+        }
+        let started = now_ns();
+        if !at_once(storage) {
+            return None;
+        }
+        let event = Event::of_command(self, self.session().new_id(), command_type, Uses::default());
+        event.completed_locally_since(started);
+        Some(event)
+    }
+
+    /// Whether a command without a wait list that is enqueued now would have to wait for an earlier command.
+    fn something_comes_first(&self) -> bool {
+        if self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
+            return self.progress.last().is_some();
+        }
+        let barrier = lock(&self.last_barrier).upgrade();
+        barrier.is_some_and(|barrier| barrier.now() > cl::COMPLETE)
+    }
+}
