@@ -2,5 +2,6 @@
 
 pub(crate) mod clock;
 pub(crate) mod fork;
+pub(crate) mod per_process;
 pub(crate) mod signals;
 pub(crate) mod sync;

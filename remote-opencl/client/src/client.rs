@@ -2,14 +2,17 @@
 
 use crate::base::clock;
 use crate::base::fork;
+use crate::base::per_process::PerProcess;
 use crate::base::sync::lock;
 use crate::objects::platform::Platform;
 use crate::session::Session;
-use crate::session::process::Process;
+use crate::session::driver::Driver;
 use crate::wire::address::{AddressError, ManagerAddress, parse_list};
+use crate::wire::connection_race::ConnectionRace;
+use crate::wire::handshake::ConnectError;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::reconnect::Reconnect;
-use crate::wire::transport::{Company, ConnectError, connect, resolve};
+use crate::wire::transport::{connect, resolve};
 use futures::future::join_all;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -42,13 +45,20 @@ enum ManagerState {
     Connected { session: Arc<Session>, platforms: Vec<Arc<Platform>> },
 }
 
+impl ManagerState {
+    fn is_connected(&self) -> bool {
+        matches!(self, Self::Connected { session, .. } if session.is_usable())
+    }
+}
+
 impl Client {
     /// The client of this process, for the managers in `FPGA_DEVICE_MANAGERS`. A forked child gets its own.
     pub fn global() -> &'static Self {
-        Process::current().client()
+        static CLIENT: PerProcess<Client> = PerProcess::new();
+        CLIENT.get_or_init(Self::from_environment)
     }
 
-    pub(crate) fn from_environment() -> Self {
+    fn from_environment() -> Self {
         let list = std::env::var(MANAGERS_VARIABLE).unwrap_or_default();
         Self::with_managers(&list).unwrap_or_else(|error| {
             tracing::error!(%error, variable = MANAGERS_VARIABLE, "Can't use the list of device managers");
@@ -76,11 +86,11 @@ impl Client {
         Self { reconnect: Reconnect::Resume, ..self }
     }
 
-    /// Makes a session over TCP count as lost when nothing came from its manager for `patience`, as
+    /// Makes a session over TCP count as lost when nothing came from its manager for `timeout`, as
     /// `FPGA_KEEPALIVE_MS` does. Zero means never.
     #[must_use]
-    pub fn with_keepalive(self, patience: Duration) -> Self {
-        Self { keepalive: Keepalive::within(patience), ..self }
+    pub fn with_keepalive(self, timeout: Duration) -> Self {
+        Self { keepalive: Keepalive::within(timeout), ..self }
     }
 
     /// Current time in ns, on the clock of [`crate::Profiling`]; for `clGetHostTimer`.
@@ -91,7 +101,7 @@ impl Client {
     /// Number of times that the library's background thread has begun to move bytes, for tests and diagnosis. A
     /// program that waits for its commands moves the bytes itself.
     pub fn background_turns() -> u64 {
-        Process::current().driver().map_or(0, |driver| driver.background_turns())
+        Driver::of_process().map_or(0, Driver::background_turns)
     }
 
     /// The platforms of all managers that answer, in the order of the list. A dead manager costs at most 250 ms; a
@@ -112,25 +122,24 @@ impl Client {
 
     /// Connects to all managers that need it, at the same time, so that several dead managers cost no more than one.
     fn connect_where_needed(&self, states: &mut [MutexGuard<'_, ManagerState>]) {
-        let is_connected = |state: &MutexGuard<'_, ManagerState>| matches!(&**state, ManagerState::Connected { session, .. } if session.is_usable());
-        let others_answer = states.iter().any(is_connected);
+        let others_answer = states.iter().any(|state| state.is_connected());
         let needed = self.managers.iter().zip(states).filter(|(_, state)| match &***state {
             ManagerState::Unknown => true,
             ManagerState::Dead { since } => since.elapsed() >= FAILURE_REMEMBERED,
-            ManagerState::Connected { session, .. } => !session.is_usable(),
+            ManagerState::Connected { .. } => !state.is_connected(),
         });
         let (managers, states): (Vec<_>, Vec<_>) = needed.unzip();
         if managers.is_empty() {
             return;
         }
-        let Ok(driver) = Process::current().driver() else { return };
+        let Ok(driver) = Driver::of_process() else { return };
         let (reconnect, keepalive) = (self.reconnect, self.keepalive);
-        let company = &Company::new(others_answer);
+        let race = &ConnectionRace::new(others_answer);
         let connecting = managers.iter().map(|manager| {
             let address = manager.address.clone();
             let resolved = resolve(&address);
             async move {
-                let mut connection = connect(address, resolved?, reconnect, keepalive, company).await?;
+                let mut connection = connect(address, resolved?, reconnect, keepalive, race).await?;
                 let platforms = std::mem::take(&mut connection.platforms);
                 Ok((Session::start(driver, connection), platforms))
             }
@@ -140,7 +149,7 @@ impl Client {
         let Some(connected) = driver.try_drive(join_all(connecting)) else { return };
         for ((manager, state), result) in managers.into_iter().zip(states).zip(connected) {
             **state = match result {
-                Ok((session, platforms)) if driver.look_after(&session).is_ok() => {
+                Ok((session, platforms)) if session.release_in_background().is_ok() => {
                     let platform =
                         |(index, it)| Platform::new(&session, manager.address.to_string(), index, it);
                     let platforms = platforms.into_iter().enumerate().map(platform).collect();

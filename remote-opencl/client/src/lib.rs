@@ -3,6 +3,13 @@
 //! The C entry points (crate `icd`) are a thin layer over this crate. It isn't an OpenCL implementation: everything
 //! runs in a device manager's vendor runtime; here are ids, batches, states and the socket. Errors are the standard's
 //! codes ([`ClError`]), since that is what the caller of the C API gets.
+//!
+//! The floors, from top to bottom; a module imports only from its own floor and from those below:
+//! - `client`: the managers of the process and the platforms that they serve.
+//! - `objects`: OpenCL's objects, and the commands that queues take.
+//! - `session`: what is outstanding at one manager, and the threads that send, wait and call back.
+//! - `wire`: connections to a manager, and the messages on them.
+//! - `memory`: the application's memory, and memory shared with a manager; below it `base`, `cl` and `error`.
 #![deny(unsafe_code)]
 
 mod base;
@@ -19,14 +26,16 @@ pub use error::{ClError, Result};
 pub use memory::host_memory::{Awaited, HostSource, HostTarget};
 pub use memory::rect;
 pub use objects::buffer::{Buffer, Initial};
+pub use objects::commands::{Mapped, Operation};
 pub use objects::context::Context;
 pub use objects::device_queue::DeviceQueue;
 pub use objects::event::{Event, Profiling};
 pub use objects::image::{self, Image, ImageFormat, ImageInitial, ImageRegion, ImageShape};
-pub use objects::kernel::{ArgInfo, ArgKind, ArgValue, Kernel, KernelInfo, WorkGroupInfo};
+pub use objects::kernel::{ArgValue, Kernel};
+pub use objects::kernel_info::{ArgInfo, ArgKind, KernelInfo, WorkGroupInfo};
 pub use objects::pipe::Pipe;
 pub use objects::platform::{Device, Platform};
 pub use objects::program::{BinariesError, BuildInfo, Program};
-pub use objects::queue::{Mapped, Operation, Queue};
+pub use objects::queue::Queue;
 pub use objects::sampler::Sampler;
 pub use wire::address::AddressError;

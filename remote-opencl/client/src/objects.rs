@@ -1,17 +1,20 @@
 //! OpenCL's objects, and the commands that queues take.
 
-pub(crate) mod arg_types;
+mod arg_types;
 pub(crate) mod buffer;
+pub(crate) mod commands;
 pub(crate) mod context;
 pub(crate) mod device_queue;
 pub(crate) mod event;
+mod failures;
 pub mod image;
-pub(crate) mod in_place;
+mod in_place;
 pub(crate) mod kernel;
-pub(crate) mod nd_range;
+pub(crate) mod kernel_info;
+mod nd_range;
 pub(crate) mod pipe;
 pub(crate) mod platform;
 pub(crate) mod program;
-pub(crate) mod progress;
+mod progress;
 pub(crate) mod queue;
 pub(crate) mod sampler;

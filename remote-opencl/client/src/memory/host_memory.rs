@@ -49,14 +49,14 @@ pub struct HostTarget {
 }
 
 /// An owner of memory. The memory stays valid as long as the owner lives.
-pub(crate) trait Keep: std::fmt::Debug + Send + Sync {}
+pub(crate) trait MemoryOwner: std::fmt::Debug + Send + Sync {}
 
 /// A range of memory, and its owner if the memory is not the application's.
 #[derive(Debug, Clone)]
 struct Region {
     address: *mut u8,
     len: usize,
-    keep: Option<Arc<dyn Keep>>,
+    owner: Option<Arc<dyn MemoryOwner>>,
 }
 
 // SAFETY: a region is an address and a length. The contracts of the constructors make the bytes usable from any
@@ -77,14 +77,14 @@ impl HostSource {
     /// # Safety
     /// The bytes must stay readable until the event of the command that gets this source has completed or failed.
     pub unsafe fn borrowed(address: *const u8, len: usize) -> Self {
-        Self::of(Source::Borrowed(Region { address: address.cast_mut(), len, keep: None }))
+        Self::of(Source::Borrowed(Region { address: address.cast_mut(), len, owner: None }))
     }
 
     /// Calls `use_source` with a source that borrows `bytes`.
     pub(crate) fn with_slice<T>(bytes: &[u8], use_source: impl FnOnce(&Self) -> T) -> T {
         let (address, len) = (bytes.as_ptr().cast_mut(), bytes.len());
         // The source is dropped before the slice, and `use_source` must not keep a part of it.
-        use_source(&Self::of(Source::Borrowed(Region { address, len, keep: None })))
+        use_source(&Self::of(Source::Borrowed(Region { address, len, owner: None })))
     }
 
     fn of(source: Source) -> Self {
@@ -172,15 +172,15 @@ impl HostTarget {
     /// gets this target has completed or failed. For the host memory of a buffer this holds until the buffer is
     /// destroyed, except for accesses that the standard allows.
     pub unsafe fn borrowed(address: *mut u8, len: usize) -> Self {
-        Self::of(Region { address, len, keep: None })
+        Self::of(Region { address, len, owner: None })
     }
 
-    /// A target of `len` bytes at `address`, which stay valid as long as `keep` lives.
+    /// A target of `len` bytes at `address`, which stay valid as long as `owner` lives.
     ///
     /// # Safety
-    /// The contract of [`Self::borrowed`] must hold as long as `keep` lives.
-    pub(crate) unsafe fn kept(address: *mut u8, len: usize, keep: Arc<dyn Keep>) -> Self {
-        Self::of(Region { address, len, keep: Some(keep) })
+    /// The contract of [`Self::borrowed`] must hold as long as `owner` lives.
+    pub(crate) unsafe fn owned_by(address: *mut u8, len: usize, owner: Arc<dyn MemoryOwner>) -> Self {
+        Self::of(Region { address, len, owner: Some(owner) })
     }
 
     fn of(region: Region) -> Self {
@@ -264,7 +264,7 @@ impl Region {
     fn part(&self, offset: usize, len: usize) -> Option<Self> {
         let end = offset.checked_add(len)?;
         let address = self.address.wrapping_add(offset);
-        (end <= self.len).then(|| Self { address, len, keep: self.keep.clone() })
+        (end <= self.len).then(|| Self { address, len, owner: self.owner.clone() })
     }
 }
 
@@ -336,11 +336,11 @@ impl Shadow {
         // SAFETY: the layout's size isn't 0.
         let address = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let shadow = Arc::new(Self { address, layout });
-        Some(HostTarget::of(Region { address: address.as_ptr(), len, keep: Some(shadow) }))
+        Some(HostTarget::of(Region { address: address.as_ptr(), len, owner: Some(shadow) }))
     }
 }
 
-impl Keep for Shadow {}
+impl MemoryOwner for Shadow {}
 
 impl Drop for Shadow {
     fn drop(&mut self) {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_shadow_are_the_same_memory_andkeep_it() {
+    fn parts_of_a_shadow_are_the_same_memory_and_keep_it() {
         let shadow = Shadow::allocate(8192).unwrap();
         assert_eq!(shadow.address() % PAGE, 0);
         let mut part = shadow.part(100, 8).unwrap();

@@ -8,12 +8,12 @@ pub(crate) struct MappedRegion {
     pub(crate) offset: usize,
     /// Length of the region in bytes.
     pub(crate) size: usize,
-    /// Access that the application has.
-    pub(crate) access: Access,
+    /// MapAccess that the application has.
+    pub(crate) access: MapAccess,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum MapAccess {
     /// The application reads the content and doesn't change it.
     Read,
     /// The application reads and may change the content.
@@ -22,7 +22,7 @@ pub(crate) enum Access {
     Overwrite,
 }
 
-impl Access {
+impl MapAccess {
     /// The access of `cl_map_flags`; `None` for contradicting or unknown flags.
     pub(crate) fn of_flags(flags: u64) -> Option<Self> {
         let known = cl::MAP_READ | cl::MAP_WRITE | cl::MAP_WRITE_INVALIDATE_REGION;
@@ -72,19 +72,19 @@ impl MapTable {
 mod tests {
     use super::*;
 
-    fn region(offset: usize, size: usize, access: Access) -> MappedRegion {
+    fn region(offset: usize, size: usize, access: MapAccess) -> MappedRegion {
         MappedRegion { offset, size, access }
     }
 
     #[test]
     fn every_map_is_unmapped_once() {
         let mut table = MapTable::default();
-        table.map(region(0, 10, Access::Read));
-        table.map(region(0, 20, Access::Read));
-        table.map(region(64, 10, Access::Write));
+        table.map(region(0, 10, MapAccess::Read));
+        table.map(region(0, 20, MapAccess::Read));
+        table.map(region(64, 10, MapAccess::Write));
         assert_eq!(table.count(), 3);
         assert!(table.unmap(1).is_none());
-        assert_eq!(table.unmap(64), Some(region(64, 10, Access::Write)));
+        assert_eq!(table.unmap(64), Some(region(64, 10, MapAccess::Write)));
         assert!(table.unmap(64).is_none());
         assert!(table.unmap(0).is_some() && table.unmap(0).is_some() && table.unmap(0).is_none());
         assert_eq!(table.count(), 0);
@@ -93,19 +93,19 @@ mod tests {
     #[test]
     fn of_two_maps_at_one_address_the_written_one_ends_first() {
         let mut table = MapTable::default();
-        table.map(region(0, 10, Access::Write));
-        table.map(region(0, 5, Access::Read));
-        assert_eq!(table.unmap(0), Some(region(0, 10, Access::Write)));
+        table.map(region(0, 10, MapAccess::Write));
+        table.map(region(0, 5, MapAccess::Read));
+        assert_eq!(table.unmap(0), Some(region(0, 10, MapAccess::Write)));
     }
 
     #[test]
     fn flags_say_what_travels() {
-        assert_eq!(Access::of_flags(cl::MAP_READ | cl::MAP_WRITE), Some(Access::Write));
-        assert_eq!(Access::of_flags(0), Some(Access::Read));
-        assert_eq!(Access::of_flags(cl::MAP_WRITE_INVALIDATE_REGION), Some(Access::Overwrite));
-        assert_eq!(Access::of_flags(cl::MAP_READ | cl::MAP_WRITE_INVALIDATE_REGION), None);
-        assert_eq!(Access::of_flags(1 << 9), None);
-        assert!(!Access::Overwrite.reads_back() && Access::Overwrite.writes_back());
-        assert!(Access::Read.reads_back() && !Access::Read.writes_back());
+        assert_eq!(MapAccess::of_flags(cl::MAP_READ | cl::MAP_WRITE), Some(MapAccess::Write));
+        assert_eq!(MapAccess::of_flags(0), Some(MapAccess::Read));
+        assert_eq!(MapAccess::of_flags(cl::MAP_WRITE_INVALIDATE_REGION), Some(MapAccess::Overwrite));
+        assert_eq!(MapAccess::of_flags(cl::MAP_READ | cl::MAP_WRITE_INVALIDATE_REGION), None);
+        assert_eq!(MapAccess::of_flags(1 << 9), None);
+        assert!(!MapAccess::Overwrite.reads_back() && MapAccess::Overwrite.writes_back());
+        assert!(MapAccess::Read.reads_back() && !MapAccess::Read.writes_back());
     }
 }

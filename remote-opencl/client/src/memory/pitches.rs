@@ -96,7 +96,7 @@ impl Pitches {
     }
 
     /// `CL_IMAGE_ROW_PITCH` and `CL_IMAGE_SLICE_PITCH`, as the standard defines them for this kind.
-    pub(crate) fn told(&self, image_kind: u32) -> (usize, usize) {
+    pub(crate) fn reported(&self, image_kind: u32) -> (usize, usize) {
         match image_kind {
             kind::IMAGE3D | kind::IMAGE2D_ARRAY => (self.row, self.slice),
             kind::IMAGE1D_ARRAY => (self.row, self.row),
@@ -156,7 +156,7 @@ mod tests {
     fn the_images_of_a_1d_array_are_a_slice_pitch_apart() {
         let pitches = Pitches::new(kind::IMAGE1D_ARRAY, 1, [3, 2, 1], 0, 8).unwrap();
         assert_eq!(pitches.span(), 11);
-        assert_eq!(pitches.told(kind::IMAGE1D_ARRAY), (8, 8));
+        assert_eq!(pitches.reported(kind::IMAGE1D_ARRAY), (8, 8));
     }
 
     #[test]

@@ -5,22 +5,14 @@
 //! Segments for data in transit stay for the session, since the first touch of a page costs as much as copying it;
 //! ranges of them are taken and given back. Only this session and its manager have access to a segment.
 
-mod free_ranges;
-mod mapping;
-mod ring_memory;
-mod side;
-
-pub(crate) use free_ranges::FreeRanges;
-pub(crate) use ring_memory::RingMemory;
-pub(crate) use side::{Side, is_wanted};
-
 use crate::base::sync::lock;
-use crate::memory::host_memory::{Awaited, HostSource, HostTarget, Keep};
-use crate::session::Session;
+use crate::error::Result;
+use crate::memory::fd_channel::FdChannel;
+use crate::memory::free_ranges::{FreeRanges, TakenRange};
+use crate::memory::host_memory::{Awaited, HostSource, HostTarget, MemoryOwner};
+use crate::memory::mapping::Mapping;
 use fpga_protocol::segments::{MAX_SEGMENT_BYTES, MAX_SEGMENTS, PAGE_BYTES};
 use fpga_protocol::v1::{self, call::Method};
-use free_ranges::Taken;
-use mapping::Mapping;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -34,7 +26,7 @@ const STAGING_BYTES: u64 = 256 << 20;
 /// Unused segments of buffers are released while the segments of buffers exceed this many bytes.
 const KEPT_BYTES: u64 = 256 << 20;
 
-/// Time for which a manager that refused a segment isn't asked again for as large a segment.
+/// Time for which a manager that refused a segment gets no request for as large a segment.
 const REFUSAL_REMEMBERED: Duration = Duration::from_secs(5);
 
 /// The purpose of a segment or range.
@@ -46,19 +38,37 @@ pub(crate) enum Purpose {
     Storage,
 }
 
+/// The calls to the manager that segments need. The session makes them.
+pub(crate) trait SegmentCalls {
+    /// A new id for an object.
+    fn new_id(&self) -> u64;
+
+    /// Sends a call, whose reply comes through the returned channel.
+    fn start_call(&self, method: Method) -> Result<oneshot::Receiver<v1::Reply>>;
+
+    /// Waits for the reply to a call.
+    fn wait_for_reply(&self, receiver: oneshot::Receiver<v1::Reply>) -> Result<v1::Reply>;
+
+    /// Sends what waits to be sent, and takes what has come, without waiting.
+    fn push_out(&self);
+
+    /// Notes that an object has no references any more.
+    fn release(&self, object: u64);
+}
+
 /// The segments of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
-    side: Option<Side>,
-    buffers: Buffers,
+    fd_channel: Option<FdChannel>,
+    buffers: BufferPlacement,
     state: Mutex<State>,
     /// The requested segment that has not come yet. Locked while a thread waits for it.
-    asked: Mutex<Option<Asked>>,
+    requested: Mutex<Option<RequestedSegment>>,
 }
 
 /// A requested segment.
 #[derive(Debug)]
-struct Asked {
+struct RequestedSegment {
     id: u64,
     purpose: Purpose,
     bytes: u64,
@@ -95,15 +105,15 @@ pub(crate) struct Range {
 
 /// Whether buffers can lie in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Buffers {
+pub(crate) enum BufferPlacement {
     #[default]
-    WithTheManager,
+    AtManager,
     InSegments,
 }
 
 impl Segments {
-    pub(crate) fn new(side: Option<Side>, buffers: Buffers) -> Self {
-        Self { side, buffers, ..Self::default() }
+    pub(crate) fn new(fd_channel: Option<FdChannel>, buffers: BufferPlacement) -> Self {
+        Self { fd_channel, buffers, ..Self::default() }
     }
 
     /// A range of `len` bytes with arbitrary content; `None` if the data has to travel in messages. If there is no
@@ -111,73 +121,85 @@ impl Segments {
     /// anyway.
     pub(crate) fn take(
         &self,
-        session: &Session,
+        calls: &impl SegmentCalls,
         purpose: Purpose,
         len: usize,
         awaited: Awaited,
     ) -> Option<Range> {
-        let side = self.side.as_ref()?;
-        if purpose == Purpose::Storage && self.buffers == Buffers::WithTheManager {
+        let fd_channel = self.fd_channel.as_ref()?;
+        if purpose == Purpose::Storage && self.buffers == BufferPlacement::AtManager {
             return None;
         }
         if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
-        let mut asked = match awaited {
-            Awaited::Yes => lock(&self.asked),
-            Awaited::No => self.asked.try_lock().ok()?,
+        let mut requested = match awaited {
+            Awaited::Yes => lock(&self.requested),
+            Awaited::No => self.requested.try_lock().ok()?,
         };
-        self.settle(session, side, &mut asked, awaited);
+        self.take_requested(calls, fd_channel, &mut requested, awaited);
         if let Some(range) = lock(&self.state).take(purpose, len) {
             return Some(range);
         }
         let bytes = (len as u64).checked_next_multiple_of(PAGE_BYTES)?.max(SEGMENT_BYTES);
-        self.ask(session, &mut asked, purpose, bytes);
+        self.request(calls, &mut requested, purpose, bytes);
         if awaited == Awaited::No {
-            session.push_out();
+            calls.push_out();
             return None;
         }
-        self.settle(session, side, &mut asked, awaited);
+        self.take_requested(calls, fd_channel, &mut requested, awaited);
         lock(&self.state).take(purpose, len)
     }
 
     /// Requests the first segment for data in transit without waiting for it.
-    pub(crate) fn prepare(&self, session: &Session) {
-        if self.side.is_some()
+    pub(crate) fn prepare(&self, calls: &impl SegmentCalls) {
+        if self.fd_channel.is_some()
             && *lock(&self.state).bytes_of(Purpose::Staging) == 0
-            && let Ok(mut asked) = self.asked.try_lock()
+            && let Ok(mut requested) = self.requested.try_lock()
         {
-            self.ask(session, &mut asked, Purpose::Staging, SEGMENT_BYTES);
+            self.request(calls, &mut requested, Purpose::Staging, SEGMENT_BYTES);
         }
     }
 
     /// Requests a segment unless one is requested already.
-    fn ask(&self, session: &Session, asked: &mut Option<Asked>, purpose: Purpose, bytes: u64) {
-        if asked.is_none() && lock(&self.state).may_ask(purpose, bytes) {
-            let id = session.new_id();
+    fn request(
+        &self,
+        calls: &impl SegmentCalls,
+        requested: &mut Option<RequestedSegment>,
+        purpose: Purpose,
+        bytes: u64,
+    ) {
+        if requested.is_none() && lock(&self.state).may_request(purpose, bytes) {
+            let id = calls.new_id();
             let create = v1::CreateSegment { segment: id, size: bytes };
-            let reply = session.ask(Method::CreateSegment(create)).ok();
-            *asked = reply.map(|reply| Asked { id, purpose, bytes, reply });
+            let reply = calls.start_call(Method::CreateSegment(create)).ok();
+            *requested = reply.map(|reply| RequestedSegment { id, purpose, bytes, reply });
         }
     }
 
     /// Takes the requested segment if it has come; waits for it if the command is awaited.
-    fn settle(&self, session: &Session, side: &Side, asked: &mut Option<Asked>, awaited: Awaited) {
-        let Some(Asked { id, purpose, bytes, mut reply }) = asked.take() else { return };
+    fn take_requested(
+        &self,
+        calls: &impl SegmentCalls,
+        fd_channel: &FdChannel,
+        requested: &mut Option<RequestedSegment>,
+        awaited: Awaited,
+    ) {
+        let Some(RequestedSegment { id, purpose, bytes, mut reply }) = requested.take() else { return };
         let reply = match awaited {
-            Awaited::Yes => session.answer(reply).ok(),
+            Awaited::Yes => calls.wait_for_reply(reply).ok(),
             Awaited::No => {
-                session.push_out();
+                calls.push_out();
                 match reply.try_recv() {
                     Err(TryRecvError::Empty) => {
-                        *asked = Some(Asked { id, purpose, bytes, reply });
+                        *requested = Some(RequestedSegment { id, purpose, bytes, reply });
                         return;
                     }
                     reply => reply.ok(),
                 }
             }
         };
-        let created = reply.and_then(|reply| created(session, side, (id, purpose, bytes), &reply));
+        let created = reply.and_then(|reply| created(calls, fd_channel, (id, purpose, bytes), &reply));
         let mut state = lock(&self.state);
         match created {
             Some(segment) => {
@@ -192,9 +214,9 @@ impl Segments {
     }
 
     /// Releases segments of buffers that were destroyed, if there are far more than the program uses.
-    pub(crate) fn trim(&self, session: &Session) {
+    pub(crate) fn trim(&self, calls: &impl SegmentCalls) {
         for id in lock(&self.state).trim() {
-            session.release(id);
+            calls.release(id);
         }
     }
 }
@@ -202,7 +224,7 @@ impl Segments {
 impl State {
     fn take(&self, purpose: Purpose, len: usize) -> Option<Range> {
         self.all.iter().filter(|segment| segment.purpose == purpose).find_map(|segment| {
-            let Taken { offset, used_before } = lock(&segment.free).take(len)?;
+            let TakenRange { offset, used_before } = lock(&segment.free).take(len)?;
             Some(Range { segment: Arc::clone(segment), offset, len, used_before })
         })
     }
@@ -235,7 +257,7 @@ impl State {
         gone
     }
 
-    fn may_ask(&mut self, purpose: Purpose, bytes: u64) -> bool {
+    fn may_request(&mut self, purpose: Purpose, bytes: u64) -> bool {
         self.refused = self.refused.filter(|(_, since)| since.elapsed() < REFUSAL_REMEMBERED);
         let enough = purpose == Purpose::Storage || *self.bytes_of(purpose) + bytes <= STAGING_BYTES;
         enough
@@ -247,8 +269,8 @@ impl State {
 
 /// The segment with this id, purpose and size, if the reply is a success.
 fn created(
-    session: &Session,
-    side: &Side,
+    calls: &impl SegmentCalls,
+    fd_channel: &FdChannel,
     (id, purpose, bytes): (u64, Purpose, u64),
     reply: &v1::Reply,
 ) -> Option<Segment> {
@@ -257,11 +279,11 @@ fn created(
         return None;
     }
     let len = usize::try_from(bytes).ok()?;
-    match side.receive(id).and_then(|fd| Mapping::new(&fd, len)) {
+    match fd_channel.receive(id).and_then(|fd| Mapping::new(&fd, len)) {
         Ok(mapping) => Some(Segment { id, purpose, mapping, free: Mutex::new(FreeRanges::new(len)) }),
         Err(error) => {
             tracing::warn!(%error, "A segment can't be used");
-            session.release(id);
+            calls.release(id);
             None
         }
     }
@@ -291,8 +313,8 @@ impl Range {
 
     /// The range as host memory, for maps. The segment stays mapped as long as the host memory lives.
     pub(crate) fn memory(&self) -> Option<HostTarget> {
-        let keep: Arc<dyn Keep> = Arc::clone(&self.segment) as _;
-        self.segment.mapping.memory(self.offset, self.len, keep)
+        let owner: Arc<dyn MemoryOwner> = Arc::clone(&self.segment) as _;
+        self.segment.mapping.memory(self.offset, self.len, owner)
     }
 
     fn fits(&self, offset: usize, len: usize) -> bool {
@@ -300,7 +322,7 @@ impl Range {
     }
 }
 
-impl Keep for Segment {}
+impl MemoryOwner for Segment {}
 
 impl Drop for Range {
     fn drop(&mut self) {

@@ -8,7 +8,6 @@ mod ownership;
 use crate::base::sync::lock;
 use crate::memory::host_memory::{HostSource, HostTarget};
 use crate::memory::segments::Range;
-use crate::session::Session;
 use ownership::{Reads, Users};
 use std::sync::Mutex;
 
@@ -26,9 +25,8 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Storage of `len` bytes with the given content, or zeroes; `None` if the buffer has to lie at the manager.
-    pub(crate) fn new(session: &Session, len: usize, content: Option<&HostSource>) -> Option<Self> {
-        let range = session.storage(len)?;
+    /// Storage in `range` with the given content, or zeroes; `None` if the content doesn't fit.
+    pub(crate) fn new(range: Range, content: Option<&HostSource>) -> Option<Self> {
         match content {
             Some(content) => {
                 range.write_at(0, content).then_some(())?;

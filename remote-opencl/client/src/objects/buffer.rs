@@ -263,15 +263,11 @@ impl Buffer {
 
 /// Storage in shared memory with the initial content; `None` if no shared memory is available.
 fn storage_with(session: &Session, size: usize, initial: &Initial<'_>) -> Option<Storage> {
+    let range = session.storage(size)?;
     match initial {
-        Initial::Nothing => Storage::new(session, size, None),
-        Initial::Copy(bytes) => {
-            HostSource::with_slice(bytes, |source| Storage::new(session, size, Some(source)))
-        }
-        Initial::Use(memory) => {
-            let source = memory.part_as_source(0, size)?;
-            Storage::new(session, size, Some(&source))
-        }
+        Initial::Nothing => Storage::new(range, None),
+        Initial::Copy(bytes) => HostSource::with_slice(bytes, |source| Storage::new(range, Some(source))),
+        Initial::Use(memory) => Storage::new(range, Some(&memory.part_as_source(0, size)?)),
     }
 }
 

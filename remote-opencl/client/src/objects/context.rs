@@ -2,7 +2,7 @@
 
 use crate::error::{ClError, Result};
 use crate::objects::platform::Device;
-use crate::session::Session;
+use crate::session::{Session, check_status};
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 
@@ -56,9 +56,4 @@ impl Drop for Context {
     fn drop(&mut self) {
         self.session.release(self.id);
     }
-}
-
-/// Converts the status of a reply; positive codes become -1.
-pub(crate) fn check_status(status: i32) -> Result<()> {
-    if status == 0 { Ok(()) } else { Err(ClError(status.min(-1))) }
 }

@@ -1,8 +1,9 @@
 //! Queues on the device (OpenCL 2.0), which only kernels enqueue to.
 
 use crate::error::{ClError, Result};
-use crate::objects::context::{Context, check_status};
+use crate::objects::context::Context;
 use crate::objects::platform::Device;
+use crate::session::check_status;
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 

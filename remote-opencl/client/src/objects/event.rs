@@ -24,7 +24,7 @@ use crate::objects::kernel::{Kernel, Other};
 use crate::objects::queue::Queue;
 use crate::session::Session;
 use crate::session::callbacks;
-use crate::wire::outbox::Upload;
+use crate::wire::outgoing::Upload;
 use fpga_protocol::v1::{self, call::Method};
 use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -204,11 +204,6 @@ impl Event {
     /// The context of the event.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
-    }
-
-    /// The queue of the command; `None` for a user event.
-    pub fn queue(&self) -> Option<&Arc<Queue>> {
-        self.queue.as_ref()
     }
 
     // === for the session and the queue ===

@@ -7,11 +7,12 @@ use crate::base::sync::lock;
 use crate::cl;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::{HostSource, HostTarget, Shadow};
-use crate::memory::maps::Access;
+use crate::memory::maps::MapAccess;
 use crate::memory::pitches::Pitches;
 use crate::objects::buffer::{self, Buffer, InUse};
-use crate::objects::context::{Context, check_status};
+use crate::objects::context::Context;
 use crate::session::callbacks;
+use crate::session::check_status;
 use fpga_protocol::images::{element_size, extent, is_image, is_inside};
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::fmt;
@@ -84,7 +85,7 @@ pub struct Image {
 pub(crate) struct ImageMap {
     pub(crate) address: usize,
     pub(crate) region: ImageRegion,
-    pub(crate) access: Access,
+    pub(crate) access: MapAccess,
 }
 
 /// Size in bytes of the host memory from which such an image is made.
@@ -238,7 +239,7 @@ impl Image {
     pub fn pitches(&self) -> (usize, usize) {
         match (&self.buffer, self.shape.row_pitch) {
             (Some(_), pitch) if pitch != 0 => (pitch, 0),
-            _ => self.pitches.told(self.shape.kind),
+            _ => self.pitches.reported(self.shape.kind),
         }
     }
 
@@ -314,7 +315,7 @@ impl Image {
                 shadow.as_ref().ok_or(ClError::MAP_FAILURE)?.part(offset, part.span())
             }
         };
-        Ok((memory.ok_or(ClError::INVALID_VALUE)?, part, self.pitches.told(self.shape.kind)))
+        Ok((memory.ok_or(ClError::INVALID_VALUE)?, part, self.pitches.reported(self.shape.kind)))
     }
 
     pub(crate) fn mapped(&self, map: ImageMap) {

@@ -25,7 +25,7 @@ pub(crate) struct InPlaceRead {
 
 /// How a command accesses buffers in shared memory.
 #[derive(Debug)]
-pub(crate) enum Access {
+pub(crate) enum BufferAccess {
     /// The command may change these buffers.
     Changes(Vec<Arc<Buffer>>),
     /// The command is a read in place of this buffer.
@@ -33,7 +33,7 @@ pub(crate) enum Access {
 }
 
 impl InPlaceRead {
-    /// A read from `offset` with this event id. [`Access::order`] registers it.
+    /// A read from `offset` with this event id. [`BufferAccess::order`] registers it.
     pub(crate) fn new(buffer: &Arc<Buffer>, offset: usize, event: u64) -> Self {
         Self { buffer: Arc::clone(buffer), offset, event }
     }
@@ -60,7 +60,7 @@ impl Drop for InPlaceRead {
     }
 }
 
-impl Access {
+impl BufferAccess {
     /// Orders a command with respect to the reads in place. The caller holds the lock of the session's state, so
     /// that this order is the order in which commands are sent.
     pub(crate) fn order(&self, session: &Session, command: &mut v1::Command) {

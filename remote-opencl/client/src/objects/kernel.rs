@@ -3,17 +3,16 @@
 //! Arguments are captured at enqueue; only those that changed since the kernel's last launch are sent.
 
 mod arguments;
-mod info;
 
-pub use arguments::{ArgKind, ArgValue};
+pub use arguments::ArgValue;
 pub(crate) use arguments::{Held, Other};
-pub use info::{ArgInfo, KernelInfo, WorkGroupInfo};
 
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
-use crate::objects::context::check_status;
+use crate::objects::kernel_info::{ArgKind, KernelInfo, WorkGroupInfo};
 use crate::objects::platform::Device;
 use crate::objects::program::Program;
+use crate::session::check_status;
 use arguments::{Arg, Value};
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};

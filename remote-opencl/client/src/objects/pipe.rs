@@ -1,7 +1,8 @@
 //! Pipes between kernels (OpenCL 2.0).
 
 use crate::error::Result;
-use crate::objects::context::{Context, check_status};
+use crate::objects::context::Context;
+use crate::session::check_status;
 use fpga_protocol::v1::{self, call::Method};
 use std::sync::Arc;
 

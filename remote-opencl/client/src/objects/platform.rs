@@ -2,8 +2,8 @@
 
 use crate::cl;
 use crate::error::{ClError, Result};
-use crate::objects::context::check_status;
 use crate::session::Session;
+use crate::session::check_status;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};
 use std::sync::{Arc, Weak};

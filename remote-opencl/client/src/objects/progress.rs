@@ -13,6 +13,8 @@ pub(crate) struct Progress(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     open: BTreeSet<u64>,
+    /// The last barrier, also after it has ended.
+    barrier: Option<u64>,
     wakers: Vec<(u64, Waker)>,
 }
 
@@ -20,6 +22,17 @@ impl Progress {
     /// Adds a command that is enqueued.
     pub(crate) fn begin(&self, event: u64) {
         lock(&self.0).open.insert(event);
+    }
+
+    /// Notes that this command is the last barrier of an out-of-order queue.
+    pub(crate) fn set_barrier(&self, event: u64) {
+        lock(&self.0).barrier = Some(event);
+    }
+
+    /// The last barrier, if it hasn't ended. Commands that complete in the client depend on it.
+    pub(crate) fn open_barrier(&self) -> Option<u64> {
+        let inner = lock(&self.0);
+        inner.barrier.filter(|barrier| inner.open.contains(barrier))
     }
 
     /// Removes a command that ended, and wakes the tasks that waited for it.
@@ -83,6 +96,19 @@ mod tests {
         progress.ended(2);
         assert!(progress.ended_until(last).now_or_never().is_some());
         assert_eq!(progress.last(), Some(9));
+    }
+
+    #[test]
+    fn a_barrier_is_open_until_it_has_ended() {
+        let progress = Progress::default();
+        progress.begin(3);
+        assert_eq!(progress.open_barrier(), None);
+        progress.begin(4);
+        progress.set_barrier(4);
+        progress.ended(3);
+        assert_eq!(progress.open_barrier(), Some(4));
+        progress.ended(4);
+        assert_eq!(progress.open_barrier(), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!   the first ones running before it flushes.
 //! - The manager becomes idle while a batch waits; then a batch of any size is sent.
 
-use crate::wire::outbox::Upload;
+use crate::wire::outgoing::Upload;
 use fpga_protocol::{limits, v1};
 use prost::Message;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ pub(crate) const SPECULATIVE_COMMANDS: usize = 8;
 /// A write of at least this many bytes begins a new batch, so that the commands before it don't wait for its bytes.
 pub(crate) const LARGE_UPLOAD: u64 = 1024 * 1024;
 
-/// The commands that were enqueued but not sent.
+/// The commands that were enqueued but not sent, each with what the session keeps of it.
 #[derive(Debug)]
-pub(crate) struct Batch<E> {
+pub(crate) struct Batch<C> {
     commands: Vec<v1::Command>,
-    events: Vec<E>,
+    pending: Vec<C>,
     uploads: Vec<Arc<Upload>>,
     bytes: usize,
 }
 
 /// The content of a batch. The uploads are sent before the flush.
 #[derive(Debug)]
-pub(crate) struct Taken<E> {
+pub(crate) struct BatchContent<C> {
     pub(crate) uploads: Vec<Arc<Upload>>,
     pub(crate) flush: v1::Flush,
-    pub(crate) events: Vec<E>,
+    pub(crate) pending: Vec<C>,
 }
 
-impl<E> Default for Batch<E> {
+impl<C> Default for Batch<C> {
     fn default() -> Self {
-        Self { commands: Vec::new(), events: Vec::new(), uploads: Vec::new(), bytes: 0 }
+        Self { commands: Vec::new(), pending: Vec::new(), uploads: Vec::new(), bytes: 0 }
     }
 }
 
-impl<E> Batch<E> {
+impl<C> Batch<C> {
     /// Whether the batch must be sent before `command` and its upload are enqueued.
     pub(crate) fn must_go_before(&self, command: &v1::Command, upload: Option<&Upload>) -> bool {
         !self.is_empty()
@@ -52,10 +52,10 @@ impl<E> Batch<E> {
                 || upload.is_some_and(|upload| upload.length >= LARGE_UPLOAD))
     }
 
-    pub(crate) fn push(&mut self, command: v1::Command, event: E, upload: Option<Arc<Upload>>) {
+    pub(crate) fn push(&mut self, command: v1::Command, pending: C, upload: Option<Arc<Upload>>) {
         self.bytes += command.encoded_len();
         self.commands.push(command);
-        self.events.push(event);
+        self.pending.push(pending);
         self.uploads.extend(upload);
     }
 
@@ -71,9 +71,9 @@ impl<E> Batch<E> {
     }
 
     /// Takes the content and leaves an empty batch.
-    pub(crate) fn take(&mut self) -> Taken<E> {
-        let Self { commands, events, uploads, bytes: _ } = std::mem::take(self);
-        Taken { uploads, flush: v1::Flush { commands }, events }
+    pub(crate) fn take(&mut self) -> BatchContent<C> {
+        let Self { commands, pending, uploads, bytes: _ } = std::mem::take(self);
+        BatchContent { uploads, flush: v1::Flush { commands }, pending }
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
             batch.push(marker(event), event, None);
             assert!(!batch.is_due(0));
         }
-        assert_eq!(batch.take().events, [1, 2, 3]);
+        assert_eq!(batch.take().pending, [1, 2, 3]);
         assert!(batch.is_empty());
     }
 

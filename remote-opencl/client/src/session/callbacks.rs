@@ -1,9 +1,9 @@
 //! The thread that runs the application's callbacks: one per process, with all signals blocked and no lock held.
 
+use crate::base::per_process::PerProcess;
 use crate::base::signals::spawn_with_signals_blocked;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
-use crate::session::process::Process;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -13,19 +13,21 @@ type Callback = Box<dyn FnOnce() + Send>;
 
 /// The sender to the callback thread.
 #[derive(Debug)]
-pub(crate) struct Callbacks(Mutex<Sender<Callback>>);
+struct Callbacks(Mutex<Sender<Callback>>);
 
 /// Runs `callback` on the callback thread, after all callbacks passed earlier.
 ///
 /// # Errors
 /// `CL_OUT_OF_RESOURCES` if the thread can't be started.
-pub fn run(callback: impl FnOnce() + Send + 'static) -> Result<()> {
-    let callbacks = Process::current().callbacks()?;
+pub(crate) fn run(callback: impl FnOnce() + Send + 'static) -> Result<()> {
+    static CALLBACKS: PerProcess<Option<Callbacks>> = PerProcess::new();
+    let callbacks =
+        CALLBACKS.get_or_init(|| Callbacks::start().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)?;
     lock(&callbacks.0).send(Box::new(callback)).map_err(|_| ClError::OUT_OF_RESOURCES)
 }
 
 impl Callbacks {
-    pub(crate) fn start() -> io::Result<Self> {
+    fn start() -> io::Result<Self> {
         let (sender, receiver) = channel::<Callback>();
         spawn_with_signals_blocked("fpga-callbacks", move || {
             for callback in receiver {

@@ -6,10 +6,11 @@
 //! application thread wants to drive. While application threads drive, the background thread checks once a second.
 //! A thread that can't drive sleeps until another thread has completed its future.
 
+use crate::base::per_process::PerProcess;
 use crate::base::signals::spawn_with_signals_blocked;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
-use crate::session::Session;
+use std::fmt::Debug;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -29,6 +30,12 @@ const IDLE_GRACE: Duration = Duration::from_millis(50);
 
 /// Interval of the background thread's checks while an application thread drives.
 const DRIVEN_GRACE: Duration = Duration::from_secs(1);
+
+/// What the background thread does before it drives.
+pub(crate) trait BackgroundWork: Debug + Send + Sync {
+    /// Sends the releases of objects for which no other message is sent.
+    fn send_releases(&self);
+}
 
 /// The runtime, and the state of the threads that drive it.
 #[derive(Debug)]
@@ -52,12 +59,12 @@ struct Turns {
     /// Number of commands without an answer, plus the number of sleeping threads, of all sessions.
     outstanding: AtomicUsize,
     /// Tells the background thread to stop driving.
-    let_go: Notify,
+    stop_background: Notify,
     /// Whether the background thread shall check in 1 ms.
     armed: AtomicBool,
     armed_lock: Mutex<()>,
     armed_signal: Condvar,
-    sessions: Mutex<Vec<Weak<Session>>>,
+    background_work: Mutex<Vec<Weak<dyn BackgroundWork>>>,
 }
 
 /// Counts an application thread that drives or waits for its turn, until it is dropped, also by a panic.
@@ -108,7 +115,16 @@ fn can_drive() -> bool {
 }
 
 impl Driver {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// The driver of the calling process, started on first use.
+    ///
+    /// # Errors
+    /// `CL_OUT_OF_RESOURCES` if the runtime can't be built.
+    pub(crate) fn of_process() -> Result<&'static Self> {
+        static DRIVER: PerProcess<Option<Driver>> = PerProcess::new();
+        DRIVER.get_or_init(|| Self::new().ok()).as_ref().ok_or(ClError::OUT_OF_RESOURCES)
+    }
+
+    fn new() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         Ok(Self { runtime, turns: Arc::default(), background: OnceLock::new() })
     }
@@ -130,7 +146,7 @@ impl Driver {
         turns.taken.fetch_add(1, Ordering::Relaxed);
         // The background thread sets its flag before it reads `waiting`, so at least one of the two sees the other.
         if turns.in_background.load(Ordering::SeqCst) {
-            turns.let_go.notify_one();
+            turns.stop_background.notify_one();
         }
         let output = self.runtime.block_on(future);
         drop(waiting);
@@ -177,10 +193,10 @@ impl Driver {
         self.turns.in_background.load(Ordering::SeqCst) || self.turns.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Makes the background thread, if it drives, start again, and so send the releases of all sessions.
-    pub(crate) fn let_go_in_background(&self) {
+    /// Makes the background thread, if it drives, start again, and so do all background work.
+    pub(crate) fn restart_background(&self) {
         if self.turns.in_background.load(Ordering::SeqCst) {
-            self.turns.let_go.notify_one();
+            self.turns.stop_background.notify_one();
         }
     }
 
@@ -215,15 +231,15 @@ impl Driver {
         self.turns.background_taken.load(Ordering::Relaxed)
     }
 
-    /// Makes the background thread send the session's releases. Starts that thread with the first session.
+    /// Makes the background thread do this work whenever it begins to drive. Starts that thread with the first work.
     ///
     /// # Errors
     /// `CL_OUT_OF_RESOURCES` if the thread can't be started.
-    pub(crate) fn look_after(&'static self, session: &Arc<Session>) -> Result<()> {
-        let mut sessions = lock(&self.turns.sessions);
-        sessions.retain(|session| session.strong_count() > 0);
-        sessions.push(Arc::downgrade(session));
-        drop(sessions);
+    pub(crate) fn add_background_work(&'static self, work: Weak<dyn BackgroundWork>) -> Result<()> {
+        let mut all = lock(&self.turns.background_work);
+        all.retain(|work| work.strong_count() > 0);
+        all.push(work);
+        drop(all);
         let started = self.background.get_or_init(|| {
             spawn_with_signals_blocked("fpga-driver", move || self.drive_in_background()).is_ok()
         });
@@ -255,12 +271,12 @@ impl Driver {
             if turns.waiting.load(Ordering::SeqCst) == 0 {
                 turns.background_taken.fetch_add(1, Ordering::Relaxed);
                 self.runtime.block_on(async {
-                    let sessions = lock(&turns.sessions).clone();
-                    for session in sessions.iter().filter_map(Weak::upgrade) {
-                        session.send_releases();
+                    let all = lock(&turns.background_work).clone();
+                    for work in all.iter().filter_map(Weak::upgrade) {
+                        work.send_releases();
                     }
-                    drop(sessions);
-                    turns.let_go.notified().await;
+                    drop(all);
+                    turns.stop_background.notified().await;
                 });
             }
             turns.in_background.store(false, Ordering::SeqCst);

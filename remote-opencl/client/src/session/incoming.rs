@@ -1,24 +1,17 @@
 //! The manager's messages: replies, completions, chunks. A manager is trusted with the program's data, but not with
 //! its memory: a message that doesn't fit the request fails the command or ends the session.
 
-use super::{Download, OTHER_TRANSFER, Session};
+use super::{OTHER_TRANSFER, Session};
 use crate::base::sync::lock;
-use crate::session::patience::Wait;
+use crate::session::adaptive_spin::Wait;
 use crate::wire::command_ring::{Receiving, RingReader};
-use crate::wire::kept::WrongCount;
-use crate::wire::reconnect::{Received, Way, is_of_the_connection};
-use crate::wire::transport::{Arrived, Inbox};
-use bytes::BytesMut;
+use crate::wire::inbox::{Inbox, InboxEvent};
+use crate::wire::reconnect::{ReceivedCount, ResumableConnection, is_connection_error};
+use crate::wire::replay_buffer::WrongCount;
 use fpga_protocol::v1::{self, server_message};
 use fpga_ring::Readiness;
 use prost::Message as _;
 use std::sync::Weak;
-
-/// Greatest sum of the sizes of transfers kept in memory until a call takes them (programs' binaries), in bytes.
-const MAX_DOWNLOAD_BYTES: u64 = 1 << 30;
-
-/// Greatest number of such transfers.
-const MAX_DOWNLOADS: usize = 1024;
 
 /// A protocol violation, which ends the session.
 #[derive(Debug, thiserror::Error)]
@@ -43,58 +36,58 @@ impl Drop for Reader {
     }
 }
 
-/// Reads messages until the session ends or is dropped. If `way` is given, a lost connection is replaced by another
-/// one.
-pub(super) async fn read(reader: Reader, mut inbox: Inbox, way: Option<Way>) {
-    let mut received = Received::default();
+/// Reads messages until the session ends or is dropped. If the session is `resumable`, a lost connection is replaced
+/// by another one.
+pub(super) async fn read(reader: Reader, mut inbox: Inbox, resumable: Option<ResumableConnection>) {
+    let mut received = ReceivedCount::default();
     // Channel of the latest connection, which may end with the channel's last handle.
     let mut _channel = None;
     loop {
-        let arrived = inbox.arrived().await;
+        let event = inbox.next_event().await;
         let Some(session) = reader.0.upgrade() else { return };
-        let message = match arrived {
-            Arrived::Rung(Ok(())) => {
-                if !session.take_from_ring() {
+        let message = match event {
+            InboxEvent::Ring(Ok(())) => {
+                if !session.drain_ring() {
                     return;
                 }
                 // There may be room in the ring for messages that wait.
                 session.outbox.wake();
                 continue;
             }
-            Arrived::Rung(Err(error)) => {
+            InboxEvent::Ring(Err(error)) => {
                 // A manager that ends closes all its sockets. Messages that it sent before are handled first.
-                session.take_from_ring();
+                session.drain_ring();
                 return session.lose(&error.to_string());
             }
-            Arrived::Stream(message) => message,
+            InboxEvent::Stream(message) => message,
         };
         // Messages in the ring came before the end of the stream, so they are handled first.
-        if !matches!(message, Ok(Some(_))) && !session.take_from_ring() {
+        if !matches!(message, Ok(Some(_))) && !session.drain_ring() {
             return;
         }
         match message {
             Ok(Some(message)) => {
-                if let Err(violation) = session.receive_one(message, way.is_some(), &mut received) {
+                if let Err(violation) = session.receive_one(message, resumable.is_some(), &mut received) {
                     tracing::warn!(%violation, "A device manager broke the protocol");
                     return session.lose("protocol violation");
                 }
             }
             Ok(None) => return session.lose("the manager ended the session"),
             Err(status) => {
-                let Some(way) = way.as_ref().filter(|_| is_of_the_connection(&status)) else {
+                let Some(lost) = resumable.as_ref().filter(|_| is_connection_error(&status)) else {
                     return session.lose(status.message());
                 };
                 tracing::debug!(why = status.message(), "Lost the connection to a device manager");
                 let outbox = session.outbox.clone();
                 drop(session);
                 let is_over = || reader.0.upgrade().is_none_or(|session| !session.is_usable());
-                match way.back(&outbox, received.messages, is_over).await {
-                    Ok(back) => {
-                        tracing::info!(manager = %way.address, "Back at a device manager");
-                        (inbox, _channel) = (back.inbox, Some(back.channel));
+                match lost.resume(&outbox, received.messages, is_over).await {
+                    Ok(resumed) => {
+                        tracing::info!(manager = %lost.address, "Back at a device manager");
+                        (inbox, _channel) = (resumed.inbox, Some(resumed.channel));
                     }
                     Err(error) => {
-                        tracing::warn!(manager = %way.address, %error, "A session is lost");
+                        tracing::warn!(manager = %lost.address, %error, "A session is lost");
                         if let Some(session) = reader.0.upgrade() {
                             session.lose("no way back");
                         }
@@ -108,30 +101,30 @@ pub(super) async fn read(reader: Reader, mut inbox: Inbox, way: Option<Way>) {
 
 impl Session {
     /// Handles all messages in the ring. Returns false if one of them ended the session.
-    fn take_from_ring(&self) -> bool {
+    fn drain_ring(&self) -> bool {
         let Some(ring) = &self.ring else { return true };
         let mut receiving = ring.receive();
-        self.take_from(ring, &mut receiving)
+        self.drain(ring, &mut receiving)
     }
 
     /// Handles all messages in the ring, unless another thread does.
-    pub(super) fn look_into_ring(&self) {
+    pub(super) fn poll_ring(&self) {
         if let Some(ring) = &self.ring
             && let Some(mut receiving) = ring.try_receive()
         {
-            self.take_from(ring, &mut receiving);
+            self.drain(ring, &mut receiving);
         }
     }
 
     /// Polls the ring until `is_done` returns true, or until sleeping is cheaper. Meanwhile the manager need not
     /// ring, and no other thread need wake this one.
-    pub(super) fn watch_ring(&self, wait: Option<&Wait<'_>>, is_done: impl Fn() -> bool) {
+    pub(super) fn spin_on_ring(&self, wait: Option<&Wait<'_>>, is_done: impl Fn() -> bool) {
         let Some(ring) = &self.ring else { return };
-        let Some(wait) = wait.filter(|wait| wait.looks()) else { return };
+        let Some(wait) = wait.filter(|wait| wait.spins()) else { return };
         let Some(mut receiving) = ring.try_receive() else { return };
         receiving.stay_awake();
         loop {
-            if !self.take_from(ring, &mut receiving) {
+            if !self.drain(ring, &mut receiving) {
                 return;
             }
             if is_done() || wait.is_over() {
@@ -145,7 +138,7 @@ impl Session {
         }
     }
 
-    fn take_from(&self, ring: &RingReader, receiving: &mut Receiving) -> bool {
+    fn drain(&self, ring: &RingReader, receiving: &mut Receiving) -> bool {
         loop {
             let lost = match receiving.take(ring) {
                 Ok(None) => return true,
@@ -166,18 +159,18 @@ impl Session {
         &self,
         message: v1::ServerMessage,
         numbered: bool,
-        received: &mut Received,
+        received: &mut ReceivedCount,
     ) -> Result<(), Violation> {
         if !numbered {
             return self.handle(message);
         }
         if let Some(server_message::Kind::Ack(ack)) = message.kind {
-            return Ok(self.outbox.manager_has(ack.received)?);
+            return Ok(self.outbox.acknowledged(ack.received)?);
         }
         let bytes = message.encoded_len();
         self.handle(message)?;
         if let Some(acknowledged) = received.count(bytes) {
-            self.outbox.acknowledge(acknowledged);
+            self.outbox.send_ack(acknowledged);
             self.outbox.wake();
         }
         Ok(())
@@ -207,30 +200,12 @@ impl Session {
     fn receive(&self, chunk: &v1::Chunk) -> Result<(), Violation> {
         let violation = Violation::Chunk(chunk.transfer);
         if chunk.transfer & OTHER_TRANSFER == 0 {
-            let event = lock(&self.state).at_manager.get(&chunk.transfer).cloned();
-            let fits = event.is_some_and(|event| event.receive(chunk.length, chunk.offset, &chunk.data));
+            let command = lock(&self.state).at_manager.get(&chunk.transfer).cloned();
+            let fits =
+                command.is_some_and(|command| command.receive(chunk.length, chunk.offset, &chunk.data));
             return if fits { Ok(()) } else { Err(violation) };
         }
-        let mut state = lock(&self.state);
-        let downloads = &mut state.downloads;
-        if !downloads.contains_key(&chunk.transfer) {
-            let others: u64 = downloads.values().map(|download| download.length).sum();
-            let room = MAX_DOWNLOAD_BYTES - others;
-            if chunk.length > room || downloads.len() >= MAX_DOWNLOADS {
-                return Err(violation);
-            }
-        }
-        let new = Download { length: chunk.length, bytes: BytesMut::new() };
-        let download = downloads.entry(chunk.transfer).or_insert(new);
-        let received = download.bytes.len() as u64;
-        let fits = chunk.length == download.length
-            && chunk.offset == received
-            && chunk.data.len() as u64 <= download.length - received;
-        if !fits {
-            return Err(violation);
-        }
-        download.bytes.extend_from_slice(&chunk.data);
-        Ok(())
+        if lock(&self.state).downloads.receive(chunk) { Ok(()) } else { Err(violation) }
     }
 
     fn complete(&self, completions: Vec<v1::Completion>) {
@@ -238,8 +213,8 @@ impl Session {
         {
             let mut state = lock(&self.state);
             for completion in completions {
-                if let Some(event) = state.at_manager.remove(&completion.event) {
-                    ended.push((event, completion));
+                if let Some(command) = state.at_manager.remove(&completion.event) {
+                    ended.push((command, completion));
                 }
             }
             // The manager has no commands of this session, so commands that wait for a flush point are sent (T-5).
@@ -248,8 +223,8 @@ impl Session {
             }
         }
         self.driver.remove_outstanding(ended.len());
-        for (event, completion) in ended {
-            event.completed(completion, self.offset);
+        for (command, completion) in ended {
+            command.completed(completion, self.offset);
         }
         self.outbox.wake();
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Where a device manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ManagerAddress {
+pub(crate) enum ManagerAddress {
     /// Path of a unix socket.
     Unix(PathBuf),
     /// `host:port` of a TCP listener.
@@ -54,7 +54,7 @@ impl fmt::Display for ManagerAddress {
 ///
 /// # Errors
 /// [`AddressError`] for the first entry that is not an address.
-pub fn parse_list(list: &str) -> Result<Vec<ManagerAddress>, AddressError> {
+pub(crate) fn parse_list(list: &str) -> Result<Vec<ManagerAddress>, AddressError> {
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::parse).collect()
 }
 

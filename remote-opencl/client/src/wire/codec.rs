@@ -1,7 +1,7 @@
 //! The gRPC codec of a session: standard protobuf, except that chunks are encoded directly from the application's
 //! memory.
 
-use crate::wire::outbox::{Outgoing, UploadChunk};
+use crate::wire::outgoing::{Outgoing, UploadChunk};
 use bytes::BufMut;
 use fpga_protocol::v1;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
@@ -121,7 +121,7 @@ impl Decoder for SessionDecoder {
 mod tests {
     use super::*;
     use crate::memory::host_memory::HostSource;
-    use crate::wire::outbox::Upload;
+    use crate::wire::outgoing::Upload;
     use std::sync::Arc;
 
     #[test]

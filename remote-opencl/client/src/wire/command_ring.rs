@@ -2,14 +2,15 @@
 //! the gRPC stream. The stream stays open, and its end is the end of the session.
 //!
 //! The thread that enqueues writes its messages into the ring; the thread that waits takes the messages that came.
-//! A side that sleeps is woken by a byte on a socket, the *bell*. Without a ring (TCP, no shared memory,
+//! An end that sleeps is woken by a byte on a socket, the *bell*. Without a ring (TCP, no shared memory,
 //! `FPGA_COMMAND_RING=off`) all messages travel on the stream.
 
 use crate::base::fork;
 use crate::base::sync::lock;
-use crate::memory::segments::{RingMemory, Side};
+use crate::memory::fd_channel::FdChannel;
+use crate::memory::ring_memory::RingMemory;
 use crate::wire::codec::encode;
-use crate::wire::outbox::Outgoing;
+use crate::wire::outgoing::Outgoing;
 use crate::wire::socket::Doorbell;
 use bytes::{Buf as _, BytesMut};
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 /// Encoded bytes that are collected before they are written to the ring.
 const GATHERED_BYTES: usize = 64 * 1024;
 
-/// The sending side, used by the outbox.
+/// The sending end, used by the outbox.
 #[derive(Debug)]
 pub(crate) struct RingWriter {
     generation: u32,
@@ -33,7 +34,7 @@ pub(crate) struct RingWriter {
     bell: Arc<Doorbell>,
 }
 
-/// The receiving side.
+/// The receiving end.
 #[derive(Debug)]
 pub(crate) struct RingReader {
     generation: u32,
@@ -71,15 +72,19 @@ pub(crate) enum RingError {
 }
 
 /// Whether the environment allows a ring.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn is_enabled() -> bool {
     std::env::var_os(RING_VARIABLE).is_none_or(|value| value != "off")
 }
 
 /// Opens the ring that the manager passed in answer to `call`, with `words` words in each direction. Must be called
 /// inside the driver's runtime.
-pub(crate) fn open(side: &Side, call: u64, words: u32) -> io::Result<(RingWriter, Arc<RingReader>)> {
+pub(crate) fn open(
+    fd_channel: &FdChannel,
+    call: u64,
+    words: u32,
+) -> io::Result<(RingWriter, Arc<RingReader>)> {
     let layout = Layout::new(usize::try_from(words).map_err(io::Error::other)?).map_err(io::Error::other)?;
-    let (memory, bell) = side.receive_ring(call)?;
+    let (memory, bell) = fd_channel.receive_ring(call)?;
     let memory = Arc::new(RingMemory::new(&memory, layout)?);
     let bell = Arc::new(Doorbell::new(bell)?);
     let generation = fork::generation();

@@ -10,13 +10,13 @@ use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
 /// Environment variable with the timeout in ms; 0 disables it.
-pub const KEEPALIVE_VARIABLE: &str = "FPGA_KEEPALIVE_MS";
+pub(crate) const KEEPALIVE_VARIABLE: &str = "FPGA_KEEPALIVE_MS";
 
 /// Default timeout. Longer than the compilation in any known launch.
 const DEFAULT: Duration = Duration::from_secs(600);
 
 /// Greatest time without a message after which HTTP/2 pings the manager.
-const ASKED_AFTER: Duration = Duration::from_secs(30);
+const PING_AFTER: Duration = Duration::from_secs(30);
 
 /// Seconds without a byte after which the kernel probes the other end.
 const KERNEL_IDLE_S: u32 = 15;
@@ -26,12 +26,12 @@ const KERNEL_INTERVAL_S: u32 = 5;
 /// The time for which a manager may be silent; zero means forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keepalive {
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Keepalive {
-    pub(crate) const fn within(patience: Duration) -> Self {
-        Self { patience }
+    pub(crate) const fn within(timeout: Duration) -> Self {
+        Self { timeout }
     }
 
     /// The timeout in [`KEEPALIVE_VARIABLE`], or the default.
@@ -50,14 +50,14 @@ impl Keepalive {
 
     /// Enables HTTP/2 pings, also while nothing is outstanding, so that an idle program learns of a lost manager
     /// before it needs the manager.
-    pub(crate) fn ask(self, endpoint: Endpoint) -> Endpoint {
-        if self.patience.is_zero() {
+    pub(crate) fn configure(self, endpoint: Endpoint) -> Endpoint {
+        if self.timeout.is_zero() {
             return endpoint;
         }
-        let asked_after = (self.patience / 2).min(ASKED_AFTER);
+        let ping_after = (self.timeout / 2).min(PING_AFTER);
         endpoint
-            .http2_keep_alive_interval(asked_after)
-            .keep_alive_timeout(self.patience - asked_after)
+            .http2_keep_alive_interval(ping_after)
+            .keep_alive_timeout(self.timeout - ping_after)
             .keep_alive_while_idle(true)
     }
 }

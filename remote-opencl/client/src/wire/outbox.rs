@@ -1,10 +1,9 @@
-//! The messages that wait to be sent to a manager, and the bytes of large writes, which are read only when they are
-//! sent.
+//! The messages and uploads that wait to be sent to a manager.
 
 use crate::base::sync::lock;
-use crate::memory::host_memory::HostSource;
 use crate::wire::command_ring::RingWriter;
-use crate::wire::kept::{Kept, WrongCount};
+use crate::wire::outgoing::{Outgoing, Upload, UploadChunk};
+use crate::wire::replay_buffer::{ReplayBuffer, WrongCount};
 use fpga_protocol::v1;
 use futures::Stream;
 use std::collections::VecDeque;
@@ -18,31 +17,6 @@ pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
 /// Entries that may wait to be sent before a thread that enqueues has to wait (bounded queues, T-5). A batch has up
 /// to 1 MiB.
 const MAX_ENTRIES: usize = 64;
-
-/// A message that is sent now.
-#[derive(Debug, Clone)]
-pub(crate) enum Outgoing {
-    /// An encodable message.
-    Message(v1::ClientMessage),
-    /// A chunk of an upload, whose bytes are read when it is encoded.
-    Chunk(UploadChunk),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct UploadChunk {
-    pub(crate) upload: Arc<Upload>,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-}
-
-/// A transfer to the manager.
-#[derive(Debug)]
-pub(crate) struct Upload {
-    pub(crate) transfer: u64,
-    /// Length of the transfer in bytes.
-    pub(crate) length: u64,
-    source: Mutex<Option<HostSource>>,
-}
 
 /// The queue of a session's outgoing messages.
 #[derive(Debug, Default)]
@@ -62,29 +36,13 @@ struct Inner {
     last_connection: u64,
     waiting_to_send: Option<Waker>,
     /// The replay buffer, if the session can be resumed.
-    kept: Option<Kept>,
+    replay: Option<ReplayBuffer>,
 }
 
 #[derive(Debug)]
 enum Entry {
     Message(v1::ClientMessage),
     Upload { upload: Arc<Upload>, sent: u64 },
-}
-
-impl Upload {
-    pub(crate) fn new(transfer: u64, source: HostSource) -> Self {
-        Self { transfer, length: source.len() as u64, source: Mutex::new(Some(source)) }
-    }
-
-    /// Calls `use_source` with the source, or with `None` if the upload was given up; zeroes are sent then.
-    pub(crate) fn with_source<T>(&self, use_source: impl FnOnce(Option<&HostSource>) -> T) -> T {
-        use_source(lock(&self.source).as_ref())
-    }
-
-    /// Drops the source. Its memory is not read after this returns.
-    pub(crate) fn give_up(&self) {
-        *lock(&self.source) = None;
-    }
 }
 
 impl Outbox {
@@ -106,7 +64,7 @@ impl Outbox {
     }
 
     /// Makes all later messages travel in the ring. The stream stays open but sends nothing more.
-    pub(crate) fn over(&self, ring: RingWriter) {
+    pub(crate) fn use_ring(&self, ring: RingWriter) {
         lock(&self.0).ring = Some(ring);
     }
 
@@ -124,8 +82,8 @@ impl Outbox {
             if inner.ring.is_some() && !inner.closed {
                 return inner.send_over_ring();
             }
-            let to_acknowledge = inner.kept.as_ref().is_some_and(Kept::has_to_acknowledge);
-            if inner.entries.is_empty() && !inner.closed && !to_acknowledge {
+            let has_ack = inner.replay.as_ref().is_some_and(ReplayBuffer::has_ack_to_send);
+            if inner.entries.is_empty() && !inner.closed && !has_ack {
                 return;
             }
             inner.waker.take()
@@ -135,24 +93,25 @@ impl Outbox {
         }
     }
 
-    /// Makes the session resumable: from now on sent messages are kept until [`Self::manager_has`] acknowledges them.
-    pub(crate) fn keep_what_is_sent(&self) {
-        lock(&self.0).kept = Some(Kept::default());
+    /// Makes the session resumable: from now on the replay buffer keeps sent messages until the manager acknowledges
+    /// them.
+    pub(crate) fn enable_replay(&self) {
+        lock(&self.0).replay = Some(ReplayBuffer::default());
     }
 
-    /// Has the manager told that `received` messages came. [`Self::wake`] makes the acknowledgement be sent.
-    pub(crate) fn acknowledge(&self, received: u64) {
-        if let Some(kept) = &mut lock(&self.0).kept {
-            kept.acknowledge(received);
+    /// Has an acknowledgement of `received` messages sent by [`Self::wake`].
+    pub(crate) fn send_ack(&self, received: u64) {
+        if let Some(replay) = &mut lock(&self.0).replay {
+            replay.send_ack(received);
         }
     }
 
-    /// Drops kept messages, of which the manager has the first `received`.
-    pub(crate) fn manager_has(&self, received: u64) -> Result<(), WrongCount> {
-        lock(&self.0).kept.as_mut().map_or(Ok(()), |kept| kept.manager_has(received))
+    /// Drops the first `received` messages from the replay buffer: the manager has acknowledged them.
+    pub(crate) fn acknowledged(&self, received: u64) -> Result<(), WrongCount> {
+        lock(&self.0).replay.as_mut().map_or(Ok(()), |replay| replay.acknowledged(received))
     }
 
-    /// The stream of another connection. It sends `first`; after [`Self::go_on`], the messages that the manager
+    /// The stream of another connection. It sends `first`; after [`Self::start_sending`], the messages that the manager
     /// lacks and new ones.
     pub(crate) fn connection(self: &Arc<Self>, first: v1::ClientMessage) -> OutboxStream {
         let mut inner = lock(&self.0);
@@ -163,11 +122,11 @@ impl Outbox {
     }
 
     /// Lets the newest connection send. The manager has the first `received` messages.
-    pub(crate) fn go_on(&self, received: u64) -> Result<(), WrongCount> {
+    pub(crate) fn start_sending(&self, received: u64) -> Result<(), WrongCount> {
         let mut inner = lock(&self.0);
-        if let Some(kept) = &mut inner.kept {
-            kept.manager_has(received)?;
-            kept.rewind();
+        if let Some(replay) = &mut inner.replay {
+            replay.acknowledged(received)?;
+            replay.rewind();
         }
         inner.connection = inner.last_connection;
         let wakers = [inner.waker.take(), inner.waiting_to_send.take()];
@@ -282,15 +241,15 @@ impl Stream for OutboxStream {
             inner.waiting_to_send = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        if let Some(said) = inner.kept.as_mut().and_then(Kept::next) {
-            return Poll::Ready(Some(said));
+        if let Some(again) = inner.replay.as_mut().and_then(ReplayBuffer::next) {
+            return Poll::Ready(Some(again));
         }
         // With a ring the stream sends nothing; polling it only detects the close.
         let next = if inner.ring.is_none() { inner.next() } else { None };
         match next {
             Some(outgoing) => {
-                if let Some(kept) = &mut inner.kept {
-                    kept.sent(&outgoing);
+                if let Some(replay) = &mut inner.replay {
+                    replay.sent(&outgoing);
                 }
                 Poll::Ready(Some(outgoing))
             }

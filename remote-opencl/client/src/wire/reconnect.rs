@@ -5,9 +5,11 @@
 //! numbers on both sides ensure that nothing is done twice.
 
 use crate::wire::address::ManagerAddress;
+use crate::wire::connection_race::HasSent;
+use crate::wire::handshake::{ConnectError, Handshake, hello};
+use crate::wire::inbox::Inbox;
 use crate::wire::keepalive::Keepalive;
 use crate::wire::outbox::Outbox;
-use crate::wire::transport::{self, ConnectError, Inbox};
 use bytes::Bytes;
 use fpga_protocol::v1;
 use std::net::SocketAddr;
@@ -18,7 +20,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 /// Environment variable with the reaction: `fail` or `resume`.
-pub const RECONNECT_VARIABLE: &str = "FPGA_RECONNECT";
+pub(crate) const RECONNECT_VARIABLE: &str = "FPGA_RECONNECT";
 
 /// The pause after the first attempt, and the longest pause. Each pause is twice the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -51,9 +53,9 @@ impl Reconnect {
     }
 }
 
-/// Everything needed to resume a session.
+/// A connection whose session can be resumed over another one.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct ResumableConnection {
     pub(crate) address: ManagerAddress,
     pub(crate) resolved: Vec<SocketAddr>,
     pub(crate) keepalive: Keepalive,
@@ -63,9 +65,9 @@ pub(crate) struct Way {
     pub(crate) grace: Duration,
 }
 
-/// A resumed session.
+/// The connection over which a session was resumed.
 #[derive(Debug)]
-pub(crate) struct Back {
+pub(crate) struct ResumedConnection {
     pub(crate) inbox: Inbox,
     /// Kept alive, since the connection may end with its last handle.
     pub(crate) channel: Channel,
@@ -73,13 +75,13 @@ pub(crate) struct Back {
 
 /// Counts the messages received from a manager, over all connections.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedCount {
     pub(crate) messages: u64,
     acknowledged: u64,
     bytes: usize,
 }
 
-impl Received {
+impl ReceivedCount {
     /// Counts a message of `bytes` bytes. Returns the number of messages if it is time to acknowledge them.
     pub(crate) fn count(&mut self, bytes: usize) -> Option<u64> {
         self.messages += 1;
@@ -93,31 +95,28 @@ impl Received {
 }
 
 /// Whether a status comes from a broken connection and not from the manager.
-pub(crate) fn is_of_the_connection(status: &Status) -> bool {
+pub(crate) fn is_connection_error(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
-impl Way {
+impl ResumableConnection {
     /// Resumes the session. Tries again until it succeeds, the manager refuses, the grace time is over, or
     /// `is_over` returns true because the session isn't needed any more.
     ///
     /// # Errors
     /// [`ConnectError::Refused`] if the manager refuses, else the error of the last attempt.
-    pub(crate) async fn back(
+    pub(crate) async fn resume(
         &self,
         outbox: &Arc<Outbox>,
         received: u64,
         is_over: impl Fn() -> bool,
-    ) -> Result<Back, ConnectError> {
+    ) -> Result<ResumedConnection, ConnectError> {
         let until = Instant::now() + self.grace;
         let mut pause = FIRST_PAUSE;
         loop {
-            let resume = v1::Resume { key: self.key.clone(), received };
-            let error = match transport::resume(&self.address, &self.resolved, self.keepalive, resume, outbox)
-                .await
-            {
-                Ok(back) => return Ok(back),
-                Err(ConnectError::Refused(status)) if !is_of_the_connection(&status) => {
+            let error = match self.try_resume(outbox, received).await {
+                Ok(resumed) => return Ok(resumed),
+                Err(ConnectError::Refused(status)) if !is_connection_error(&status) => {
                     return Err(ConnectError::Refused(status));
                 }
                 Err(error) => error,
@@ -128,5 +127,20 @@ impl Way {
             sleep(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
+    }
+
+    async fn try_resume(
+        &self,
+        outbox: &Arc<Outbox>,
+        received: u64,
+    ) -> Result<ResumedConnection, ConnectError> {
+        let resume = v1::Resume { key: self.key.clone(), received };
+        let first = hello(v1::Hello { resume: Some(resume), ..v1::Hello::default() })?;
+        let (outgoing, has_sent) = (outbox.connection(first), HasSent::default());
+        let handshake =
+            Handshake::perform(&self.address, &self.resolved, self.keepalive, outgoing, &has_sent).await?;
+        let Handshake { channel, stream, welcome } = handshake;
+        outbox.start_sending(welcome.received)?;
+        Ok(ResumedConnection { inbox: Inbox { stream, ring: None }, channel })
     }
 }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::ownership::{Reads, Users};
-use crate::memory::segments::FreeRanges;
+use crate::memory::free_ranges::FreeRanges;
 use loom::cell::UnsafeCell;
 use loom::sync::mpsc::{Receiver, Sender, channel};
 use loom::sync::{Arc, Mutex};

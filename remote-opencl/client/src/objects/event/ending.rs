@@ -6,12 +6,12 @@ use crate::base::sync::lock;
 use crate::cl;
 use crate::error::ClError;
 use crate::session::callbacks;
+use crate::session::pending_command::PendingCommand;
 use fpga_protocol::v1::{self, data::Form};
 use std::sync::atomic::Ordering;
 
-impl Event {
-    /// Notes that the command was sent to the manager at `at`.
-    pub(crate) fn submitted(&self, at: u64) {
+impl PendingCommand for Event {
+    fn submitted(&self, at: u64) {
         let reached = {
             let mut inner = lock(&self.inner);
             inner.times.submitted = at;
@@ -21,8 +21,7 @@ impl Event {
         run_callbacks(reached, cl::SUBMITTED);
     }
 
-    /// Stores a chunk of a read's data. Returns false if it isn't the next chunk of this read.
-    pub(crate) fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool {
+    fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool {
         let mut inner = lock(&self.inner);
         let received = inner.received;
         let Some(target) = &mut inner.uses.target else { return false };
@@ -34,8 +33,7 @@ impl Event {
         fits
     }
 
-    /// Ends the event by the manager's completion.
-    pub(crate) fn completed(&self, completion: v1::Completion, offset: Offset) {
+    fn completed(&self, completion: v1::Completion, offset: Offset) {
         let mut status = completion.status.min(cl::COMPLETE);
         if status == cl::COMPLETE && !(self.take_data(completion.data) && self.scatter()) {
             status = ClError::OUT_OF_RESOURCES.0;
@@ -48,11 +46,12 @@ impl Event {
         self.end(status, times);
     }
 
-    /// Ends the event of a command that won't run, or whose outcome is unknown.
-    pub(crate) fn fail(&self, error: ClError) {
+    fn fail(&self, error: ClError) {
         self.end(error.0, None);
     }
+}
 
+impl Event {
     /// Completes the event of a command that has nothing to do.
     pub(crate) fn complete_locally(&self) {
         self.completed_locally_since(now_ns());
@@ -119,7 +118,7 @@ impl Event {
         }
         run_callbacks(callbacks, status);
         if let Some(queue) = &self.queue {
-            queue.ended(self.id);
+            queue.progress().ended(self.id);
         }
         for waker in wakers {
             waker.wake();

@@ -1,11 +1,11 @@
-//! A kernel's arguments: the kinds of values that they take, the values set, and the objects that a launch keeps
-//! alive.
+//! A kernel's arguments: the values set, and the objects that a launch keeps alive.
 
 use crate::error::{ClError, Result};
 use crate::objects::buffer::Buffer;
 use crate::objects::context::Context;
 use crate::objects::device_queue::DeviceQueue;
 use crate::objects::image::Image;
+use crate::objects::kernel_info::ArgKind;
 use crate::objects::pipe::Pipe;
 use crate::objects::sampler::Sampler;
 use bytes::Bytes;
@@ -14,27 +14,6 @@ use std::sync::{Arc, Weak};
 
 /// Size in bytes of a `cl_mem` on the host, which `clSetKernelArg` gets for a buffer.
 const HANDLE_BYTES: u64 = 8;
-
-/// The kind of value that an argument takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArgKind {
-    /// A buffer or NULL.
-    Buffer,
-    /// Local memory: a size and NULL.
-    Local,
-    /// Bytes by value; with their number if the type is built into OpenCL C.
-    Scalar(Option<usize>),
-    /// An image.
-    Image,
-    /// A sampler.
-    Sampler,
-    /// A pipe.
-    Pipe,
-    /// A queue on the device.
-    DeviceQueue,
-    /// Unknown (programs from binaries); any value is accepted.
-    Unknown,
-}
 
 /// The value of an argument.
 #[derive(Debug, Clone)]

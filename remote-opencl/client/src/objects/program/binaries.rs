@@ -3,8 +3,9 @@
 use super::Program;
 use crate::base::sync::lock;
 use crate::error::{ClError, Result};
-use crate::objects::context::{Context, check_status};
+use crate::objects::context::Context;
 use crate::objects::platform::Device;
+use crate::session::check_status;
 use bytes::Bytes;
 use fpga_protocol::v1::{self, call::Method, reply};
 use sha2::{Digest, Sha256};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::memory::host_memory::HostSource;
-use crate::wire::kept::WrongCount;
+use crate::wire::replay_buffer::WrongCount;
 use futures::{FutureExt as _, StreamExt as _};
 use proptest::prelude::*;
 use v1::client_message::Kind;
@@ -30,13 +30,13 @@ fn now(stream: &mut OutboxStream, most: usize) -> Vec<u64> {
 
 fn begin(outbox: &Arc<Outbox>) -> OutboxStream {
     let stream = outbox.connection(hello());
-    outbox.go_on(0).unwrap();
-    outbox.keep_what_is_sent();
+    outbox.start_sending(0).unwrap();
+    outbox.enable_replay();
     stream
 }
 
 #[test]
-fn what_the_manager_lacks_is_said_again_in_order_before_what_is_new() {
+fn what_the_manager_lacks_is_sent_again_in_order_before_what_is_new() {
     let outbox = Arc::new(Outbox::default());
     let mut first = begin(&outbox);
     outbox.push(message(1));
@@ -44,12 +44,9 @@ fn what_the_manager_lacks_is_said_again_in_order_before_what_is_new() {
     outbox.push(message(2));
     assert_eq!(now(&mut first, 3), [1, 1000, 1000 + CHUNK_BYTES]);
     let mut second = outbox.connection(hello());
-    assert!(
-        now(&mut second, 9).is_empty(),
-        "nothing but the greeting before it is known what the manager has"
-    );
+    assert!(now(&mut second, 9).is_empty(), "nothing but the Hello until the manager says what it has");
     outbox.push(message(3));
-    outbox.go_on(1).unwrap();
+    outbox.start_sending(1).unwrap();
     assert!(now(&mut first, 9).is_empty(), "the old connection is over");
     assert_eq!(now(&mut second, 9), [1000, 1000 + CHUNK_BYTES, 2, 3]);
 }
@@ -60,10 +57,10 @@ fn a_manager_that_counts_wrong_is_caught() {
     let mut stream = begin(&outbox);
     (1..5).for_each(|id| outbox.push(message(id)));
     assert_eq!(now(&mut stream, 3), [1, 2, 3]);
-    assert_eq!(outbox.manager_has(4), Err(WrongCount(4)), "it was not sent yet");
-    outbox.manager_has(2).unwrap();
-    assert_eq!(outbox.go_on(1), Err(WrongCount(1)), "it had that");
-    outbox.go_on(3).unwrap();
+    assert_eq!(outbox.acknowledged(4), Err(WrongCount(4)), "it was not sent yet");
+    outbox.acknowledged(2).unwrap();
+    assert_eq!(outbox.start_sending(1), Err(WrongCount(1)), "it had that");
+    outbox.start_sending(3).unwrap();
 }
 
 proptest! {
@@ -82,10 +79,10 @@ proptest! {
             let sent = now(&mut stream, sent);
             arrived.extend(&sent[..sent.len().saturating_sub(lost)]);
             if told {
-                outbox.manager_has(arrived.len() as u64).unwrap();
+                outbox.acknowledged(arrived.len() as u64).unwrap();
             }
             stream = outbox.connection(hello());
-            outbox.go_on(arrived.len() as u64).unwrap();
+            outbox.start_sending(arrived.len() as u64).unwrap();
         }
         arrived.extend(now(&mut stream, usize::MAX));
         prop_assert_eq!(arrived, (1..=total).collect::<Vec<_>>());

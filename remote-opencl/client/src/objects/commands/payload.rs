@@ -1,13 +1,13 @@
 //! The bytes of commands between the program's memory and the manager. They travel in the message, through shared
 //! memory, or in chunks, and always without the gaps between rows.
 
-use super::Queue;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::{HostSource, HostTarget, Shadow};
 use crate::memory::pitches::{Pitches, Scatter};
 use crate::memory::segments::Range;
 use crate::objects::event::{Event, Uses};
-use crate::wire::outbox::Upload;
+use crate::objects::queue::Queue;
+use crate::wire::outgoing::Upload;
 use fpga_protocol::limits::MAX_INLINE_BYTES;
 use fpga_protocol::v1::{self, command::Operation, data::Form};
 use std::sync::Arc;

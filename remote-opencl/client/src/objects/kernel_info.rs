@@ -1,10 +1,30 @@
 //! Properties of kernels that a build returns, for the standard's queries.
 
-use super::arguments::ArgKind;
 use crate::cl;
 use crate::objects::arg_types::scalar_size;
 use fpga_protocol::v1;
 use std::collections::BTreeSet;
+
+/// The kind of value that an argument takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgKind {
+    /// A buffer or NULL.
+    Buffer,
+    /// Local memory: a size and NULL.
+    Local,
+    /// Bytes by value; with their number if the type is built into OpenCL C.
+    Scalar(Option<usize>),
+    /// An image.
+    Image,
+    /// A sampler.
+    Sampler,
+    /// A pipe.
+    Pipe,
+    /// A queue on the device.
+    DeviceQueue,
+    /// Unknown (programs from binaries); any value is accepted.
+    Unknown,
+}
 
 /// Properties of a kernel, as the runtime reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub(crate) struct FreeRanges {
 
 /// A range that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct TakenRange {
     pub(crate) offset: usize,
     /// Number of bytes, from the first on, that may hold data of an earlier owner. The other bytes are zero.
     pub(crate) used_before: usize,
@@ -38,7 +38,7 @@ impl FreeRanges {
     }
 
     /// Takes `len` bytes from the smallest range that has them.
-    pub(crate) fn take(&mut self, len: usize) -> Option<Taken> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<TakenRange> {
         let pages = len.checked_next_multiple_of(PAGE).filter(|pages| *pages > 0)?;
         let (found, offset) = self.by_length.range((pages, 0)..).next().copied()?;
         self.remove(offset);
@@ -47,7 +47,7 @@ impl FreeRanges {
         }
         let used_before = self.touched.saturating_sub(offset).min(len);
         self.touched = self.touched.max(offset + pages);
-        Some(Taken { offset, used_before })
+        Some(TakenRange { offset, used_before })
     }
 
     /// Whether the whole segment is free.
@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn what_was_never_taken_is_zero_still() {
         let mut free = FreeRanges::new(3 * PAGE);
-        assert_eq!(free.take(PAGE), Some(Taken { offset: 0, used_before: 0 }));
+        assert_eq!(free.take(PAGE), Some(TakenRange { offset: 0, used_before: 0 }));
         free.give_back(0, PAGE);
-        assert_eq!(free.take(3 * PAGE), Some(Taken { offset: 0, used_before: PAGE }));
+        assert_eq!(free.take(3 * PAGE), Some(TakenRange { offset: 0, used_before: PAGE }));
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             free.give_back(offset, 1);
         }
         assert!(free.is_whole());
-        assert_eq!(free.take(3 * PAGE), Some(Taken { offset: 0, used_before: 3 * PAGE }));
+        assert_eq!(free.take(3 * PAGE), Some(TakenRange { offset: 0, used_before: 3 * PAGE }));
         assert!(!free.is_whole());
         assert_eq!(free.take(0), None);
     }
@@ -121,7 +121,7 @@ mod tests {
             let mut dirty = vec![false; whole];
             for (take, len) in steps {
                 if take {
-                    let Some(Taken { offset, used_before }) = free.take(len) else { continue };
+                    let Some(TakenRange { offset, used_before }) = free.take(len) else { continue };
                     let touched = dirty.iter().rposition(|dirty| *dirty).map_or(0, |last| last + 1);
                     prop_assert!(used_before >= touched.saturating_sub(offset).min(len));
                     dirty[offset..offset + len].fill(true);

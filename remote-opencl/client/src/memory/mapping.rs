@@ -3,7 +3,7 @@
 //! The manager can't take the memory away: its size is sealed, and the mapping outlives the manager.
 #![allow(unsafe_code)]
 
-use crate::memory::host_memory::{HostSource, HostTarget, Keep};
+use crate::memory::host_memory::{HostSource, HostTarget, MemoryOwner};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::stat::fstat;
 use std::io;
@@ -97,12 +97,17 @@ impl Mapping {
         }
     }
 
-    /// The `len` bytes at `offset` as host memory that owns `keep`, which must keep this mapping alive; `None` if
+    /// The `len` bytes at `offset` as host memory that holds `owner`, which must keep this mapping alive; `None` if
     /// they don't lie inside the mapping.
-    pub(super) fn memory(&self, offset: usize, len: usize, keep: Arc<dyn Keep>) -> Option<HostTarget> {
-        // SAFETY: the address is valid for `len` bytes as long as `keep` lives. The application accesses them only
+    pub(super) fn memory(
+        &self,
+        offset: usize,
+        len: usize,
+        owner: Arc<dyn MemoryOwner>,
+    ) -> Option<HostTarget> {
+        // SAFETY: the address is valid for `len` bytes as long as `owner` lives. The application accesses them only
         // as the standard allows for maps.
-        self.at(offset, len).map(|address| unsafe { HostTarget::kept(address, len, keep) })
+        self.at(offset, len).map(|address| unsafe { HostTarget::owned_by(address, len, owner) })
     }
 }
 

@@ -1,15 +1,16 @@
 //! Commands on images. Pixels travel without gaps; a map is a read into the image's host memory, and an unmap a
 //! write from it.
 
-use super::{Mapped, Queue};
+use super::Mapped;
 use crate::cl;
 use crate::error::{ClError, Result};
 use crate::memory::host_memory::{HostSource, HostTarget};
-use crate::memory::maps::Access;
+use crate::memory::maps::MapAccess;
 use crate::memory::pitches::Pitches;
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
 use crate::objects::image::{Image, ImageMap, ImageRegion};
+use crate::objects::queue::Queue;
 use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
@@ -199,14 +200,14 @@ impl Queue {
     ) -> Result<(Mapped, (usize, usize))> {
         let wait = self.checked_wait_list(wait)?;
         self.check_context(image.context())?;
-        let access = Access::of_flags(flags).ok_or(ClError::INVALID_VALUE)?;
+        let access = MapAccess::of_flags(flags).ok_or(ClError::INVALID_VALUE)?;
         if flags & cl::MAP_READ != 0 {
             image.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
         }
         if access.writes_back() {
             image.check_host_access(cl::MEM_HOST_READ_ONLY)?;
         }
-        let (memory, pitches, told) = image.host_memory(&region)?;
+        let (memory, pitches, reported) = image.host_memory(&region)?;
         let address = memory.address();
         let event = if access.reads_back() {
             self.read_pixels(cl::COMMAND_MAP_IMAGE, image, region, (memory, pitches), wait)?
@@ -214,7 +215,7 @@ impl Queue {
             self.nothing(cl::COMMAND_MAP_IMAGE, uses_of(&[image]), wait)?
         };
         image.mapped(ImageMap { address, region, access });
-        Ok((Mapped { event, address }, told))
+        Ok((Mapped { event, address }, reported))
     }
 
     /// `clEnqueueUnmapMemObject` of an address that [`Self::map_image`] returned.

@@ -1,4 +1,4 @@
-//! The proofs of identity that this process shows to a device manager: a token, and with TLS a certificate.
+//! The credentials that this process shows to a device manager: a token, and with TLS a certificate.
 //!
 //! Both come from the environment. They are read again for each connection, so that they can be replaced while the
 //! program runs, and are shown to managers only.
@@ -8,16 +8,16 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Environment variable with the path of a file that contains the token.
-pub const TOKEN_FILE_VARIABLE: &str = "FPGA_TOKEN_FILE";
+pub(crate) const TOKEN_FILE_VARIABLE: &str = "FPGA_TOKEN_FILE";
 /// Environment variable with the token itself; used if there is no file.
-pub const TOKEN_VARIABLE: &str = "FPGA_TOKEN";
+pub(crate) const TOKEN_VARIABLE: &str = "FPGA_TOKEN";
 /// Environment variable with the path of the certificates of managers' authorities. If it is set, connections to
 /// `tcp://` addresses use TLS.
-pub const CA_VARIABLE: &str = "FPGA_TLS_CA";
+pub(crate) const CA_VARIABLE: &str = "FPGA_TLS_CA";
 /// Environment variable with the path of this client's certificate.
-pub const CERTIFICATE_VARIABLE: &str = "FPGA_TLS_CERT";
+pub(crate) const CERTIFICATE_VARIABLE: &str = "FPGA_TLS_CERT";
 /// Environment variable with the path of the certificate's private key.
-pub const KEY_VARIABLE: &str = "FPGA_TLS_KEY";
+pub(crate) const KEY_VARIABLE: &str = "FPGA_TLS_KEY";
 
 /// Greatest size of a token in bytes; managers refuse longer ones.
 const MAX_TOKEN_BYTES: u64 = 16 << 10;

@@ -1,15 +1,13 @@
 //! Writes and reads of buffers: at once if the buffer lies in shared memory and is idle, else by a command.
 
-use super::Queue;
 use crate::base::clock::now_ns;
-use crate::base::sync::lock;
-use crate::cl;
 use crate::error::Result;
 use crate::memory::host_memory::{HostSource, HostTarget};
 use crate::memory::storage::Storage;
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
 use crate::objects::in_place::{IN_PLACE_FROM, InPlaceRead};
+use crate::objects::queue::Queue;
 use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
@@ -49,7 +47,7 @@ impl Queue {
         if let Some(event) = self.in_place(command_type, buffer, &wait, at_once) {
             return Ok(event);
         }
-        let in_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        let in_order = self.is_in_order();
         if target.len() >= IN_PLACE_FROM && in_order && buffer.storage().is_some() {
             let id = self.session().new_id();
             let in_place = Some(InPlaceRead::new(buffer, offset, id));
@@ -97,10 +95,7 @@ impl Queue {
 
     /// Whether a command without a wait list that is enqueued now would have to wait for an earlier command.
     fn something_comes_first(&self) -> bool {
-        if self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 {
-            return self.progress.last().is_some();
-        }
-        let barrier = lock(&self.last_barrier).upgrade();
-        barrier.is_some_and(|barrier| barrier.now() > cl::COMPLETE)
+        let first = if self.is_in_order() { self.progress().last() } else { self.progress().open_barrier() };
+        first.is_some()
     }
 }

@@ -1,6 +1,6 @@
 //! The memory of a command ring. It is mapped like a segment, but messages name no ranges of it.
 
-use super::mapping::Mapping;
+use crate::memory::mapping::Mapping;
 use fpga_protocol::segments::PAGE_BYTES;
 use fpga_ring::{Layout, Memory};
 use std::io;

@@ -1,20 +1,20 @@
 //! The replay buffer of a session that can be resumed: sent messages that the manager may lack, by number. After a
 //! reconnection the manager tells how many messages it has, and the others are sent again (T-4).
 
-use crate::wire::outbox::Outgoing;
+use crate::wire::outgoing::Outgoing;
 use fpga_protocol::v1::{self, client_message::Kind};
 use std::collections::VecDeque;
 
 /// Sent messages without an acknowledgement. Numbers start at 1.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ReplayBuffer {
     sent: VecDeque<Outgoing>,
     /// Number of the first message in `sent`.
     first: u64,
     /// Number of the message that is sent next over this connection.
     cursor: u64,
-    /// Number of received messages of which the manager is still to be told.
-    received: Option<u64>,
+    /// Number of received messages that the next acknowledgement reports.
+    ack: Option<u64>,
 }
 
 /// The manager acknowledged messages that were never sent, or fewer than before.
@@ -22,21 +22,21 @@ pub(crate) struct Kept {
 #[error("the manager can't have received {0} messages")]
 pub(crate) struct WrongCount(pub(crate) u64);
 
-impl Default for Kept {
+impl Default for ReplayBuffer {
     fn default() -> Self {
-        Self { sent: VecDeque::new(), first: 1, cursor: 1, received: None }
+        Self { sent: VecDeque::new(), first: 1, cursor: 1, ack: None }
     }
 }
 
-impl Kept {
+impl ReplayBuffer {
     /// Adds a message that was just sent.
     pub(crate) fn sent(&mut self, message: &Outgoing) {
         self.sent.push_back(message.clone());
         self.cursor += 1;
     }
 
-    /// Removes the first `received` messages, which the manager has.
-    pub(crate) fn manager_has(&mut self, received: u64) -> Result<(), WrongCount> {
+    /// Removes the first `received` messages: the manager has acknowledged them.
+    pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), WrongCount> {
         let sent = self.first - 1 + self.sent.len() as u64;
         if received > sent || received + 1 < self.first {
             return Err(WrongCount(received));
@@ -55,18 +55,18 @@ impl Kept {
     }
 
     /// Has an acknowledgement of `received` messages sent.
-    pub(crate) fn acknowledge(&mut self, received: u64) {
-        self.received = Some(received);
+    pub(crate) fn send_ack(&mut self, received: u64) {
+        self.ack = Some(received);
     }
 
     /// Whether an acknowledgement is to be sent.
-    pub(crate) fn has_to_acknowledge(&self) -> bool {
-        self.received.is_some()
+    pub(crate) fn has_ack_to_send(&self) -> bool {
+        self.ack.is_some()
     }
 
     /// The next message to send before new ones: an acknowledgement, or a message that the manager lacks.
     pub(crate) fn next(&mut self) -> Option<Outgoing> {
-        if let Some(received) = self.received.take() {
+        if let Some(received) = self.ack.take() {
             let ack = Kind::Ack(v1::Ack { received });
             return Some(Outgoing::Message(v1::ClientMessage { kind: Some(ack) }));
         }

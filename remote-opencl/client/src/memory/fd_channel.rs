@@ -1,4 +1,5 @@
-//! The side socket, over which the manager passes descriptors, since gRPC can't.
+//! The fd channel: a unix socket beside the gRPC connection, over which the manager passes descriptors, since gRPC
+//! can't.
 #![allow(unsafe_code)]
 
 use crate::base::fork::ClosedInChildren;
@@ -11,21 +12,21 @@ use std::path::Path;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-/// A side socket whose key the manager has accepted.
+/// A connected channel, whose key the manager has accepted.
 #[derive(Debug)]
-pub(crate) struct Side {
+pub(crate) struct FdChannel {
     // Unregistered before the descriptor is closed, since fields are dropped in this order.
     _closed_in_children: ClosedInChildren,
     fd: OwnedFd,
 }
 
 /// Whether the environment allows shared memory.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn is_enabled() -> bool {
     std::env::var_os(VARIABLE).is_none_or(|value| value != "off")
 }
 
-impl Side {
-    /// Connects to the side socket of the manager at `manager` and sends the session's key.
+impl FdChannel {
+    /// Connects to the channel of the manager at `manager` and sends the session's key.
     pub(crate) async fn connect(manager: &Path, key: &[u8]) -> io::Result<Self> {
         let mut path = manager.as_os_str().to_owned();
         path.push(SIDE_SUFFIX);
@@ -71,7 +72,7 @@ impl Side {
         }
         match fds.try_into() {
             Ok(fds) if received == id.len() && u64::from_le_bytes(id) == expected => Ok(fds),
-            _ => Err(io::Error::other("something else came over the side socket")),
+            _ => Err(io::Error::other("something else came over the fd channel")),
         }
     }
 }

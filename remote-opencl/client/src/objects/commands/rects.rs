@@ -1,6 +1,6 @@
 //! Rectangles of bytes: one command each, whose bytes travel without gaps.
 
-use super::{Operation, Queue};
+use super::Operation;
 use crate::cl;
 use crate::error::Result;
 use crate::memory::host_memory::{HostSource, HostTarget};
@@ -9,6 +9,7 @@ use crate::memory::rect::{Layout, Stretch, check_copy_inside, stretches, wide};
 use crate::memory::storage::Storage;
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
+use crate::objects::queue::Queue;
 use fpga_protocol::v1::{self, command};
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl Queue {
         list: &[Arc<Event>],
         rows: impl Iterator<Item = Operation<'a>>,
     ) -> Result<Arc<Event>> {
-        let in_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        let in_order = self.is_in_order();
         let mut events = Vec::new();
         for row in rows {
             let event = self.enqueue(row, list)?;

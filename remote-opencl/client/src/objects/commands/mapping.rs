@@ -1,12 +1,12 @@
 //! Maps and unmaps: reads into the host memory of a buffer, and writes from it.
 
-use super::Queue;
 use crate::base::sync::lock;
 use crate::cl;
 use crate::error::{ClError, Result};
-use crate::memory::maps::{Access, MappedRegion};
+use crate::memory::maps::{MapAccess, MappedRegion};
 use crate::objects::buffer::{Buffer, InUse};
 use crate::objects::event::{Event, Uses};
+use crate::objects::queue::Queue;
 use std::sync::Arc;
 
 /// A mapped region. The application may use the address once the event has completed.
@@ -32,7 +32,7 @@ impl Queue {
         wait: &[Arc<Event>],
     ) -> Result<Mapped> {
         let wait = self.checked_wait_list(wait)?;
-        let access = Access::of_flags(flags).ok_or(ClError::INVALID_VALUE)?;
+        let access = MapAccess::of_flags(flags).ok_or(ClError::INVALID_VALUE)?;
         self.check_region(buffer, offset, size)?;
         if flags & cl::MAP_READ != 0 {
             buffer.check_host_access(cl::MEM_HOST_WRITE_ONLY)?;
@@ -84,12 +84,10 @@ impl Queue {
         uses: Uses,
         mut wait: Vec<u64>,
     ) -> Result<Arc<Event>> {
-        let out_of_order = self.properties & cl::QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0;
-        if out_of_order {
-            let barrier = lock(&self.last_barrier).upgrade();
-            wait.extend(barrier.filter(|event| event.now() > cl::COMPLETE).map(|event| event.id()));
+        if !self.is_in_order() {
+            wait.extend(self.progress().open_barrier());
         }
-        if wait.is_empty() && (out_of_order || self.progress.last().is_none()) {
+        if wait.is_empty() && (!self.is_in_order() || self.progress().last().is_none()) {
             let event = Event::of_command(self, self.session().new_id(), command_type, Uses::default());
             event.complete_locally();
             return Ok(event);

@@ -1,0 +1,21 @@
+//! What a session tells the commands that it has sent.
+
+use crate::base::clock::Offset;
+use crate::error::ClError;
+use fpga_protocol::v1;
+use std::fmt::Debug;
+
+/// A command that has not ended. The session calls its methods without a lock held, except [`Self::submitted`].
+pub(crate) trait PendingCommand: Debug + Send + Sync {
+    /// The command was sent to the manager at `at`.
+    fn submitted(&self, at: u64);
+
+    /// A chunk of the command's data came. Returns false if it isn't the next chunk.
+    fn receive(&self, length: u64, offset: u64, bytes: &[u8]) -> bool;
+
+    /// The manager has completed the command; `offset` is that of the manager's clock.
+    fn completed(&self, completion: v1::Completion, offset: Offset);
+
+    /// The command won't run, or its outcome is unknown.
+    fn fail(&self, error: ClError);
+}
