@@ -16,12 +16,16 @@
 //!   does, it is refused instead.
 //! - A request for more bytes than the limit is refused at once.
 
-use fpga_net::memory::MemoryLimit;
+mod budget;
+mod limits;
+
+pub use budget::{Budget, Hold, Watch};
+pub use limits::{LEAST_BYTES, Limits, default_limit, default_store_limit};
+
 use fpga_protocol::limits::MAX_MESSAGE_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 /// Passing bytes that each session has for itself alone.
 pub const OWN_BYTES: u64 = 1 << 20;
@@ -38,21 +42,6 @@ const THREAD_BYTES: u64 = 512 << 10;
 
 /// Bounds of an HTTP/2 window. Less would slow every client down; more makes none faster.
 const WINDOW_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
-
-/// Memory of the process that is assumed if no limit is known.
-const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
-
-/// Least bytes for clients. With less, a tenant could not have a session or would have no bytes besides it.
-pub const LEAST_BYTES: u64 = 64 << 20;
-
-/// The limits of an account, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Limits {
-    /// Bytes that stay until their client gives them back.
-    pub lasting: u64,
-    /// Bytes that are freed without the client's doing.
-    pub passing: u64,
-}
 
 /// The governor of another process that must agree to lasting bytes: a tenant process asks the manager, which
 /// counts the bytes of all tenants.
@@ -98,35 +87,6 @@ struct Account {
     limits: Limits,
 }
 
-/// A session's budget. Clones share it.
-#[derive(Debug, Clone)]
-pub struct Budget(Arc<OfSession>);
-
-#[derive(Debug)]
-struct OfSession {
-    tenant: TenantAccount,
-    /// Bytes held of [`OWN_BYTES`].
-    own: AtomicU64,
-    /// Bytes held on the tenant's account.
-    shared: AtomicU64,
-    _session: Option<Lasting>,
-}
-
-/// Passing bytes that a session holds; dropping the value frees them.
-#[derive(Debug)]
-pub struct Hold {
-    budget: Budget,
-    bytes: u64,
-    pocket: Pocket,
-}
-
-/// The account that counts held bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pocket {
-    Own,
-    Shared,
-}
-
 /// Lasting bytes; dropping the value frees them.
 #[derive(Debug)]
 pub struct Lasting {
@@ -142,50 +102,6 @@ pub enum MemoryRefusal {
     NotNow,
     /// The limit is less than the request.
     Never,
-}
-
-/// A session that waits for freed bytes; dropping the value ends the wait.
-#[derive(Debug)]
-pub struct Watch(TenantAccount);
-
-impl Limits {
-    /// Divides `bytes`: two thirds for lasting and one third for passing bytes.
-    #[must_use]
-    pub fn of(bytes: u64) -> Self {
-        let passing = bytes / 3;
-        Self { lasting: bytes - passing, passing }
-    }
-
-    /// No limits.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { lasting: u64::MAX, passing: u64::MAX }
-    }
-}
-
-/// Default limit of the bytes that clients may make the manager hold: three quarters of what the store of
-/// bitstreams, whose limit is `store_limit`, leaves of the process's memory. The rest is for the vendor's
-/// runtime and the manager itself.
-#[must_use]
-pub fn default_limit(store_limit: u64) -> u64 {
-    clients_part(process_memory(), store_limit)
-}
-
-/// Default limit of the store of bitstreams: a quarter of the process's memory, at most 1 GiB. The store's
-/// bytes are in the memory of the process, and also in a folder if one is given.
-#[must_use]
-pub fn default_store_limit() -> u64 {
-    (process_memory() / 4).min(1 << 30)
-}
-
-fn process_memory() -> u64 {
-    MemoryLimit::of_this_process().map_or(UNKNOWN_MEMORY_BYTES, |limit| limit.bytes)
-}
-
-/// The part of clients. If a flag gives the store more than half of the memory, clients get their part of one
-/// half.
-fn clients_part(memory: u64, store_limit: u64) -> u64 {
-    (memory - store_limit.min(memory / 2)) / 4 * 3
 }
 
 impl Governor {
@@ -369,153 +285,6 @@ impl Drop for Lasting {
         give(&self.tenant.0.account.lasting, self.bytes);
         give(&self.tenant.manager().lasting, self.bytes);
         drop(self.above.take());
-    }
-}
-
-impl Budget {
-    fn new(tenant: TenantAccount, session: Option<Lasting>) -> Self {
-        let (own, shared) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self(Arc::new(OfSession { tenant, own, shared, _session: session }))
-    }
-
-    /// Holds passing bytes, the session's own ones first.
-    ///
-    /// # Errors
-    /// [`MemoryRefusal`], if a limit would be exceeded; nothing is held then.
-    pub fn try_hold(&self, bytes: u64) -> Result<Hold, MemoryRefusal> {
-        if take(&self.0.own, bytes, OWN_BYTES) {
-            return Ok(self.held_in(Pocket::Own, bytes));
-        }
-        if self.0.tenant.take_passing(bytes) {
-            self.0.shared.fetch_add(bytes, Ordering::SeqCst);
-            return Ok(self.held_in(Pocket::Shared, bytes));
-        }
-        let most = self.0.tenant.0.account.limits.passing.min(self.0.tenant.manager().limits.passing);
-        Err(if bytes > most { MemoryRefusal::Never } else { MemoryRefusal::NotNow })
-    }
-
-    /// Holds bytes that are in memory already, whatever the limits: the answer to the message that is being
-    /// handled. The manager stops reading from sessions above a limit.
-    #[must_use]
-    pub fn hold(&self, bytes: u64) -> Hold {
-        if take(&self.0.own, bytes, OWN_BYTES) {
-            return self.held_in(Pocket::Own, bytes);
-        }
-        let tenant = &self.0.tenant;
-        tenant.0.account.passing.fetch_add(bytes, Ordering::SeqCst);
-        tenant.manager().passing.fetch_add(bytes, Ordering::SeqCst);
-        self.0.shared.fetch_add(bytes, Ordering::SeqCst);
-        self.held_in(Pocket::Shared, bytes)
-    }
-
-    fn held_in(&self, pocket: Pocket, bytes: u64) -> Hold {
-        Hold { budget: self.clone(), bytes, pocket }
-    }
-
-    /// Holds lasting bytes, like [`TenantAccount::lasting`].
-    #[must_use]
-    pub fn lasting(&self, bytes: u64) -> Option<Lasting> {
-        self.0.tenant.lasting(bytes)
-    }
-
-    /// Number of passing bytes that the session holds.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        self.0.own.load(Ordering::SeqCst) + self.0.shared.load(Ordering::SeqCst)
-    }
-
-    /// Whether the session holds shared bytes of an account that is nearly used up. The manager then stops
-    /// reading from it.
-    #[must_use]
-    pub fn is_pressed(&self) -> bool {
-        let shared = self.0.shared.load(Ordering::SeqCst) > 0;
-        shared && (self.0.tenant.0.account.is_pressed() || self.0.tenant.manager().is_pressed())
-    }
-
-    /// Whether the session holds shared bytes that another session waits for: one of the same tenant, or one
-    /// of any tenant if half of the passing bytes of all are held.
-    #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        let tenant = &self.0.tenant.0;
-        let all =
-            tenant.governor.0.watched.load(Ordering::SeqCst) > 0 && self.0.tenant.manager().is_half_taken();
-        let shared = self.0.shared.load(Ordering::SeqCst) > 0;
-        shared && (tenant.watched.load(Ordering::SeqCst) > 0 || all || self.is_pressed())
-    }
-
-    /// Whether the session holds bytes of an account that is above its limit.
-    #[must_use]
-    pub fn is_overdrawn(&self) -> bool {
-        let shared = self.0.shared.load(Ordering::SeqCst) > 0;
-        shared && (self.0.tenant.0.account.is_overdrawn() || self.0.tenant.manager().is_overdrawn())
-    }
-
-    /// Completes when bytes have been freed since this call, provided that a [`Watch`] exists. First call
-    /// [`Self::watch`], then this, then check for bytes, then await.
-    pub fn freed(&self) -> Notified<'_> {
-        self.0.tenant.0.governor.0.freed.notified()
-    }
-
-    /// Makes freed bytes complete [`Self::freed`], until the value is dropped.
-    #[must_use]
-    pub fn watch(&self) -> Watch {
-        let tenant = self.0.tenant.clone();
-        tenant.0.watched.fetch_add(1, Ordering::SeqCst);
-        tenant.0.governor.0.watched.fetch_add(1, Ordering::SeqCst);
-        Watch(tenant)
-    }
-
-    /// Most passing bytes that the tenant may hold at once.
-    #[must_use]
-    pub fn most(&self) -> u64 {
-        self.0.tenant.0.account.limits.passing
-    }
-}
-
-impl Default for Budget {
-    /// A budget without limits.
-    fn default() -> Self {
-        Self::new(Governor::unlimited().tenant(), None)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.0.0.watched.fetch_sub(1, Ordering::SeqCst);
-        self.0.0.governor.0.watched.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Hold {
-    /// Splits off `bytes`, or all if there are fewer, as a value of its own.
-    #[must_use]
-    pub fn split(&mut self, bytes: u64) -> Self {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        Self { budget: self.budget.clone(), bytes, pocket: self.pocket }
-    }
-
-    /// Number of bytes held.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.bytes == 0 {
-            return;
-        }
-        let session = &self.budget.0;
-        match self.pocket {
-            Pocket::Own => give(&session.own, self.bytes),
-            Pocket::Shared => {
-                give(&session.shared, self.bytes);
-                session.tenant.give_passing(self.bytes);
-            }
-        }
-        session.tenant.0.governor.gave_back();
     }
 }
 

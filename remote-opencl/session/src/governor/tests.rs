@@ -1,3 +1,4 @@
+use super::limits::clients_part;
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
